@@ -1,0 +1,40 @@
+# Everything a contributor or CI runs. `make` alone lists the targets.
+# Needs Python 3.11 or newer with pip, and make; no compiler: every dependency is installed from a wheel.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all:
+# pytest-xdist processes; two suit the smallest CI machines.
+TEST_WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check bench clean
+
+help:  ## List these targets.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+
+demo: $(VENV)/dev.stamp  ## Real events and a million generated ones, into demo-output/ (under two minutes).
+	$(BIN)/esdb demo
+
+test: $(VENV)/dev.stamp  ## Run every test.
+	$(BIN)/python -m pytest -q -n $(TEST_WORKERS)
+
+check: $(VENV)/dev.stamp  ## Format, lint and strict types; changes nothing.
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+bench: $(VENV)/bench.stamp  ## Measure against the peers and rewrite docs/benchmarks.md.
+	$(BIN)/python -m benchmarks.run --write-docs
+
+clean:  ## Remove the environment and everything generated.
+	rm -rf $(VENV) demo-output build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# A stamp is newer than pyproject.toml exactly when the environment holds what it asks for.
+$(VENV)/%.stamp: pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "esformat needs Python 3.11 or newer; try: make PYTHON=python3.11")'
+	@test -x $(BIN)/pip || { echo "Setting up $(VENV), once ..."; $(PYTHON) -m venv $(VENV); }
+	$(PIP_INSTALL) --editable '.[$*]'
+	@touch $@

@@ -1,0 +1,1 @@
+"""One module per contender, and which of them are installed here."""

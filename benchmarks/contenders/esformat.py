@@ -1,0 +1,100 @@
+"""esformat itself, with its defaults: indexes on type and country, nothing else set.
+
+Answers about one space are lists of `Event`, which is the stricter form: peers may answer with Arrow tables or tuples.
+The answer to a question about the whole file is an Arrow table. Its file depends on the code that wrote it, so a
+cached file is only used by the very same package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+from esformat.source import CountingSource, FileSource
+
+import esformat
+from benchmarks.contenders.protocol import (
+    INDEXES,
+    MAIN,
+    Contender,
+    Digest,
+    Reader,
+    Row,
+    canonical,
+    fingerprint_of,
+)
+
+FILE = "events.esdb"
+
+
+class EsformatReader(Reader):
+    """One segment."""
+
+    def __init__(self, segment: esformat.Segment) -> None:
+        self._segment = segment
+
+    def close(self) -> None:
+        self._segment.close()
+
+    def history(self, space: str) -> list[esformat.Event]:
+        return list(self._segment.find(space).scan())
+
+    def latest(self, space: str, limit: int) -> list[esformat.Event]:
+        return list(self._segment.find(space).scan(reverse=True, limit=limit))
+
+    def indexed(self, space: str, index: str, value: str) -> list[esformat.Event]:
+        return list(self._segment.find(space).scan_index(index, value, reverse=True))
+
+    def matching(self, index: str, value: str) -> pa.Table:
+        return self._segment.scan_index(index, value).to_table()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        return iter(self._segment.scan().batches())
+
+    def objects(self) -> Digest:
+        timestamps = data_bytes = 0
+        for event in self._segment.scan():
+            timestamps ^= event.timestamp
+            data_bytes += len(event.data)
+        return Digest(timestamps, data_bytes)
+
+    def rows(self, answer: list[esformat.Event]) -> list[Row]:
+        return [(event.timestamp, event.data, event.indexes["type"], event.indexes["country"]) for event in answer]
+
+    def table(self, answer: pa.Table) -> pa.Table:
+        return canonical(answer)
+
+
+class Esformat(Contender):
+    """See the module."""
+
+    name = "esformat"
+    distribution = "esformat"
+    layouts = {MAIN: "defaults"}
+    best = {}
+    lacks = {"R1-coded": "text columns come plain"}
+
+    def version(self) -> str:
+        return f"esformat {esformat.__version__}"
+
+    def fingerprint(self) -> str:
+        sources = sorted(Path(esformat.__file__).parent.glob("*.py"))
+        return fingerprint_of(super().fingerprint(), *sources)
+
+    def write(self, table: pa.Table, target: Path, layout: str) -> None:
+        with esformat.create(target / FILE, indexes=list(INDEXES)) as writer:
+            writer.add_table(table)
+
+    def open(self, target: Path, layout: str) -> EsformatReader:
+        return EsformatReader(esformat.open(target / FILE))
+
+    def cold_history(self, target: Path, space: str) -> tuple[int, int, list[Row]]:
+        """Open and answer one history: reads, bytes read, and the answer. No other contender is asked for this."""
+        source = CountingSource(FileSource(target / FILE))
+        reader = EsformatReader(esformat.open(source))
+        rows = reader.rows(reader.history(space))
+        return source.reads, source.bytes_read, rows
+
+
+CONTENDER = Esformat()

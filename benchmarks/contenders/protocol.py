@@ -1,0 +1,190 @@
+"""What every contender must offer, and the pieces that several of them share.
+
+A `Contender` knows how to write the events and how to open what it wrote; a `Reader` answers the works' questions in
+whatever form its users would take them (tuples, events, an Arrow table). `rows` and `table` turn such an answer into
+the one form that the checks compare; they run outside the timed region. Who is measured when, and what is right, is
+decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import metadata
+from itertools import chain
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+Row = tuple[int, bytes, str, str]
+"""One event of a known space: timestamp in µs, data, type, country."""
+
+Answer = Any
+"""What a reader's user gets: a list of tuples or events, or an Arrow table. Only that reader looks inside."""
+
+COLUMNS = ("space", "timestamp", "data", "type", "country")
+ROW_COLUMNS = COLUMNS[1:]
+OBJECT_COLUMNS = COLUMNS[:3]
+INDEXES = ("type", "country")
+
+SCHEMA = pa.schema(
+    [
+        ("space", pa.string()),
+        ("timestamp", pa.timestamp("us", "UTC")),
+        ("data", pa.binary()),
+        ("type", pa.string()),
+        ("country", pa.string()),
+    ]
+)
+
+MAIN = "main"
+"""The layout whose size and writing rate are reported; some contenders have others that suit single works better."""
+
+
+class Digest(NamedTuple):
+    """What a scan over objects leaves behind: proof that it touched every timestamp and every payload."""
+
+    timestamps: int  # all of them, XORed
+    data_bytes: int
+
+
+class Reader(Protocol):
+    """One opened file or database. A method whose work the contender lacks is never called."""
+
+    def close(self) -> None:
+        """Let go of everything; the reader is not used again."""
+
+    def warm(self) -> None:
+        """Read all there is once, so that caches hold what they would hold after a while of use."""
+        self.objects()
+
+    def history(self, space: str) -> Answer:
+        """Every event of one space, oldest first."""
+
+    def latest(self, space: str, limit: int) -> Answer:
+        """The newest `limit` events of one space, newest first."""
+
+    def indexed(self, space: str, index: str, value: str) -> Answer:
+        """The events of one space that have one index value, newest first."""
+
+    def matching(self, index: str, value: str) -> Answer:
+        """The events of the whole file that have one index value, every column, in any order."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Every event, every column, in file order, without a Python object per event."""
+
+    def coded_batches(self) -> Iterator[pa.RecordBatch]:
+        """As `batches`, but text columns may come dictionary-coded."""
+
+    def objects(self) -> Digest:
+        """Make one Python object per event, with at least space, timestamp and data, and touch the last two."""
+
+    def rows(self, answer: Answer) -> list[Row]:
+        """Turn the answer to a question about one space into rows."""
+
+    def table(self, answer: Answer) -> pa.Table:
+        """Turn the answer of `matching` into a table of `SCHEMA`."""
+
+
+class Contender(Protocol):
+    """One way of storing events."""
+
+    name: str
+    distribution: str  # whose version is reported; "" for the standard library
+    layouts: Mapping[str, str]  # layout -> what it is; always has MAIN
+    best: Mapping[str, str]  # work -> the layout that answers it best, MAIN where absent
+    lacks: Mapping[str, str]  # work -> why this contender has no figure for it
+
+    def version(self) -> str:
+        """What was measured, for the report."""
+        return f"{self.distribution} {metadata.version(self.distribution)}"
+
+    def fingerprint(self) -> str:
+        """What decides the bytes written, apart from the events: a file cached under another one is not used."""
+        sources = [Path(file) for kind in type(self).__mro__ if (file := source_of(kind)) is not None]
+        return fingerprint_of(self.version(), *sources)
+
+    def write(self, table: pa.Table, target: Path, layout: str) -> None:
+        """Write the unsorted `table` into the empty directory `target`, finished and closed on return."""
+
+    def open(self, target: Path, layout: str) -> Reader:
+        """Open what `write` left in `target`."""
+
+
+def source_of(kind: type) -> str | None:
+    """The source file of a class of this package, None for any other class."""
+    module = sys.modules[kind.__module__]
+    return module.__file__ if module.__name__.startswith(__name__.partition(".")[0]) else None
+
+
+def fingerprint_of(version: str, *sources: Path) -> str:
+    """A short digest of a version and the content of source files."""
+    digest = hashlib.sha256(version.encode())
+    for source in sources:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def in_order(table: pa.Table) -> pa.Table:
+    """Sort by space, then time, then arrival: what stores that do not sort by themselves are fed."""
+    order = pc.sort_indices(table, [("space", "ascending"), ("timestamp", "ascending")])
+    return table.take(order)
+
+
+def newest_first(table: pa.Table) -> pa.Table:
+    """Turn an answer around."""
+    return table.take(pa.array(range(table.num_rows - 1, -1, -1), pa.int64()))
+
+
+def digest_of(rows: Iterable[Sequence[Any]]) -> Digest:
+    """Consume tuples of space, timestamp and data, touching the last two."""
+    timestamps = data_bytes = 0
+    for _, timestamp, data in rows:
+        timestamps ^= timestamp
+        data_bytes += len(data)
+    return Digest(timestamps, data_bytes)
+
+
+def canonical(table: pa.Table) -> pa.Table:
+    """Bring columns of any of Arrow's text and binary forms, in any order, to `SCHEMA` (or the part of it there is)."""
+    return table.select([name for name in COLUMNS if name in table.column_names]).cast(
+        pa.schema([field for field in SCHEMA if field.name in table.column_names])
+    )
+
+
+class TupleReader(Reader):
+    """Answers that are lists of tuples, as DB-API cursors give them."""
+
+    def rows(self, answer: list[Row]) -> list[Row]:
+        return answer
+
+    def table(self, answer: list[tuple[Any, ...]]) -> pa.Table:
+        columns = list(zip(*answer, strict=True)) or [()] * len(COLUMNS)
+        return pa.table(dict(zip(COLUMNS, columns, strict=True)), schema=SCHEMA)
+
+
+class ArrowReader(Reader):
+    """Answers that are Arrow tables, and scans over objects made from batches."""
+
+    def rows(self, answer: pa.Table) -> list[Row]:
+        table = canonical(answer)
+        table = table.set_column(0, "timestamp", table["timestamp"].cast(pa.int64()))
+        return list(zip(*(table[name].to_pylist() for name in ROW_COLUMNS), strict=True))
+
+    def table(self, answer: pa.Table) -> pa.Table:
+        return canonical(answer)
+
+    def object_batches(self) -> Iterator[pa.RecordBatch]:
+        """Every event, only `OBJECT_COLUMNS`."""
+
+    def objects(self) -> Digest:
+        """One tuple per event out of `object_batches`: the quickest way from Arrow to Python objects."""
+        return digest_of(chain.from_iterable(map(_tuples, self.object_batches())))
+
+
+def _tuples(batch: pa.RecordBatch) -> Iterator[tuple[str, int, bytes]]:
+    spaces, timestamps, payloads = batch.columns
+    return zip(spaces.to_pylist(), timestamps.cast(pa.int64()).to_pylist(), payloads.to_pylist(), strict=True)

@@ -1,0 +1,39 @@
+"""What a run was made on: machine and library versions."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.contenders.protocol import Contender
+
+
+def _first_value(path: Path, key: str) -> str:
+    """The first value of a key in a file of `key: value` lines, empty where there is none."""
+    if not path.exists():
+        return ""
+    lines = (line.partition(":") for line in path.read_text().splitlines())
+    return next((value.strip() for name, _, value in lines if name.strip() == key), "")
+
+
+def describe(contenders: Iterable[Contender]) -> dict[str, Any]:
+    """Machine, versions and time, as the report keeps them."""
+    memory_kib = _first_value(Path("/proc/meminfo"), "MemTotal").split()
+    return {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cpu": _first_value(Path("/proc/cpuinfo"), "model name") or platform.processor(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_gib": round(int(memory_kib[0]) / (1 << 20), 1) if memory_kib else None,
+        "kernel": f"{platform.system()} {platform.release()}",
+        "load_before": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        "libraries": {"numpy": np.__version__, "pyarrow": pa.__version__},
+        "contenders": {contender.name: contender.version() for contender in contenders},
+    }

@@ -1,0 +1,137 @@
+"""How times are taken: contenders in turn, garbage collection off, checks outside the timed region.
+
+Contenders take turns within every repeat (bulk works) or every few questions (point works), each time starting with
+another one, so that whatever else the machine does meanwhile meets all alike. One that fails or answers wrongly drops
+out of that work with the reason as its figure; the others go on.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import numpy as np
+
+Q = TypeVar("Q")
+A = TypeVar("A")
+
+TURN_QUESTIONS = 25  # asked of one contender before the next has its turn
+
+
+class WrongAnswerError(Exception):
+    """A contender's answer is not the expected one."""
+
+
+@dataclass
+class Figure:
+    """One contender's result in one work, or why there is none."""
+
+    samples: list[float] = field(default_factory=list)
+    missing: str = ""  # why there is no figure: not this contender's work, failed, wrong
+    failed: bool = False  # the reason is a fault
+    detail: dict[str, Any] = field(default_factory=dict)
+    layout: str = ""
+    points: bool = False  # the samples are single questions: too many to keep, and their p99 means something
+
+    @property
+    def median(self) -> float:
+        """The figure itself, in the work's unit."""
+        return float(np.median(self.samples))
+
+    @property
+    def p99(self) -> float:
+        """What one question in a hundred exceeds."""
+        return float(np.percentile(self.samples, 99))
+
+    def to_json(self) -> dict[str, Any]:
+        """The figure as it is kept."""
+        kept: dict[str, Any] = {"layout": self.layout, "detail": self.detail}
+        if self.missing:
+            return kept | {"missing": self.missing, "failed": self.failed}
+        kept |= {"median": self.median, "count": len(self.samples)}
+        return kept | ({"p99": self.p99} if self.points else {"samples": self.samples})
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Garbage is collected before, and not within."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@contextmanager
+def excused(figure: Figure) -> Iterator[None]:
+    """Turn a failure within into the figure's reason."""
+    try:
+        yield
+    except WrongAnswerError as error:
+        figure.missing, figure.failed = f"wrong answer: {error}", True
+    except Exception as error:  # noqa: BLE001 - whatever a contender does wrong is a result to report
+        figure.missing, figure.failed = f"failed: {type(error).__name__}: {error}", True
+
+
+def _turns(figures: Mapping[str, Figure], turn: int) -> list[str]:
+    """The contenders still in, starting with another one each turn."""
+    names = [name for name, figure in figures.items() if not figure.missing]
+    start = turn % len(names) if names else 0
+    return names[start:] + names[:start]
+
+
+def measure_bulk(
+    tasks: Mapping[str, Callable[[], A]],
+    check: Callable[[str, A], None],
+    repeats: int,
+    prepare: Callable[[str], None] = lambda name: None,
+) -> dict[str, Figure]:
+    """Run each task `repeats` times; the samples are seconds. `prepare` and `check` are not timed."""
+    figures = {name: Figure() for name in tasks}
+    for repeat in range(repeats):
+        for name in _turns(figures, repeat):
+            with excused(figures[name]):
+                prepare(name)
+                with undisturbed():
+                    start = time.perf_counter()
+                    answer = tasks[name]()
+                    seconds = time.perf_counter() - start
+                check(name, answer)
+                figures[name].samples.append(seconds)
+                del answer
+    return figures
+
+
+def measure_points(
+    asked: Mapping[str, Callable[[Q], A]],
+    questions: Sequence[Q],
+    check: Callable[[str, Q, A], None],
+    turn_questions: int = TURN_QUESTIONS,
+) -> dict[str, Figure]:
+    """Ask every contender every question once; the samples are microseconds. `check` is not timed."""
+    figures = {name: Figure(points=True) for name in asked}
+    for turn, first in enumerate(range(0, len(questions), turn_questions)):
+        chunk = questions[first : first + turn_questions]
+        for name in _turns(figures, turn):
+            with excused(figures[name]):
+                answers = _ask(asked[name], chunk, figures[name].samples)
+                for question, answer in zip(chunk, answers, strict=True):
+                    check(name, question, answer)
+    return figures
+
+
+def _ask(ask: Callable[[Q], A], questions: Sequence[Q], samples: list[float]) -> list[A]:
+    answers = []
+    clock = time.perf_counter_ns
+    with undisturbed():
+        for question in questions:
+            start = clock()
+            answer = ask(question)
+            samples.append((clock() - start) / 1000)
+            answers.append(answer)
+    return answers

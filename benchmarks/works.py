@@ -1,0 +1,270 @@
+"""The works: what is asked, how it is timed and in which unit the figure is.
+
+A work's runner returns one figure per contender. Bulk works are repeated, point works ask each of a seeded list of
+questions once; both check every answer against the dataset's.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from benchmarks import growth, scratch
+from benchmarks.contenders.protocol import COLUMNS, MAIN, Answer, Contender, Digest, Reader, Row, canonical
+from benchmarks.dataset import FILE_INDEX, LATEST, POINT_INDEX, Dataset, Questions
+from benchmarks.measure import Figure, WrongAnswerError, excused, measure_bulk, measure_points
+from benchmarks.session import Runner, Session
+from benchmarks.touch import Totals, touch
+
+WARMUP_QUESTIONS = 200
+OPEN_WARMUP_QUESTIONS = 20
+PROBES_AFTER_WRITING = 20
+MILLION = 1e6
+
+
+@dataclass(frozen=True)
+class Work:
+    """One row of the report."""
+
+    id: str
+    title: str
+    unit: str
+    more_is_better: bool
+    group: str  # which plot it is in
+    run: Runner
+
+
+# --- expectations -----------------------------------------------------------------------------------------------------
+
+
+def _demand(found: Any, expected: Any, what: str) -> None:
+    if found != expected:
+        raise WrongAnswerError(f"{what}: {_brief(found)} instead of {_brief(expected)}")
+
+
+def _brief(answer: Any) -> str:
+    return f"{len(answer)} rows, {answer[:1]} first" if isinstance(answer, list) else str(answer)
+
+
+def _demand_table(found: pa.Table, expected: pa.Table, what: str) -> None:
+    if not found.equals(expected):
+        raise WrongAnswerError(f"{what}: {len(found)} rows, other than the {len(expected)} expected")
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _write(session: Session) -> dict[str, Figure]:
+    able, figures = session.willing("W1")
+    table = session.dataset.table
+    targets = {name: session.scratch / "writing" / name for name in able}
+
+    def write(contender: Contender, target: Path) -> None:
+        contender.write(table, target, MAIN)
+        scratch.sync(target)  # for everybody: written means on disk
+
+    def prepare(name: str) -> None:
+        scratch.empty(targets[name])
+        os.sync()  # nobody pays for what others left to write back
+
+    def check(name: str, _: None) -> None:
+        reader = able[name].open(targets[name], MAIN)
+        for space in session.dataset.weighted(0, PROBES_AFTER_WRITING).counted:
+            _demand(reader.rows(reader.history(space)), session.dataset.history(space), space)
+        _demand(reader.objects(), session.dataset.digest, "every event")
+        reader.close()
+        scratch.empty(targets[name])
+
+    tasks = {name: partial(write, contender, targets[name]) for name, contender in able.items()}
+    return figures | _rates(measure_bulk(tasks, check, session.repeats, prepare), len(table))
+
+
+def _rates(figures: dict[str, Figure], events: int) -> dict[str, Figure]:
+    """Turn seconds into million events a second."""
+    for figure in figures.values():
+        figure.samples = [events / seconds / MILLION for seconds in figure.samples]
+    return figures
+
+
+def _size(session: Session) -> dict[str, Figure]:
+    able, figures = session.willing("size")
+    for name, contender in able.items():
+        figures[name] = Figure()
+        with excused(figures[name]):
+            sizes = {
+                layout: scratch.size_bytes(session.built(contender, layout)) / session.events
+                for layout in contender.layouts
+            }
+            figures[name].samples = [sizes[MAIN]]
+            figures[name].detail = {
+                contender.layouts[layout]: round(size, 2) for layout, size in sizes.items() if layout != MAIN
+            }
+    return figures
+
+
+# --- scans ------------------------------------------------------------------------------------------------------------
+
+
+def _expected_totals(dataset: Dataset) -> Totals:
+    return touch(dataset.ordered.to_batches(), COLUMNS)
+
+
+def _scan_batches(session: Session, work: str, method: str) -> dict[str, Figure]:
+    readers, figures = session.ready(work)
+    expected = _expected_totals(session.dataset)
+
+    def check(name: str, totals: Totals) -> None:
+        _demand(totals, expected, "totals per column")
+
+    for name, reader in list(readers.items()):  # the warm-up compares every value, in order
+        with excused(figure := Figure()):
+            found = canonical(pa.Table.from_batches(getattr(reader, method)()))
+            _demand_table(found.combine_chunks(), session.dataset.ordered, "full scan")
+        if figure.missing:
+            del readers[name]
+            figures[name] = figure
+    tasks = {name: lambda scan=getattr(reader, method): touch(scan(), COLUMNS) for name, reader in readers.items()}
+    return figures | _rates(measure_bulk(tasks, check, session.repeats), session.events)
+
+
+def _scan_objects(session: Session) -> dict[str, Figure]:
+    readers, figures = session.ready("R1-object")
+    tasks = {name: reader.objects for name, reader in readers.items()}
+
+    def check(name: str, digest: Digest) -> None:
+        _demand(digest, session.dataset.digest, "every event")
+
+    return figures | _rates(measure_bulk(tasks, check, session.repeats), session.events)
+
+
+def _scan_matching(session: Session) -> dict[str, Figure]:
+    readers, figures = session.ready("R5")
+    expected = session.dataset.matching
+    order = [("space", "ascending"), ("timestamp", "ascending")]
+
+    def check(name: str, answer: Answer) -> None:
+        _demand_table(readers[name].table(answer).sort_by(order).combine_chunks(), expected, "every match")
+
+    tasks = {name: partial(reader.matching, *FILE_INDEX) for name, reader in readers.items()}
+    measure_bulk(tasks, check, 1)  # warm-up
+    figures |= measure_bulk(tasks, check, session.repeats)
+    for figure in figures.values():
+        figure.samples = [seconds * 1000 for seconds in figure.samples]
+    return figures
+
+
+# --- questions about one space ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class PointWork:
+    """A question about one space: how it is asked, its right answer, and the spaces it is asked about."""
+
+    id: str
+    ask: Callable[[Reader, str], Answer]
+    expected: Callable[[Dataset, str], list[Row]]
+    questions: Callable[[Dataset, int, int], Questions]
+
+    def __call__(self, session: Session) -> dict[str, Figure]:
+        readers, figures = session.ready(self.id)
+        dataset = session.dataset
+        questions = self.questions(dataset, WARMUP_QUESTIONS, session.questions)
+
+        def check(name: str, space: str, answer: Answer) -> None:
+            _demand(readers[name].rows(answer), self.expected(dataset, space), space)
+
+        asked = {name: partial(self.ask, reader) for name, reader in readers.items()}
+        measure_points(asked, questions.warmup, check)
+        figures |= measure_points(asked, questions.counted, check)
+        return figures
+
+
+def _history(reader: Reader, space: str) -> Answer:
+    return reader.history(space)
+
+
+def _indexed(reader: Reader, space: str) -> Answer:
+    return reader.indexed(space, *POINT_INDEX)
+
+
+def _latest(reader: Reader, space: str) -> Answer:
+    return reader.latest(space, LATEST)
+
+
+def _open(session: Session) -> dict[str, Figure]:
+    session.close_readers()  # some stores share one instance per file within a process
+    able, figures = session.willing("open")
+    dataset = session.dataset
+    questions = dataset.uniform(WARMUP_QUESTIONS, session.questions)
+    places = {}
+    for name, contender in able.items():
+        layout = session.layout(contender, "open")
+        places[name] = contender, session.built(contender, layout), layout
+
+    def ask(name: str, space: str) -> tuple[Reader, Answer]:
+        contender, target, layout = places[name]
+        reader = contender.open(target, layout)
+        return reader, reader.history(space)
+
+    def check(name: str, space: str, answered: tuple[Reader, Answer]) -> None:
+        reader, answer = answered
+        try:
+            _demand(reader.rows(answer), dataset.history(space), space)
+        finally:
+            reader.close()
+
+    asked = {name: partial(ask, name) for name in places}
+    measure_points(asked, questions.warmup[:OPEN_WARMUP_QUESTIONS], check, turn_questions=1)
+    return figures | measure_points(asked, questions.counted, check, turn_questions=1)
+
+
+WORKS = {
+    work.id: work
+    for work in (
+        Work("W1", "write unsorted Arrow, sorted, two indexes", "M events/s", True, "write", _write),
+        Work("size", "bytes per event, indexes included", "bytes/event", False, "write", _size),
+        Work(
+            "R1-batch",
+            "full scan, columnar, every column",
+            "M events/s",
+            True,
+            "scan",
+            partial(_scan_batches, work="R1-batch", method="batches"),
+        ),
+        Work(
+            "R1-coded",
+            "the same, text may come dictionary-coded",
+            "M events/s",
+            True,
+            "scan",
+            partial(_scan_batches, work="R1-coded", method="coded_batches"),
+        ),
+        Work("R1-object", "full scan, a Python object per event", "M events/s", True, "scan", _scan_objects),
+        Work(
+            "R2", "history of a space, uniform", "µs", False, "point",
+            PointWork("R2", _history, Dataset.history, Dataset.uniform),
+        ),
+        Work(
+            "R3", "index value in a space, newest first, uniform", "µs", False, "point",
+            PointWork("R3", _indexed, Dataset.indexed, Dataset.uniform),
+        ),
+        Work(
+            "R3w", "index value in a space, newest first, weighted", "µs", False, "point",
+            PointWork("R3w", _indexed, Dataset.indexed, Dataset.weighted),
+        ),
+        Work(
+            "R4", "latest 10 events of a space, weighted", "µs", False, "point",
+            PointWork("R4", _latest, Dataset.latest, Dataset.weighted),
+        ),
+        Work("R5", "index value over the whole file, 1 % of events", "ms", False, "scan", _scan_matching),
+        Work("open", "open and answer a first history, warm", "µs", False, "point", _open),
+        Work("S1", "cold history, opening included: bytes read", "KiB", False, "cost", growth.cold_reads),
+        Work("memory", "peak memory of a columnar full scan", "MiB", False, "cost", growth.scan_memory),
+    )
+}  # fmt: skip

@@ -1,0 +1,46 @@
+"""Event files: immutable, self-contained segments sorted by space, grouping and timestamp, with secondary indexes."""
+
+from esformat.errors import (
+    ChecksumMismatchError,
+    ClosedError,
+    CorruptSegmentError,
+    EsdbError,
+    InvalidEventError,
+    SpaceNotFoundError,
+    UnknownIndexError,
+    UnsupportedVersionError,
+    UsageError,
+)
+from esformat.event import Event
+from esformat.scan import Scan
+from esformat.segment import Counts, Segment, Space
+from esformat.segment import open_segment as open
+from esformat.source import BytesSource, CountingSource, FileSource, Source
+from esformat.writer import Writer, create
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BytesSource",
+    "ChecksumMismatchError",
+    "ClosedError",
+    "CorruptSegmentError",
+    "CountingSource",
+    "Counts",
+    "EsdbError",
+    "Event",
+    "FileSource",
+    "InvalidEventError",
+    "Scan",
+    "Segment",
+    "Source",
+    "Space",
+    "SpaceNotFoundError",
+    "UnknownIndexError",
+    "UnsupportedVersionError",
+    "UsageError",
+    "Writer",
+    "__version__",
+    "create",
+    "open",
+]

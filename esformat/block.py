@@ -1,0 +1,82 @@
+"""The frame around every block: magic, kind, lengths, checksum. What a body means is its own module's matter."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from esformat.checksum import SHORT_MASK, checksum64
+from esformat.errors import ChecksumMismatchError, CorruptSegmentError
+from esformat.layout import BLOCK_MAGIC, MAX_BLOCK_BYTES, BlockHandle, BlockKind
+
+_FRAME = struct.Struct(
+    "<"
+    "4s"  # magic
+    "B"  # kind
+    "B"  # reserved, zero
+    "H"  # dictionary: number of the dictionary block that the body needs, 0 for none
+    "I"  # body length
+    "I"  # count: rows of a data block, entries of any other
+)
+_CHECK = struct.Struct("<Q")  # xxh3-64 of frame header and body
+FRAME_HEADER_BYTES = _FRAME.size
+FRAME_BYTES = FRAME_HEADER_BYTES + _CHECK.size
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block whose checksum was verified: its kind, dictionary number, count and body."""
+
+    kind: int
+    dictionary: int
+    count: int
+    body: memoryview
+    offset: int
+
+
+def encode_block(kind: BlockKind, body: bytes, *, count: int = 0, dictionary: int = 0) -> bytes:
+    """Put the frame around `body`."""
+    framed = _FRAME.pack(BLOCK_MAGIC, kind, 0, dictionary, len(body), count) + body
+    return framed + _CHECK.pack(checksum64(framed))
+
+
+def handle_of(block: bytes, offset: int) -> BlockHandle:
+    """The handle of an encoded block that is written at `offset`."""
+    return BlockHandle(offset, len(block), _CHECK.unpack_from(block, len(block) - 8)[0] & SHORT_MASK)
+
+
+def decode_block(stored: bytes | memoryview, kind: int, check: int | None, offset: int) -> Block:
+    """Verify the frame of one block, whose stored bytes are exactly `stored`.
+
+    `kind` is the expected one; `check` the low 32 bits of the checksum in the handle that led here (None where
+    blocks are read without a handle); `offset` the block's place in the file, for messages.
+    Raises ChecksumMismatchError or CorruptSegmentError.
+    """
+    size = len(stored)
+    if size < FRAME_BYTES:
+        raise CorruptSegmentError(f"block is cut short: {size} bytes", offset=offset)
+    view = memoryview(stored)
+    (found,) = _CHECK.unpack_from(view, size - 8)
+    computed = checksum64(view[:-8])
+    if computed != found:
+        raise ChecksumMismatchError(
+            f"block checksum is {computed:016x}, stored is {found:016x}", offset=offset, hint="run `esdb verify`"
+        )
+    if check is not None and found & SHORT_MASK != check:
+        raise ChecksumMismatchError(
+            f"block checksum ends in {found & SHORT_MASK:08x}, its handle says {check:08x}: another block lies here",
+            offset=offset,
+            hint="run `esdb verify`",
+        )
+    magic, block_kind, reserved, dictionary, body_length, count = _FRAME.unpack_from(view)
+    if magic != BLOCK_MAGIC or reserved or body_length != size - FRAME_BYTES:
+        raise CorruptSegmentError("block header breaks the format", offset=offset)
+    if block_kind != kind:
+        raise CorruptSegmentError(f"block is of kind {block_kind}, expected {kind}", offset=offset)
+    return Block(block_kind, dictionary, count, view[FRAME_HEADER_BYTES:-8], offset)
+
+
+def check_length(length: int, offset: int) -> None:
+    """Refuse a block length that no writer makes, before anything is allocated for it."""
+    if not FRAME_BYTES <= length <= MAX_BLOCK_BYTES:
+        raise CorruptSegmentError(f"block length {length} is out of bounds", offset=offset)

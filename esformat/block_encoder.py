@@ -1,0 +1,230 @@
+"""Sorted rows to data blocks: cuts them, chooses how each column is stored, encodes many blocks at a time.
+
+Choices are made once per file, on a sample of its own rows: whether text columns get a dictionary of values, whether
+frames get a zstd dictionary, how many byte planes stay raw. Everything here is a function of its input.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from esformat.codec import Codec, make_compressor, train_dictionary
+from esformat.data_block import Runs, encode_data_block, encode_timestamps
+from esformat.dictionary import ColumnDictionary, zstd_of
+from esformat.directory import BlockSpan
+from esformat.encoding import EncodeContext, Shape, bytes_of, encode_codes, encode_runs, frame_rows, is_bytes, numbers_of, shape_of
+from esformat.packing import best_raw, encode_int_runs
+from esformat.schema import EventSchema
+
+BLOCK_ROWS = 1024  # measured: docs/decisions/0004-blocks-and-frames.md
+BLOCK_BYTES = 1 << 20
+MAX_DICTIONARY_VALUES = 4096
+MAX_DICTIONARY_VALUE_BYTES = 16 << 10
+ZSTD_DICTIONARY_BYTES = 8 << 10
+SAMPLE_BYTES = 1 << 20
+SAMPLE_RUNS = 256
+MIN_SAMPLED_BYTES = 64 << 10
+
+I64 = npt.NDArray[np.int64]
+Column = pa.Array | npt.NDArray[np.int64]
+"""Values of a column, or the codes of a column that is stored as codes (-1 for null)."""
+
+
+@dataclass(frozen=True, slots=True)
+class SortedRows:
+    """Consecutive rows of the segment in its order.
+
+    `run_starts`: rows at which a run begins, 0 always among them; `spaces`, `groupings`: binary keys of those runs;
+    `continues`: whether the first run began before these rows.
+    """
+
+    timestamps: I64
+    run_starts: I64
+    spaces: pa.Array
+    groupings: pa.Array
+    columns: Sequence[Column]
+    continues: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedBlock:
+    """A data block ready to be written, and what its leaf says of it."""
+
+    stored: bytes
+    span: BlockSpan
+    runs: Runs
+    continues: bool
+
+
+@dataclass(frozen=True, slots=True)
+class BlockFormat:
+    """How the blocks of one file are stored: decided once, the same for all of them."""
+
+    schema: EventSchema
+    codec: Codec
+    level: int | None
+    dictionaries: dict[int, ColumnDictionary]
+    raw: dict[int, int]
+    """Raw byte planes by column; -1 is the timestamps."""
+
+    @property
+    def dictionary_number(self) -> int:
+        """The number that data blocks give for their dictionary block."""
+        return 1 if self.dictionaries else 0
+
+
+def cut_blocks(row_bytes: I64 | None, row_count: int, block_rows: int = BLOCK_ROWS) -> list[int]:
+    """Edges of the blocks: at most `block_rows` rows each and, rows of at least that size apart, BLOCK_BYTES."""
+    if row_bytes is None:
+        return [*range(0, row_count, block_rows), row_count]
+    ends = np.cumsum(row_bytes)
+    edges = [0]
+    while edges[-1] < row_count:
+        start = edges[-1]
+        before = int(ends[start - 1]) if start else 0
+        fitting = int(np.searchsorted(ends, before + BLOCK_BYTES, side="right"))
+        edges.append(min(max(fitting, start + 1), start + block_rows, row_count))
+    return edges
+
+
+def wants_codes(values: pa.Array, row_count: int) -> bool:
+    """Whether a text column with these distinct values is stored as codes: few, short and repeated."""
+    return (
+        0 < len(values) <= MAX_DICTIONARY_VALUES
+        and 4 * len(values) <= row_count
+        and row_count >= BLOCK_ROWS
+        and (pc.sum(pc.binary_length(values)).as_py() or 0) <= MAX_DICTIONARY_VALUE_BYTES
+    )
+
+
+def may_want_codes(kind: pa.DataType) -> bool:
+    """Whether columns of this type can be stored as codes."""
+    return bool(pt.is_string(kind) or pt.is_large_string(kind))
+
+
+def train_on(sample: pa.Array, byte_count: int, codec: Codec, level: int | None) -> bytes:
+    """A zstd dictionary for a column of `byte_count` bytes in all, or b"" where it does not pay for itself.
+
+    `sample`: rows of the column in segment order, many short runs of them.
+    """
+    offsets, data = bytes_of(sample)
+    if codec is not Codec.ZSTD or byte_count < MIN_SAMPLED_BYTES or not len(data):
+        return b""
+    rows = frame_rows(len(sample), len(data))
+    edges = offsets[np.append(np.arange(0, len(sample), rows), len(sample))]
+    pieces = [bytes(data[a:b]) for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True) if b > a]
+    trained = train_dictionary(pieces, ZSTD_DICTIONARY_BYTES)
+    if trained is None:
+        return b""
+    without = sum(map(len, make_compressor(codec, level).compress_many(data, edges)))
+    with_it = sum(map(len, make_compressor(codec, level, trained).compress_many(data, edges)))
+    saved = (without - with_it) * byte_count / len(data)
+    return trained.as_bytes() if saved > 2 * len(trained.as_bytes()) else b""
+
+
+def choose_raw(rows: SortedRows, schema: EventSchema, codec: Codec, level: int | None) -> dict[int, int]:
+    """How many low byte planes of each column of numbers stay uncompressed, measured on the first rows."""
+    compressor = make_compressor(codec, level)
+    if codec is Codec.NONE:
+        return {}
+    count = min(len(rows.timestamps), BLOCK_ROWS)
+    steps = np.diff(rows.timestamps[:count], prepend=rows.timestamps[:1])
+    starts = rows.run_starts[rows.run_starts < count]
+    steps[starts] = rows.timestamps[starts] - rows.timestamps[:count].min()
+    raw = {-1: best_raw(steps, compressor)}
+    for place, (field, column) in enumerate(zip(schema.fields, rows.columns, strict=True)):
+        if isinstance(column, pa.Array) and shape_of(field.type) is Shape.INTS:
+            raw[place] = best_raw(numbers_of(column.slice(0, count)), compressor)
+    return raw
+
+
+class BlockEncoder:
+    """Encodes rows into blocks of one format. Belongs to one thread."""
+
+    def __init__(self, form: BlockFormat) -> None:
+        self._form = form
+        plain = make_compressor(form.codec, form.level)
+        self._keys = EncodeContext(plain, plain)
+        self._timestamps = EncodeContext(plain, plain, raw=form.raw.get(-1, 0))
+        self._columns = []
+        for place in range(len(form.schema.fields)):
+            stored = form.dictionaries.get(place)
+            zstd = zstd_of(stored) if stored else None
+            framed = make_compressor(form.codec, form.level, zstd) if zstd else plain
+            self._columns.append(EncodeContext(plain, framed, zstd is not None, form.raw.get(place, 0)))
+
+    def encode(self, rows: SortedRows, bounds: list[int]) -> list[EncodedBlock]:
+        """Blocks of the rows between consecutive `bounds`."""
+        edges = np.asarray(bounds[:-1])
+        starts = np.union1d(rows.run_starts, edges)
+        piece_rows = np.diff(starts, append=bounds[-1])
+        run_of = pa.array(np.searchsorted(rows.run_starts, starts, side="right") - 1)
+        runs = Runs(rows.spaces.take(run_of), rows.groupings.take(run_of), piece_rows)
+        pieces = np.searchsorted(starts, bounds).tolist()
+        begins = np.isin(edges, rows.run_starts)
+        if rows.continues:
+            begins[0] = False
+
+        keys = self._encode_keys(runs, pieces)
+        chunks, low, high = encode_timestamps(rows.timestamps, rows.run_starts, bounds, self._timestamps)
+        columns = [
+            encode_codes(column + 1, bounds, context)
+            if isinstance(column, np.ndarray)
+            else encode_runs(column, bounds, context)
+            for column, context in zip(rows.columns, self._columns, strict=True)
+        ]
+        blocks = []
+        for i, (base, top) in enumerate(zip(low.tolist(), high.tolist(), strict=True)):
+            a, b = pieces[i], pieces[i + 1]
+            stored = encode_data_block(
+                base, b - a, bounds[i + 1] - bounds[i], [keys[i], chunks[i], *(column[i] for column in columns)],
+                self._form.dictionary_number,
+            )  # fmt: skip
+            check = int.from_bytes(stored[-8:-4], "little")
+            span = BlockSpan(bounds[i + 1] - bounds[i], len(stored), check, base, top)
+            blocks.append(EncodedBlock(stored, span, runs.slice(a, b, piece_rows[a:b]), not begins[i]))
+        return blocks
+
+    def _encode_keys(self, runs: Runs, pieces: list[int]) -> list[bytes]:
+        rows = encode_int_runs(runs.rows, pieces, self._keys.plain)
+        spaces = encode_runs(runs.spaces, pieces, self._keys)
+        groupings = encode_runs(runs.groupings, pieces, self._keys)
+        return [b"".join(parts) for parts in zip(rows, spaces, groupings, strict=True)]
+
+
+def row_bytes(columns: Sequence[Column], schema: EventSchema) -> I64:
+    """Uncompressed bytes of each row, about: exact for strings and binary, the mean for nested columns."""
+    count = len(columns[0]) if columns else 0
+    total = np.full(count, 16, dtype=np.int64)
+    for field, column in zip(schema.fields, columns, strict=True):
+        if isinstance(column, np.ndarray):
+            total += 1
+        elif is_bytes(field.type):
+            total += np.diff(bytes_of(column)[0])
+        else:
+            total += -(-int(column.nbytes) // max(count, 1))
+    return total
+
+
+def sample_rows(row_count: int, mean_bytes: float) -> list[tuple[int, int]]:
+    """Short runs of rows [first, last), spread evenly over the segment, that hold about SAMPLE_BYTES."""
+    wanted = int(SAMPLE_BYTES / max(mean_bytes, 1)) + 1
+    if wanted >= row_count:
+        return [(0, row_count)]
+    length = max(1, wanted // SAMPLE_RUNS)
+    starts = np.linspace(0, row_count - length, min(SAMPLE_RUNS, wanted), dtype=np.int64)
+    return [(int(start), int(start) + length) for start in starts]
+
+
+def take_runs(array: pa.Array, order: npt.NDArray[Any] | None, runs: list[tuple[int, int]]) -> pa.Array:
+    """The rows of several runs, in segment order, of an array in order of arrival."""
+    places = np.concatenate([np.arange(first, last) for first, last in runs])
+    return array.take(pa.array(places if order is None else order[places]))

@@ -1,0 +1,238 @@
+"""Lays out a segment: data blocks and directory leaves as they come, then indexes, filter, and what opening needs.
+
+    header | metadata | dictionary | (data blocks, leaf)* | index pages | filter | dictionary | roots | metadata | footer | trailer
+
+It writes to anything with `write` and knows nothing of files, threads or the order of arrival.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from esformat.block import encode_block, handle_of
+from esformat.block_encoder import BlockFormat, EncodedBlock
+from esformat.codec import make_compressor
+from esformat.data_block import Runs, key_bytes
+from esformat.dictionary import encode_dictionary
+from esformat.directory import BlockSpan, LeafEntry, encode_leaf, encode_root, leaf_is_full
+from esformat.encoding import EncodeContext
+from esformat.footer import Key, encode_footer
+from esformat.layout import BlockHandle, BlockKind, Trailer, encode_header
+from esformat.metadata import Metadata, Statistics
+from esformat.order import I64, Ranked
+from esformat.postings import (
+    CHUNK_ENTRIES,
+    CHUNKED,
+    Chunk,
+    PageEntry,
+    Posting,
+    choose_postings,
+    encode_chunk,
+    encode_chunk_table,
+    encode_index_root,
+    encode_page,
+    page_is_full,
+)
+from esformat.space_filter import build_filter, hash_keys
+
+OPENING_ROOT_BYTES = 8 << 10
+"""Larger index roots are read when the index is first used, not when the segment is opened."""
+
+
+class Sink(Protocol):
+    """Where the segment's bytes go, in order."""
+
+    def write(self, data: bytes, /) -> object:
+        """Take the next bytes."""
+        ...
+
+
+class SegmentBuilder:
+    """Writes one segment to a sink: `start`, `add_block` in row order, `add_index` for each index, `finish`."""
+
+    def __init__(self, sink: Sink, metadata: Metadata, form: BlockFormat) -> None:
+        self._sink = sink
+        self._offset = 0
+        self._metadata = metadata
+        self._form = form
+        plain = make_compressor(form.codec, form.level)
+        self._context = EncodeContext(plain, plain)
+        self._table: dict[Key, BlockHandle] = {}
+        self._leaves: list[LeafEntry] = []
+        self._data_offset = 0
+        self._blocks: list[EncodedBlock] = []  # those of the leaf that is being filled
+        self._leaf_runs = 0
+        self._runs = 0
+        self._spaces = 0
+        self._last_space: bytes | None = None
+        self._hashes: list[np.ndarray] = []  # type: ignore[type-arg]
+        self._block_starts: list[int] = []
+        self._rows = 0
+        self._index_facts: dict[str, dict[str, int]] = {}
+        self._index_roots: list[tuple[Key, bytes]] = []
+
+    def _write(self, stored: bytes) -> BlockHandle:
+        handle = handle_of(stored, self._offset)
+        self._sink.write(stored)
+        self._offset += len(stored)
+        return handle
+
+    def start(self) -> None:
+        """Write what stands before the events."""
+        header = encode_header()
+        self._sink.write(header)
+        self._offset += len(header)
+        self._table[BlockKind.METADATA, 0, 1] = self._write(self._metadata.encode())
+        if self._form.dictionaries:
+            self._table[BlockKind.DICTIONARY, 1, 1] = self._write(self._dictionary())
+        self._data_offset = self._offset
+
+    def _dictionary(self) -> bytes:
+        return encode_dictionary(list(self._form.dictionaries.values()), self._context)
+
+    def add_block(self, block: EncodedBlock) -> None:
+        """Write the next data block."""
+        self._sink.write(block.stored)
+        self._offset += len(block.stored)
+        self._block_starts.append(self._rows)
+        self._rows += block.span.rows
+        self._blocks.append(block)
+        self._leaf_runs += len(block.runs.rows) - block.continues
+        if leaf_is_full(len(self._leaves), self._leaf_runs, len(self._blocks)):
+            self._end_leaf()
+
+    def _end_leaf(self) -> None:
+        if not self._blocks:
+            return
+        runs = _join_runs(self._blocks)
+        spans = [block.span for block in self._blocks]
+        handle = self._write(encode_leaf(runs, spans, self._context))
+        self._count_spaces(runs)
+        self._leaves.append(_leaf_entry(runs, spans, self._data_offset, handle))
+        self._data_offset = self._offset
+        self._blocks = []
+        self._leaf_runs = 0
+
+    def _count_spaces(self, runs: Runs) -> None:
+        keys = key_bytes(runs.spaces)
+        continued = bool(self._blocks[0].continues)
+        distinct = [key for key, _ in itertools.groupby(keys)]
+        fresh = distinct[1:] if distinct[0] == self._last_space else distinct
+        self._hashes.append(hash_keys(fresh))
+        self._spaces += len(fresh)
+        self._runs += len(keys) - continued
+        self._last_space = distinct[-1]
+
+    def add_index(self, column: int, ranked: Ranked) -> None:
+        """Write the index of a column; `ranked` holds its values in row order. Call after the last block."""
+        self._end_leaf()
+        postings: list[Posting] = []
+        entries: list[PageEntry] = []
+        firsts: list[int] = []
+        first, byte_count, events = 0, 0, 0
+        occurring = np.unique(ranked.ranks[ranked.ranks >= 0])
+        values = ranked.values.take(pa.array(occurring))
+        starts = np.array(self._block_starts, dtype=np.int64)
+        chosen = choose_postings(ranked.ranks, len(ranked.values), starts)
+        for place, (count, form, numbers) in enumerate(chosen):
+            posting = self._posting(count, form, numbers)
+            postings.append(posting)
+            events += count
+            byte_count += len(posting.stored)
+            if page_is_full(len(postings), byte_count) or place == len(values) - 1:
+                page = values.slice(first, len(postings))
+                entries.append(PageEntry(len(postings), self._write(encode_page(page, postings, self._context))))
+                firsts.append(first)
+                first, byte_count, postings = place + 1, 0, []
+        root = encode_index_root(values.take(pa.array(firsts, pa.int64())), entries, self._context)
+        self._index_roots.append(((BlockKind.INDEX_ROOT, column, 0), root))
+        self._index_facts[self._form.schema.fields[column].name] = {"values": len(values), "events": events}
+
+    def _posting(self, count: int, form: int, numbers: I64) -> Posting:
+        pieces = [numbers[at : at + CHUNK_ENTRIES] for at in range(0, len(numbers), CHUNK_ENTRIES)]
+        if len(pieces) == 1:
+            return Posting(count, form, encode_chunk(numbers, self._context))
+        chunks = []
+        for piece in pieces:
+            body = encode_chunk(piece, self._context)
+            chunks.append(Chunk(int(piece[0]), self._write(encode_postings_block(body, len(piece)))))
+        return Posting(count, form | CHUNKED, encode_chunk_table(chunks, self._context))
+
+    def finish(self) -> Statistics:
+        """Write what stands after the events. The sink then holds a whole segment."""
+        self._end_leaf()
+        for page, body in enumerate(build_filter(np.concatenate([np.zeros(0, np.uint64), *self._hashes]))):
+            self._table[BlockKind.FILTER, page, 0] = self._write(encode_filter_page(body))
+        large = [(key, root) for key, root in self._index_roots if len(root) > OPENING_ROOT_BYTES]
+        small = [(key, root) for key, root in self._index_roots if len(root) <= OPENING_ROOT_BYTES]
+        for key, root in large:
+            self._table[key] = self._write(root)
+        statistics = self._statistics()
+        opening = self._offset
+        if self._form.dictionaries:
+            self._table[BlockKind.DICTIONARY, 1, 0] = self._write(self._dictionary())
+        for key, root in small:
+            self._table[key] = self._write(root)
+        self._table[BlockKind.DIRECTORY_ROOT, 0, 0] = self._write(encode_root(self._leaves, self._context))
+        complete = Metadata(
+            self._metadata.schema, self._metadata.codec, self._metadata.level, self._metadata.properties, statistics
+        )
+        self._table[BlockKind.METADATA, 0, 0] = self._write(complete.encode())
+        footer = self._write(encode_footer(self._table))
+        self._sink.write(Trailer(opening, footer).encode())
+        return statistics
+
+    def _statistics(self) -> Statistics:
+        return Statistics(
+            events=self._rows,
+            spaces=self._spaces,
+            runs=self._runs,
+            data_blocks=len(self._block_starts),
+            min_timestamp=min((leaf.min_timestamp for leaf in self._leaves), default=None),
+            max_timestamp=max((leaf.max_timestamp for leaf in self._leaves), default=None),
+            indexes=self._index_facts,
+        )
+
+
+def encode_postings_block(body: bytes, count: int) -> bytes:
+    """One framed postings block."""
+    return encode_block(BlockKind.POSTINGS, body, count=count)
+
+
+def encode_filter_page(body: bytes) -> bytes:
+    """One framed page of the space filter."""
+    return encode_block(BlockKind.FILTER, body)
+
+
+def _join_runs(blocks: Iterable[EncodedBlock]) -> Runs:
+    """The runs of adjacent blocks as one list; a run that continues into the next block is one run."""
+    spaces, groupings, rows = [], [], []
+    for block in blocks:
+        skip = int(block.continues and bool(rows))
+        if skip:
+            rows[-1] = rows[-1].copy()
+            rows[-1][-1] += block.runs.rows[0]
+        count = len(block.runs.rows) - skip
+        if count:
+            spaces.append(block.runs.spaces.slice(skip, count))
+            groupings.append(block.runs.groupings.slice(skip, count))
+            rows.append(block.runs.rows[skip:])
+    return Runs(pa.concat_arrays(spaces), pa.concat_arrays(groupings), np.concatenate(rows))
+
+
+def _leaf_entry(runs: Runs, spans: list[BlockSpan], data_offset: int, handle: BlockHandle) -> LeafEntry:
+    return LeafEntry(
+        first_space=key_bytes(runs.spaces.slice(0, 1))[0],
+        runs=len(runs.rows),
+        rows=sum(span.rows for span in spans),
+        blocks=len(spans),
+        data_offset=data_offset,
+        handle=handle,
+        min_timestamp=min(span.min_timestamp for span in spans),
+        max_timestamp=max(span.max_timestamp for span in spans),
+    )

@@ -1,0 +1,201 @@
+"""Compression by codec id, with output bounded before it is allocated.
+
+zstd frames always carry their content size, so every size is known and checked before decompression. A `Compressor`
+or `Decompressor` belongs to one thread.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import zstandard
+
+from esformat.errors import CorruptSegmentError, UnsupportedVersionError, UsageError
+
+MAX_WINDOW_BYTES = 8 << 20
+"""Largest zstd window that a reader accepts: what a streaming decompressor may allocate."""
+
+
+class Codec(enum.IntEnum):
+    """How frames are compressed. The numbers are part of the format."""
+
+    NONE = 0
+    ZSTD = 1
+    LZ4 = 2
+
+
+CODEC_NAMES = {"none": Codec.NONE, "zstd": Codec.ZSTD, "lz4": Codec.LZ4}
+DEFAULT_LEVEL = {Codec.NONE: 0, Codec.ZSTD: 1, Codec.LZ4: 0}
+
+
+def codec_from_name(name: str) -> Codec:
+    """The codec called `name`. Raises UsageError for an unknown one, or lz4 when its package is missing."""
+    try:
+        codec = CODEC_NAMES[name]
+    except (KeyError, TypeError):
+        raise UsageError(f"unknown codec {name!r}", hint=f"choose one of {', '.join(CODEC_NAMES)}") from None
+    if codec is Codec.LZ4:
+        _lz4()
+    return codec
+
+
+def _lz4() -> Any:
+    try:
+        import lz4.block
+    except ImportError:
+        raise UnsupportedVersionError("codec lz4 is not installed", hint="pip install 'esformat[lz4]'") from None
+    return lz4.block
+
+
+class Compressor(Protocol):
+    """Compresses frames with one codec."""
+
+    codec: Codec
+
+    def compress(self, data: bytes) -> bytes:
+        """Compress one frame."""
+        ...
+
+    def compress_many(self, data: memoryview, offsets: npt.NDArray[np.int64]) -> Sequence[Any]:
+        """Compress data[offsets[i]:offsets[i+1]] for each i; the answers are bytes-like, in order."""
+        ...
+
+
+class _NoCompressor:
+    codec = Codec.NONE
+
+    def compress(self, data: bytes) -> bytes:
+        return data
+
+    def compress_many(self, data: memoryview, offsets: npt.NDArray[np.int64]) -> Sequence[Any]:
+        return [bytes(data[a:b]) for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+
+
+class _ZstdCompressor:
+    codec = Codec.ZSTD
+
+    def __init__(self, level: int, dictionary: zstandard.ZstdCompressionDict | None) -> None:
+        params = zstandard.ZstdCompressionParameters.from_level(
+            level, write_content_size=True, write_checksum=False, write_dict_id=False
+        )
+        kwargs = {} if dictionary is None else {"dict_data": dictionary}
+        self._zstd = zstandard.ZstdCompressor(compression_params=params, **kwargs)
+
+    def compress(self, data: bytes) -> bytes:
+        return self._zstd.compress(data)
+
+    def compress_many(self, data: memoryview, offsets: npt.NDArray[np.int64]) -> Sequence[Any]:
+        segments = np.empty((len(offsets) - 1, 2), dtype=np.uint64)
+        segments[:, 0] = offsets[:-1]
+        segments[:, 1] = np.diff(offsets)
+        if len(segments) < 2 or not segments[:, 1].all():  # the batch call takes neither empty frames nor none
+            return [self._zstd.compress(data[a : a + n]) for a, n in segments.tolist()]
+        source = zstandard.BufferWithSegments(data, segments.tobytes())
+        return self._zstd.multi_compress_to_buffer(source, threads=1)  # type: ignore[no-any-return]
+
+
+class _Lz4Compressor:
+    codec = Codec.LZ4
+
+    def __init__(self) -> None:
+        self._block = _lz4()
+
+    def compress(self, data: bytes) -> bytes:
+        return self._block.compress(data, store_size=False)  # type: ignore[no-any-return]
+
+    def compress_many(self, data: memoryview, offsets: npt.NDArray[np.int64]) -> Sequence[Any]:
+        return [self.compress(data[a:b]) for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+
+
+def make_compressor(
+    codec: Codec, level: int | None = None, dictionary: zstandard.ZstdCompressionDict | None = None
+) -> Compressor:
+    """A compressor for `codec`. `level` None takes the codec's default; a dictionary works with zstd only."""
+    if codec is Codec.NONE:
+        return _NoCompressor()
+    if codec is Codec.LZ4:
+        return _Lz4Compressor()
+    return _ZstdCompressor(DEFAULT_LEVEL[codec] if level is None else level, dictionary)
+
+
+class Decompressor:
+    """Decompresses frames of any codec, with or without one zstd dictionary. Belongs to one thread."""
+
+    __slots__ = ("_zstd",)
+
+    def __init__(self, dictionary: zstandard.ZstdCompressionDict | None = None) -> None:
+        kwargs = {} if dictionary is None else {"dict_data": dictionary}
+        self._zstd = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES, **kwargs)
+
+    def decompress(self, codec: int, frame: bytes | memoryview, size: int) -> bytes:
+        """One frame of exactly `size` uncompressed bytes. Raises CorruptSegmentError if it is anything else."""
+        if codec == 1:
+            try:
+                if zstandard.frame_content_size(frame) != size:
+                    raise CorruptSegmentError(f"a zstd frame does not hold the {size} bytes that it should")
+                return self._zstd.decompress(frame)
+            except zstandard.ZstdError as error:
+                raise CorruptSegmentError(f"a zstd frame does not decompress: {error}") from None
+        if codec == 0:
+            if len(frame) != size:
+                raise CorruptSegmentError(f"a stored frame has {len(frame)} bytes, expected {size}")
+            return bytes(frame)
+        if codec == 2:
+            return _decompress_lz4(frame, size)
+        raise UnsupportedVersionError(f"unknown codec {codec}", hint="read the file with a newer esformat")
+
+    def decompress_run(
+        self, codec: int, frames: memoryview, lengths: Sequence[int], sizes: Sequence[int], out: memoryview
+    ) -> None:
+        """Adjacent frames, stored in `lengths` bytes each, into `out`, which their `sizes` fill exactly."""
+        if codec == 1:
+            self._decompress_zstd_run(frames, out)
+            return
+        at = to = 0
+        for length, size in zip(lengths, sizes, strict=True):
+            out[to : to + size] = self.decompress(codec, frames[at : at + length], size)
+            at, to = at + length, to + size
+
+    def _decompress_zstd_run(self, frames: memoryview, out: memoryview) -> None:
+        """One call for all frames; a frame that fits `out` is decoded straight into it, without a window."""
+        try:
+            reader = self._zstd.stream_reader(frames, read_across_frames=True, read_size=max(1, len(frames)))
+            filled = reader.readinto(out) if len(out) else 0
+            if filled != len(out) or reader.read(1):
+                raise CorruptSegmentError(f"zstd frames hold {filled} bytes or more, expected {len(out)}")
+        except zstandard.ZstdError as error:
+            raise CorruptSegmentError(f"a zstd frame does not decompress: {error}") from None
+
+
+def _decompress_lz4(frame: bytes | memoryview, size: int) -> bytes:
+    block = _lz4()
+    try:
+        data: bytes = block.decompress(frame, uncompressed_size=size)
+    except block.LZ4BlockError as error:
+        raise CorruptSegmentError(f"an lz4 frame does not decompress: {error}") from None
+    if len(data) != size:
+        raise CorruptSegmentError(f"an lz4 frame holds {len(data)} bytes, expected {size}")
+    return data
+
+
+def train_dictionary(samples: list[bytes], size: int) -> zstandard.ZstdCompressionDict | None:
+    """Train a zstd dictionary of at most `size` bytes on `samples`; None where zstd finds too little to learn.
+
+    COVER parameters (k=1024, d=8) measured best on JSON payloads: docs/decisions/0003-codec-and-dictionary.md.
+    """
+    try:
+        return zstandard.train_dictionary(size, samples, k=1024, d=8, f=20, accel=4)
+    except zstandard.ZstdError:
+        return None
+
+
+def load_dictionary(data: bytes) -> zstandard.ZstdCompressionDict:
+    """The zstd dictionary stored as `data`."""
+    try:
+        return zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_FULLDICT)
+    except (zstandard.ZstdError, ValueError) as error:
+        raise CorruptSegmentError(f"the compression dictionary is broken: {error}") from None

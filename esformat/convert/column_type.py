@@ -1,0 +1,141 @@
+"""Types of columns: what text looks like, which type fits two batches, and turning a column into a type.
+
+A column of text is a number only where that loses nothing a reader could miss: "007" and "+46 70" stay text.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from esformat.convert import json_text
+
+Mask = npt.NDArray[np.bool_]
+
+_INTEGER = r"^(?:0|-?[1-9][0-9]{0,18})$"
+_NUMBER = r"^(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|NaN|nan|-?inf|-?Infinity)$"
+_LONG_INTEGER = r"^-?[0-9]{16,}$"  # float64 holds 15 digits of any integer
+_BOOLEAN = r"^(?:true|false|True|False|TRUE|FALSE)$"
+
+
+def text_type(column: pa.Array) -> pa.DataType:
+    """Tell what the values of a string or binary column look like: int64, float64, bool, else string; null if none."""
+    values = column.drop_null()
+    if not len(values):
+        return pa.null()
+    for pattern, type_ in ((_INTEGER, pa.int64()), (_NUMBER, pa.float64()), (_BOOLEAN, pa.bool_())):
+        # the first value turns most candidates down without looking at the rest
+        if _all_match(values[:1], pattern) and _all_match(values, pattern) and _fits(values, type_):
+            return type_
+    return pa.string()
+
+
+def _all_match(values: pa.Array, pattern: str) -> bool:
+    return bool(pc.all(pc.match_substring_regex(values, pattern)).as_py())
+
+
+def _fits(values: pa.Array, type_: pa.DataType) -> bool:
+    if type_ == pa.float64():
+        return not pc.any(pc.match_substring_regex(values, _LONG_INTEGER)).as_py()
+    return type_ != pa.int64() or _cast(values.cast(pa.string()), type_) is not None
+
+
+def join(a: pa.DataType, b: pa.DataType) -> pa.DataType:
+    """Choose the narrowest type that holds the values of both; text where no other does."""
+    a, b = plain(a), plain(b)
+    if a == b:
+        return a
+    fields = [pa.schema([("column", type_)]) for type_ in (a, b)]
+    try:
+        return pa.unify_schemas(fields, promote_options="permissive").field("column").type
+    except pa.ArrowException:
+        return pa.string()
+
+
+def plain(type_: pa.DataType) -> pa.DataType:
+    """Give the type without dictionaries, views, run ends, 64-bit offsets and extensions, at the top level."""
+    if isinstance(type_, pa.BaseExtensionType):
+        return plain(type_.storage_type)
+    if pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
+        return plain(type_.value_type)
+    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return pa.string()
+    if pa.types.is_large_binary(type_) or pa.types.is_binary_view(type_) or pa.types.is_fixed_size_binary(type_):
+        return pa.binary()
+    return type_
+
+
+def convert(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Mask | None]:
+    """Turn `column` into `type_`. Values that do not fit become null; the mask tells which, None if all fit."""
+    column = _plain_values(column)
+    if column.type == type_:
+        return column, None
+    if pa.types.is_binary(type_):
+        text, unfit = convert(column, pa.string())
+        return text.cast(type_), unfit
+    if pa.types.is_string(type_) and not pa.types.is_binary(column.type):
+        return json_text.as_text(column), None
+    if pa.types.is_binary(column.type) and not pa.types.is_string(type_):
+        return _convert_text(column, type_)
+    converted = _cast(column, type_)
+    return (converted, None) if converted is not None else _convert_each(column, type_)
+
+
+def nesting(type_: pa.DataType) -> int:
+    """Count the levels of `type_`: 0 for numbers and text, one more for each list, map and struct around them."""
+    children = [type_.field(place).type for place in range(type_.num_fields)]
+    return 1 + max(map(nesting, children)) if children else 0
+
+
+def _plain_values(column: pa.Array) -> pa.Array:
+    while column.type != plain(column.type):
+        if isinstance(column.type, pa.BaseExtensionType):
+            column = column.storage
+        elif pa.types.is_run_end_encoded(column.type):
+            column = pc.run_end_decode(column)
+        else:
+            column = column.cast(plain(column.type))
+    return column
+
+
+def _convert_text(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Mask | None]:
+    text, invalid = convert(column, pa.string())
+    long = _long_integers(text) if pa.types.is_floating(type_) else None
+    if long is not None:
+        text = pc.if_else(pa.array(long), pa.scalar(None, pa.string()), text)
+    converted, unfit = convert(text, type_)
+    masks = [mask for mask in (invalid, long, unfit) if mask is not None]
+    return converted, np.logical_or.reduce(masks) if masks else None
+
+
+def _long_integers(text: pa.Array) -> Mask | None:
+    found = pc.fill_null(pc.match_substring_regex(text, _LONG_INTEGER), False)
+    return found.to_numpy(zero_copy_only=False) if pc.any(found).as_py() else None
+
+
+def _cast(column: pa.Array, type_: pa.DataType) -> pa.Array | None:
+    try:
+        return column.cast(type_)
+    except pa.ArrowException:
+        return None
+
+
+def _convert_each(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Mask]:
+    """Convert a column of which some values do not fit: halve it until the bad ones stand alone."""
+    bad = np.zeros(len(column), dtype=np.bool_)
+    pieces: list[pa.Array] = []
+    ranges = [(0, len(column))]
+    while ranges:
+        start, end = ranges.pop()
+        piece = _cast(column.slice(start, end - start), type_)
+        if piece is not None:
+            pieces.append(piece)
+        elif end - start == 1:
+            bad[start] = True
+            pieces.append(pa.nulls(1, type_))
+        else:
+            middle = (start + end) // 2
+            ranges += [(middle, end), (start, middle)]
+    return pa.concat_arrays(pieces), bad

@@ -1,0 +1,175 @@
+"""Rows to events: every column in its role and type, and for each row that cannot be an event, why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from esformat.convert import json_text
+from esformat.convert.clock import Times
+from esformat.convert.column_type import Mask, convert
+from esformat.convert.plan import TIMESTAMP, Plan
+from esformat.convert.roles import RESERVED, Roles
+from esformat.convert.rows import BadRow, Origin, Rows
+
+MAX_KEY_BYTES = 1 << 16  # the format's limit for one space or grouping
+
+_LONGEST_SHOWN = 40
+
+
+def read_times(rows: Rows, roles: Roles) -> Times:
+    """Read the timestamps of `rows`."""
+    column, _ = _timestamp_text(rows, roles)
+    return roles.clock.read(column)
+
+
+class Rejects:
+    """The rows of one batch that are no events, in the order of the input. Counting is cheap, telling why is not."""
+
+    def __init__(self, rows: Rows, reasons: Mapping[int, Callable[[int], str]]) -> None:
+        self._rows = rows
+        self._reasons = reasons  # by row of the batch
+
+    def __len__(self) -> int:
+        return len(self._rows.bad) + len(self._reasons)
+
+    def __iter__(self) -> Iterator[BadRow]:
+        """Yield each with its reason."""
+        origin = self._rows.origin
+        unread = [(bad.number, bad) for bad in self._rows.bad]
+        unfit = [(origin.locate(row)[0], row) for row in self._reasons]
+        for _, found in sorted([*unread, *unfit], key=itemgetter(0)):
+            yield found if isinstance(found, BadRow) else origin.bad_row(found, self._reasons[found](found))
+
+
+def make_events(rows: Rows, times: Times, plan: Plan) -> tuple[pa.RecordBatch, Rejects]:
+    """Make a batch of events of those `rows` that can be, in their order; the others are rejected.
+
+    `times` are theirs, from `read_times`; `plan` fits them.
+    """
+    roles, making = plan.roles, _Making(rows)
+    making.add("space", making.key(roles, roles.space, "space"))
+    if roles.grouping is not None:
+        making.add("grouping", making.key(roles, roles.grouping, "grouping"))
+    making.add("timestamp", making.timestamps(roles, times))
+    if roles.data_json:
+        making.add("data", making.json(plan))
+    elif plan.payload is not None:
+        making.add("data", making.data(plan.payload))
+    for name, type_ in plan.indexes.items():
+        making.add(name, making.typed(name, type_, roles))
+    for name, type_ in plan.typed.items():
+        making.add(plan.stored[name], making.typed(name, type_, roles))
+    if plan.nanos is not None:
+        making.add(plan.stored[plan.nanos], times.nanos())
+    return making.finish()
+
+
+def no_events(plan: Plan) -> pa.RecordBatch:
+    """Make a batch without events, with the columns of `plan`."""
+    nothing = pa.RecordBatch.from_struct_array(pa.array([], pa.struct([])))
+    rows = Rows(nothing, {}, Origin("", "row", lambda row: (row, "")))
+    return make_events(rows, read_times(rows, plan.roles), plan)[0]
+
+
+class _Making:
+    """The columns of a batch of events as they come about, and what is wrong with which row."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._columns: dict[str, pa.Array] = {}
+        self._reasons: dict[int, Callable[[int], str]] = {}  # by row; the first thing found counts
+
+    def add(self, name: str, column: pa.Array) -> None:
+        self._columns[name] = column
+
+    def key(self, roles: Roles, name: str, role: str) -> pa.Array:
+        """Make a column of keys. A null space is wrong; a null grouping is an empty one."""
+        source = self._source(name)
+        keys, unfit = convert(source, pa.binary() if roles.keys == "binary" else pa.string())
+        self._reject(unfit, lambda _: f"{role} {name!r} is not UTF-8 text: mend it, or take bytes with --keys binary")
+        if role == "space":
+            self._reject(source.is_null(), lambda _: f"no space: {name!r} has no value")
+        too_long = pc.greater(pc.binary_length(keys), MAX_KEY_BYTES)
+        self._reject(too_long, lambda _: f"{role} {name!r} is longer than {MAX_KEY_BYTES} bytes")
+        return pc.fill_null(keys, pa.scalar(b"").cast(keys.type))
+
+    def timestamps(self, roles: Roles, times: Times) -> pa.Array:
+        column, not_text = _timestamp_text(self._rows, roles)
+        self._reject(not_text, lambda _: f"timestamp {roles.timestamp!r} is not UTF-8 text")
+        self._reject(column.is_null(), lambda _: f"no timestamp: {roles.timestamp!r} has no value")
+        self._reject(~times.ok, lambda row: roles.clock.complaint(column[row]))
+        return times.timestamps()
+
+    def data(self, name: str) -> pa.Array:
+        column, _ = convert(self._source(name), pa.binary())
+        return pc.fill_null(column, b"")
+
+    def json(self, plan: Plan) -> pa.Array:
+        written = self._rows.rest
+        if written is None:
+            columns = {name: self.typed(name, type_, plan.roles) for name, type_ in plan.json.items()}
+            written = json_text.objects(columns, self._rows.batch.num_rows)
+        return written.cast(pa.binary())
+
+    def typed(self, name: str, type_: pa.DataType, roles: Roles) -> pa.Array:
+        source = self._source(name)
+        if type_ == TIMESTAMP and not pa.types.is_timestamp(source.type):
+            return self._times(name, roles)
+        column, unfit = convert(source, type_)
+        if pa.types.is_string(type_):
+            self._reject(unfit, lambda _: f"column {name!r} is not UTF-8 text: mend it, or give --type {name}=binary")
+        else:
+            hint = f"give --type {name}=string to keep it as text"
+            self._reject(unfit, lambda row: f"column {name!r}: {_shown(source[row])} is no {type_}; {hint}")
+        return column
+
+    def finish(self) -> tuple[pa.RecordBatch, Rejects]:
+        fields = [pa.field(name, column.type, name not in RESERVED) for name, column in self._columns.items()]
+        batch = pa.RecordBatch.from_arrays(list(self._columns.values()), schema=pa.schema(fields))
+        if self._reasons:
+            kept = np.ones(batch.num_rows, dtype=np.bool_)
+            kept[list(self._reasons)] = False
+            batch = batch.filter(pa.array(kept))
+        return batch, Rejects(self._rows, self._reasons)
+
+    def _times(self, name: str, roles: Roles) -> pa.Array:
+        """Read a column of times that is not the timestamp; it may be null."""
+        text, _ = convert(self._source(name), pa.string())
+        times = roles.clock.read(text)
+        self._reject(pc.and_(text.is_valid(), pa.array(~times.ok)), lambda row: roles.clock.complaint(text[row]))
+        return pc.if_else(pa.array(times.ok), times.timestamps(), pa.scalar(None, TIMESTAMP))
+
+    def _source(self, name: str) -> pa.Array:
+        batch = self._rows.batch
+        return batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows)
+
+    def _reject(self, mask: Any, reason: Callable[[int], str]) -> None:
+        """Note why the rows of `mask`, of which null and None are no part, are no events."""
+        if mask is None:
+            return
+        if isinstance(mask, pa.Array):
+            mask = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+        for row in np.flatnonzero(mask).tolist():
+            self._reasons.setdefault(row, reason)
+
+
+def _timestamp_text(rows: Rows, roles: Roles) -> tuple[pa.Array, Mask | None]:
+    """Give the timestamp column, as text where it is bytes; the mask tells which bytes are no text."""
+    if roles.timestamp not in rows.batch.schema.names:
+        return pa.nulls(rows.batch.num_rows), None
+    column = rows.batch.column(roles.timestamp)
+    plain_type = rows.types[roles.timestamp]
+    if pa.types.is_binary(plain_type):
+        plain_type = pa.string()
+    return convert(column, plain_type)
+
+
+def _shown(value: pa.Scalar) -> str:
+    text = repr(value.as_py())
+    return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"

@@ -1,0 +1,53 @@
+"""Which format an input has: asked for, told by its name, or by its first bytes."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+from esformat.convert.errors import InputError
+from esformat.convert.source import Source
+
+FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
+
+_COMPRESSED = {".gz", ".bz2", ".zst", ".zstd"}
+_EXTENSIONS = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".arrow": "arrow",
+    ".arrows": "arrow",
+    ".feather": "arrow",
+    ".ipc": "arrow",
+}
+_MAGIC = (
+    (b"PAR1", "parquet"),
+    (b"ARROW1", "arrow"),
+    (b"\xff\xff\xff\xff", "arrow"),  # the marker before the first message of a stream
+)
+
+
+def format_by_name(path: str) -> str | None:
+    """Tell the format by the extensions of `path`, compression aside; None if they say nothing."""
+    suffixes = [suffix.lower() for suffix in PurePath(path).suffixes]
+    while suffixes and suffixes[-1] in _COMPRESSED:
+        suffixes.pop()
+    return _EXTENSIONS.get(suffixes[-1]) if suffixes else None
+
+
+def format_of(source: Source, asked: str | None = None) -> str:
+    """Choose the format of `source`. Raises InputError if neither its name nor its first bytes tell."""
+    known = asked or format_by_name(source.path)
+    if known is not None:
+        return known
+    with source.open() as stream:
+        start = stream.read(16)
+    by_magic = next((name for magic, name in _MAGIC if start.startswith(magic)), None)
+    if by_magic is None:
+        raise InputError(
+            "its format is not told by its name", path=source.path, hint=f"give --input-format {'|'.join(FORMATS)}"
+        )
+    return by_magic

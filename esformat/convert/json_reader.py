@@ -1,0 +1,192 @@
+"""JSON lines to rows: blocks of whole lines, each parsed by pyarrow, or line by line where that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from esformat.convert import json_members
+from esformat.convert.column_type import join
+from esformat.convert.errors import InputError
+from esformat.convert.json_values import DEEPEST, columns, deepest, parse_object
+from esformat.convert.records import Block, blocks, readable, whole_lines, without_mark
+from esformat.convert.roles import Roles
+from esformat.convert.rows import BadRow, Origin, Rows
+from esformat.convert.source import Source
+from esformat.convert.time_format import Ints, Mask
+
+_TOO_LONG = "the line is too long"
+_EXACT_IN_FLOAT = float(2**53)
+
+
+class JsonReader:
+    """Reads a file with one JSON object per line. Blank lines are nothing."""
+
+    def __init__(self, source: Source, roles: Roles) -> None:
+        self._source = source
+        self._roles = roles
+        # Types of the blocks so far: telling them to the parser keeps text that looks like a time text.
+        self._types: dict[str, pa.DataType] = {}
+        if not self._parses_all:
+            self._types = dict.fromkeys(roles.named, pa.null())
+
+    @property
+    def _parses_all(self) -> bool:
+        """Whether every key becomes a column; else the named ones do, and the rest is left as text or left out."""
+        return self._roles.keeps_rest and not self._roles.data_json
+
+    def rows(self) -> Iterator[Rows]:
+        """Yield the rows, one batch per block of the file. Raises InputError if it cannot be read on."""
+        with self._source.open() as stream:
+            for block in blocks(stream.read, whole_lines, broken=_TOO_LONG):
+                if block.first_line == 1:
+                    block = self._checked_start(block)
+                yield self._parse(block)
+
+    def _checked_start(self, block: Block) -> Block:
+        block = without_mark(block, self._source.path)
+        if block.data.lstrip().startswith(b"["):
+            hint = "put one object on each line, with jq -c '.[]' for example"
+            raise InputError("is a JSON array where lines of JSON are expected", path=self._source.path, hint=hint)
+        return block
+
+    def _parse(self, block: Block) -> Rows:
+        lines = _Lines.of(block, self._source.path)
+        found = None if block.broken else self._parse_fast(block.data)
+        bad: list[BadRow] = []
+        if found is None or found.num_rows != len(lines):
+            found, lines, bad = self._parse_each(lines, block.broken)
+        types = {field.name: field.type for field in found.schema}
+        rest = json_members.without(lines.text, self._roles.named) if self._roles.data_json else None
+        return Rows(found, types, lines.origin, bad, rest)
+
+    def _parse_fast(self, data: bytes) -> pa.RecordBatch | None:
+        """Let pyarrow parse whole lines; None if it cannot, or not without losing something."""
+        try:
+            data.decode()
+        except UnicodeDecodeError:
+            return None
+        if not data.strip() or deepest(data) > DEEPEST:
+            return None
+        found = _read(data, pa.schema(list(self._types.items())), strict=self._parses_all)
+        if found is None:
+            found = _read(data, None)
+        if found is not None and _texts_for_times(found.schema) != found.schema:
+            found = _read(data, _texts_for_times(found.schema))
+        if found is None or any(_loses_digits(column) for column in found.columns):
+            return None
+        return self._known(found)
+
+    def _known(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Remember the types of `batch`, and leave out what is not needed."""
+        wanted = [field for field in batch.schema if self._parses_all or field.name in self._types]
+        for field in wanted:
+            self._types[field.name] = join(self._types.get(field.name, pa.null()), field.type)
+        return batch.select([field.name for field in wanted])
+
+    def _parse_each(self, lines: _Lines, broken: str) -> tuple[pa.RecordBatch, _Lines, list[BadRow]]:
+        """Parse line by line; lines that are no JSON object become bad rows."""
+        objects, good, bad = [], np.ones(len(lines), dtype=np.bool_), []
+        for row in range(len(lines)):
+            try:
+                if broken:
+                    raise ValueError(broken)
+                objects.append(parse_object(lines.line(row)))
+            except ValueError as error:
+                good[row] = False
+                bad.append(lines.origin.bad_row(row, str(error)))
+        return self._known(columns(objects)), lines.only(good), bad
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The lines of a block that are not blank: line i is bytes [starts[i], ends[i]) of `data`."""
+
+    path: str
+    data: bytes
+    starts: Ints
+    ends: Ints
+    numbers: Ints  # in the file, from 1
+
+    @classmethod
+    def of(cls, block: Block, path: str) -> Self:
+        stored = np.frombuffer(block.data, dtype=np.uint8)
+        ends = np.array([len(block.data)]) if block.broken else np.flatnonzero(stored == ord("\n")) + 1
+        starts = np.concatenate([[0], ends[:-1]])
+        blank = stored[starts] <= ord(" ")  # may be; looked at closely below
+        for line in np.flatnonzero(blank):
+            blank[line] = not block.data[starts[line] : ends[line]].strip()
+        numbers = np.arange(block.first_line, block.first_line + len(ends))
+        return cls(path, block.data, starts, ends, numbers).only(~blank)
+
+    def only(self, chosen: Mask) -> Self:
+        kept = (self.starts[chosen], self.ends[chosen], self.numbers[chosen])
+        return type(self)(self.path, self.data, *kept)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def line(self, row: int) -> bytes:
+        return self.data[self.starts[row] : self.ends[row]]
+
+    @property
+    def origin(self) -> Origin:
+        return Origin(self.path, "line", lambda row: (int(self.numbers[row]), readable(self.line(row))))
+
+    @property
+    def text(self) -> pa.StringArray:
+        """The lines as a column; their bytes, which are UTF-8, are not copied where the lines follow each other."""
+        if np.array_equal(self.starts[1:], self.ends[:-1]):
+            offsets = np.concatenate([self.starts[:1], self.ends]).astype(np.int32)
+            buffers = [None, pa.py_buffer(offsets), pa.py_buffer(self.data)]
+            return pa.Array.from_buffers(pa.string(), len(self), buffers)
+        return pa.array([self.line(row) for row in range(len(self))], pa.binary()).cast(pa.string())
+
+
+def _read(data: bytes, types: pa.Schema | None, *, strict: bool = False) -> pa.RecordBatch | None:
+    """Parse whole lines as `types`, or as what they look like; None if that fails.
+
+    Other keys than those of `types` are left out; `strict` makes them a failure.
+    """
+    try:
+        table = pa.json.read_json(
+            pa.BufferReader(data),
+            pa.json.ReadOptions(use_threads=False, block_size=len(data) + 1),
+            pa.json.ParseOptions(
+                explicit_schema=types,
+                unexpected_field_behavior="infer" if types is None else "error" if strict else "ignore",
+            ),
+        )
+    except pa.ArrowInvalid:
+        return None
+    return table.combine_chunks().to_batches()[0] if len(table) else None
+
+
+def _texts_for_times(schema: pa.Schema) -> pa.Schema:
+    """Give `schema` with text where the parser saw times: JSON has none."""
+    return pa.schema([(field.name, _text_for_time(field.type)) for field in schema])
+
+
+def _text_for_time(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_temporal(type_):
+        return pa.string()
+    if pa.types.is_list(type_):
+        return pa.list_(_text_for_time(type_.value_type))
+    if pa.types.is_struct(type_):
+        return pa.struct([(field.name, _text_for_time(field.type)) for field in type_])
+    return type_
+
+
+def _loses_digits(column: pa.Array) -> bool:
+    """Tell whether a float of `column` may have been an integer with more digits than it holds."""
+    if pa.types.is_floating(column.type):
+        return bool(pc.any(pc.greater_equal(pc.abs(column), _EXACT_IN_FLOAT)).as_py())
+    if pa.types.is_struct(column.type):
+        return any(_loses_digits(child) for child in column.flatten())
+    return pa.types.is_list(column.type) and _loses_digits(column.flatten())

@@ -1,0 +1,169 @@
+"""Arrow columns as text: the JSON text of values and rows, and the plain text of keys. Nothing here loops over events.
+
+JSON has no bytes, no NaN and one kind of number. Bytes are text where they are UTF-8, else `{"base64": "…"}`; NaN and
+infinities are null; a float keeps its point (1.0); times are ISO 8601 text, in UTC where they have a zone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_ESCAPED = r'["\\\x00-\x1f]'
+_SHORT_ESCAPES = {0x08: r"\b", 0x09: r"\t", 0x0A: r"\n", 0x0C: r"\f", 0x0D: r"\r"}
+
+
+def objects(columns: dict[str, pa.Array], length: int) -> pa.StringArray:
+    """Write row i of `columns`, each of `length` values, as the JSON object i, keys in the order given."""
+    pieces: list[Any] = []
+    for name, column in columns.items():
+        opening = "," if pieces else "{"
+        pieces += [opening + json.dumps(name, ensure_ascii=False) + ":", fragments(column)]
+    if not pieces:
+        return pa.repeat(pa.scalar("{}"), length)
+    return pc.binary_join_element_wise(*pieces, "}", "")
+
+
+def fragments(column: pa.Array) -> pa.StringArray:
+    """Write each value as JSON text. No value of the result is null."""
+    return pc.fill_null(_fragments(column), "null")
+
+
+def as_text(column: pa.Array) -> pa.StringArray:
+    """Give each value as text: strings as they are, numbers and times as JSON writes them, nested ones as JSON.
+
+    Bytes that are not UTF-8 become the JSON object that has them in base64. Floats that are whole numbers lose their point: 5.0 and 5 are the same key.
+    """
+    type_ = column.type
+    if pa.types.is_string(type_):
+        return column
+    if pa.types.is_temporal(type_) and not pa.types.is_duration(type_) and not pa.types.is_interval(type_):
+        return _iso(column)
+    if pa.types.is_primitive(type_) or pa.types.is_decimal(type_) or pa.types.is_null(type_):
+        return _plain_text(column)
+    if pa.types.is_binary(type_):
+        return _decoded(column)
+    written = fragments(column)
+    return pc.if_else(column.is_null(), pa.scalar(None, pa.string()), written)
+
+
+def _fragments(column: pa.Array) -> pa.StringArray:
+    type_ = column.type
+    if pa.types.is_string(type_):
+        return _quoted(column)
+    if pa.types.is_floating(type_):
+        return _floats(column)
+    if pa.types.is_struct(type_):
+        names = [field.name for field in type_]
+        written = objects(dict(zip(names, column.flatten(), strict=True)), len(column))
+        return pc.if_else(column.is_valid(), written, "null")
+    if pa.types.is_map(type_):
+        return _maps(column)
+    if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
+        joined = _joined(column, fragments(column.flatten()))
+        return pc.binary_join_element_wise("[", joined, "]", "")
+    if pa.types.is_binary(type_):
+        return _binary(column)
+    return _scalars(column)
+
+
+def _scalars(column: pa.Array) -> pa.StringArray:
+    type_ = column.type
+    if pa.types.is_integer(type_) or pa.types.is_boolean(type_) or pa.types.is_decimal(type_):
+        return column.cast(pa.string())
+    if pa.types.is_primitive(type_) or pa.types.is_null(type_):
+        return _quoted(as_text(column))
+    for simpler in (pa.string(), pa.binary()):
+        try:
+            return _fragments(column.cast(simpler))
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
+            continue
+    # what has no text in Arrow: unions, list views, extension types
+    return pa.array([json.dumps(value, default=str, ensure_ascii=False) for value in column.to_pylist()], pa.string())
+
+
+def _plain_text(column: pa.Array) -> pa.StringArray:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowNotImplementedError:  # durations and intervals
+        return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
+
+
+def _iso(column: pa.Array) -> pa.StringArray:
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        column = column.cast(pa.timestamp(column.type.unit, "UTC"))
+    return pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
+
+
+def _floats(column: pa.Array) -> pa.StringArray:
+    column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
+    text = column.cast(pa.string())
+    whole = pc.invert(pc.match_substring_regex(text, "[.e]"))
+    return pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
+
+
+def _quoted(text: pa.StringArray) -> pa.StringArray:
+    if pc.any(pc.match_substring_regex(text, _ESCAPED)).as_py():
+        text = _escaped(text)
+    return pc.binary_join_element_wise('"', text, '"', "")
+
+
+def _escaped(text: pa.StringArray) -> pa.StringArray:
+    text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
+    if pc.any(pc.match_substring_regex(text, r"[\x00-\x1f]")).as_py():
+        for code in range(0x20):
+            text = pc.replace_substring(text, chr(code), _SHORT_ESCAPES.get(code, f"\\u{code:04x}"))
+    return text
+
+
+def _decoded(column: pa.Array) -> pa.StringArray:
+    try:
+        return column.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([None if value is None else _decoded_one(value) for value in column.to_pylist()], pa.string())
+
+
+def _decoded_one(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return _base64(value)
+
+
+def _base64(value: bytes) -> str:
+    return json.dumps({"base64": base64.b64encode(value).decode()}, separators=(",", ":"))
+
+
+def _binary(column: pa.Array) -> pa.StringArray:
+    try:
+        return _quoted(column.cast(pa.string()))
+    except pa.ArrowInvalid:
+        return pa.array([_bytes(value) for value in column.to_pylist()], pa.string())
+
+
+def _bytes(value: bytes | None) -> str | None:
+    if value is None:
+        return None
+    try:
+        return json.dumps(value.decode(), ensure_ascii=False)
+    except UnicodeDecodeError:
+        return _base64(value)
+
+
+def _maps(column: pa.MapArray) -> pa.StringArray:
+    pairs = pc.binary_join_element_wise(_quoted(as_text(column.keys)), fragments(column.items), ":")
+    joined = pc.binary_join(pa.ListArray.from_arrays(column.offsets, pairs), ",")
+    return pc.if_else(column.is_valid(), pc.binary_join_element_wise("{", joined, "}", ""), "null")
+
+
+def _joined(column: pa.Array, values: pa.StringArray) -> pa.StringArray:
+    """Join the `values` of each list of `column` with commas; null where the list is."""
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+    return pc.if_else(column.is_valid(), pc.binary_join(lists, ","), pa.scalar(None, pa.string()))

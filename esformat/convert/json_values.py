@@ -1,0 +1,99 @@
+"""JSON lines read one at a time, for the blocks that pyarrow cannot read: a bad line, a column of several types.
+
+Slow and exact: an integer that neither int64 nor float64 holds makes its column text, with every digit.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+DEEPEST = 100  # levels of nesting; pyarrow crashes at some ten thousand, and no reader of the result wants them
+
+_EXACT_IN_FLOAT = 2**53
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}\n"))
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"')
+_STEPS = np.zeros(256, dtype=np.int32)
+_STEPS[list(b"[{")], _STEPS[list(b"]}")] = 1, -1
+
+
+def parse_object(line: bytes) -> dict[str, Any]:
+    """Read one line as a JSON object. Raises ValueError that says what is wrong with it."""
+    try:
+        if deepest(_STRING.sub(b"", line)) > DEEPEST:
+            raise ValueError(f"nested deeper than {DEEPEST} levels")
+        value = json.loads(line.decode(), object_pairs_hook=_object)
+        if b"\\u" in line:
+            json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"byte {error.start + 1} of the line is not UTF-8 text") from error
+    except UnicodeEncodeError as error:
+        raise ValueError("a text holds half of a surrogate pair, which is no character") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"broken JSON: {error.msg} at character {error.pos + 1}") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"a JSON {_name(value)} where an object is expected")
+    return value
+
+
+def deepest(lines: bytes) -> int:
+    """Tell how deep brackets nest in any of `lines`. Brackets inside texts count, too: the answer may be too high."""
+    steps = _STEPS[np.frombuffer(brackets := lines.translate(None, _NOT_BRACKETS), dtype=np.uint8)]
+    depth = np.cumsum(steps)
+    # each line begins at 0 again: take off what the lines before it have left open
+    ends = np.flatnonzero(np.frombuffer(brackets, dtype=np.uint8) == ord("\n"))
+    left_open = np.repeat(np.concatenate([[0], depth[ends]]), np.diff(np.concatenate([[0], ends, [len(depth)]])))
+    return int((depth - left_open).max(initial=0))
+
+
+def columns(objects: Sequence[dict[str, Any]]) -> pa.RecordBatch:
+    """Turn `objects` into one column per key, null where an object does not have it."""
+    names = list(dict.fromkeys(name for found in objects for name in found))
+    if not names:
+        return pa.RecordBatch.from_struct_array(pa.array(objects, pa.struct([])))
+    return pa.RecordBatch.from_arrays([column([found.get(name) for found in objects]) for name in names], names=names)
+
+
+def column(values: Sequence[Any]) -> pa.Array:
+    """Turn values of JSON into a column of the type they share; text if they share none."""
+    kinds = {type(value) for value in values} - {type(None)}
+    if kinds == {int, float}:
+        exact = all(abs(value) <= _EXACT_IN_FLOAT for value in values if isinstance(value, int))
+        return pa.array(values, pa.float64()) if exact else _text(values)
+    if len(kinds) > 1:
+        return _text(values)
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):  # types differ further in, or a number is too long
+        return _text(values)
+
+
+def _text(values: Sequence[Any]) -> pa.StringArray:
+    return pa.array([None if value is None else _text_of(value) for value in values], pa.string())
+
+
+def _text_of(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, float):
+        return str(pa.scalar(value).cast(pa.string()))  # as the fast path writes it
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the key {twice!r} is there twice")
+    return found
+
+
+def _name(value: Any) -> str:
+    names = {list: "array", str: "text", bool: "truth value", type(None): "null"}
+    return names.get(type(value), "number")

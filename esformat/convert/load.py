@@ -1,0 +1,180 @@
+"""Files into one segment: reads, plans, writes; and starts again where the first rows did not tell all types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import BinaryIO, Protocol, Self
+
+import pyarrow as pa
+
+import esformat
+from esformat.convert.arrow_reader import ArrowReader
+from esformat.convert.bad_rows import BadRows, Stop
+from esformat.convert.clock import Times
+from esformat.convert.csv_reader import CsvReader
+from esformat.convert.errors import InputError
+from esformat.convert.events import make_events, no_events, read_times
+from esformat.convert.formats import format_of
+from esformat.convert.json_reader import JsonReader
+from esformat.convert.plan import Plan
+from esformat.convert.roles import Roles
+from esformat.convert.rows import Rows
+from esformat.convert.source import Source
+
+Progress = Callable[[int, int | None], None]  # stored bytes read so far, and in all where that is known
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputOptions:
+    """How inputs are written, where they do not tell themselves."""
+
+    format: str | None = None  # one of formats.FORMATS
+    delimiter: str | None = None  # of CSV
+    header: tuple[str, ...] | None = None  # of CSV without one
+    nulls: tuple[str, ...] = ()  # texts of CSV that mean no value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What was done."""
+
+    num_events: int
+    bad_row_count: int
+    input_bytes: int  # as stored
+    notes: Sequence[str]  # what a user may not expect
+
+
+class Reader(Protocol):
+    """Anything that turns one input into rows, as often as asked."""
+
+    def rows(self) -> Iterator[Rows]:
+        """Yield the rows from the start."""
+
+
+class _PlanBrokenError(Exception):
+    """A batch does not fit the plan that the segment was begun with."""
+
+
+_DEFAULTS = InputOptions()
+Create = Callable[[Plan], esformat.Writer]
+
+
+class Load:
+    """Reads inputs into events. One use: `with Load(…) as load: load.write(…)`."""
+
+    def __init__(
+        self,
+        inputs: Sequence[str],
+        roles: Roles,
+        options: InputOptions = _DEFAULTS,
+        *,
+        bad_rows: BadRows | None = None,
+        progress: Progress | None = None,
+        stdin: BinaryIO | None = None,
+    ) -> None:
+        """Take `inputs`, paths or "-", in their order. Raises InputError if one is missing or of no known format."""
+        self._roles = roles
+        self._bad_rows = Stop() if bad_rows is None else bad_rows
+        self._progress = progress
+        with ExitStack() as opened:
+            self._sources = [opened.enter_context(closing(Source(path, stdin=stdin))) for path in inputs]
+            self._readers = [_reader(source, roles, options) for source in self._sources]
+            self._opened = opened.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close what is open; the bad rows are complete."""
+        self._bad_rows.close()
+        self._opened.close()
+
+    def write(self, create: Create) -> Summary:
+        """Write the events to what `create` makes for a plan; it is called again if rows far on change the plan.
+
+        Raises InputError, BadRowError, and what the writer raises; the writer is aborted then.
+        """
+        try:
+            return self._write(Plan(self._roles), create)
+        except _PlanBrokenError:
+            plan = self._survey()
+        try:
+            return self._write(plan, create)
+        except _PlanBrokenError as error:
+            raise InputError("an input changed while it was read") from error
+
+    def _survey(self) -> Plan:
+        """Read everything for its types alone."""
+        plan = Plan(self._roles)
+        for rows, times in self._rows():
+            plan = plan.widened(rows.types, has_nanos=times.has_nanos)
+        return plan
+
+    def _write(self, plan: Plan, create: Create) -> Summary:
+        """Write the events by `plan`, which may grow until the first of them is written."""
+        self._bad_rows.begin()
+        num_events = repeated_count = 0
+        writer: esformat.Writer | None = None
+        with ExitStack() as writing:
+            for rows, times in self._rows():
+                wider = plan.widened(rows.types, has_nanos=times.has_nanos)
+                if writer is not None and wider is not plan:
+                    raise _PlanBrokenError
+                plan = wider
+                events, rejects = make_events(rows, times, plan)
+                self._bad_rows.take(rejects)
+                if writer is None and events.num_rows:
+                    writer = writing.enter_context(create(plan))
+                if writer is not None and events.num_rows:
+                    writer.add_table(events)
+                num_events += events.num_rows
+                repeated_count += times.repeated_count
+            if writer is None:
+                writing.enter_context(create(plan)).add_table(no_events(plan))
+        read_bytes = sum(source.position_bytes() for source in self._sources)
+        notes = (*_notes(plan), *_repeated_note(self._roles, repeated_count))
+        return Summary(num_events=num_events, bad_row_count=self._bad_rows.count, input_bytes=read_bytes, notes=notes)
+
+    def _rows(self) -> Iterator[tuple[Rows, Times]]:
+        """Yield the rows of all inputs, and their times."""
+        sizes = [source.size_bytes for source in self._sources]
+        total = None if None in sizes else sum(size or 0 for size in sizes)
+        done = 0
+        for source, reader in zip(self._sources, self._readers, strict=True):
+            for rows in reader.rows():
+                yield rows, read_times(rows, self._roles)
+                if self._progress is not None:
+                    self._progress(done + source.position_bytes(), total)
+            done += source.position_bytes()
+
+
+def _reader(source: Source, roles: Roles, options: InputOptions) -> Reader:
+    found = format_of(source, options.format)
+    if found == "jsonl":
+        return JsonReader(source, roles)
+    if found == "parquet" or found == "arrow":
+        return ArrowReader(source, roles, found)
+    delimiter = options.delimiter or ("\t" if found == "tsv" else ",")
+    return CsvReader(source, roles, delimiter, options.header, options.nulls)
+
+
+def _notes(plan: Plan) -> Iterator[str]:
+    """Say what a user may not expect of a segment made by `plan`."""
+    for name, stored in plan.stored.items():
+        if name == plan.nanos:
+            yield f"times have digits below the microsecond: column {stored!r} keeps them in full, as nanoseconds"
+        elif name != stored:
+            yield f"column {name!r} is called {stored!r} in the segment, where {name!r} means something else"
+    for name in plan.roles.named:
+        if plan.types and pa.types.is_null(plan.types.get(name, pa.null())):
+            yield f"column {name!r} has no value in any row"
+
+
+def _repeated_note(roles: Roles, count: int) -> Iterator[str]:
+    if count:
+        yield f"{count} times occur twice in {roles.clock.zone}, where clocks were put back: taken as the first"

@@ -1,0 +1,72 @@
+"""Which columns the segment gets, of which types: the roles a user gave, joined with what the rows turn out to be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from esformat.convert.column_type import join, nesting
+from esformat.convert.roles import Roles, stored_names
+
+TIMESTAMP = pa.timestamp("us", "UTC")
+DEEPEST_TYPE = 30  # what nests deeper is kept as JSON text; segments end at 32 levels
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How rows become events. Grows with the rows: every batch so far fits it."""
+
+    roles: Roles
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)  # of source columns, in the order first seen
+    has_nanos: bool = False  # some timestamp has digits below the microsecond
+
+    def widened(self, types: Mapping[str, pa.DataType], *, has_nanos: bool) -> Plan:
+        """Give the plan that one more batch fits, too; this one, if it does already."""
+        joined = {**self.types, **{name: join(self.types.get(name, pa.null()), type_) for name, type_ in types.items()}}
+        if joined == self.types and has_nanos <= self.has_nanos:
+            return self
+        return replace(self, types=joined, has_nanos=self.has_nanos or has_nanos)
+
+    @cached_property
+    def indexes(self) -> dict[str, pa.DataType]:
+        """Index columns and their types: text, unless the values are integers or truth values by themselves."""
+        return {name: self._index_type(name) for name in self.roles.indexes}
+
+    @cached_property
+    def typed(self) -> dict[str, pa.DataType]:
+        """Source columns that are kept as typed columns."""
+        return {name: self._type(name) for name in self.roles.typed(self.types)}
+
+    @cached_property
+    def json(self) -> dict[str, pa.DataType]:
+        """Source columns that make the JSON payload."""
+        return {name: self._type(name) for name in self.roles.json(self.types)}
+
+    @property
+    def payload(self) -> str | None:
+        """The source column whose bytes are the payload, if the rows have it."""
+        name = self.roles.payload
+        return name if name == self.roles.data or name in self.types else None
+
+    @cached_property
+    def stored(self) -> dict[str, str]:
+        """Names in the segment of the typed columns, and of the one with nanoseconds."""
+        nanos = [self.nanos] if self.nanos else []
+        return stored_names(self.roles, [*self.typed, *nanos])
+
+    @property
+    def nanos(self) -> str | None:
+        """The column that keeps the full timestamp, where microseconds would lose digits."""
+        return f"{self.roles.timestamp}_ns" if self.has_nanos else None
+
+    def _type(self, name: str) -> pa.DataType:
+        asked = self.roles.types.get(name)
+        found = self.types.get(name, pa.null()) if asked is None else asked
+        return pa.string() if pa.types.is_null(found) or nesting(found) > DEEPEST_TYPE else found
+
+    def _index_type(self, name: str) -> pa.DataType:
+        found = self._type(name)
+        return found if pa.types.is_integer(found) or pa.types.is_boolean(found) else pa.string()

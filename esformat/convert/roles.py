@@ -1,0 +1,114 @@
+"""What the columns of an input are to become: values that a user gives, checked; nothing is read here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import pyarrow as pa
+
+from esformat import UsageError
+from esformat.convert.clock import Clock
+from esformat.convert.errors import InputError
+
+Keys = Literal["text", "binary"]
+
+RESERVED = ("space", "grouping", "timestamp", "data")  # columns of a segment that have a meaning of their own
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Roles:
+    """Which source column becomes what. Raises UsageError if two of the answers contradict each other.
+
+    Without `data`, `data_json` and `columns`, every column that has no other role is kept: one that is called "data"
+    as the payload, the others as typed columns.
+    """
+
+    space: str
+    timestamp: str
+    grouping: str | None = None
+    indexes: tuple[str, ...] = ()
+    data: str | None = None  # the column whose bytes are the payload
+    data_json: bool = False  # the payload is a JSON object of the columns that have no other role
+    columns: tuple[str, ...] | None = None  # typed columns to keep beside
+    types: Mapping[str, pa.DataType] = field(default_factory=dict)  # of columns whose values do not decide it
+    keys: Keys = "text"
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        if self.data is not None and self.data_json:
+            raise UsageError("--data and --data-json both say what the payload is", hint="give one of them")
+        for option, names in (("--index", self.indexes), ("--columns", self.columns or ())):
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice is not None:
+                raise UsageError(f"{option} names {twice!r} twice")
+        taken = next((name for name in self.indexes if name in RESERVED), None)
+        if taken is not None:
+            raise UsageError(
+                f"--index {taken}: a segment gives that name another meaning", hint="rename the column in the input"
+            )
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The source columns that are asked for by name, each once."""
+        optional = [name for name in (self.grouping, self.data) if name is not None]
+        names = (self.space, self.timestamp, *optional, *self.indexes, *(self.columns or ()))
+        return tuple(dict.fromkeys(names))
+
+    def check(self, names: Sequence[str], path: str) -> None:
+        """Raise InputError if a column that is asked for is not among the `names` of the input at `path`."""
+        options = {self.space: "--space", self.timestamp: "--timestamp"}
+        missing = next((name for name in self.named if name not in names), None)
+        if missing is not None:
+            known = ", ".join(repr(name) for name in names)
+            option = options.get(missing)
+            hint = f"name the one to use with {option}" if option else None
+            raise InputError(f"has no column {missing!r}, only {known or 'none at all'}", path=path, hint=hint)
+
+    @property
+    def keeps_rest(self) -> bool:
+        """Whether columns that nobody named are kept, as typed columns or as JSON."""
+        return self.data_json or (self.data is None and self.columns is None)
+
+    @property
+    def payload(self) -> str | None:
+        """The column whose bytes are the payload, if there is one."""
+        if self.data is None and self.keeps_rest and not self.data_json and "data" not in self.named:
+            return "data"
+        return self.data
+
+    @property
+    def text(self) -> frozenset[str]:
+        """Columns whose text counts, where an input is text: "007" is not 7 in a key, an index or a payload."""
+        optional = {name for name in (self.grouping, self.payload) if name is not None}
+        return frozenset({self.space, self.timestamp, *optional, *self.indexes}) - frozenset(self.types)
+
+    def wanted(self, names: Iterable[str]) -> list[str]:
+        """Choose those of an input's columns that are needed, in the input's order."""
+        return [name for name in names if self.keeps_rest or name in self.named]
+
+    def json(self, names: Iterable[str]) -> list[str]:
+        """Choose the columns that go into the JSON payload."""
+        return [name for name in names if self.data_json and name not in self.named]
+
+    def typed(self, names: Iterable[str]) -> list[str]:
+        """Choose the columns that are kept as typed columns, index columns aside."""
+        if self.columns is not None:
+            return [name for name in self.columns if name not in self.indexes]
+        if not self.keeps_rest or self.data_json:
+            return []
+        return [name for name in names if name not in self.named and name != self.payload]
+
+
+def stored_names(roles: Roles, names: Iterable[str]) -> dict[str, str]:
+    """Give typed columns the names they have in the segment: their own, or with "_" where that means something else."""
+    stored: dict[str, str] = {}
+    taken = {*RESERVED, *roles.indexes}
+    for name in names:
+        free = name
+        while free in taken:
+            free += "_"
+        taken.add(free)
+        stored[name] = free
+    return stored

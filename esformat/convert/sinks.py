@@ -1,0 +1,150 @@
+"""Record batches out to files: JSON lines, CSV, Arrow and Parquet, a bounded number of rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet
+
+from esformat.convert import json_text
+
+SINK_FORMATS = ("jsonl", "csv", "arrow", "arrows", "parquet")  # arrow is the file with a footer, arrows the stream
+
+_GROUP_ROWS = 128 * 1024
+_GROUP_BYTES = 64 << 20
+_TEXT_BYTES = 16 << 20  # of columns turned into text at once
+
+
+class Sink(Protocol):
+    """Takes batches of one schema. The file it writes to stays open."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write one more batch."""
+
+    def finish(self) -> None:
+        """Write what comes after the last batch."""
+
+
+def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, format_: str, file: BinaryIO) -> int:
+    """Write `batches` of `schema` to `file` as one of SINK_FORMATS. Returns the number of rows.
+
+    Raises OSError, and pa.ArrowException for a column that the format cannot hold.
+    """
+    sink = _open_sink(format_, file, schema)
+    row_count = 0
+    for batch in grouped(batches):
+        sink.write(batch)
+        row_count += batch.num_rows
+    sink.finish()
+    return row_count
+
+
+def grouped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Put small batches together, up to some 100,000 rows or 64 MB; give them in the same order."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if waiting and (rows + batch.num_rows > _GROUP_ROWS or size + batch.nbytes > _GROUP_BYTES):
+            yield pa.concat_batches(waiting)
+            waiting, rows, size = [], 0, 0
+        waiting.append(batch)
+        rows += batch.num_rows
+        size += batch.nbytes
+    if waiting:
+        yield pa.concat_batches(waiting)
+
+
+class _JsonLines:
+    """One JSON object per row."""
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        self._file = file
+        self._names = schema.names
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for piece in _pieces(batch):
+            lines = json_text.objects(dict(zip(self._names, piece.columns, strict=True)), piece.num_rows)
+            self._file.write(_joined(lines))
+
+    def finish(self) -> None:
+        """The last line is written."""
+
+
+class _Csv:
+    """A line of names, then one record per row. Null is an empty field; "" in quotes is an empty text."""
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        self._file = file
+        self._write(pa.table([pa.array([], pa.string())] * len(schema), names=schema.names), header=True)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        for piece in _pieces(batch):
+            columns = [_csv_column(column) for column in piece.columns]
+            self._write(pa.table(columns, names=piece.schema.names), header=False)
+
+    def _write(self, table: pa.Table, *, header: bool) -> None:
+        written = pa.BufferOutputStream()
+        pa.csv.write_csv(table, written, pa.csv.WriteOptions(include_header=header, quoting_header="needed"))
+        self._file.write(written.getvalue())
+
+    def finish(self) -> None:
+        """The last record is written."""
+
+
+class _Arrow:
+    """An Arrow file or stream."""
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema, *, stream: bool) -> None:
+        self._writer = pa.ipc.new_stream(file, schema) if stream else pa.ipc.new_file(file, schema)
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+
+    def finish(self) -> None:
+        self._writer.close()
+
+
+class _Parquet:
+    """A Parquet file, compressed with zstd."""
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        self._writer = pa.parquet.ParquetWriter(file, schema, compression="zstd")
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write_batch(batch)
+
+    def finish(self) -> None:
+        self._writer.close()
+
+
+def _open_sink(format_: str, file: BinaryIO, schema: pa.Schema) -> Sink:
+    if format_ == "jsonl":
+        return _JsonLines(file, schema)
+    if format_ == "csv":
+        return _Csv(file, schema)
+    if format_ == "parquet":
+        return _Parquet(file, schema)
+    return _Arrow(file, schema, stream=format_ == "arrows")
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Cut a batch so that the text of each piece stays small."""
+    count = max(1, -(-batch.nbytes // _TEXT_BYTES))
+    step = max(1, -(-batch.num_rows // count))
+    for start in range(0, batch.num_rows, step):
+        yield batch.slice(start, step)
+
+
+def _joined(lines: pa.StringArray) -> bytes | memoryview:
+    """Give the values of `lines`, none of which is null, with a line feed after each."""
+    ended = pc.binary_join_element_wise(lines, "\n", "")
+    return pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(ended)], pa.int32()), ended), "")[0].as_buffer()
+
+
+def _csv_column(column: pa.Array) -> pa.Array:
+    plain = pa.types.is_boolean(column.type) or pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
+    return column if plain else json_text.as_text(column)

@@ -1,0 +1,187 @@
+"""One input: a file or standard input, decompressed as it is read, and readable more than once.
+
+Owns opening, spooling and decompression. What the bytes mean is decided in `formats`.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+import pyarrow as pa
+
+from esformat.convert.errors import InputError
+
+_MAGIC = re.compile(
+    rb"(?P<gzip>\x1f\x8b\x08)"
+    rb"|(?P<bz2>BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90))"  # of a first block, or of the end of an empty file
+    rb"|(?P<zstd>\x28\xb5\x2f\xfd)"
+)
+_PEEK_BYTES = 10
+_SPOOL_CHUNK_BYTES = 1 << 20
+
+
+class Source:
+    """One input by path, or standard input where the path is "-". Close it: it may hold a temporary file."""
+
+    def __init__(self, path: str, *, stdin: BinaryIO | None = None) -> None:
+        """Take the input at `path`. Raises InputError if there is no such file."""
+        self.path = "<stdin>" if path == "-" else path
+        self._stdin = stdin
+        self._spool: _Spool | None = None
+        if path == "-":
+            self._spool = _Spool(stdin if stdin is not None else sys.stdin.buffer)
+        elif not self._is_regular_file():
+            self._spool = _Spool(self._open_file())  # a pipe gives its bytes once
+        self.size_bytes = None if self._spool else Path(path).stat().st_size  # stored bytes, or None if not known
+        self._raw: IO[bytes] | None = None
+
+    def position_bytes(self) -> int:
+        """Tell how many stored bytes the current reading has passed."""
+        raw = self._raw
+        return 0 if raw is None or raw.closed else raw.tell()
+
+    @contextmanager
+    def open(self) -> Iterator[pa.NativeFile]:
+        """Read from the start, decompressed. Raises InputError where reading fails in the middle, too."""
+        with self.guard(), self._rewound() as raw, pa.PythonFile(raw, mode="r") as plain:
+            self._raw = raw
+            compression = compression_of(raw.read(_PEEK_BYTES))
+            raw.seek(0)
+            if compression is None:
+                yield plain
+            else:
+                with pa.CompressedInputStream(plain, compression) as stream:
+                    yield stream
+
+    @contextmanager
+    def open_seekable(self) -> Iterator[pa.NativeFile]:
+        """Read from any place, decompressed, over a temporary file if need be."""
+        with self.guard():
+            with self._rewound() as raw:
+                compression = compression_of(raw.read(_PEEK_BYTES))
+            if self._spool is None and compression is None:
+                with self._open_file() as file, pa.PythonFile(file, mode="r") as plain:
+                    self._raw = file
+                    yield plain
+                return
+            with tempfile.TemporaryFile() as copy:
+                with self.open() as stream:
+                    while chunk := stream.read(_SPOOL_CHUNK_BYTES):
+                        copy.write(chunk)
+                copy.seek(0)
+                with pa.PythonFile(copy, mode="r") as plain:
+                    yield plain
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """Turn what Arrow and the system raise while this input is read into InputError."""
+        try:
+            yield
+        except InputError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            raise InputError(_cause(error), path=self.path) from error
+
+    def close(self) -> None:
+        """Free the temporary file of an input that could be read once only."""
+        if self._spool is not None:
+            self._spool.free()
+
+    def _is_regular_file(self) -> bool:
+        try:
+            mode = Path(self.path).stat().st_mode
+        except OSError as error:
+            raise InputError(_cause(error), path=self.path) from error
+        if stat.S_ISDIR(mode):
+            raise InputError("is a directory", path=self.path, hint="name the files in it")
+        return stat.S_ISREG(mode)
+
+    def _open_file(self) -> IO[bytes]:
+        try:
+            return Path(self.path).open("rb")
+        except OSError as error:
+            raise InputError(_cause(error), path=self.path) from error
+
+    def _rewound(self) -> IO[bytes]:
+        if self._spool is None:
+            return self._open_file()
+        return io.BufferedReader(self._spool.reader())
+
+
+class _Spool:
+    """Keeps in a temporary file what was read from a pipe, so that it can be read again from the start."""
+
+    def __init__(self, pipe: IO[bytes]) -> None:
+        self._pipe = pipe
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the input; free() closes it
+        self.kept_bytes = 0
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        """Give up to `size` bytes from `offset`, which is not beyond what was read so far; none at the end."""
+        if offset == self.kept_bytes:
+            chunk = self._pipe.read(size) or b""
+            self._file.seek(offset)
+            self._file.write(chunk)
+            self.kept_bytes += len(chunk)
+            return chunk
+        self._file.seek(offset)
+        return self._file.read(min(size, self.kept_bytes - offset))
+
+    def reader(self) -> io.RawIOBase:
+        return _SpoolReader(self)
+
+    def free(self) -> None:
+        self._file.close()
+
+
+class _SpoolReader(io.RawIOBase):
+    """A pass over a spool, from its start."""
+
+    def __init__(self, spool: _Spool) -> None:
+        self._spool = spool
+        self._offset = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_CUR:
+            offset += self._offset
+        if whence == os.SEEK_END or not 0 <= offset <= self._spool.kept_bytes:
+            raise io.UnsupportedOperation("a spool is read forward, or again from what it has kept")
+        self._offset = offset
+        return offset
+
+    def tell(self) -> int:
+        return self._offset
+
+    def readinto(self, buffer: Any) -> int:
+        chunk = self._spool.read_at(self._offset, len(buffer))
+        buffer[: len(chunk)] = chunk
+        self._offset += len(chunk)
+        return len(chunk)
+
+
+def compression_of(start: bytes) -> str | None:
+    """Name the compression of a file by its first bytes, as pyarrow calls it; None if it has none that we know."""
+    found = _MAGIC.match(start)
+    return found.lastgroup if found else None
+
+
+def _cause(error: BaseException) -> str:
+    """Put what happened in a few words, without the path, which the message has already."""
+    if isinstance(error, OSError) and error.strerror and error.errno is not None:
+        return os.strerror(error.errno).lower()
+    return " ".join(str(error).split()) or type(error).__name__

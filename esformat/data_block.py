@@ -1,0 +1,162 @@
+"""A data block: up to a thousand or so consecutive rows, column by column.
+
+    base timestamp | chunk lengths | keys | timestamps | one chunk per column of the schema
+
+The keys chunk names the runs (space, grouping, rows) in the block, so that a block alone, with the metadata and its
+dictionary, is enough to recover its events. Scans take the runs from the directory and never touch it.
+Timestamps are differences within a run; the first row of each run counts from the block's base, its smallest.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from esformat.block import Block, encode_block
+from esformat.codec import Decompressor
+from esformat.encoding import DecodeContext, EncodeContext, bytes_of, decode_node, encode_node
+from esformat.errors import CorruptSegmentError
+from esformat.layout import MAX_BLOCK_ROWS, BlockKind
+from esformat.packing import Pack, decode_ints, encode_int_runs, encode_ints, planes, read_pack
+
+_HEAD = struct.Struct(
+    "<"
+    "q"  # base: smallest timestamp of the block, µs
+    "I"  # runs in the keys chunk
+    "I"  # chunks: keys, timestamps, columns
+)
+KEYS_CHUNK, TIMESTAMPS_CHUNK, FIRST_COLUMN_CHUNK = 0, 1, 2
+FEW_ROWS = 24  # up to here Python integers are quicker than NumPy arrays
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """Consecutive runs of rows with one (space, grouping) each: keys as binary arrays, rows per run."""
+
+    spaces: pa.Array
+    groupings: pa.Array
+    rows: I64
+
+    def slice(self, first: int, last: int, rows: I64) -> Runs:
+        """Runs [first, last), with other row counts where they are cut."""
+        return Runs(self.spaces.slice(first, last - first), self.groupings.slice(first, last - first), rows)
+
+
+def encode_runs_of_keys(runs: Runs, context: EncodeContext) -> bytes:
+    """The keys of runs: rows, spaces, groupings."""
+    return (
+        encode_ints(runs.rows, context.plain) + encode_node(runs.spaces, context) + encode_node(runs.groupings, context)
+    )
+
+
+def decode_runs_of_keys(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[Runs, int]:
+    """Read what `encode_runs_of_keys` wrote; also the byte after it. Raises CorruptSegmentError."""
+    pack = read_pack(body, at, count)
+    rows = decode_ints(body, pack, context.plain)
+    spaces, at = decode_node(body, pack.end, count, pa.binary(), context)
+    groupings, at = decode_node(body, at, count, pa.binary(), context)
+    if count and (int(rows.min()) < 1 or int(rows.max()) > 1 << 48) or spaces.null_count or groupings.null_count:
+        raise CorruptSegmentError("a run of rows breaks the format")
+    return Runs(spaces, groupings, rows), at
+
+
+def encode_timestamps(
+    timestamps: I64, run_starts: I64, bounds: list[int], context: EncodeContext
+) -> tuple[list[bytes], I64, I64]:
+    """Chunks of the timestamps of several blocks, and each block's smallest and largest timestamp.
+
+    `run_starts` are the rows at which a run begins, `bounds` the blocks' edges; both count from the first timestamp.
+    """
+    starts = np.asarray(bounds[:-1])
+    low = np.minimum.reduceat(timestamps, starts)
+    high = np.maximum.reduceat(timestamps, starts)
+    numbers = np.empty(len(timestamps), dtype=np.int64)
+    np.subtract(timestamps[1:], timestamps[:-1], out=numbers[1:])
+    firsts = np.union1d(run_starts, starts)
+    numbers[firsts] = timestamps[firsts] - low[np.searchsorted(starts, firsts, side="right") - 1]
+    return encode_int_runs(numbers, bounds, context.plain, raw=context.raw), low, high
+
+
+def encode_data_block(base: int, run_count: int, row_count: int, chunks: list[bytes], dictionary: int) -> bytes:
+    """One framed data block; `chunks` are its keys, timestamps and columns."""
+    head = _HEAD.pack(base, run_count, len(chunks)) + struct.pack(f"<{len(chunks)}I", *map(len, chunks))
+    return encode_block(BlockKind.DATA, b"".join([head, *chunks]), count=row_count, dictionary=dictionary)
+
+
+class DataBlock:
+    """A data block whose checksum was verified, opened: where each chunk lies. Columns are decoded on demand."""
+
+    __slots__ = ("_table", "base", "body", "chunks", "dictionary", "offset", "row_count", "run_count")
+
+    def __init__(self, block: Block, column_count: int) -> None:
+        """Raises CorruptSegmentError where the head breaks the format."""
+        body = block.body
+        self.body, self.row_count, self.dictionary, self.offset = body, block.count, block.dictionary, block.offset
+        try:
+            self.base, self.run_count, count = _HEAD.unpack_from(body)
+            if count != column_count + FIRST_COLUMN_CHUNK:
+                raise CorruptSegmentError(f"a data block has {count} chunks, expected {column_count + 2}")
+            lengths = struct.unpack_from(f"<{count}I", body, _HEAD.size)
+        except struct.error:
+            raise CorruptSegmentError("the head of a data block is cut short", offset=self.offset) from None
+        self.chunks = list(accumulate(lengths, initial=_HEAD.size + 4 * count))
+        if self.chunks[-1] != len(body) or not 0 < self.row_count <= MAX_BLOCK_ROWS:
+            raise CorruptSegmentError("the head of a data block does not fit its body", offset=self.offset)
+
+    def runs(self, context: DecodeContext) -> Runs:
+        """The runs of the block, from its own keys chunk."""
+        if not 0 < self.run_count <= self.row_count:
+            raise CorruptSegmentError("the number of runs breaks the format", offset=self.offset)
+        runs, end = decode_runs_of_keys(self.body, self.chunks[KEYS_CHUNK], self.run_count, context)
+        if end != self.chunks[TIMESTAMPS_CHUNK] or int(runs.rows.sum()) != self.row_count:
+            raise CorruptSegmentError("the runs of a data block do not fit its rows", offset=self.offset)
+        return runs
+
+    def _timestamp_pack(self) -> Pack:
+        return read_pack(self.body, self.chunks[TIMESTAMPS_CHUNK], self.row_count)
+
+    def timestamps(self, run_starts: I64, decompressor: Decompressor) -> I64:
+        """Timestamps of all rows, µs. `run_starts`: the rows of this block at which a run begins, 0 included."""
+        numbers = decode_ints(self.body, self._timestamp_pack(), decompressor)
+        summed = np.cumsum(numbers)
+        lead = summed[run_starts] - numbers[run_starts]  # what came before each run
+        lead -= self.base
+        summed -= np.repeat(lead, np.diff(run_starts, append=self.row_count))
+        return summed
+
+    def run_timestamps(self, start: int, low: int, high: int, decompressor: Decompressor) -> list[int]:
+        """Timestamps of rows [low, high) of the one run that begins at row `start` of this block, µs."""
+        pack = self._timestamp_pack()
+        count, base = pack.count, pack.base
+        if high - start > FEW_ROWS:
+            numbers = decode_ints(self.body, pack, decompressor, start, high)
+            numbers[0] += self.base
+            return np.cumsum(numbers)[low - start :].tolist()  # type: ignore[no-any-return]
+        stored = planes(self.body, pack, decompressor).tobytes() if pack.width else b""
+        from_bytes = int.from_bytes
+        steps = [base + from_bytes(stored[row::count], "little") for row in range(start, high)]
+        steps[0] += self.base
+        return list(accumulate(steps))[low - start :]
+
+    def column(self, position: int, kind: pa.DataType, context: DecodeContext) -> pa.Array:
+        """All values of one column of the schema."""
+        at = self.chunks[FIRST_COLUMN_CHUNK + position]
+        array, end = decode_node(self.body, at, self.row_count, kind, context)
+        if end != self.chunks[FIRST_COLUMN_CHUNK + position + 1]:
+            raise CorruptSegmentError("a column chunk is longer than its values", offset=self.offset)
+        return array
+
+
+def key_bytes(array: pa.Array) -> list[bytes]:
+    """Keys as a list of bytes."""
+    offsets, data = bytes_of(array)
+    edges = offsets.tolist()
+    stored = bytes(data)
+    return [stored[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]

@@ -1,0 +1,242 @@
+"""The directory: which rows belong to which space and grouping, and where the data blocks with those rows lie.
+
+It has two levels. A leaf covers a group of data blocks that follow each other in the file: its runs
+(space, grouping, rows) and, for each block, rows, length, check and time span. The root names every leaf's first space,
+its rows and its place; it is read when a segment is opened. A run that crosses from one leaf's blocks
+into the next's appears in both.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from esformat.block import Block, check_length, encode_block
+from esformat.data_block import Runs, decode_runs_of_keys, encode_runs_of_keys, key_bytes
+from esformat.encoding import DecodeContext, EncodeContext, decode_node, encode_node
+from esformat.errors import CorruptSegmentError
+from esformat.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
+from esformat.packing import decode_ints, encode_ints, read_pack
+
+_LEAF = struct.Struct(
+    "<I"  # data blocks that the leaf covers
+)
+LEAF_RUNS = 256  # a leaf ends at the block with which it holds so many runs …
+LEAF_BLOCKS = 256  # … or so many blocks
+GROWTH_LEAVES = 1024  # after so many leaves of one size the next ones may hold twice the runs
+MAX_LEAF_RUNS = 4096
+
+I64 = npt.NDArray[np.int64]
+
+
+def leaf_is_full(leaves_before: int, run_count: int, block_count: int) -> bool:
+    """Whether a leaf with so many runs and blocks ends here. Leaves grow with the file so that the root stays small."""
+    limit = min(LEAF_RUNS << min(leaves_before // GROWTH_LEAVES, 8), MAX_LEAF_RUNS)
+    return run_count >= limit or block_count >= LEAF_BLOCKS
+
+
+@dataclass(frozen=True, slots=True)
+class BlockSpan:
+    """One data block as its leaf describes it."""
+
+    rows: int
+    length: int
+    check: int
+    min_timestamp: int
+    max_timestamp: int
+
+
+def encode_leaf(runs: Runs, spans: list[BlockSpan], context: EncodeContext) -> bytes:
+    """One framed leaf."""
+    plain = context.plain
+
+    def column(values: list[int]) -> bytes:
+        return encode_ints(np.array(values, dtype=np.int64), plain)
+
+    body = b"".join(
+        [
+            _LEAF.pack(len(spans)),
+            encode_runs_of_keys(runs, context),
+            column([span.rows for span in spans]),
+            column([span.length for span in spans]),
+            column([span.check for span in spans]),
+            column([span.min_timestamp for span in spans]),
+            column([span.max_timestamp - span.min_timestamp for span in spans]),
+        ]
+    )
+    return encode_block(BlockKind.DIRECTORY, body, count=len(runs.rows))
+
+
+class Leaf:
+    """A decoded leaf. Rows and blocks are numbered as in the whole segment.
+
+    `spaces`, `groupings`: keys of each run, as bytes; `run_rows[i]`…`run_rows[i + 1]`: its rows (`run_edges`: the same as an array).
+    `block_rows[j]`…`block_rows[j + 1]`: rows of the leaf's j-th block; `block_offsets[j]`…`[j + 1]`: its bytes.
+    """
+
+    __slots__ = (
+        "block_checks", "block_max", "block_min", "block_offsets", "block_rows", "first_block", "first_row",
+        "groupings", "last_row", "run_edges", "run_rows", "runs", "size_bytes", "spaces",
+    )  # fmt: skip
+
+    def __init__(
+        self, block: Block, first_row: int, first_block: int, data_offset: int, context: DecodeContext
+    ) -> None:
+        """Raises CorruptSegmentError where the leaf contradicts itself."""
+        body = block.body
+        if len(body) < _LEAF.size:
+            raise CorruptSegmentError("a directory leaf is cut short", offset=block.offset)
+        (block_count,) = _LEAF.unpack_from(body)
+        if not 0 < block_count <= LEAF_BLOCKS or not 0 < block.count <= MAX_PAGE_ENTRIES:
+            raise CorruptSegmentError("a directory leaf's counts are out of bounds", offset=block.offset)
+        self.runs, at = decode_runs_of_keys(body, _LEAF.size, block.count, context)
+        columns = []
+        for _ in range(5):
+            pack = read_pack(body, at, block_count)
+            columns.append(decode_ints(body, pack, context.plain))
+            at = pack.end
+        rows, lengths, checks, low, span = columns
+        if (
+            at != len(body)
+            or int(rows.min()) < 1
+            or int(rows.sum()) != int(self.runs.rows.sum())
+            or int(span.min()) < 0
+        ):
+            raise CorruptSegmentError("a directory leaf contradicts itself", offset=block.offset)
+        for length in (int(lengths.min()), int(lengths.max())):
+            check_length(length, block.offset)
+        self.spaces = key_bytes(self.runs.spaces)
+        self.groupings = key_bytes(self.runs.groupings)
+        self.first_row, self.first_block = first_row, first_block
+        self.run_rows: list[int] = list(accumulate(self.runs.rows.tolist(), initial=first_row))
+        self.run_edges: I64 = np.array(self.run_rows, dtype=np.int64)
+        self.block_rows: list[int] = list(accumulate(rows.tolist(), initial=first_row))
+        self.block_offsets: list[int] = list(accumulate(lengths.tolist(), initial=data_offset))
+        self.block_checks: list[int] = checks.tolist()
+        self.block_min: list[int] = low.tolist()
+        self.block_max: list[int] = (low + span).tolist()
+        self.last_row = self.run_rows[-1]
+        self.size_bytes = 200 * (len(self.spaces) + block_count) + 4 * len(body)
+
+    @property
+    def block_count(self) -> int:
+        """Data blocks that the leaf covers."""
+        return len(self.block_checks)
+
+    def handle(self, block: int) -> BlockHandle:
+        """Where the leaf's `block`-th data block lies."""
+        offset = self.block_offsets[block]
+        return BlockHandle(offset, self.block_offsets[block + 1] - offset, self.block_checks[block])
+
+    def runs_of(self, space: bytes) -> tuple[int, int]:
+        """The runs [first, last) of a space in this leaf."""
+        first = bisect_left(self.spaces, space)
+        if first == len(self.spaces) or self.spaces[first] != space:
+            return first, first
+        return first, bisect_right(self.spaces, space, first)
+
+    def block_of(self, row: int) -> int:
+        """The leaf's block that holds a row of the segment."""
+        return bisect_right(self.block_rows, row) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class LeafEntry:
+    """One leaf as the root describes it."""
+
+    first_space: bytes
+    runs: int
+    rows: int
+    blocks: int
+    data_offset: int
+    handle: BlockHandle
+    min_timestamp: int
+    max_timestamp: int
+
+
+def encode_root(entries: list[LeafEntry], context: EncodeContext) -> bytes:
+    """The framed root of the directory."""
+
+    def column(values: list[int]) -> bytes:
+        return encode_ints(np.array(values, dtype=np.int64), context.plain)
+
+    body = b"".join(
+        [
+            encode_node(pa.array([entry.first_space for entry in entries], pa.binary()), context),
+            column([entry.runs for entry in entries]),
+            column([entry.rows for entry in entries]),
+            column([entry.blocks for entry in entries]),
+            column([entry.data_offset for entry in entries]),
+            column([entry.handle.offset for entry in entries]),
+            column([entry.handle.length for entry in entries]),
+            column([entry.handle.check for entry in entries]),
+            column([entry.min_timestamp for entry in entries]),
+            column([entry.max_timestamp - entry.min_timestamp for entry in entries]),
+        ]
+    )
+    return encode_block(BlockKind.DIRECTORY_ROOT, body, count=len(entries))
+
+
+class Root:
+    """The decoded root: one entry per leaf, each list in leaf order; `rows` and `blocks` have one more, the total."""
+
+    __slots__ = (
+        "blocks",
+        "data_offsets",
+        "first_spaces",
+        "handles",
+        "max_timestamps",
+        "min_timestamps",
+        "rows",
+        "run_count",
+    )
+
+    def __init__(self, block: Block, context: DecodeContext) -> None:
+        """Raises CorruptSegmentError where the root contradicts itself."""
+        body, count = block.body, block.count
+        if count > len(body) + 1:  # more leaves than a root of that size can name
+            raise CorruptSegmentError("the directory root's count is out of bounds", offset=block.offset)
+        spaces, at = decode_node(body, 0, count, pa.binary(), context)
+        columns: list[list[int]] = []
+        for _ in range(9):
+            pack = read_pack(body, at, count)
+            columns.append(decode_ints(body, pack, context.plain).tolist())
+            at = pack.end
+        runs, rows, blocks, data_offsets, offsets, lengths, checks, low, span = columns
+        if (
+            at != len(body)
+            or min([*runs, *rows, *blocks], default=1) < 1
+            or min([*data_offsets, *offsets], default=1) < 1
+        ):
+            raise CorruptSegmentError("the directory root contradicts itself", offset=block.offset)
+        self.first_spaces = key_bytes(spaces)
+        self.run_count = sum(runs)
+        self.rows: list[int] = list(accumulate(rows, initial=0))
+        self.blocks: list[int] = list(accumulate(blocks, initial=0))
+        self.data_offsets = data_offsets
+        self.handles = [BlockHandle(*parts) for parts in zip(offsets, lengths, checks, strict=True)]
+        self.min_timestamps = low
+        self.max_timestamps = [a + b for a, b in zip(low, span, strict=True)]
+
+    def __len__(self) -> int:
+        return len(self.handles)
+
+    def leaves_of(self, space: bytes) -> range:
+        """The leaves that can hold a space: usually one."""
+        first = bisect_left(self.first_spaces, space)
+        last = bisect_right(self.first_spaces, space, first)
+        return range(max(0, first - 1), last)
+
+    def leaf_of_row(self, row: int) -> int:
+        """The leaf that covers a row of the segment."""
+        return bisect_right(self.rows, row) - 1
+
+    def leaf_of_block(self, block: int) -> int:
+        """The leaf that covers a data block of the segment."""
+        return bisect_right(self.blocks, block) - 1

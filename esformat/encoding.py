@@ -1,0 +1,561 @@
+"""Columns to bytes and back: a tree of nodes, one shape for each way that values lie in memory.
+
+    null     nothing is stored, every value is null
+    ints     whole numbers and other fixed-width values up to 8 bytes: packed integers
+    wide     fixed-width values of 16 or 32 bytes: byte planes
+    codes    values from the segment's dictionary of that column: packed integers, 0 for null
+    bytes    strings and binary: packed lengths, then the bytes in frames of a fixed number of rows
+    list     packed lengths, then the node of the elements
+    fixed    fixed-size lists: the node of the elements
+    struct   the nodes of the children, one after another
+
+A node never says how many values it has: its parent knows. Method and layouts follow Arrow's columnar format
+(validity, lengths for offsets, children); the packing is `packing.py`.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from esformat.codec import Compressor, Decompressor
+from esformat.errors import CorruptSegmentError
+from esformat.layout import MAX_FRAME_BYTES
+from esformat.packing import (
+    MAX_WIDTH,
+    decode_ints,
+    decode_list,
+    encode_fixed,
+    encode_int_runs,
+    encode_ints,
+    planes,
+    read_pack,
+)
+from esformat.schema import MAX_NESTING
+
+
+class Shape(enum.IntEnum):
+    """How the values of a node are stored. The numbers are part of the format."""
+
+    NULL = 0
+    INTS = 1
+    WIDE = 2
+    CODES = 3
+    BYTES = 4
+    LIST = 5
+    FIXED = 6
+    STRUCT = 7
+
+
+_NODE = struct.Struct(
+    "<"
+    "B"  # shape
+    "B"  # flags: 1 validity stored, 2 frames need the dictionary
+    "H"  # rows per frame (bytes), else zero
+)
+_FRAMES = struct.Struct(
+    "<"
+    "B"  # codec of the frames
+    "B"  # bytes of each entry of the frame table: 2 or 4
+)
+VALIDITY, NEEDS_DICTIONARY = 1, 2
+FRAME_TARGET_BYTES = 8192  # measured: docs/decisions/0004-blocks-and-frames.md
+MAX_FRAME_ROWS = 1024
+MANY_VALUES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeContext:
+    """What encoding one column takes: compressors, and the choices that were measured on its first block."""
+
+    plain: Compressor
+    framed: Compressor
+    has_dictionary: bool = False
+    raw: int = 0
+
+
+def shape_of(kind: pa.DataType) -> Shape:
+    """The shape in which values of a logical type are stored when no dictionary is used."""
+    if pt.is_null(kind):
+        return Shape.NULL
+    if pt.is_struct(kind):
+        return Shape.STRUCT
+    if pt.is_fixed_size_list(kind):
+        return Shape.FIXED
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_map(kind):
+        return Shape.LIST
+    if is_bytes(kind):
+        return Shape.BYTES
+    return Shape.INTS if kind.bit_width <= 64 else Shape.WIDE
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether values of this type have lengths and bytes."""
+    return bool(
+        pt.is_string(kind)
+        or pt.is_binary(kind)
+        or pt.is_large_string(kind)
+        or pt.is_large_binary(kind)
+        or pt.is_fixed_size_binary(kind)
+        and not pt.is_decimal(kind)
+    )
+
+
+def number_dtype(kind: pa.DataType) -> np.dtype[Any]:
+    """The integer dtype whose bits are those of a fixed-width value of at most 8 bytes."""
+    if pt.is_boolean(kind):
+        return np.dtype(np.uint8)
+    signed = pt.is_signed_integer(kind) or pt.is_temporal(kind)
+    return np.dtype(f"<{'i' if signed else 'u'}{kind.bit_width // 8}")
+
+
+# ---------------------------------------------------------------- Arrow arrays to plain memory
+
+
+def validity_of(array: pa.Array) -> npt.NDArray[np.uint8] | None:
+    """One byte per value, 1 where it is valid; None where all are."""
+    if not array.null_count:
+        return None
+    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False)).astype(np.uint8)
+
+
+def numbers_of(array: pa.Array) -> npt.NDArray[np.integer[Any]]:
+    """The bits of fixed-width values up to 8 bytes as integers; null slots are 0."""
+    if pt.is_boolean(array.type):
+        return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False)).astype(np.uint8)
+    dtype = number_dtype(array.type)
+    numbers: npt.NDArray[np.integer[Any]]
+    numbers = np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
+    valid = validity_of(array)
+    return numbers if valid is None else np.where(valid.view(np.bool_), numbers, numbers.dtype.type(0))
+
+
+def bytes_of(array: pa.Array) -> tuple[npt.NDArray[np.int64], memoryview]:
+    """Offsets (count + 1, starting at 0) and the bytes of strings or binary; null slots are empty."""
+    kind = array.type
+    if pt.is_fixed_size_binary(kind):
+        array = array.cast(pa.binary())
+    elif array.null_count:
+        array = array.fill_null("" if pt.is_string(kind) or pt.is_large_string(kind) else b"")
+    width = np.int64 if pt.is_large_string(array.type) or pt.is_large_binary(array.type) else np.int32
+    _validity, offset_buffer, data = array.buffers()
+    if not len(array) or data is None:
+        return np.zeros(len(array) + 1, dtype=np.int64), memoryview(b"")
+    offsets = np.frombuffer(offset_buffer, width, len(array) + 1, array.offset * width().itemsize).astype(np.int64)
+    view = memoryview(data)[int(offsets[0]) : int(offsets[-1])]
+    return offsets - offsets[0], view
+
+
+def plain_lists(array: pa.Array) -> pa.Array:
+    """A map as the list of key-value structs that it is; other arrays as they are."""
+    if not pt.is_map(array.type):
+        return array
+    return array.cast(pa.list_(entries_field(array.type)))
+
+
+def entries_field(kind: pa.DataType) -> pa.Field:
+    """The element field of the list that a map type stands for."""
+    return pa.field("entries", pa.struct([kind.key_field, kind.item_field]), nullable=False)
+
+
+def _take_with_nulls(values: pa.Array, valid: npt.NDArray[np.uint8]) -> pa.Array:
+    """Spread `values` over the valid slots; the others become null."""
+    places = np.cumsum(valid, dtype=np.int64) - 1
+    return values.take(pa.array(places, mask=valid == 0))
+
+
+# ---------------------------------------------------------------- encode
+
+
+def encode_runs(array: pa.Array, bounds: list[int], context: EncodeContext) -> list[bytes]:
+    """Encode array[bounds[i]:bounds[i+1]] for each i as one node each."""
+    shape = shape_of(array.type)
+    if shape is Shape.INTS:
+        return _encode_numbers(array, bounds, context)
+    if shape is Shape.BYTES:
+        return _encode_bytes(array, bounds, context)
+    slices = (array.slice(a, b - a) for a, b in zip(bounds[:-1], bounds[1:], strict=True))
+    return [_encode_other(piece, shape, context) for piece in slices]
+
+
+def encode_node(array: pa.Array, context: EncodeContext) -> bytes:
+    """Encode a whole array as one node."""
+    return encode_runs(array, [0, len(array)], context)[0]
+
+
+def encode_codes(codes: npt.NDArray[np.integer[Any]], bounds: list[int], context: EncodeContext) -> list[bytes]:
+    """Encode dictionary codes, 0 for null, as one node per run."""
+    head = _NODE.pack(Shape.CODES, 0, 0)
+    return [head + pack for pack in encode_int_runs(codes, bounds, context.plain, raw=context.raw)]
+
+
+def _headers(
+    shape: Shape, array: pa.Array, bounds: list[int], context: EncodeContext, flags: int = 0, rows: int = 0
+) -> list[bytes]:
+    """Node headers with their validity: stored only in runs that have a null."""
+    plain = _NODE.pack(shape, flags, rows)
+    valid = validity_of(array)
+    if valid is None:
+        return [plain] * (len(bounds) - 1)
+    marked = _NODE.pack(shape, flags | VALIDITY, rows)
+    return [
+        plain if valid[a:b].all() else marked + encode_ints(valid[a:b], context.plain)
+        for a, b in zip(bounds[:-1], bounds[1:], strict=True)
+    ]
+
+
+def _encode_numbers(array: pa.Array, bounds: list[int], context: EncodeContext) -> list[bytes]:
+    heads = _headers(Shape.INTS, array, bounds, context)
+    packs = encode_int_runs(numbers_of(array), bounds, context.plain, raw=context.raw)
+    return [head + pack for head, pack in zip(heads, packs, strict=True)]
+
+
+def frame_rows(row_count: int, byte_count: int) -> int:
+    """Rows in each frame so that a frame holds about `FRAME_TARGET_BYTES`: a power of two up to MAX_FRAME_ROWS."""
+    mean = byte_count / row_count if row_count else 0
+    fitting = int(FRAME_TARGET_BYTES / mean) if mean * MAX_FRAME_ROWS > FRAME_TARGET_BYTES else MAX_FRAME_ROWS
+    return 1 << max(0, fitting.bit_length() - 1)
+
+
+def _encode_bytes(array: pa.Array, bounds: list[int], context: EncodeContext) -> list[bytes]:
+    offsets, data = bytes_of(array)
+    rows = frame_rows(len(array), len(data))
+    flags = NEEDS_DICTIONARY if context.has_dictionary else 0
+    heads = _headers(Shape.BYTES, array, bounds, context, flags, rows)
+    lengths = encode_int_runs(np.diff(offsets), bounds, context.plain)
+    cuts = [edge for a, b in zip(bounds[:-1], bounds[1:], strict=True) for edge in range(a, b, rows)] + [bounds[-1]]
+    edges = offsets[cuts]
+    if len(edges) > 1 and int(np.diff(edges).max()) > MAX_FRAME_BYTES:
+        raise AssertionError("a frame is too large: blocks are cut wrongly")
+    frames = context.framed.compress_many(data, edges)
+    sizes = np.fromiter(map(len, frames), dtype=np.int64, count=len(edges) - 1)
+    codec = int(context.framed.codec)
+    nodes = []
+    at = 0
+    for head, pack, a, b in zip(heads, lengths, bounds[:-1], bounds[1:], strict=True):
+        to = at + -(-(b - a) // rows)
+        wide = to > at and int(sizes[at:to].max()) > 0xFFFF
+        table = sizes[at:to].astype("<u4" if wide else "<u2").tobytes()
+        nodes.append(
+            b"".join([head, pack, _FRAMES.pack(codec, 4 if wide else 2), table, *[frames[i] for i in range(at, to)]])
+        )
+        at = to
+    return nodes
+
+
+def _encode_other(array: pa.Array, shape: Shape, context: EncodeContext) -> bytes:
+    head = _headers(shape, array, [0, len(array)], context)[0]
+    plain = EncodeContext(context.plain, context.plain)
+    if shape is Shape.NULL:
+        return _NODE.pack(shape, 0, 0)
+    if shape is Shape.WIDE:
+        itemsize = array.type.bit_width // 8
+        stored = np.frombuffer(array.buffers()[1], np.uint8, len(array) * itemsize, array.offset * itemsize)
+        matrix = stored.reshape(len(array), itemsize)
+        valid = validity_of(array)
+        if valid is not None:
+            matrix = matrix * valid[:, np.newaxis]
+        return head + encode_fixed(matrix, context.plain)
+    if shape is Shape.LIST:
+        lists = plain_lists(array)
+        lengths = np.asarray(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
+        return head + encode_ints(lengths, context.plain) + encode_node(lists.flatten(), plain)
+    if shape is Shape.FIXED:
+        return head + encode_node(array.flatten(), plain)
+    present = array.drop_null() if array.null_count else array
+    return head + b"".join(encode_node(present.field(i), plain) for i in range(array.type.num_fields))
+
+
+# ---------------------------------------------------------------- decode
+
+
+@dataclass(slots=True)
+class DecodeContext:
+    """What decoding takes: decompressors without and with the block's dictionary, and a column's values."""
+
+    plain: Decompressor
+    framed: Decompressor
+    values: pa.Array | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeHead:
+    """The first bytes of a node: its shape, its validity (None: all valid) and where its values begin."""
+
+    shape: int
+    needs_dictionary: bool
+    frame_rows: int
+    valid: npt.NDArray[np.uint8] | None
+    at: int
+
+
+def read_head(body: memoryview, at: int, count: int, plain: Decompressor) -> NodeHead:
+    """Read a node's header and validity. Raises CorruptSegmentError."""
+    try:
+        shape, flags, rows = _NODE.unpack_from(body, at)
+    except struct.error:
+        raise CorruptSegmentError("a column node is cut short") from None
+    if flags & ~(VALIDITY | NEEDS_DICTIONARY):
+        raise CorruptSegmentError(f"a column node has unknown flags {flags:#x}")
+    at += _NODE.size
+    valid = None
+    if flags & VALIDITY:
+        pack = read_pack(body, at, count)
+        if pack.width > 1:
+            raise CorruptSegmentError("validity holds other values than 0 and 1")
+        valid = decode_ints(body, pack, plain).astype(np.uint8)
+        if count and int(valid.max()) > 1:
+            raise CorruptSegmentError("validity holds other values than 0 and 1")
+        at = pack.end
+    return NodeHead(shape, bool(flags & NEEDS_DICTIONARY), rows, valid, at)
+
+
+class BytesNode:
+    """A node of lengths and bytes, opened: which frames hold which rows. Nothing of its bytes is decoded yet."""
+
+    __slots__ = ("at", "body", "codec", "count", "decompressor", "end", "head", "lengths", "plain", "rows", "table")
+
+    def __init__(self, body: memoryview, at: int, count: int, context: DecodeContext) -> None:
+        """Raises CorruptSegmentError where the frame table breaks the format."""
+        head = read_head(body, at, count, context.plain)
+        if head.shape != Shape.BYTES or not 0 < head.frame_rows <= MAX_FRAME_ROWS:
+            raise CorruptSegmentError(f"a column node has shape {head.shape}, expected {Shape.BYTES:d}")
+        self.body, self.head, self.count, self.rows = body, head, count, head.frame_rows
+        self.plain = context.plain
+        self.decompressor = context.framed if head.needs_dictionary else context.plain
+        self.lengths = read_pack(body, head.at, count)
+        frames = -(-count // self.rows)
+        table_at = self.lengths.end + _FRAMES.size
+        try:
+            self.codec, width = _FRAMES.unpack_from(body, self.lengths.end)
+            self.table = struct.unpack_from(f"<{frames}{'H' if width == 2 else 'I'}", body, table_at)
+        except struct.error:
+            raise CorruptSegmentError("a frame table is cut short") from None
+        if width not in (2, 4):
+            raise CorruptSegmentError(f"a frame table has entries of {width} bytes")
+        self.at = table_at + width * frames
+        self.end = self.at + sum(self.table)
+        if self.end > len(body):
+            raise CorruptSegmentError("frames reach beyond their block")
+
+    def all_lengths(self) -> npt.NDArray[np.int64]:
+        """The length of every value. Raises CorruptSegmentError if one is negative or the sum is absurd."""
+        lengths = decode_ints(self.body, self.lengths, self.plain)
+        if self.count and (int(lengths.min()) < 0 or int(lengths.max()) > MAX_FRAME_BYTES):
+            raise CorruptSegmentError("a stored length is out of bounds")
+        return lengths
+
+    def decode_frames(self, first: int, last: int, sizes: list[int], out: memoryview) -> None:
+        """Frames [first, last) into `out`; `sizes` are their uncompressed lengths, which fill it exactly."""
+        start = self.at + sum(self.table[:first])
+        lengths = self.table[first:last]
+        stop = start + sum(lengths)
+        self.decompressor.decompress_run(self.codec, self.body[start:stop], lengths, sizes, out)
+
+    def values(self, low: int, high: int) -> list[bytes | None]:
+        """Values [low, high) as Python bytes, decompressing only the frames that hold them."""
+        first, last = low // self.rows, -(-high // self.rows)
+        start = first * self.rows
+        edges = self._edges(start, min(last * self.rows, self.count))
+        stored = self._frame_bytes(first, last, edges, start)
+        if high - low > MANY_VALUES:
+            values: list[bytes | None] = _slice_many(stored, edges[low - start : high - start + 1])
+        else:
+            near = edges[low - start : high - start + 1]
+            values = [stored[a:b] for a, b in zip(near[:-1], near[1:], strict=True)]
+        return values if self.head.valid is None else self._with_nulls(values, range(low, high))
+
+    def chosen_values(self, places: list[int]) -> list[bytes | None]:
+        """The values at ascending places as Python bytes, decompressing only the frames that hold them."""
+        rows, count = self.rows, self.count
+        start = places[0] // rows * rows
+        edges = self._edges(start, min((places[-1] // rows + 1) * rows, count))
+        frames = sorted({place // rows for place in places})
+        values: list[bytes | None] = []
+        held: dict[int, bytes] = {}
+        if 2 * len(frames) > frames[-1] - frames[0] + 1:  # dense: one run of frames, one call
+            stored = self._frame_bytes(frames[0], frames[-1] + 1, edges, start)
+            values = [stored[edges[place - start] : edges[place - start + 1]] for place in places]
+        else:
+            for frame in frames:
+                held[frame] = self._frame_bytes(frame, frame + 1, edges, start)
+            for place in places:
+                origin = edges[place // rows * rows - start]
+                at = place - start
+                values.append(held[place // rows][edges[at] - origin : edges[at + 1] - origin])
+        return values if self.head.valid is None else self._with_nulls(values, places)
+
+    def _edges(self, start: int, stop: int) -> list[int]:
+        """Where each value of [start, stop) begins within their bytes, and where the last ends."""
+        if self.lengths.base < 0 or self.lengths.width > 4:
+            raise CorruptSegmentError("a stored length is out of bounds")
+        return list(accumulate(decode_list(self.body, self.lengths, self.plain, start, stop), initial=0))
+
+    def _frame_bytes(self, first: int, last: int, edges: list[int], start: int) -> bytes:
+        """The uncompressed bytes of frames [first, last); `edges` begin at value `start`."""
+        rows, table = self.rows, self.table
+        at = self.at + sum(table[:first])
+        if last - first == 1:
+            size = edges[min(last * rows, self.count) - start] - edges[first * rows - start]
+            return self.decompressor.decompress(self.codec, self.body[at : at + table[first]], size)
+        sizes = [
+            edges[min((f + 1) * rows, self.count) - start] - edges[f * rows - start] for f in range(first, last)
+        ]
+        if sum(sizes) > MAX_FRAME_BYTES:
+            raise CorruptSegmentError("the lengths of a block's values are out of bounds")
+        out = bytearray(sum(sizes))
+        self.decode_frames(first, last, sizes, memoryview(out))
+        return bytes(out)
+
+    def _with_nulls(self, values: list[bytes | None], places: Sequence[int]) -> list[bytes | None]:
+        valid = self.head.valid
+        assert valid is not None
+        return [value if valid[place] else None for value, place in zip(values, places, strict=True)]
+
+    def frame_sizes(self, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Uncompressed bytes of every frame, from the lengths of all values."""
+        if not self.count:
+            return np.zeros(0, dtype=np.int64)
+        sizes: npt.NDArray[np.int64] = np.add.reduceat(lengths, np.arange(0, self.count, self.rows))
+        if int(sizes.max()) > MAX_FRAME_BYTES:
+            raise CorruptSegmentError("the lengths of a frame's values are out of bounds")
+        return sizes
+
+
+def _slice_many(stored: bytes, edges: list[int]) -> list[bytes | None]:
+    """Slices between consecutive edges; Arrow cuts many of them twice as fast as Python does."""
+    offsets = pa.py_buffer(np.array(edges, dtype=np.int32))
+    return pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, offsets, pa.py_buffer(stored)]).to_pylist()  # type: ignore[no-any-return]
+
+
+def decode_node(
+    body: memoryview, at: int, count: int, kind: pa.DataType, context: DecodeContext, depth: int = 0
+) -> tuple[pa.Array, int]:
+    """Decode a node of `count` values of `kind` at byte `at`; also the byte after it. Raises CorruptSegmentError."""
+    if depth > MAX_NESTING:
+        raise CorruptSegmentError("column nodes nest too deep")
+    head = read_head(body, at, count, context.plain)
+    if head.shape == Shape.CODES and depth == 0 and context.values is not None:
+        pack = read_pack(body, head.at, count)
+        return decode_codes(decode_ints(body, pack, context.plain), context.values), pack.end
+    if head.shape != shape_of(kind):
+        raise CorruptSegmentError(f"a column of type {kind} is stored in shape {head.shape}")
+    if head.shape == Shape.NULL:
+        return pa.nulls(count, kind), head.at
+    if head.shape == Shape.INTS:
+        pack = read_pack(body, head.at, count)
+        return numbers_array(decode_ints(body, pack, context.plain), kind, head.valid), pack.end
+    if head.shape == Shape.BYTES:
+        return _decode_bytes(body, at, count, kind, context)
+    if head.shape == Shape.WIDE:
+        pack = read_pack(body, head.at, count, MAX_WIDTH)
+        if pack.width != kind.bit_width // 8 and count:
+            raise CorruptSegmentError(f"values of type {kind} are stored in {pack.width} bytes each")
+        stored = planes(body, pack, context.plain).T.tobytes() if count else b""
+        return pa.Array.from_buffers(kind, count, [_bitmap(head.valid), pa.py_buffer(stored)]), pack.end
+    return _decode_nested(body, head, count, kind, context, depth)
+
+
+def _decode_bytes(
+    body: memoryview, at: int, count: int, kind: pa.DataType, context: DecodeContext
+) -> tuple[pa.Array, int]:
+    node = BytesNode(body, at, count, context)
+    lengths = node.all_lengths()
+    sizes = node.frame_sizes(lengths)
+    out = np.empty(int(sizes.sum()), dtype=np.uint8)
+    node.decode_frames(0, len(sizes), sizes.tolist(), memoryview(out))
+    return bytes_array(lengths, pa.py_buffer(out), kind, node.head.valid), node.end
+
+
+def _decode_nested(
+    body: memoryview, head: NodeHead, count: int, kind: pa.DataType, context: DecodeContext, depth: int
+) -> tuple[pa.Array, int]:
+    present = count if head.valid is None else int(head.valid.sum())
+    if head.shape == Shape.LIST:
+        pack = read_pack(body, head.at, count)
+        lengths = decode_ints(body, pack, context.plain)
+        total = _checked_sum(lengths)
+        element = entries_field(kind) if pt.is_map(kind) else kind.value_field
+        child, end = decode_node(body, pack.end, total, element.type, context, depth + 1)
+        dtype = np.int64 if pt.is_large_list(kind) else np.int32
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(dtype)
+        return pa.Array.from_buffers(kind, count, [_bitmap(head.valid), pa.py_buffer(offsets)], children=[child]), end
+    if head.shape == Shape.FIXED:
+        total = _checked_sum(np.array([present * kind.list_size]))
+        child, end = decode_node(body, head.at, total, kind.value_type, context, depth + 1)
+        dense = pa.Array.from_buffers(kind, present, [None], children=[child])
+    else:
+        children = []
+        end = head.at
+        for i in range(kind.num_fields):
+            child, end = decode_node(body, end, present, kind.field(i).type, context, depth + 1)
+            children.append(child)
+        dense = pa.Array.from_buffers(kind, present, [None], children=children)
+    return (dense if head.valid is None else _take_with_nulls(dense, head.valid)), end
+
+
+def _checked_sum(lengths: npt.NDArray[np.int64]) -> int:
+    """The number of elements of lists; refused where no block can hold them."""
+    if len(lengths) and (int(lengths.min()) < 0 or int(lengths.max()) > MAX_FRAME_BYTES):
+        raise CorruptSegmentError("a list length is out of bounds")
+    total = int(lengths.sum())
+    if total > MAX_FRAME_BYTES:
+        raise CorruptSegmentError("lists have more elements than a block can hold")
+    return total
+
+
+def _bitmap(valid: npt.NDArray[np.uint8] | None) -> pa.Buffer | None:
+    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def numbers_array(
+    numbers: npt.NDArray[np.int64], kind: pa.DataType, valid: npt.NDArray[np.uint8] | None = None
+) -> pa.Array:
+    """Fixed-width values of at most 8 bytes from their bits."""
+    if pt.is_boolean(kind):
+        data = np.packbits(numbers != 0, bitorder="little")
+    else:
+        data = numbers.view(np.uint64).astype(number_dtype(kind)) if kind.bit_width < 64 else numbers
+    return pa.Array.from_buffers(kind, len(numbers), [_bitmap(valid), pa.py_buffer(np.ascontiguousarray(data))])
+
+
+def bytes_array(
+    lengths: npt.NDArray[np.int64], data: pa.Buffer, kind: pa.DataType, valid: npt.NDArray[np.uint8] | None = None
+) -> pa.Array:
+    """Strings or binary from lengths and bytes. Raises CorruptSegmentError for text that is not UTF-8."""
+    large = pt.is_large_string(kind) or pt.is_large_binary(kind)
+    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
+    np.cumsum(lengths, out=offsets[1:])
+    if not large and int(offsets[-1]) > MAX_FRAME_BYTES:
+        raise CorruptSegmentError("more bytes than one Arrow array can hold")
+    if pt.is_fixed_size_binary(kind):
+        if len(lengths) and not bool(((lengths == kind.byte_width) | (lengths == 0)).all()):
+            raise CorruptSegmentError(f"a value of type {kind} has another length")
+        plain = pa.Array.from_buffers(
+            pa.binary(), len(lengths), [_bitmap(valid), pa.py_buffer(offsets.astype(np.int32)), data]
+        )
+        return plain.cast(kind)
+    stored = offsets if large else offsets.astype(np.int32)
+    array = pa.Array.from_buffers(kind, len(lengths), [_bitmap(valid), pa.py_buffer(stored), data])
+    if pt.is_string(kind) or pt.is_large_string(kind):
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise CorruptSegmentError(f"stored text is broken: {error}") from None
+    return array
+
+
+def decode_codes(codes: npt.NDArray[np.int64], values: pa.Array) -> pa.Array:
+    """Values by code; `values[0]` is the null. Raises CorruptSegmentError for a code without a value."""
+    if len(codes) and (int(codes.min()) < 0 or int(codes.max()) >= len(values)):
+        raise CorruptSegmentError("a code has no value in the column's dictionary")
+    return values.take(pa.array(codes))

@@ -1,0 +1,44 @@
+"""The footer: the offset table that leads to every block that is not found through another block."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+
+from esformat.block import Block, check_length, encode_block
+from esformat.errors import CorruptSegmentError
+from esformat.layout import HEADER_BYTES, BlockHandle, BlockKind
+
+_ENTRY = struct.Struct(
+    "<"
+    "B"  # kind of the block
+    "B"  # copy: 0 the one to read, 1 a spare
+    "H"  # ordinal: column of an index root, number of a dictionary, page of the filter, else zero
+    "16s"  # handle
+)
+
+Key = tuple[int, int, int]
+"""Kind, ordinal, copy."""
+
+
+def encode_footer(table: Mapping[Key, BlockHandle]) -> bytes:
+    """The framed footer."""
+    entries = [_ENTRY.pack(kind, copy, ordinal, handle.encode()) for (kind, ordinal, copy), handle in sorted(table.items())]
+    return encode_block(BlockKind.FOOTER, b"".join(entries), count=len(entries))
+
+
+def decode_footer(block: Block) -> dict[Key, BlockHandle]:
+    """Read what `encode_footer` wrote. Raises CorruptSegmentError. Unknown kinds are kept: a newer writer's extras."""
+    if len(block.body) != block.count * _ENTRY.size:
+        raise CorruptSegmentError("the footer's length does not fit its count", offset=block.offset)
+    table: dict[Key, BlockHandle] = {}
+    for kind, copy, ordinal, stored in _ENTRY.iter_unpack(block.body):
+        handle = BlockHandle.decode(stored, 0)
+        check_length(handle.length, handle.offset)
+        if not HEADER_BYTES <= handle.offset <= handle.end <= block.offset:
+            raise CorruptSegmentError("the footer points outside the file", offset=block.offset)
+        table[kind, ordinal, copy] = handle
+    for kind in (BlockKind.METADATA, BlockKind.DIRECTORY_ROOT):
+        if (kind, 0, 0) not in table:
+            raise CorruptSegmentError(f"the footer does not name the {kind.name.lower()} block", offset=block.offset)
+    return table

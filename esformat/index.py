@@ -1,0 +1,91 @@
+"""One secondary index of an open segment: its values, and where the events of a value are."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from esformat.data_block import I64
+from esformat.errors import UnknownIndexError, UsageError
+from esformat.layout import BlockKind
+from esformat.postings import CHUNKED, Posting, decode_chunk, decode_chunk_table
+from esformat.reader import Reader
+
+
+class Index:
+    """The index on one column. A view of the reader: cheap to make."""
+
+    def __init__(self, reader: Reader, name: str) -> None:
+        """Raises UnknownIndexError."""
+        if name not in reader.schema.indexes:
+            known = ", ".join(reader.schema.indexes) or "none"
+            raise UnknownIndexError(f"no index {name!r}", path=reader.name, hint=f"the indexes are: {known}")
+        self._reader = reader
+        self.name = name
+        self.place = reader.schema.positions[name]
+        self._type = reader.fields[self.place].type
+
+    def check_value(self, value: Any) -> Any:
+        """`value` as the index holds it. Raises UsageError for one that no event of this index can have."""
+        kind = self._type
+        if pt.is_boolean(kind):
+            fits = isinstance(value, bool)
+        elif pt.is_integer(kind):
+            fits = isinstance(value, int) and not isinstance(value, bool)
+        else:
+            fits = isinstance(value, str)
+        if not fits:
+            raise UsageError(f"index {self.name!r} holds values of type {kind}, not {value!r}")
+        return value
+
+    def find(self, value: Any) -> Posting | None:
+        """The posting list of a value; None where no event has it."""
+        root = self._reader.index_root(self.place)
+        number = bisect_right(root.firsts, value) - 1  # type: ignore[type-var]
+        if number < 0:
+            return None
+        page = self._reader.index_page(self.place, number)
+        at = bisect_left(page.values, value)  # type: ignore[type-var]
+        if at == len(page.values) or page.values[at] != value:
+            return None
+        return page.postings[at]
+
+    def numbers(self, posting: Posting, low: int, high: int) -> I64:
+        """The numbers of a posting list within [low, high): rows or data blocks, as its form says, ascending."""
+        parts = list(self._chunks(posting, low, high))
+        numbers = np.concatenate(parts) if len(parts) != 1 else parts[0]
+        a, b = np.searchsorted(numbers, (low, high)).tolist()
+        return numbers[a:b]
+
+    def _chunks(self, posting: Posting, low: int, high: int) -> Iterator[I64]:
+        yield np.zeros(0, dtype=np.int64)
+        context = self._reader.own()
+        if not posting.form & CHUNKED:
+            yield decode_chunk(memoryview(posting.stored), context)
+            return
+        chunks = decode_chunk_table(memoryview(posting.stored), context)
+        firsts = [chunk.first for chunk in chunks]
+        for chunk in chunks[max(0, bisect_right(firsts, low) - 1) : bisect_left(firsts, high)]:
+            yield decode_chunk(self._reader.read(chunk.handle, BlockKind.POSTINGS).body, context)
+
+    def values(self) -> Iterator[tuple[Any, int]]:
+        """Every value, ascending, and how many events have it."""
+        root = self._reader.index_root(self.place)
+        for number in range(len(root.handles)):
+            page = self._reader.index_page(self.place, number)
+            yield from zip(page.values, (posting.count for posting in page.postings), strict=True)
+
+    @property
+    def value_count(self) -> int:
+        """Distinct values."""
+        return self._reader.index_root(self.place).value_count
+
+    @property
+    def type(self) -> pa.DataType:
+        """Arrow type of the values."""
+        return self._type

@@ -1,0 +1,258 @@
+"""What callers hand to a writer, checked and brought to the segment's schema. Nothing is stored here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from esformat.errors import InvalidEventError
+from esformat.event import to_microseconds
+from esformat.layout import MAX_FRAME_BYTES, MAX_KEY_BYTES
+from esformat.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema, normalise_type
+
+
+def to_arrow(table: Any) -> pa.Table:
+    """A pyarrow table of anything with the Arrow C stream or array interface. Raises InvalidEventError."""
+    if isinstance(table, pa.Table):
+        return table
+    if isinstance(table, pa.RecordBatch):
+        return pa.Table.from_batches([table])
+    if hasattr(table, "__arrow_c_stream__"):
+        return pa.RecordBatchReader.from_stream(table).read_all()
+    if hasattr(table, "__arrow_c_array__"):
+        return pa.Table.from_batches([pa.record_batch(table)])
+    raise InvalidEventError(
+        f"cannot read events from {type(table).__name__}",
+        hint="give a pyarrow table, or anything with __arrow_c_stream__ (pandas, Polars, DuckDB …)",
+    )
+
+
+def check_table(table: pa.Table, schema: EventSchema) -> pa.Table:
+    """`table` with the columns of `schema`, in its order and types, keys and timestamps checked.
+
+    Missing grouping becomes "", missing nullable columns become null; anything else that does not fit raises
+    InvalidEventError and names the column and, where there is one, the first bad row.
+    """
+    if len(set(table.column_names)) != len(table.column_names):
+        raise InvalidEventError("column names must be unique", hint="rename one of the columns of the same name")
+    try:
+        table.validate(full=True)
+    except pa.ArrowInvalid as error:
+        raise InvalidEventError(f"the table is broken: {error}") from None
+    for name in ("space", "timestamp"):
+        if name not in table.column_names:
+            raise InvalidEventError(
+                f"the table has no column {name!r}", hint=f"its columns are {', '.join(table.column_names)}; rename one"
+            )
+    known = {*KEY_COLUMNS, *schema.positions}
+    unknown = [name for name in table.column_names if name not in known]
+    if unknown:
+        raise InvalidEventError(
+            f"column {unknown[0]!r} is not in the segment's schema",
+            hint=f"drop it, or create the file with it; the schema is {', '.join(schema.arrow.names)}",
+        )
+    columns = [_key_column(table, "space", schema), _key_column(table, "grouping", schema), _timestamps(table)]
+    columns += [_payload_column(table, field.name, field.type, field.nullable) for field in schema.fields]
+    return pa.table(columns, schema=schema.arrow)
+
+
+def _first_row(mask: Any) -> int:
+    return int(pc.index(mask, True).as_py())
+
+
+def _key_column(table: pa.Table, name: str, schema: EventSchema) -> pa.ChunkedArray:
+    kind = schema.key_type
+    if name not in table.column_names:
+        empty = b"" if schema.binary_keys else ""
+        return pa.chunked_array([pa.repeat(pa.scalar(empty, kind), len(table))])
+    column = table.column(name)
+    given = normalise_type(column.type)
+    textual = pt.is_string(given) or pt.is_large_string(given)
+    if pt.is_null(given) and len(table) or not (textual or pt.is_binary(given) or pt.is_large_binary(given) or pt.is_null(given)):
+        raise InvalidEventError(
+            f"column {name!r} must hold {'bytes' if schema.binary_keys else 'text'}, not {column.type}", hint="cast it first"
+        )
+    if column.null_count:
+        row = _first_row(column.is_null())
+        raise InvalidEventError(f"column {name!r} is null in row {row}", hint="every event needs one; fill or drop it")
+    try:
+        keys = column.cast(kind)
+    except pa.ArrowInvalid as error:
+        raise InvalidEventError(
+            f"column {name!r} holds bytes that are not UTF-8 text: {error}", hint='create the file with keys="binary"'
+        ) from None
+    lengths = pc.binary_length(keys)
+    longest = pc.max(lengths).as_py() or 0
+    if longest > MAX_KEY_BYTES:
+        row = _first_row(pc.greater(lengths, MAX_KEY_BYTES))
+        raise InvalidEventError(f"{name} in row {row} has {longest} bytes, more than {MAX_KEY_BYTES}")
+    return keys
+
+
+def _timestamps(table: pa.Table) -> pa.ChunkedArray:
+    column = table.column("timestamp")
+    kind = column.type
+    if column.null_count:
+        raise InvalidEventError(f"column 'timestamp' is null in row {_first_row(column.is_null())}", hint="fill or drop it")
+    if pt.is_timestamp(kind):
+        if kind.tz is None:
+            raise InvalidEventError(
+                "column 'timestamp' has no time zone", hint='say which: cast it to pyarrow.timestamp("us", "UTC")'
+            )
+        try:
+            return column.cast(pa.timestamp("us", "UTC"))
+        except pa.ArrowInvalid as error:
+            raise InvalidEventError(
+                f"column 'timestamp' does not fit microseconds: {error}",
+                hint="keep the nanoseconds in a column of their own and floor this one",
+            ) from None
+    if not pt.is_integer(kind):
+        raise InvalidEventError(
+            f"column 'timestamp' must be a timestamp with a zone or int64 microseconds, not {kind}", hint="cast it first"
+        )
+    try:
+        return column.cast(pa.int64()).cast(pa.timestamp("us", "UTC"))
+    except pa.ArrowInvalid as error:
+        raise InvalidEventError(f"column 'timestamp' does not fit 64 bits: {error}") from None
+
+
+def _payload_column(table: pa.Table, name: str, kind: pa.DataType, nullable: bool) -> pa.ChunkedArray:
+    if name not in table.column_names:
+        if nullable:
+            return pa.chunked_array([pa.nulls(len(table), kind)])
+        if name == DATA_COLUMN and pt.is_binary(kind):
+            return pa.chunked_array([pa.repeat(pa.scalar(b"", kind), len(table))])
+        raise InvalidEventError(f"the table has no column {name!r}", hint="the segment's schema requires it")
+    column = table.column(name)
+    if column.null_count and not nullable:
+        raise InvalidEventError(f"column {name!r} is null in row {_first_row(column.is_null())}", hint="the schema forbids it")
+    if column.type == kind:
+        return column
+    try:
+        if isinstance(column.type, pa.BaseExtensionType):
+            column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+        return column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidEventError(f"column {name!r} of type {column.type} does not fit the schema's {kind}: {error}") from None
+
+
+class EventRows:
+    """Events added one at a time, checked as they come and turned into tables many at a time."""
+
+    FLUSH_EVENTS = 16384
+    FLUSH_BYTES = 64 << 20
+
+    def __init__(self, schema: EventSchema) -> None:
+        self._schema = schema
+        self._others = [f for f in schema.fields if f.name != DATA_COLUMN and not f.indexed]
+        self._indexed = [f for f in schema.fields if f.indexed]
+        self._has_data = DATA_COLUMN in schema.positions
+        self._clear()
+
+    def _clear(self) -> None:
+        self._columns: dict[str, list[Any]] = {name: [] for name in self._schema.arrow.names}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._columns["space"])
+
+    @property
+    def full(self) -> bool:
+        """Whether it is time to take the table."""
+        return len(self) >= self.FLUSH_EVENTS or self._bytes >= self.FLUSH_BYTES
+
+    def add(
+        self,
+        space: Any,
+        data: Any,
+        timestamp: Any,
+        grouping: Any,
+        indexes: Mapping[str, Any] | None,
+        columns: Mapping[str, Any] | None,
+    ) -> None:
+        """Check one event and keep it. Raises InvalidEventError and keeps nothing of an event that does not fit."""
+        row: dict[str, Any] = {
+            "space": self._key(space, "space"),
+            "grouping": self._key(grouping, "grouping"),
+            "timestamp": to_microseconds(timestamp),
+        }
+        if self._has_data:
+            row[DATA_COLUMN] = self._data(data)
+        elif data is not None:
+            raise InvalidEventError("the segment's schema has no 'data' column", hint="give columns= instead")
+        row |= self._values(indexes, self._indexed, "index")
+        row |= self._values(columns, self._others, "column")
+        for name, value in row.items():
+            self._columns[name].append(value)
+        self._bytes += len(row.get(DATA_COLUMN) or b"")
+
+    def _key(self, key: Any, what: str) -> str | bytes:
+        if self._schema.binary_keys:
+            key = key.encode() if isinstance(key, str) else key
+            if not isinstance(key, bytes | bytearray | memoryview):
+                raise InvalidEventError(f"{what} must be bytes, not {type(key).__name__}")
+            key = stored = bytes(key)
+        else:
+            try:
+                key = bytes(key).decode() if isinstance(key, bytes | bytearray | memoryview) else key
+                stored = key.encode()
+            except UnicodeError:
+                raise InvalidEventError(f"{what} {key!r} is not UTF-8 text", hint='create the file with keys="binary"') from None
+            except AttributeError:
+                raise InvalidEventError(f"{what} must be text, not {type(key).__name__}") from None
+        if len(stored) > MAX_KEY_BYTES:
+            raise InvalidEventError(f"{what} has {len(stored)} bytes, more than {MAX_KEY_BYTES}")
+        return key
+
+    def _data(self, data: Any) -> Any:
+        data = b"" if data is None else data
+        if isinstance(data, str):
+            data = data.encode()
+        if not isinstance(data, bytes | bytearray | memoryview):
+            raise InvalidEventError(f"data must be bytes, not {type(data).__name__}", hint="encode it first, e.g. as JSON")
+        if len(data) > MAX_FRAME_BYTES:
+            raise InvalidEventError(f"data has {len(data)} bytes, more than {MAX_FRAME_BYTES}")
+        return bytes(data)
+
+    def _values(self, given: Mapping[str, Any] | None, fields: list[Any], what: str) -> dict[str, Any]:
+        given = given or {}
+        names = [field.name for field in fields]
+        for name in given:
+            if name not in names:
+                known = ", ".join(names) if names else "none"
+                raise InvalidEventError(f"unknown {what} {name!r}", hint=f"declared when the file was created: {known}")
+        values = {}
+        for field in fields:
+            value = given.get(field.name)
+            if value is None:
+                if not field.nullable:
+                    raise InvalidEventError(f"{what} {field.name!r} must not be null")
+                values[field.name] = None
+                continue
+            try:
+                if type(value) is str and pt.is_string(field.type):
+                    value.encode()  # refuses lone surrogates; much cheaper than asking Arrow
+                    values[field.name] = value
+                else:
+                    values[field.name] = pa.scalar(value, field.type).as_py()
+            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError, TypeError, ValueError) as error:
+                raise InvalidEventError(f"{what} {field.name!r} must be {field.type}: {error}") from None
+        return values
+
+    def take(self) -> pa.Table:
+        """The events so far as a table of the schema; none are left."""
+        arrow = self._schema.arrow
+        arrays = []
+        for field in arrow:
+            values = self._columns[field.name]
+            if field.name == "timestamp":
+                arrays.append(pa.array(np.array(values, dtype=np.int64)).cast(field.type))
+            else:
+                arrays.append(pa.array(values, field.type))
+        self._clear()
+        return pa.table(arrays, schema=arrow)

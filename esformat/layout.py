@@ -1,0 +1,168 @@
+"""The fixed structures of a segment: header, block handle, trailer, kinds of blocks, limits.
+
+Byte for byte they are described in `spec/format.md`; tests compare the two.
+"""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+from esformat.checksum import checksum64
+from esformat.errors import CorruptSegmentError, UnsupportedVersionError
+
+HEADER_MAGIC = b"\x89ESDB\r\n\x1a"  # like PNG's: shows text-mode and 7-bit damage at the first byte
+TRAILER_MAGIC = b"\x1a\n\rBDSE\x89"
+BLOCK_MAGIC = b"ESBK"
+MAJOR_VERSION = 1
+MINOR_VERSION = 0
+
+MAX_BLOCK_BYTES = 1 << 30  # stored length of one block
+MAX_FRAME_BYTES = (1 << 31) - 1  # uncompressed length of one frame: one event's payload, or a run of small ones
+MAX_BLOCK_ROWS = 1 << 16
+MAX_PAGE_ENTRIES = 1 << 17  # runs of a directory leaf, values of an index page
+MAX_KEY_BYTES = 1 << 16  # one space or grouping
+MAX_COLUMNS = 4096
+MAX_DICTIONARIES = 0xFFFF
+
+
+class BlockKind(enum.IntEnum):
+    """What a block holds."""
+
+    METADATA = 1
+    DATA = 2
+    DIRECTORY = 3
+    DIRECTORY_ROOT = 4
+    INDEX = 5
+    INDEX_ROOT = 6
+    POSTINGS = 7
+    FILTER = 8
+    DICTIONARY = 9
+    FOOTER = 10
+
+
+_HEADER = struct.Struct(
+    "<"  # little-endian, no padding, here and everywhere
+    "8s"  # magic
+    "H"  # major version
+    "H"  # minor version
+    "I"  # reserved, zero
+)
+HEADER_BYTES = _HEADER.size
+
+
+def encode_header() -> bytes:
+    """The first bytes of every segment."""
+    return _HEADER.pack(HEADER_MAGIC, MAJOR_VERSION, MINOR_VERSION, 0)
+
+
+def check_header(buf: bytes) -> None:
+    """Check the first bytes of a file. Raises CorruptSegmentError or UnsupportedVersionError."""
+    if len(buf) < HEADER_BYTES:
+        raise CorruptSegmentError(f"header is cut short: {len(buf)} of {HEADER_BYTES} bytes", offset=0)
+    magic, major, _minor, reserved = _HEADER.unpack_from(buf)
+    if magic != HEADER_MAGIC:
+        raise CorruptSegmentError("not an .esdb file: its first 8 bytes are not the format's magic", offset=0)
+    check_version(major)
+    if reserved:
+        raise CorruptSegmentError(f"reserved header field is {reserved}, not 0", offset=12)
+
+
+def check_version(major: int) -> None:
+    """Refuse files of another major version."""
+    if major != MAJOR_VERSION:
+        raise UnsupportedVersionError(
+            f"the file has format version {major}, this reader knows {MAJOR_VERSION}",
+            hint="read it with a release of esformat that supports it",
+        )
+
+
+_HANDLE = struct.Struct(
+    "<"
+    "Q"  # offset: first byte of the block
+    "I"  # length: stored bytes, frame included
+    "I"  # check: low 32 bits of the block's checksum
+)
+
+
+@dataclass(frozen=True, slots=True)
+class BlockHandle:
+    """Where one block lies, bytes [offset, offset + length), and the low 32 bits of its checksum."""
+
+    SIZE: ClassVar[int] = _HANDLE.size
+    offset: int
+    length: int
+    check: int
+
+    @property
+    def end(self) -> int:
+        """The first byte after the block."""
+        return self.offset + self.length
+
+    def encode(self) -> bytes:
+        """The handle's bytes."""
+        return _HANDLE.pack(self.offset, self.length, self.check)
+
+    @classmethod
+    def decode(cls, buf: bytes | memoryview, at: int) -> Self:
+        """Read the handle at byte `at` of `buf`. Raises CorruptSegmentError if it is cut short."""
+        if len(buf) - at < cls.SIZE:
+            raise CorruptSegmentError("block handle is cut short")
+        return cls(*_HANDLE.unpack_from(buf, at))
+
+
+_TRAILER = struct.Struct(
+    "<"
+    "Q"  # opening offset: first byte of the blocks that opening needs
+    "16s"  # handle of the footer
+    "H"  # major version
+    "H"  # minor version
+    "I"  # reserved, zero
+    "Q"  # xxh3-64 of the 32 bytes before
+    "8s"  # magic
+)
+TRAILER_BYTES = _TRAILER.size
+_TRAILER_CHECKED = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Trailer:
+    """The fixed end of a segment: where its footer lies and where the blocks for opening begin."""
+
+    opening_offset: int
+    footer: BlockHandle
+
+    def encode(self) -> bytes:
+        """The trailer's bytes."""
+        head = _TRAILER.pack(
+            self.opening_offset, self.footer.encode(), MAJOR_VERSION, MINOR_VERSION, 0, 0, TRAILER_MAGIC
+        )[:_TRAILER_CHECKED]
+        return head + struct.pack("<Q8s", checksum64(head), TRAILER_MAGIC)
+
+    @classmethod
+    def decode(cls, buf: bytes | memoryview, file_size: int) -> Self:
+        """Read the trailer from the last `TRAILER_BYTES` bytes of a file of `file_size` bytes.
+
+        Raises CorruptSegmentError (not the end of a segment, damaged) or UnsupportedVersionError.
+        """
+        at = file_size - TRAILER_BYTES
+        if len(buf) < TRAILER_BYTES or at < HEADER_BYTES:
+            raise CorruptSegmentError(
+                f"the file is too short for a segment: {file_size} bytes", hint="it may be cut off; restore it"
+            )
+        opening, handle, major, _minor, reserved, check, magic = _TRAILER.unpack(bytes(buf[-TRAILER_BYTES:]))
+        if magic != TRAILER_MAGIC:
+            raise CorruptSegmentError(
+                "no segment trailer at the end: not an .esdb file, or cut off", offset=at, hint="restore it from a copy"
+            )
+        if check != checksum64(bytes(buf[-TRAILER_BYTES:])[:_TRAILER_CHECKED]):
+            raise CorruptSegmentError("the trailer's checksum does not match", offset=at, hint="restore it from a copy")
+        check_version(major)
+        if reserved:
+            raise CorruptSegmentError(f"reserved trailer field is {reserved}, not 0", offset=at + 28)
+        footer = BlockHandle.decode(handle, 0)
+        if footer.end != at or not HEADER_BYTES <= opening <= footer.offset:
+            raise CorruptSegmentError("the trailer does not fit the file's size", offset=at, hint="it may be cut off")
+        return cls(opening, footer)

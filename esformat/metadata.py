@@ -1,0 +1,97 @@
+"""The metadata block: JSON with the schema, the properties and, in the copy at the end of the file, the statistics."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from esformat.block import Block, encode_block
+from esformat.errors import CorruptSegmentError, UsageError
+from esformat.layout import BlockKind
+from esformat.schema import EventSchema
+
+FORMAT_NAME = "esdb"
+MAX_JSON_DEPTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Facts about a whole segment. Timestamps are µs; None in a segment without events."""
+
+    events: int
+    spaces: int
+    runs: int
+    data_blocks: int
+    min_timestamp: int | None
+    max_timestamp: int | None
+    indexes: dict[str, dict[str, int]] = field(default_factory=dict)
+    """For each index: `values` (distinct) and `events` (not null)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What the metadata block holds."""
+
+    schema: EventSchema
+    codec: str
+    level: int | None
+    properties: dict[str, str]
+    statistics: Statistics | None = None
+
+    def encode(self) -> bytes:
+        """One framed metadata block."""
+        document: dict[str, Any] = {
+            "format": FORMAT_NAME,
+            "schema": self.schema.to_json(),
+            "codec": self.codec,
+            "level": self.level,
+            "properties": self.properties,
+        }
+        if self.statistics is not None:
+            document["statistics"] = {
+                name: getattr(self.statistics, name) for name in Statistics.__dataclass_fields__
+            }
+        text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+        return encode_block(BlockKind.METADATA, text.encode())
+
+    @classmethod
+    def decode(cls, block: Block) -> Metadata:
+        """Read what `encode` wrote; names that this reader does not know are skipped. Raises CorruptSegmentError."""
+        try:
+            document = json.loads(bytes(block.body))
+            if document["format"] != FORMAT_NAME:
+                raise CorruptSegmentError("the metadata is of another format", offset=block.offset)
+            stored = document.get("statistics")
+            return cls(
+                EventSchema.from_json(document["schema"]),
+                str(document["codec"]),
+                None if document["level"] is None else int(document["level"]),
+                {str(name): str(value) for name, value in document["properties"].items()},
+                None if stored is None else _statistics(stored),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            if isinstance(error, CorruptSegmentError):
+                raise
+            raise CorruptSegmentError(f"the metadata breaks the format: {error!r}", offset=block.offset) from None
+
+
+def _statistics(stored: Mapping[str, Any]) -> Statistics:
+    counts = {name: int(stored[name]) for name in ("events", "spaces", "runs", "data_blocks")}
+    span = {name: stored[name] for name in ("min_timestamp", "max_timestamp")}
+    if min(counts.values()) < 0 or any(not (value is None or isinstance(value, int)) for value in span.values()):
+        raise ValueError("statistics are out of bounds")
+    indexes = {
+        str(name): {"values": int(facts["values"]), "events": int(facts["events"])}
+        for name, facts in stored["indexes"].items()
+    }
+    return Statistics(**counts, **span, indexes=indexes)
+
+
+def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
+    """The caller's properties. Raises UsageError unless they map text to text."""
+    for name, value in (properties or {}).items():
+        if not isinstance(name, str) or not isinstance(value, str):
+            raise UsageError(f"property {name!r} must map text to text")
+    return dict(properties or {})

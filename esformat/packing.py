@@ -1,0 +1,168 @@
+"""Packed integers: a sequence of whole numbers as byte planes, the low ones raw, the others compressed.
+
+Every count, length, code and fixed-width value of the format is stored this way. The numbers are made small
+(minus their minimum, the base), cut to the bytes that the largest needs, and stored plane by plane: all lowest bytes,
+then all second bytes, … The lowest planes of noisy numbers do not compress, so a writer may leave some raw.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from esformat.codec import Compressor, Decompressor
+from esformat.errors import CorruptSegmentError
+
+_PACK = struct.Struct(
+    "<"
+    "B"  # width: bytes kept of each number, 0…32
+    "B"  # raw planes: how many low planes are stored as they are, before the compressed ones
+    "B"  # base length: bytes of the base that follow, 0 or 8
+    "B"  # codec of the compressed planes
+    "I"  # stored length of the compressed planes
+)
+MAX_WIDTH = 32
+
+U64 = npt.NDArray[np.uint64]
+Bytes2D = npt.NDArray[np.uint8]
+
+
+class Pack(NamedTuple):
+    """One packed sequence within a block body: where its parts lie. Nothing is decoded yet."""
+
+    count: int
+    width: int
+    raw: int
+    codec: int
+    base: int
+    raw_at: int
+    stored_at: int
+    end: int
+
+
+def _planes_of(values: npt.NDArray[np.generic], itemsize: int) -> Bytes2D:
+    return values.view(np.uint8).reshape(len(values), itemsize)
+
+
+def _assemble(matrix: Bytes2D, raw: int, base: int, compressor: Compressor) -> bytes:
+    """Header, base, raw planes and compressed planes of `matrix` (numbers × kept bytes)."""
+    width = matrix.shape[1]
+    raw = min(raw, width)
+    planes = matrix.T.tobytes()
+    cut = raw * len(matrix)
+    rest = planes[cut:]
+    codec, stored = 0, rest
+    if rest:
+        packed = compressor.compress(rest)
+        if len(packed) < len(rest):
+            codec, stored = int(compressor.codec), packed
+    base_bytes = base.to_bytes(8, "little", signed=True) if base else b""
+    return _PACK.pack(width, raw, len(base_bytes), codec, len(stored)) + base_bytes + planes[:cut] + stored
+
+
+def encode_ints(values: npt.NDArray[np.integer], compressor: Compressor, *, raw: int = 0) -> bytes:
+    """Pack whole numbers of any integer dtype (uint64 below 2^63 apart, see `encode_fixed`)."""
+    return encode_int_runs(values, [0, len(values)], compressor, raw=raw)[0]
+
+
+def encode_int_runs(
+    values: npt.NDArray[np.integer], bounds: list[int], compressor: Compressor, *, raw: int = 0
+) -> list[bytes]:
+    """Pack values[bounds[i]:bounds[i+1]] for each i, each with its own base and width."""
+    if len(values) == 0:
+        return [_PACK.pack(0, 0, 0, 0, 0)] * (len(bounds) - 1)
+    values = values.astype(np.int64, copy=False)
+    starts = np.asarray(bounds[:-1])
+    filled = np.diff(bounds) > 0
+    low = np.zeros(len(starts), dtype=np.int64)
+    high = np.zeros(len(starts), dtype=np.int64)
+    low[filled] = np.minimum.reduceat(values, starts[filled])
+    high[filled] = np.maximum.reduceat(values, starts[filled])
+    spans = high.astype(np.uint64) - low.astype(np.uint64)  # modulo 2^64: right for any int64 pair
+    low[(low >= 0) & (_widths(high.view(np.uint64)) == _widths(spans))] = 0  # a base that saves no byte
+    widths = _widths(high.astype(np.uint64) - low.astype(np.uint64))
+    shifted = values.view(np.uint64) - np.repeat(low.view(np.uint64), np.diff(bounds))
+    matrix = _planes_of(shifted, 8)
+    return [
+        _assemble(matrix[a:b, :width], raw, base, compressor)
+        for a, b, width, base in zip(bounds[:-1], bounds[1:], widths.tolist(), low.tolist(), strict=True)
+    ]
+
+
+def _widths(spans: U64) -> npt.NDArray[np.int64]:
+    """Bytes that each number needs: 0 for 0, 1 below 256, …, 8."""
+    limits = np.array([1 << (8 * k) for k in range(8)], dtype=np.uint64)
+    return np.searchsorted(limits, spans, side="right")
+
+
+def encode_fixed(matrix: Bytes2D, compressor: Compressor, *, raw: int = 0) -> bytes:
+    """Pack fixed-width values given as their little-endian bytes (numbers × bytes), without a base."""
+    return _assemble(matrix, raw, 0, compressor)
+
+
+def read_pack(body: memoryview, at: int, count: int, max_width: int = 8) -> Pack:
+    """Read the header of `count` packed numbers at byte `at` of `body`. Raises CorruptSegmentError."""
+    try:
+        width, raw, base_length, codec, stored = _PACK.unpack_from(body, at)
+    except struct.error:
+        raise CorruptSegmentError("packed numbers are cut short") from None
+    raw_at = at + 8 + base_length
+    stored_at = raw_at + raw * count
+    end = stored_at + stored
+    if width > max_width or raw > width or base_length not in (0, 8) or end > len(body):
+        raise CorruptSegmentError("the header of packed numbers breaks the format")
+    base = int.from_bytes(body[at + 8 : raw_at], "little", signed=True) if base_length else 0
+    return Pack(count, width, raw, codec, base, raw_at, stored_at, end)
+
+
+def planes(body: memoryview, pack: Pack, decompressor: Decompressor) -> Bytes2D:
+    """The byte planes of a pack as a (width × count) array."""
+    count, width, raw, codec, _base, raw_at, stored_at, end = pack
+    if raw == width:
+        return np.frombuffer(body, np.uint8, raw * count, raw_at).reshape(width, count)
+    rest = decompressor.decompress(codec, body[stored_at:end], (width - raw) * count)
+    if not raw:
+        return np.frombuffer(rest, np.uint8).reshape(width, count)
+    stored = bytes(body[raw_at:stored_at]) + rest
+    return np.frombuffer(stored, np.uint8).reshape(width, count)
+
+
+def decode_ints(
+    body: memoryview, pack: Pack, decompressor: Decompressor, low: int = 0, high: int | None = None
+) -> npt.NDArray[np.int64]:
+    """Numbers [low, high) of a pack as int64."""
+    count, width, raw, codec, base, _raw_at, stored_at, end = pack
+    if high is None:
+        high = count
+    if width == 0:
+        return np.full(high - low, base, dtype=np.int64)
+    if width == 1 and not raw:
+        stored = decompressor.decompress(codec, body[stored_at:end], count)
+        numbers = np.frombuffer(stored, np.uint8, high - low, low).astype(np.int64)
+    else:
+        wide = np.zeros((high - low, 8), dtype=np.uint8)
+        wide[:, :width] = planes(body, pack, decompressor)[:, low:high].T
+        numbers = wide.view("<i8")[:, 0]
+    if base:
+        numbers += base
+    return numbers
+
+
+def decode_list(body: memoryview, pack: Pack, decompressor: Decompressor, low: int, high: int) -> list[int]:
+    """Numbers [low, high) of a pack as Python ints: the quickest way to a few of them."""
+    count, width, raw, codec, base, _raw_at, stored_at, end = pack
+    if width == 0:
+        return [base] * (high - low)
+    if width == 1 and not raw:
+        stored = decompressor.decompress(codec, body[stored_at:end], count)[low:high]
+        return [base + number for number in stored] if base else list(stored)
+    return decode_ints(body, pack, decompressor, low, high).tolist()  # type: ignore[no-any-return]
+
+
+def best_raw(values: npt.NDArray[np.integer], compressor: Compressor) -> int:
+    """How many low planes a writer should leave raw for numbers like these: the smallest result of all choices."""
+    sizes = [len(encode_ints(values, compressor, raw=raw)) for raw in range(9)]
+    return sizes.index(min(sizes))

@@ -1,0 +1,254 @@
+"""Secondary indexes: for each value of an indexed column, where its events are.
+
+An index is a sorted list of values cut into pages, with a root that names each page's first value. A value's posting
+list is stored in one of two forms, by density:
+
+    rows     the row numbers, for values rarer than one event per data block
+    blocks   the numbers of the data blocks that hold the value, for the others; within a block the column itself, which
+             a reader needs anyway, tells the rows
+
+Both are ascending numbers stored as differences. Lists longer than a chunk are stored in postings blocks of their own,
+named by a chunk table in the page, so that a reader takes just the part that covers its rows.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from esformat.block import Block, check_length, encode_block
+from esformat.encoding import DecodeContext, EncodeContext, decode_node, encode_node
+from esformat.errors import CorruptSegmentError
+from esformat.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
+from esformat.packing import decode_ints, encode_ints, read_pack
+
+ROWS, BLOCKS, CHUNKED = 0, 1, 2  # form of a posting list; CHUNKED is added where it has a chunk table
+CHUNK_ENTRIES = 4096
+PAGE_VALUES = 256
+PAGE_BYTES = 16 << 10
+
+_CHUNK = struct.Struct(
+    "<"
+    "I"  # entries
+    "Q"  # first entry
+)
+
+I64 = npt.NDArray[np.int64]
+
+
+def encode_chunk(numbers: I64, context: EncodeContext) -> bytes:
+    """Ascending numbers as their count, the first and packed differences."""
+    return _CHUNK.pack(len(numbers), int(numbers[0])) + encode_ints(np.diff(numbers), context.plain)
+
+
+def decode_chunk(body: memoryview, context: DecodeContext) -> I64:
+    """Read what `encode_chunk` wrote. Raises CorruptSegmentError unless the numbers ascend."""
+    if len(body) < _CHUNK.size:
+        raise CorruptSegmentError("a posting list is cut short")
+    count, first = _CHUNK.unpack_from(body)
+    if not 0 < count <= CHUNK_ENTRIES or first >= 1 << 62:
+        raise CorruptSegmentError(f"a chunk of {count} postings is out of bounds")
+    pack = read_pack(body, _CHUNK.size, count - 1)
+    steps = decode_ints(body, pack, context.plain)
+    if pack.end != len(body) or count > 1 and int(steps.min()) < 1:
+        raise CorruptSegmentError("the numbers of a posting list do not ascend")
+    numbers = np.empty(count, dtype=np.int64)
+    numbers[0] = first
+    np.cumsum(steps, out=numbers[1:])
+    numbers[1:] += first
+    return numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """One value of an index: how many events have it, and its posting list in encoded form."""
+
+    count: int
+    form: int
+    stored: bytes | memoryview
+
+    @property
+    def names_blocks(self) -> bool:
+        """Whether the list holds block numbers rather than row numbers."""
+        return bool(self.form & BLOCKS)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A part of a posting list in a block of its own: its first number and its place."""
+
+    first: int
+    handle: BlockHandle
+
+
+def encode_chunk_table(chunks: Sequence[Chunk], context: EncodeContext) -> bytes:
+    """The stored form of a CHUNKED posting list."""
+    parts = (
+        [chunk.first for chunk in chunks],
+        [chunk.handle.offset for chunk in chunks],
+        [chunk.handle.length for chunk in chunks],
+        [chunk.handle.check for chunk in chunks],
+    )
+    table = b"".join(encode_ints(np.array(part, dtype=np.int64), context.plain) for part in parts)
+    return struct.pack("<I", len(chunks)) + table
+
+
+def decode_chunk_table(stored: memoryview, context: DecodeContext) -> list[Chunk]:
+    """Read what `encode_chunk_table` wrote. Raises CorruptSegmentError."""
+    if len(stored) < 4:
+        raise CorruptSegmentError("a chunk table is cut short")
+    (count,) = struct.unpack_from("<I", stored)
+    if count > MAX_PAGE_ENTRIES:
+        raise CorruptSegmentError(f"a chunk table of {count} chunks is out of bounds")
+    at, columns = 4, []
+    for _ in range(4):
+        pack = read_pack(stored, at, count)
+        columns.append(decode_ints(stored, pack, context.plain).tolist())
+        at = pack.end
+    chunks = [Chunk(first, BlockHandle(offset, length, check)) for first, offset, length, check in zip(*columns, strict=True)]
+    for chunk in chunks:
+        if chunk.handle.offset < 0:
+            raise CorruptSegmentError("a chunk table points before the file")
+        check_length(chunk.handle.length, chunk.handle.offset)
+    return chunks
+
+
+# ---------------------------------------------------------------- choosing the form
+
+
+def choose_postings(codes: I64, value_count: int, block_starts: I64) -> Iterator[tuple[int, int, I64]]:
+    """For each value 0…value_count-1 that occurs in `codes` (-1: null): events, form (ROWS or BLOCKS), ascending numbers.
+
+    `codes` are in row order; `block_starts` holds the first row of each data block.
+    """
+    counts = np.bincount(codes[codes >= 0], minlength=value_count) if len(codes) else np.zeros(value_count, np.int64)
+    block_count = len(block_starts)
+    dense = counts >= block_count
+    dense_values = np.nonzero(dense)[0]
+    place = np.full(value_count + 1, -1, dtype=np.int64)  # the last slot catches code -1
+    place[dense_values] = np.arange(len(dense_values))
+    dense_of_row = place[codes]
+    dense_rows = np.nonzero(dense_of_row >= 0)[0]
+    block_of = np.searchsorted(block_starts, dense_rows, side="right") - 1
+    cells = dense_of_row[dense_rows] * block_count + block_of
+    present = np.bincount(cells, minlength=len(dense_values) * block_count).reshape(-1, block_count) > 0
+
+    sparse_rows = np.nonzero((codes >= 0) & (dense_of_row < 0))[0]
+    sparse_rows = sparse_rows[np.argsort(codes[sparse_rows], kind="stable")]
+    sparse_counts = np.where(dense, 0, counts)
+    ends = np.cumsum(sparse_counts)
+    for value in np.nonzero(counts)[0].tolist():
+        if dense[value]:
+            yield int(counts[value]), BLOCKS, np.nonzero(present[place[value]])[0]
+        else:
+            yield int(counts[value]), ROWS, sparse_rows[ends[value] - sparse_counts[value] : ends[value]]
+
+
+# ---------------------------------------------------------------- pages and root
+
+
+def page_is_full(value_count: int, byte_count: int) -> bool:
+    """Whether an index page ends here."""
+    return value_count >= PAGE_VALUES or byte_count >= PAGE_BYTES
+
+
+def encode_page(values: pa.Array, postings: Sequence[Posting], context: EncodeContext) -> bytes:
+    """One framed index page: sorted values, events of each, form and length of each list, the lists."""
+
+    def column(numbers: list[int]) -> bytes:
+        return encode_ints(np.array(numbers, dtype=np.int64), context.plain)
+
+    body = b"".join(
+        [
+            encode_node(values, context),
+            column([posting.count for posting in postings]),
+            column([posting.form for posting in postings]),
+            column([len(posting.stored) for posting in postings]),
+            *(posting.stored for posting in postings),
+        ]
+    )
+    return encode_block(BlockKind.INDEX, body, count=len(postings))
+
+
+class Page:
+    """A decoded index page: `values` (Python values, ascending) and `postings` side by side."""
+
+    __slots__ = ("postings", "size_bytes", "values")
+
+    def __init__(self, block: Block, kind: pa.DataType, context: DecodeContext) -> None:
+        """Raises CorruptSegmentError where the page contradicts itself."""
+        body, count = block.body, block.count
+        if not 0 < count <= MAX_PAGE_ENTRIES:
+            raise CorruptSegmentError("an index page's count is out of bounds", offset=block.offset)
+        values, at = decode_node(body, 0, count, kind, context)
+        columns: list[list[int]] = []
+        for _ in range(3):
+            pack = read_pack(body, at, count)
+            columns.append(decode_ints(body, pack, context.plain).tolist())
+            at = pack.end
+        counts, forms, lengths = columns
+        if values.null_count or min(counts) < 1 or min(lengths) < 0 or at + sum(lengths) != len(body):
+            raise CorruptSegmentError("an index page contradicts itself", offset=block.offset)
+        if not set(forms) <= {ROWS, BLOCKS, ROWS | CHUNKED, BLOCKS | CHUNKED}:
+            raise CorruptSegmentError("an index page has posting lists of unknown form", offset=block.offset)
+        self.values: list[object] = values.to_pylist()
+        self.postings = []
+        for events, form, length in zip(counts, forms, lengths, strict=True):
+            self.postings.append(Posting(events, form, body[at : at + length]))
+            at += length
+        self.size_bytes = 200 * count + 2 * len(body)
+
+
+@dataclass(frozen=True, slots=True)
+class PageEntry:
+    """One index page as the index root names it."""
+
+    values: int
+    handle: BlockHandle
+
+
+def encode_index_root(firsts: pa.Array, entries: Sequence[PageEntry], context: EncodeContext) -> bytes:
+    """The framed root of an index: each page's first value, number of values and place."""
+
+    def column(numbers: list[int]) -> bytes:
+        return encode_ints(np.array(numbers, dtype=np.int64), context.plain)
+
+    body = b"".join(
+        [
+            encode_node(firsts, context),
+            column([entry.values for entry in entries]),
+            column([entry.handle.offset for entry in entries]),
+            column([entry.handle.length for entry in entries]),
+            column([entry.handle.check for entry in entries]),
+        ]
+    )
+    return encode_block(BlockKind.INDEX_ROOT, body, count=len(entries))
+
+
+class IndexRoot:
+    """The decoded root of one index: `firsts` (each page's first value) and `handles` side by side."""
+
+    __slots__ = ("firsts", "handles", "value_count")
+
+    def __init__(self, block: Block, kind: pa.DataType, context: DecodeContext) -> None:
+        """Raises CorruptSegmentError where the root contradicts itself."""
+        body, count = block.body, block.count
+        if count > len(body):
+            raise CorruptSegmentError("an index root's count is out of bounds", offset=block.offset)
+        firsts, at = decode_node(body, 0, count, kind, context)
+        columns: list[list[int]] = []
+        for _ in range(4):
+            pack = read_pack(body, at, count)
+            columns.append(decode_ints(body, pack, context.plain).tolist())
+            at = pack.end
+        values, offsets, lengths, checks = columns
+        if at != len(body) or firsts.null_count or min([*values, *offsets], default=1) < 1:
+            raise CorruptSegmentError("an index root contradicts itself", offset=block.offset)
+        self.firsts: list[object] = firsts.to_pylist()
+        self.value_count = sum(values)
+        self.handles = [BlockHandle(*parts) for parts in zip(offsets, lengths, checks, strict=True)]

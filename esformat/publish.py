@@ -1,0 +1,74 @@
+"""How a file comes to be under its name: written beside it, synced, renamed, the directory synced. All or nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from pathlib import Path
+from typing import BinaryIO
+
+from esformat.errors import UsageError
+
+PARTIAL_SUFFIX = ".partial"
+
+
+class Publication:
+    """A file that appears under `path` with `commit`, complete, or not at all.
+
+    Until then it lies in the same directory under a hidden name of its own.
+    """
+
+    def __init__(self, path: Path, *, overwrite: bool) -> None:
+        """Raises UsageError if `path` exists and may not be overwritten; OSError if it cannot be written."""
+        self.path = path
+        self._overwrite = overwrite
+        if not overwrite and path.exists():
+            raise self._exists()
+        self._partial = path.with_name(f".{path.name}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}")
+        self.file: BinaryIO = self._partial.open("xb", buffering=1 << 20)
+
+    def _exists(self) -> UsageError:
+        return UsageError("the file exists", path=str(self.path), hint="choose another name, or overwrite=True")
+
+    def commit(self) -> None:
+        """Make the file durable and visible. Raises UsageError if another file took the name meanwhile."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.file.close()
+        if self._overwrite:
+            self._partial.replace(self.path)
+        else:
+            self._link()
+        _sync_directory(self.path.parent)
+
+    def _link(self) -> None:
+        """Rename, but never over a file that is there: a hard link cannot replace one."""
+        try:
+            os.link(self._partial, self.path)
+        except FileExistsError:
+            self.abort()
+            raise self._exists() from None
+        except OSError:  # a file system without hard links
+            if self.path.exists():
+                self.abort()
+                raise self._exists() from None
+            self._partial.rename(self.path)
+            return
+        self._partial.unlink()
+
+    def abort(self) -> None:
+        """Leave nothing behind."""
+        self.file.close()
+        with contextlib.suppress(FileNotFoundError):
+            self._partial.unlink()
+
+
+def _sync_directory(directory: Path) -> None:
+    if os.name == "nt":  # Windows has no handle of a directory to sync
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,174 @@
+"""What a scan asks for, and which rows of which blocks can hold it. Decisions only: nothing of the events is read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from esformat.data_block import I64
+from esformat.errors import UsageError
+from esformat.event import to_microseconds
+from esformat.index import Index
+from esformat.reader import Reader
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """What a scan asks for. Times are µs, [start, end); `columns` None means all."""
+
+    start: int | None = None
+    end: int | None = None
+    reverse: bool = False
+    limit: int | None = None
+    columns: tuple[str, ...] | None = None
+    conditions: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def timed(self) -> bool:
+        """Whether the query bounds time."""
+        return self.start is not None or self.end is not None
+
+    @property
+    def filtered(self) -> bool:
+        """Whether rows must be looked at to know if they belong to the answer."""
+        return self.timed or bool(self.conditions)
+
+    def covers(self, low: int, high: int) -> bool:
+        """Whether every timestamp in [low, high] is within the query's time."""
+        return (self.start is None or low >= self.start) and (self.end is None or high < self.end)
+
+    def misses(self, low: int, high: int) -> bool:
+        """Whether no timestamp in [low, high] is within the query's time."""
+        return (self.start is not None and high < self.start) or (self.end is not None and low >= self.end)
+
+    def forward(self) -> Query:
+        """The same question for all its answers, oldest first."""
+        return replace(self, reverse=False, limit=None)
+
+
+def make_query(
+    reader: Reader,
+    *,
+    start: Any = None,
+    end: Any = None,
+    reverse: bool = False,
+    limit: int | None = None,
+    columns: Any = None,
+    conditions: Mapping[str, Any] | None = None,
+) -> Query:
+    """A checked query. Raises UsageError, UnknownIndexError or InvalidEventError (naive datetimes)."""
+    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
+        raise UsageError(f"limit must be a whole number from 0, not {limit!r}")
+    checked = None
+    if columns is not None:
+        if isinstance(columns, str):
+            raise UsageError(f"columns must be a list of names, not the text {columns!r}")
+        checked = tuple(columns)
+        if not checked:
+            raise UsageError("columns must name at least one column", hint="to count events use scan().count()")
+        known = reader.schema.arrow.names
+        for name in checked:
+            if name not in known:
+                raise UsageError(f"no column {name!r}", path=reader.name, hint=f"the columns are {', '.join(known)}")
+        if len(set(checked)) != len(checked):
+            raise UsageError(f"a column is named twice in {list(checked)}")
+    return Query(
+        None if start is None else to_microseconds(start, "start"),
+        None if end is None else to_microseconds(end, "end"),
+        bool(reverse),
+        limit,
+        checked,
+        tuple((name, Index(reader, name).check_value(value)) for name, value in (conditions or {}).items()),
+    )
+
+
+class Stretch(NamedTuple):
+    """Rows [first, last) of the segment, all in one leaf. `run_start`: where their run begins, -1 for several runs."""
+
+    leaf: int
+    first: int
+    last: int
+    run_start: int
+
+
+class Narrowed(NamedTuple):
+    """What the indexes say of a query's conditions, for rows [low, high): see `narrow`."""
+
+    rows: I64 | None
+    """Rows that meet the conditions with row lists; None where there is no such condition."""
+    blocks: I64 | None
+    """Data blocks that can hold rows; None for all."""
+    unmet: tuple[tuple[str, Any], ...]
+    """Conditions that the blocks' columns must still decide."""
+
+
+def narrow(reader: Reader, query: Query, low: int, high: int) -> Narrowed | None:
+    """Ask the indexes about rows [low, high); None where no row meets the conditions."""
+    rows: I64 | None = None
+    blocks: I64 | None = None
+    unmet: list[tuple[str, Any]] = []
+    root = reader.root
+    for name, value in query.conditions:
+        index = Index(reader, name)
+        posting = index.find(value)
+        if posting is None:
+            return None
+        if posting.names_blocks:
+            first, last = block_span(reader, low, high) if high - low < root.rows[-1] else (0, root.blocks[-1])
+            found = index.numbers(posting, first, last)
+            blocks = found if blocks is None else np.intersect1d(blocks, found, assume_unique=True)
+            unmet.append((name, value))
+        else:
+            found = index.numbers(posting, low, high)
+            rows = found if rows is None else np.intersect1d(rows, found, assume_unique=True)
+        if not len(found):
+            return None
+    return Narrowed(rows, blocks, tuple(unmet))
+
+
+def block_span(reader: Reader, low: int, high: int) -> tuple[int, int]:
+    """Data blocks [first, last) that hold rows [low, high) of the segment."""
+    root = reader.root
+    first, last = root.leaf_of_row(low), root.leaf_of_row(high - 1)
+    leaf = reader.leaf(first)
+    begin = leaf.first_block + leaf.block_of(low)
+    leaf = leaf if last == first else reader.leaf(last)
+    return begin, leaf.first_block + leaf.block_of(high - 1) + 1
+
+
+class Portion(NamedTuple):
+    """Rows [first, last) of the segment in one data block of a leaf; `rows` lists them where not all are wanted."""
+
+    block: int
+    first: int
+    last: int
+    rows: I64 | None
+    run_start: int
+
+
+def portions(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed | None) -> Iterator[Portion]:
+    """The portions of a stretch that can hold answers, in the query's direction."""
+    leaf = reader.leaf(stretch.leaf)
+    a, b = leaf.block_of(stretch.first), leaf.block_of(stretch.last - 1) + 1
+    wanted: set[int] | None = None
+    if narrowed is not None and narrowed.blocks is not None:
+        c, d = np.searchsorted(narrowed.blocks, (leaf.first_block + a, leaf.first_block + b)).tolist()
+        if d - c < b - a:
+            wanted = set((narrowed.blocks[c:d] - leaf.first_block).tolist())
+    listed = None if narrowed is None else narrowed.rows
+    for block in range(b - 1, a - 1, -1) if query.reverse else range(a, b):
+        if wanted is not None and block not in wanted:
+            continue
+        if query.timed and query.misses(leaf.block_min[block], leaf.block_max[block]):
+            continue
+        first, last = max(stretch.first, leaf.block_rows[block]), min(stretch.last, leaf.block_rows[block + 1])
+        rows = None
+        if listed is not None:
+            c, d = np.searchsorted(listed, (first, last)).tolist()
+            if c == d:
+                continue
+            rows = listed[c:d]
+        yield Portion(block, first, last, rows, stretch.run_start)

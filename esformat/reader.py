@@ -1,0 +1,243 @@
+"""Blocks of an open segment by what they are: verified, decoded, and kept where they are asked for again."""
+
+from __future__ import annotations
+
+from threading import Lock, local
+from typing import Any
+
+import pyarrow as pa
+
+from esformat.block import Block, decode_block
+from esformat.cache import Cache
+from esformat.codec import Decompressor
+from esformat.data_block import DataBlock
+from esformat.dictionary import ColumnDictionary, decode_dictionary, with_null, zstd_of
+from esformat.directory import Leaf, Root
+from esformat.encoding import DecodeContext
+from esformat.errors import CorruptSegmentError, EsdbError, UnsupportedVersionError
+from esformat.footer import Key, decode_footer
+from esformat.layout import TRAILER_BYTES, BlockHandle, BlockKind, Trailer
+from esformat.metadata import Metadata, Statistics
+from esformat.postings import IndexRoot, Page
+from esformat.source import ClosedSource, Source
+
+OPENING_BYTES = 64 << 10
+"""Read from the end of a file at once: for most files it holds all that opening needs."""
+CACHE_BYTES = 64 << 20
+
+
+class _Tail:
+    """The last bytes of a source, read once; blocks within them need no further read."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._first = max(0, source.size - OPENING_BYTES)
+        self._data = source.read_at(self._first, source.size - self._first)
+        self.trailer = Trailer.decode(self._data, source.size)
+        if self.trailer.opening_offset < self._first:  # a second read, of exactly what is missing
+            missing = source.read_at(self.trailer.opening_offset, self._first - self.trailer.opening_offset)
+            self._data = missing + self._data
+            self._first = self.trailer.opening_offset
+
+    def block(self, handle: BlockHandle, kind: int) -> Block:
+        """A block from the tail, or from the source where it lies before it."""
+        if handle.offset >= self._first:
+            at = handle.offset - self._first
+            return decode_block(self._data[at : at + handle.length], kind, handle.check, handle.offset)
+        return decode_block(self._source.read_at(handle.offset, handle.length), kind, handle.check, handle.offset)
+
+
+class Reader:
+    """Everything below the verbs of an open segment. Safe to share between threads."""
+
+    def __init__(self, source: Source, cache_bytes: int = CACHE_BYTES) -> None:
+        """Raises CorruptSegmentError or UnsupportedVersionError."""
+        self.source: Source = source
+        self.name = source.name
+        self.size = source.size
+        self._mine = local()
+        tail = _Tail(source)
+        self.table: dict[Key, BlockHandle] = decode_footer(tail.block(tail.trailer.footer, BlockKind.FOOTER))
+        self.metadata = Metadata.decode(tail.block(self.table[BlockKind.METADATA, 0, 0], BlockKind.METADATA))
+        if self.metadata.statistics is None:
+            raise CorruptSegmentError("the metadata has no statistics", offset=self.table[BlockKind.METADATA, 0, 0].offset)
+        self.statistics: Statistics = self.metadata.statistics
+        self.schema = self.metadata.schema
+        self.fields = self.schema.fields
+        self.root = Root(tail.block(self.table[BlockKind.DIRECTORY_ROOT, 0, 0], BlockKind.DIRECTORY_ROOT), self.own())
+        if self.root.rows[-1] != self.statistics.events or self.root.blocks[-1] != self.statistics.data_blocks:
+            raise CorruptSegmentError("the directory and the statistics disagree about the number of events")
+        self._opening: dict[Key, Block] = {}
+        for key, handle in self.table.items():  # small blocks that the opening read brought along
+            if key[0] in (BlockKind.DICTIONARY, BlockKind.INDEX_ROOT) and handle.offset >= tail.trailer.opening_offset:
+                self._keep(tail, key, handle)
+        self._cache = Cache(cache_bytes)
+        self._dictionaries: dict[int, list[ColumnDictionary]] = {}
+        self._lock = Lock()
+
+    def _keep(self, tail: _Tail, key: Key, handle: BlockHandle) -> None:
+        try:
+            self._opening[key] = tail.block(handle, key[0])
+        except CorruptSegmentError:
+            if key[0] != BlockKind.DICTIONARY or (key[0], key[1], 1) not in self.table:
+                raise  # only dictionaries have a spare
+
+    def close(self) -> None:
+        """Let go of the source; reads that are under way end well, later ones raise ClosedError."""
+        self.source = ClosedSource(self.source)
+
+    def read(self, handle: BlockHandle, kind: int) -> Block:
+        """One verified block. Raises CorruptSegmentError, ChecksumMismatchError, ClosedError."""
+        try:
+            if handle.end > self.size:
+                raise CorruptSegmentError("a block reaches beyond the end of the file", offset=handle.offset)
+            return decode_block(self.source.read_at(handle.offset, handle.length), kind, handle.check, handle.offset)
+        except EsdbError as error:
+            error.path = error.path or self.name
+            raise
+
+    def own(self) -> DecodeContext:
+        """What this thread decodes everything but columns with."""
+        try:
+            return self._mine.own  # type: ignore[no-any-return]
+        except AttributeError:
+            plain = Decompressor()
+            self._mine.own = DecodeContext(plain, plain)
+            return self._mine.own
+
+    def contexts(self, dictionary: int) -> list[DecodeContext]:
+        """For each column, what this thread decodes it with in blocks that name a dictionary number."""
+        try:
+            return self._mine.contexts[dictionary]  # type: ignore[no-any-return]
+        except AttributeError:
+            self._mine.contexts = {}
+        except KeyError:
+            pass
+        made = self._make_contexts(dictionary)
+        self._mine.contexts[dictionary] = made
+        return made
+
+    def _make_contexts(self, number: int) -> list[DecodeContext]:
+        plain = self.own().plain
+        contexts = [DecodeContext(plain, plain) for _ in self.fields]
+        for column in self.dictionary(number) if number else ():
+            zstd = zstd_of(column)
+            framed = Decompressor(zstd) if zstd else plain
+            values = None if column.values is None else with_null(column.values)
+            contexts[column.column] = DecodeContext(plain, framed, values)
+        return contexts
+
+    def dictionary(self, number: int) -> list[ColumnDictionary]:
+        """The columns of a dictionary block; from its spare copy where the first is damaged."""
+        with self._lock:
+            if number not in self._dictionaries:
+                self._dictionaries[number] = self._read_dictionary(number)
+            return self._dictionaries[number]
+
+    def _read_dictionary(self, number: int) -> list[ColumnDictionary]:
+        context = self.own()
+        failure: CorruptSegmentError | None = None
+        for copy in (0, 1):
+            key = (BlockKind.DICTIONARY, number, copy)
+            if key in self.table:
+                try:
+                    block = self._opening.get(key) or self.read(self.table[key], BlockKind.DICTIONARY)
+                    return decode_dictionary(block, self.fields, context)
+                except CorruptSegmentError as error:
+                    failure = error
+        raise failure or CorruptSegmentError(f"the file has no dictionary {number}", path=self.name)
+
+    def leaf(self, number: int) -> Leaf:
+        """A directory leaf."""
+        return self._cache.get((0, number), lambda: self._read_leaf(number))
+
+    def _read_leaf(self, number: int) -> Leaf:
+        root = self.root
+        block = self.read(root.handles[number], BlockKind.DIRECTORY)
+        leaf = Leaf(
+            block, root.rows[number], root.blocks[number], root.data_offsets[number], self.own()
+        )
+        if leaf.last_row != root.rows[number + 1] or leaf.block_count != root.blocks[number + 1] - root.blocks[number]:
+            raise CorruptSegmentError("a directory leaf and the root disagree", path=self.name, offset=block.offset)
+        return leaf
+
+    def index_root(self, place: int) -> IndexRoot:
+        """The root of the index on a column."""
+        return self._cache.get((1, place), lambda: _Rooted(self._read_index_root(place))).root
+
+    def _read_index_root(self, place: int) -> IndexRoot:
+        key = (BlockKind.INDEX_ROOT, place, 0)
+        if key not in self.table:
+            raise CorruptSegmentError(f"the index on {self.fields[place].name!r} is missing", path=self.name)
+        block = self._opening.get(key) or self.read(self.table[key], BlockKind.INDEX_ROOT)
+        return IndexRoot(block, self.fields[place].type, self.own())
+
+    def index_page(self, place: int, number: int) -> Page:
+        """A page of the index on a column."""
+
+        def make() -> Page:
+            block = self.read(self.index_root(place).handles[number], BlockKind.INDEX)
+            return Page(block, self.fields[place].type, self.own())
+
+        return self._cache.get((2, place, number), make)
+
+    def data_block(self, leaf: Leaf, number: int) -> DataBlock:
+        """The leaf's data block of that number."""
+        offset = leaf.block_offsets[number]
+        length = leaf.block_offsets[number + 1] - offset
+        try:
+            stored = self.source.read_at(offset, length)
+            return self._open_data_block(stored, leaf, number)
+        except EsdbError as error:
+            error.path = error.path or self.name
+            raise
+
+    def data_blocks(self, leaf: Leaf, first: int, last: int) -> list[DataBlock]:
+        """The leaf's data blocks [first, last), with one read."""
+        start = leaf.block_offsets[first]
+        try:
+            stored = memoryview(self.source.read_at(start, leaf.block_offsets[last] - start))
+            return [
+                self._open_data_block(
+                    stored[leaf.block_offsets[number] - start : leaf.block_offsets[number + 1] - start], leaf, number
+                )
+                for number in range(first, last)
+            ]
+        except EsdbError as error:
+            error.path = error.path or self.name
+            raise
+
+    def _open_data_block(self, stored: bytes | memoryview, leaf: Leaf, number: int) -> DataBlock:
+        offset = leaf.block_offsets[number]
+        block = decode_block(stored, BlockKind.DATA, leaf.block_checks[number], offset)
+        if block.count != leaf.block_rows[number + 1] - leaf.block_rows[number]:
+            raise CorruptSegmentError("a data block and its directory leaf disagree about its rows", offset=offset)
+        return DataBlock(block, len(self.fields))
+
+    def value_codes(self, dictionary: int, place: int) -> dict[Any, int]:
+        """Code of each value of a column that is stored as codes, in blocks that name a dictionary number."""
+        return self._cache.get((3, dictionary, place), lambda: _Codes(self._values(dictionary, place))).codes
+
+    def _values(self, dictionary: int, place: int) -> pa.Array:
+        for column in self.dictionary(dictionary) if dictionary else ():
+            if column.column == place and column.values is not None:
+                return column.values
+        raise CorruptSegmentError(f"column {self.fields[place].name!r} has codes but no dictionary", path=self.name)
+
+
+class _Rooted:
+    def __init__(self, root: IndexRoot) -> None:
+        self.root = root
+        self.size_bytes = 300 * len(root.handles)
+
+
+class _Codes:
+    def __init__(self, values: pa.Array) -> None:
+        self.codes = {value: code for code, value in enumerate(values.to_pylist(), start=1)}
+        self.size_bytes = 200 * len(self.codes)
+
+
+def check_codec(name: str) -> None:
+    """Refuse a codec that this reader does not know."""
+    if name not in ("zstd", "lz4", "none"):
+        raise UnsupportedVersionError(f"unknown codec {name!r}", hint="read the file with a newer esformat")

@@ -1,0 +1,415 @@
+"""`Scan`: a lazy answer. Nothing is read before it is iterated or turned into columns, and then only what it needs."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain, islice, repeat
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from esformat.block_events import EventMaker, can_read_directly, new_event
+from esformat.directory import Leaf
+from esformat.event import Event
+from esformat.merge import Source as MergeSource
+from esformat.merge import merge_by_time
+from esformat.query import Narrowed, Portion, Query, Stretch, narrow, portions
+from esformat.reader import Reader
+from esformat.rows import Picked, select, to_batch
+from esformat.schema import DATA_COLUMN
+
+BATCH_BLOCKS = 16  # data blocks that are read and decoded together
+BATCH_STORED_BYTES = 1 << 20
+EVENTS_AT_ONCE = 1024  # rows turned into Python objects together: few enough to stay in the processor's cache
+MIN_PARALLEL_BATCHES = 4
+SORTED_ROWS = 8192  # short runs up to so many rows are sorted together rather than merged
+
+Stretches = Callable[[], Iterable[Stretch]]
+
+
+class Scan:
+    """The events that answer a question, read when they are asked for.
+
+    Iterate it for `Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or hand it to anything that reads the
+    Arrow C stream. It can be used any number of times, and by several threads; each use reads anew.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        query: Query,
+        stretches: Stretches,
+        *,
+        span: tuple[int, int],
+        merged: bool = False,
+        keys: tuple[str | bytes, str | bytes] | None = None,
+    ) -> None:
+        """Made by the verbs of Segment and Space.
+
+        stretches: gives the stretches of rows to read, in row order. span: the rows [low, high) that they lie in.
+        merged: whether their rows are merged by time. keys: space and grouping where all rows share them.
+        """
+        self._reader = reader
+        self._query = query
+        self._stretches = stretches
+        self._span = span
+        self._merged = merged
+        self._keys = keys
+
+    def __repr__(self) -> str:
+        parts = [f"{name}={value!r}" for name in ("start", "end", "limit") if (value := getattr(self._query, name)) is not None]
+        parts += [f"{name}={value!r}" for name, value in self._query.conditions]
+        return f"<esformat.Scan of {self._reader.name!r}{', ' if parts else ''}{', '.join(parts)}{', reverse' if self._query.reverse else ''}>"
+
+    # ------------------------------------------------------------ columns
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns that the scan gives."""
+        return self._query.columns if self._query.columns is not None else tuple(self._reader.schema.arrow.names)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow schema of the batches."""
+        return pa.schema([self._reader.schema.arrow.field(name) for name in self.column_names])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The events as record batches of a few thousand rows, in order; memory does not grow with the answer."""
+        return self._limited(self._read_batches(self.column_names))
+
+    def to_table(self) -> pa.Table:
+        """All events as one table."""
+        return pa.Table.from_batches(self.batches(), schema=self.schema)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """All events as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
+        return self.to_table().to_pandas(**options)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The events as a pyarrow stream, read as it is consumed."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The events as an Arrow C stream, for DuckDB, Polars, pandas and others."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def count(self) -> int:
+        """How many events there are; from the metadata alone where that tells."""
+        count = self._count()
+        return count if self._query.limit is None else min(count, self._query.limit)
+
+    # ------------------------------------------------------------ events
+
+    def __iter__(self) -> Iterator[Event]:
+        if self._keys is not None and not self._merged and self._direct():
+            events = chain.from_iterable(self._direct_events())
+            return events if self._query.limit is None else islice(events, self._query.limit)
+        return chain.from_iterable(map(self._batch_events, self._limited(self._read_batches(self._event_columns()))))
+
+    def _direct(self) -> bool:
+        wanted = self._query.columns
+        return can_read_directly(self._reader) and (wanted is None or set(wanted) >= set(self._reader.schema.arrow.names))
+
+    def _direct_events(self) -> Iterator[Iterator[Event]]:
+        """Events of one run of rows, block by block."""
+        reader, query = self._reader, self._query
+        assert self._keys is not None
+        maker = EventMaker(reader, *self._keys, reverse=query.reverse)
+        narrowed = self._narrow()
+        if narrowed is False:
+            return
+        plain_limit = None if query.filtered else query.limit
+        left = plain_limit
+        for stretch in self._directed():
+            leaf = reader.leaf(stretch.leaf)
+            for portion in portions(reader, query, stretch, narrowed):
+                origin = leaf.block_rows[portion.block]
+                block = reader.data_block(leaf, portion.block)
+                run_start = max(portion.run_start - origin, 0)
+                low, high = portion.first - origin, portion.last - origin
+                if query.filtered:
+                    rows = select(reader, query, leaf, block, portion, narrowed)
+                    if rows is None:
+                        yield maker.stretch(block, run_start, low, high)
+                    elif len(rows):
+                        yield maker.picked(block, run_start, rows)
+                    continue
+                if left is not None:
+                    low, high = (max(low, high - left), high) if query.reverse else (low, min(high, low + left))
+                    left -= high - low
+                yield maker.stretch(block, run_start, low, high)
+                if left == 0:
+                    return
+
+    def _event_columns(self) -> tuple[str, ...]:
+        """Columns to read for events: the keys always, of the others those that were asked for."""
+        wanted = self.column_names
+        names = self._reader.schema.arrow.names
+        return tuple(name for name in names if name in ("space", "grouping", "timestamp") or name in wanted)
+
+    def _batch_events(self, batch: pa.RecordBatch) -> Iterator[Event]:
+        for at in range(0, len(batch), EVENTS_AT_ONCE):
+            yield from _events_of(batch.slice(at, EVENTS_AT_ONCE), self._reader.schema.indexes)
+
+    # ------------------------------------------------------------ reading
+
+    def _directed(self) -> Iterable[Stretch]:
+        return reversed(list(self._stretches())) if self._query.reverse else self._stretches()
+
+    def _narrow(self) -> Narrowed | None | bool:
+        """What the indexes say; False where there can be no answer, None without conditions."""
+        if self._query.limit == 0 or self._span[0] >= self._span[1]:
+            return False
+        if not self._query.conditions:
+            return None
+        narrowed = narrow(self._reader, self._query, *self._span)
+        return False if narrowed is None else narrowed
+
+    def _limited(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        if self._query.limit is None:
+            return batches
+        return _first_rows(batches, self._query.limit)
+
+    def _read_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        narrowed = self._narrow()
+        if narrowed is False:
+            return iter(())
+        if self._merged:
+            return merge_by_time(self._merge_sources(columns, narrowed), list(columns), reverse=self._query.reverse)
+        groups = self._groups(self._directed(), narrowed)
+        if self._query.limit is not None:
+            return self._read_lazily(groups, columns, narrowed)
+        return _in_parallel(groups, lambda group: self._read_group(*group, columns, narrowed))
+
+    def _read_lazily(
+        self, groups: Iterator[tuple[Leaf, list[Portion]]], columns: Sequence[str], narrowed: Narrowed | None
+    ) -> Iterator[pa.RecordBatch]:
+        """Block by block, for answers that may be complete soon."""
+        for leaf, group in groups:
+            for portion in group:
+                batch = self._read_group(leaf, [portion], columns, narrowed)
+                if len(batch):
+                    yield batch
+
+    def _groups(
+        self, stretches: Iterable[Stretch], narrowed: Narrowed | None
+    ) -> Iterator[tuple[Leaf, list[Portion]]]:
+        """Portions of one leaf, in the query's direction, that are read and decoded together."""
+        for stretch in stretches:
+            leaf = self._reader.leaf(stretch.leaf)
+            group: list[Portion] = []
+            stored = 0
+            for portion in portions(self._reader, self._query, stretch, narrowed):
+                group.append(portion)
+                stored += leaf.block_offsets[portion.block + 1] - leaf.block_offsets[portion.block]
+                if len(group) == BATCH_BLOCKS or stored >= BATCH_STORED_BYTES:
+                    yield leaf, group
+                    group, stored = [], 0
+            if group:
+                yield leaf, group
+
+    def _read_group(
+        self, leaf: Leaf, group: list[Portion], columns: Sequence[str], narrowed: Narrowed | None
+    ) -> pa.RecordBatch:
+        picked = Picked(leaf)
+        ascending = group[::-1] if self._query.reverse else group
+        for first, last in _adjacent([portion.block for portion in ascending]):
+            blocks = self._reader.data_blocks(leaf, ascending[first].block, ascending[last - 1].block + 1)
+            for portion, block in zip(ascending[first:last], blocks, strict=True):
+                picked.add(portion.block, block, select(self._reader, self._query, leaf, block, portion, narrowed))
+        if not picked.row_count:
+            return pa.RecordBatch.from_pylist([], schema=pa.schema([self._reader.schema.arrow.field(c) for c in columns]))
+        batch = to_batch(self._reader, picked, columns)
+        return batch.take(pa.array(range(len(batch) - 1, -1, -1))) if self._query.reverse else batch
+
+    def _merge_sources(self, columns: Sequence[str], narrowed: Narrowed | None) -> Iterator[MergeSource]:
+        """Sources in time order: each long run is one; short runs that follow each other are read and sorted together."""
+        query = self._query
+        read = list(dict.fromkeys([*columns, "timestamp"]))
+        for number, runs in enumerate(_gathered(_by_run(self._stretches(), self._reader))):
+            low, high = self._time_bounds(runs)
+            stretches = [stretch for run in runs for stretch in run]
+
+            def batches(stretches: list[Stretch] = stretches, sort: bool = len(runs) > 1) -> Iterator[pa.RecordBatch]:
+                if sort:
+                    return self._read_sorted(stretches, read, narrowed)
+                ordered = stretches[::-1] if query.reverse else stretches
+                return self._read_lazily(self._groups(ordered, narrowed), read, narrowed)
+
+            yield MergeSource(-high if query.reverse else low, -number if query.reverse else number, batches)
+
+    def _time_bounds(self, runs: list[list[Stretch]]) -> tuple[int, int]:
+        """Times between which all rows of some runs lie, from the directory."""
+        low, high = [], []
+        for stretch in chain.from_iterable(runs):
+            leaf = self._reader.leaf(stretch.leaf)
+            blocks = slice(leaf.block_of(stretch.first), leaf.block_of(stretch.last - 1) + 1)
+            low.append(min(leaf.block_min[blocks]))
+            high.append(max(leaf.block_max[blocks]))
+        return min(low), max(high)
+
+    def _read_sorted(
+        self, stretches: list[Stretch], columns: Sequence[str], narrowed: Narrowed | None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of several short runs as one batch in time order."""
+        forward = Scan(self._reader, self._query.forward(), lambda: _joined(stretches), span=self._span)
+        groups = forward._groups(forward._stretches(), narrowed)
+        batches = [forward._read_group(leaf, group, columns, narrowed) for leaf, group in groups]
+        table = pa.Table.from_batches(batches, schema=pa.schema([self._reader.schema.arrow.field(c) for c in columns]))
+        order = np.argsort(np.asarray(table["timestamp"].cast(pa.int64()).to_numpy()), kind="stable")
+        ordered = table.take(pa.array(order[::-1] if self._query.reverse else order)).combine_chunks()
+        yield from (batch for batch in ordered.to_batches() if len(batch))
+
+    def _count(self) -> int:
+        narrowed = self._narrow()
+        if narrowed is False:
+            return 0
+        total = 0
+        for stretch in self._stretches():
+            leaf = self._reader.leaf(stretch.leaf) if self._query.filtered else None
+            if leaf is None:
+                total += stretch.last - stretch.first
+                continue
+            for portion in portions(self._reader, self._query, stretch, narrowed):
+                total += self._count_portion(leaf, portion, narrowed)
+        return total
+
+    def _count_portion(self, leaf: Leaf, portion: Portion, narrowed: Narrowed | None) -> int:
+        query = self._query
+        certain = query.covers(leaf.block_min[portion.block], leaf.block_max[portion.block])
+        if certain and not (narrowed and narrowed.unmet):
+            return portion.last - portion.first if portion.rows is None else len(portion.rows)
+        block = self._reader.data_block(leaf, portion.block)
+        rows = select(self._reader, query, leaf, block, portion, narrowed)
+        return block.row_count if rows is None else len(rows)
+
+
+def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        yield batch.slice(0, limit)
+        limit -= min(limit, len(batch))
+        if not limit:
+            return
+
+
+def _adjacent(numbers: list[int]) -> Iterator[tuple[int, int]]:
+    """Cut ascending numbers into stretches [first, last) of consecutive ones."""
+    first = 0
+    for i in range(1, len(numbers) + 1):
+        if i == len(numbers) or numbers[i] != numbers[i - 1] + 1:
+            yield first, i
+            first = i
+
+
+def _by_run(stretches: Iterable[Stretch], reader: Reader) -> Iterator[list[Stretch]]:
+    """Stretches grouped so that each group is one run: a run that crosses leaves has several stretches."""
+    group: list[Stretch] = []
+    for stretch in stretches:
+        if group and not (stretch.first == group[-1].last and _same_run(reader, group[-1], stretch)):
+            yield group
+            group = []
+        group.append(stretch)
+    if group:
+        yield group
+
+
+def _gathered(runs: Iterable[list[Stretch]]) -> Iterator[list[list[Stretch]]]:
+    """Runs grouped so that short ones which follow each other are together, up to SORTED_ROWS rows."""
+    group: list[list[Stretch]] = []
+    rows = 0
+    for run in runs:
+        count = run[-1].last - run[0].first
+        if group and rows + count > SORTED_ROWS:
+            yield group
+            group, rows = [], 0
+        group.append(run)
+        rows += count
+    if group:
+        yield group
+
+
+def _joined(stretches: list[Stretch]) -> list[Stretch]:
+    """Stretches with those that touch within a leaf made one, so that no block is read twice."""
+    joined: list[Stretch] = []
+    for stretch in stretches:
+        if joined and joined[-1].leaf == stretch.leaf and joined[-1].last == stretch.first:
+            joined[-1] = Stretch(stretch.leaf, joined[-1].first, stretch.last, -1)
+        else:
+            joined.append(stretch)
+    return joined
+
+
+def _same_run(reader: Reader, before: Stretch, after: Stretch) -> bool:
+    if before.leaf == after.leaf:
+        return False
+    left, right = reader.leaf(before.leaf), reader.leaf(after.leaf)
+    return left.spaces[-1] == right.spaces[0] and left.groupings[-1] == right.groupings[0]
+
+
+def _in_parallel(
+    groups: Iterator[tuple[Leaf, list[Portion]]], read: Callable[[tuple[Leaf, list[Portion]]], pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """Batches in order, read by threads a few groups ahead; a short answer takes no threads."""
+    few = list(islice(groups, MIN_PARALLEL_BATCHES))
+    if len(few) < MIN_PARALLEL_BATCHES:
+        yield from (batch for batch in map(read, few) if len(batch))
+        return
+    threads = min(os.cpu_count() or 1, 8)
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="esformat-scan")
+    pending: deque[Future[pa.RecordBatch]] = deque()
+    try:
+        for group in chain(few, groups):
+            pending.append(pool.submit(read, group))
+            if len(pending) > threads + 1:
+                batch = pending.popleft().result()
+                if len(batch):
+                    yield batch
+        while pending:
+            batch = pending.popleft().result()
+            if len(batch):
+                yield batch
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+class BatchAttributes:
+    """Columns of the events of one batch beyond the four that an event carries."""
+
+    __slots__ = ("_batch", "_indexes", "_payload")
+
+    def __init__(self, batch: pa.RecordBatch, indexes: tuple[str, ...]) -> None:
+        names = batch.schema.names
+        self._indexes = [name for name in indexes if name in names]
+        keys = ("space", "grouping", "timestamp", DATA_COLUMN)
+        self._payload = [name for name in names if name not in keys and name not in self._indexes]
+        self._batch = batch.select(self._indexes + self._payload)
+
+    def indexes(self, row: int) -> dict[str, Any]:
+        """Indexed columns of a row that are not null."""
+        return {name: v for name in self._indexes if (v := self._batch.column(name)[row].as_py()) is not None}
+
+    def columns(self, row: int) -> dict[str, Any]:
+        """Payload columns of a row besides `data`."""
+        return {name: self._batch.column(name)[row].as_py() for name in self._payload}
+
+
+def _events_of(batch: pa.RecordBatch, indexes: tuple[str, ...]) -> Iterator[Event]:
+    count = len(batch)
+    data: Iterable[Any] = repeat(None, count)
+    if DATA_COLUMN in batch.schema.names:
+        data = batch.column(DATA_COLUMN).to_pylist()
+    return map(
+        new_event,
+        zip(
+            batch.column("space").to_pylist(),
+            batch.column("grouping").to_pylist(),
+            batch.column("timestamp").cast(pa.int64()).to_numpy().tolist(),
+            data,
+            range(count),
+            repeat(BatchAttributes(batch, indexes)),
+        ),
+    )

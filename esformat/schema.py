@@ -1,0 +1,235 @@
+"""What columns a segment has: its schema, as Arrow sees it and as the metadata block's JSON stores it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from esformat.errors import CorruptSegmentError, InvalidEventError, UsageError
+from esformat.layout import MAX_COLUMNS
+
+KEY_COLUMNS = ("space", "grouping", "timestamp")
+TIMESTAMP_TYPE = pa.timestamp("us", "UTC")
+DATA_COLUMN = "data"
+MAX_NESTING = 32
+
+Json = dict[str, Any]
+
+_SIMPLE: dict[str, pa.DataType] = {
+    name: getattr(pa, "bool_" if name == "bool" else name)()
+    for name in (
+        "null", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16",
+        "float32", "float64", "date32", "date64", "binary", "string", "large_binary", "large_string",
+        "month_day_nano_interval",
+    )
+}  # fmt: skip
+_SIMPLE_NAMES = {kind: name for name, kind in _SIMPLE.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One payload or index column: its name, logical Arrow type, and whether it has a secondary index."""
+
+    name: str
+    type: pa.DataType
+    nullable: bool = True
+    indexed: bool = False
+
+
+@dataclass(frozen=True)
+class EventSchema:
+    """The columns of a segment besides space, grouping and timestamp, and whether keys are text or binary."""
+
+    fields: tuple[Field, ...]
+    binary_keys: bool = False
+
+    @cached_property
+    def key_type(self) -> pa.DataType:
+        """Arrow type of the space and grouping columns."""
+        return pa.binary() if self.binary_keys else pa.string()
+
+    @cached_property
+    def arrow(self) -> pa.Schema:
+        """The schema that scans give: space, grouping, timestamp, then the other columns."""
+        keys = [
+            pa.field("space", self.key_type, nullable=False),
+            pa.field("grouping", self.key_type, nullable=False),
+            pa.field("timestamp", TIMESTAMP_TYPE, nullable=False),
+        ]
+        return pa.schema(keys + [pa.field(f.name, f.type, f.nullable) for f in self.fields])
+
+    @cached_property
+    def indexes(self) -> tuple[str, ...]:
+        """Names of the indexed columns, in schema order."""
+        return tuple(f.name for f in self.fields if f.indexed)
+
+    @cached_property
+    def positions(self) -> dict[str, int]:
+        """Place of each payload and index column in `fields`."""
+        return {f.name: i for i, f in enumerate(self.fields)}
+
+    def to_json(self) -> Json:
+        """The schema as the metadata block stores it."""
+        columns = [
+            {"name": f.name, "type": type_to_json(f.type), "nullable": f.nullable, "indexed": f.indexed}
+            for f in self.fields
+        ]
+        return {"keys": "binary" if self.binary_keys else "text", "columns": columns}
+
+    @classmethod
+    def from_json(cls, stored: Any) -> EventSchema:
+        """Read what `to_json` wrote. Raises CorruptSegmentError."""
+        try:
+            keys = {"text": False, "binary": True}[stored["keys"]]
+            fields = tuple(
+                Field(str(c["name"]), type_from_json(c["type"]), bool(c["nullable"]), bool(c["indexed"]))
+                for c in stored["columns"]
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptSegmentError(f"the stored schema breaks the format: {error!r}") from None
+        return cls(fields, keys)
+
+
+def type_to_json(kind: pa.DataType) -> Any:
+    """A logical type as JSON: a name, or an object for types with parameters."""
+    if kind in _SIMPLE_NAMES:
+        return _SIMPLE_NAMES[kind]
+    if pt.is_timestamp(kind):
+        return {"timestamp": kind.unit, "zone": kind.tz}
+    if pt.is_time(kind):
+        return {"time": kind.unit}
+    if pt.is_duration(kind):
+        return {"duration": kind.unit}
+    if pt.is_decimal128(kind) or pt.is_decimal256(kind):
+        return {"decimal": [kind.precision, kind.scale], "bits": kind.bit_width}
+    if pt.is_fixed_size_binary(kind):
+        return {"fixed_size_binary": kind.byte_width}
+    if pt.is_map(kind):
+        return {"map": [type_to_json(kind.key_type), _child(kind.item_field)], "sorted": kind.keys_sorted}
+    if pt.is_fixed_size_list(kind):
+        return {"fixed_size_list": _child(kind.value_field), "size": kind.list_size}
+    if pt.is_list(kind):
+        return {"list": _child(kind.value_field)}
+    if pt.is_large_list(kind):
+        return {"large_list": _child(kind.value_field)}
+    if pt.is_struct(kind):
+        return {"struct": [_child(kind.field(i)) for i in range(kind.num_fields)]}
+    raise InvalidEventError(f"columns of type {kind} cannot be stored", hint="cast the column first")
+
+
+def _child(field: pa.Field) -> Json:
+    return {"name": field.name, "type": type_to_json(field.type), "nullable": field.nullable}
+
+
+def type_from_json(stored: Any, depth: int = 0) -> pa.DataType:
+    """Read what `type_to_json` wrote. Raises KeyError, TypeError or ValueError where it cannot have been."""
+    if depth > MAX_NESTING:
+        raise ValueError("types nest too deep")
+    if isinstance(stored, str):
+        return _SIMPLE[stored]
+
+    def field(child: Any) -> pa.Field:
+        return pa.field(str(child["name"]), type_from_json(child["type"], depth + 1), bool(child["nullable"]))
+
+    if "timestamp" in stored:
+        return pa.timestamp(stored["timestamp"], stored["zone"])
+    if "time" in stored:
+        return pa.time32(stored["time"]) if stored["time"] in ("s", "ms") else pa.time64(stored["time"])
+    if "duration" in stored:
+        return pa.duration(stored["duration"])
+    if "decimal" in stored:
+        return {128: pa.decimal128, 256: pa.decimal256}[stored["bits"]](*map(int, stored["decimal"]))
+    if "fixed_size_binary" in stored:
+        return pa.binary(_bounded(stored["fixed_size_binary"]))
+    if "map" in stored:
+        key, item = stored["map"]
+        return pa.map_(type_from_json(key, depth + 1), field(item), keys_sorted=bool(stored["sorted"]))
+    if "fixed_size_list" in stored:
+        return pa.list_(field(stored["fixed_size_list"]), _bounded(stored["size"]))
+    if "list" in stored:
+        return pa.list_(field(stored["list"]))
+    if "large_list" in stored:
+        return pa.large_list(field(stored["large_list"]))
+    if "struct" in stored:
+        return pa.struct([field(child) for child in stored["struct"]])
+    raise ValueError(f"unknown type {stored!r}")
+
+
+def _bounded(size: Any) -> int:
+    if not isinstance(size, int) or not 0 <= size < 1 << 24:
+        raise ValueError(f"size {size!r} is out of bounds")
+    return size
+
+
+def normalise_type(kind: pa.DataType) -> pa.DataType:
+    """The logical type that is stored for `kind`: dictionaries, run-end encodings and views become plain values."""
+    if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+        return normalise_type(kind.value_type)
+    if kind == pa.string_view():
+        return pa.string()
+    if kind == pa.binary_view():
+        return pa.binary()
+    if isinstance(kind, pa.BaseExtensionType):
+        return normalise_type(kind.storage_type)
+
+    def field(child: pa.Field) -> pa.Field:
+        return pa.field(child.name, normalise_type(child.type), child.nullable)
+
+    if pt.is_map(kind):
+        return pa.map_(normalise_type(kind.key_type), field(kind.item_field), keys_sorted=kind.keys_sorted)
+    if pt.is_fixed_size_list(kind):
+        return pa.list_(field(kind.value_field), kind.list_size)
+    if pt.is_list(kind) or pt.is_list_view(kind):
+        return pa.list_(field(kind.value_field))
+    if pt.is_large_list(kind) or pt.is_large_list_view(kind):
+        return pa.large_list(field(kind.value_field))
+    if pt.is_struct(kind):
+        return pa.struct([field(kind.field(i)) for i in range(kind.num_fields)])
+    return kind
+
+
+def make_schema(arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool) -> EventSchema:
+    """The schema for events with the columns of `arrow` (key columns are left out), `indexes` on some of them.
+
+    Raises InvalidEventError for a column that cannot be stored or indexed, UsageError for a wrong index list.
+    """
+    if len(set(indexes)) != len(indexes):
+        raise UsageError(f"an index is named twice in {list(indexes)}")
+    if len(arrow) > MAX_COLUMNS:
+        raise InvalidEventError(f"{len(arrow)} columns are more than the {MAX_COLUMNS} that a segment can have")
+    if len(set(arrow.names)) != len(arrow.names):
+        doubled = sorted({name for name in arrow.names if arrow.names.count(name) > 1})
+        raise InvalidEventError(f"column names must be unique, found twice: {', '.join(doubled)}")
+    fields = []
+    for column in arrow:
+        if column.name in KEY_COLUMNS:
+            continue
+        kind = normalise_type(column.type)
+        type_to_json(kind)  # refuses what cannot be stored
+        indexed = column.name in indexes
+        if indexed:
+            _check_indexable(column.name, kind)
+        fields.append(Field(column.name, kind, column.nullable, indexed))
+    missing = [name for name in indexes if name not in arrow.names]
+    if missing:
+        raise UsageError(f"no column {missing[0]!r} to index", hint=f"the columns are {', '.join(arrow.names)}")
+    return EventSchema(tuple(fields), binary_keys)
+
+
+def _check_indexable(name: str, kind: pa.DataType) -> None:
+    if not (pt.is_string(kind) or pt.is_large_string(kind) or pt.is_integer(kind) or pt.is_boolean(kind)):
+        raise InvalidEventError(
+            f"column {name!r} of type {kind} cannot be indexed", hint="index string, integer or boolean columns"
+        )
+
+
+def default_schema(indexes: Sequence[str], *, binary_keys: bool) -> EventSchema:
+    """The schema of events added one by one: `data` and one nullable string column per index."""
+    columns = [pa.field(DATA_COLUMN, pa.binary(), nullable=False)]
+    columns += [pa.field(name, pa.string()) for name in indexes]
+    return make_schema(pa.schema(columns), indexes, binary_keys=binary_keys)

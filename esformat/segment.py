@@ -1,0 +1,464 @@
+"""`open`, `Segment` and `Space`: the verbs of an open file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from esformat.checksum import checksum64
+from esformat.errors import EsdbError, SpaceNotFoundError, UsageError
+from esformat.index import Index
+from esformat.layout import BlockKind
+from esformat.query import Query, Stretch, make_query
+from esformat.reader import CACHE_BYTES, Reader
+from esformat.scan import Scan
+from esformat.source import FileSource, Source
+from esformat.space_filter import bucket_count, page_may_contain, page_of
+
+
+def open_segment(path: str | os.PathLike[str] | Source, *, cache_bytes: int = CACHE_BYTES) -> Segment:
+    """Open a finished segment for reading: a path, or any `Source` of bytes.
+
+    cache_bytes: how much decoded directory and index is kept for the next question.
+    Raises OSError (no such file …), CorruptSegmentError, UnsupportedVersionError.
+    """
+    source = path if isinstance(path, Source) and not isinstance(path, str | Path) else FileSource(path)
+    try:
+        return Segment(Reader(source, cache_bytes))
+    except EsdbError as error:
+        error.path = error.path or source.name
+        raise
+
+
+class Segment:
+    """An open `.esdb` file. Safe to share between threads; close it, or use it as a context manager.
+
+    A scan that is under way when the segment is closed raises ClosedError at its next read.
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    def __repr__(self) -> str:
+        return f"<esformat.Segment {self.path!r}, {self.num_events} events in {self.num_spaces} spaces>"
+
+    # ------------------------------------------------------------ facts
+
+    @property
+    def path(self) -> str:
+        """What was opened."""
+        return self._reader.name
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the file."""
+        return self._reader.size
+
+    @property
+    def num_events(self) -> int:
+        """Events in the segment."""
+        return self._reader.statistics.events
+
+    @property
+    def num_spaces(self) -> int:
+        """Distinct spaces."""
+        return self._reader.statistics.spaces
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the events: space, grouping, timestamp, then payload and index columns."""
+        return self._reader.schema.arrow
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """Names of the indexed columns."""
+        return self._reader.schema.indexes
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """What the writer was given to keep with the file."""
+        return dict(self._reader.metadata.properties)
+
+    @property
+    def min_timestamp(self) -> int | None:
+        """The earliest timestamp, µs; None without events."""
+        return self._reader.statistics.min_timestamp
+
+    @property
+    def max_timestamp(self) -> int | None:
+        """The latest timestamp, µs; None without events."""
+        return self._reader.statistics.max_timestamp
+
+    def info(self) -> dict[str, Any]:
+        """Facts about the file: counts, time span, codec, and bytes and number of blocks of each kind."""
+        statistics = self._reader.statistics
+        return {
+            "path": self.path,
+            "size_bytes": self.size_bytes,
+            "events": statistics.events,
+            "spaces": statistics.spaces,
+            "groupings": statistics.runs,
+            "min_timestamp": statistics.min_timestamp,
+            "max_timestamp": statistics.max_timestamp,
+            "keys": "binary" if self._reader.schema.binary_keys else "text",
+            "codec": self._reader.metadata.codec,
+            "level": self._reader.metadata.level,
+            "indexes": {name: dict(facts) for name, facts in statistics.indexes.items()},
+            "properties": self.properties,
+            "blocks": self._block_facts(),
+        }
+
+    def _block_facts(self) -> dict[str, dict[str, int]]:
+        reader = self._reader
+        facts = {kind: [0, 0] for kind in BlockKind}
+
+        def add(kind: int, length: int, count: int = 1) -> None:
+            facts[BlockKind(kind)][0] += count
+            facts[BlockKind(kind)][1] += length
+
+        for (kind, ordinal, _copy), handle in reader.table.items():
+            if kind in facts:
+                add(kind, handle.length)
+            if kind == BlockKind.INDEX_ROOT:
+                for page in reader.index_root(ordinal).handles:
+                    add(BlockKind.INDEX, page.length)
+        for number, handle in enumerate(reader.root.handles):
+            add(BlockKind.DIRECTORY, handle.length)
+            blocks = reader.root.blocks[number + 1] - reader.root.blocks[number]
+            add(BlockKind.DATA, handle.offset - reader.root.data_offsets[number], blocks)
+        return {kind.name.lower(): {"count": count, "bytes": size} for kind, (count, size) in facts.items() if count}
+
+    # ------------------------------------------------------------ life
+
+    def close(self) -> None:
+        """Let go of the file. Closing twice is fine; scans afterwards raise ClosedError."""
+        self._reader.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------ spaces
+
+    def find(self, space: str | bytes) -> Space | None:
+        """The space of that key, or None where the segment has no event of it. Raises UsageError for other types."""
+        key = _key_bytes(space)
+        reader = self._reader
+        stretches: list[Stretch] = []
+        groupings: list[tuple[bytes, int]] = []
+        for number in reader.root.leaves_of(key):
+            leaf = reader.leaf(number)
+            first, last = leaf.runs_of(key)
+            for run in range(first, last):
+                low, high = leaf.run_rows[run], leaf.run_rows[run + 1]
+                start = low
+                if groupings and groupings[-1][0] == leaf.groupings[run]:  # a run that goes on in the next leaf
+                    start = low - groupings[-1][1]
+                    groupings[-1] = (groupings[-1][0], groupings[-1][1] + high - low)
+                else:
+                    groupings.append((leaf.groupings[run], high - low))
+                stretches.append(Stretch(number, low, high, start))
+        if not stretches:
+            return None
+        return Space(reader, key, stretches, groupings)
+
+    def __getitem__(self, space: str | bytes) -> Space:
+        """The space of that key. Raises SpaceNotFoundError, which is a KeyError."""
+        found = self.find(space)
+        if found is None:
+            raise SpaceNotFoundError(f"no space {space!r}", path=self.path)
+        return found
+
+    def __contains__(self, space: object) -> bool:
+        return isinstance(space, str | bytes) and self.find(space) is not None
+
+    def may_contain(self, space: str | bytes) -> bool:
+        """False if the segment surely has no event of a space; one read of the filter, none of the directory."""
+        hashed = checksum64(_key_bytes(space))
+        buckets = bucket_count(self.num_spaces)
+        page = page_of(hashed, buckets)
+        handle = self._reader.table.get((BlockKind.FILTER, page, 0))
+        if handle is None:
+            return True
+        return page_may_contain(self._reader.read(handle, BlockKind.FILTER), hashed, buckets)
+
+    def spaces(self, prefix: str | bytes | None = None) -> Counts:
+        """Every space, in key order, and how many events it has; of those that begin with `prefix`."""
+        wanted = b"" if prefix is None else _key_bytes(prefix)
+        return Counts(lambda: self._space_counts(wanted), self._count_of_space(wanted))
+
+    def _count_of_space(self, prefix: bytes) -> Any:
+        def count(key: Any) -> int:
+            stored = _key_bytes(key) if isinstance(key, str | bytes) else b""
+            found = self.find(key) if isinstance(key, str | bytes) and stored.startswith(prefix) else None
+            if found is None:
+                raise SpaceNotFoundError(f"no space {key!r}", path=self.path)
+            return found.num_events
+
+        return count
+
+    def _space_counts(self, prefix: bytes) -> Iterator[tuple[Any, int]]:
+        reader = self._reader
+        current: bytes | None = None
+        count = 0
+        first = reader.root.leaves_of(prefix).start if prefix else 0
+        for number in range(first, len(reader.root)):
+            if prefix and reader.root.first_spaces[number] > prefix and not reader.root.first_spaces[number].startswith(prefix):
+                break
+            leaf = reader.leaf(number)
+            for run, key in enumerate(leaf.spaces):
+                if not key.startswith(prefix):
+                    continue
+                if key != current:
+                    if current is not None:
+                        yield self._shown(current), count
+                    current, count = key, 0
+                count += leaf.run_rows[run + 1] - leaf.run_rows[run]
+        if current is not None:
+            yield self._shown(current), count
+
+    def _shown(self, key: bytes) -> str | bytes:
+        return key if self._reader.schema.binary_keys else key.decode()
+
+    # ------------------------------------------------------------ indexes
+
+    def index_values(self, name: str) -> Counts:
+        """Every value of an index, ascending, and how many events have it. Raises UnknownIndexError."""
+        index = Index(self._reader, name)
+
+        def count(value: Any) -> int:
+            posting = index.find(index.check_value(value))
+            if posting is None:
+                raise KeyError(value)
+            return posting.count
+
+        return Counts(index.values, count)
+
+    # ------------------------------------------------------------ scans
+
+    def scan(
+        self,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> Scan:
+        """All events in the order of the file: by space, grouping, timestamp; `reverse` is the exact mirror.
+
+        start, end: half-open [start, end), int µs or aware datetimes. columns: names of those to read.
+        Raises UsageError or InvalidEventError for wrong arguments, at once.
+        """
+        query = make_query(self._reader, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
+        return self._scan(query, grouping)
+
+    def scan_index(
+        self,
+        name: str | Mapping[str, Any],
+        value: Any = None,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> Scan:
+        """Events with a value of an index, in the order of the file; a mapping asks for several at once, all of which must hold.
+
+        Other arguments as in `scan`. Raises UnknownIndexError, UsageError or InvalidEventError, at once.
+        """
+        query = make_query(
+            self._reader, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
+            conditions=_conditions(name, value),
+        )  # fmt: skip
+        return self._scan(query, grouping)
+
+    def _scan(self, query: Query, grouping: str | bytes | None) -> Scan:
+        reader = self._reader
+        wanted = None if grouping is None else _key_bytes(grouping)
+        rows = reader.root.rows
+
+        def stretches() -> Iterator[Stretch]:
+            numbers = range(len(reader.root))
+            for number in numbers:
+                if query.timed and query.misses(reader.root.min_timestamps[number], reader.root.max_timestamps[number]):
+                    continue
+                if wanted is None:
+                    yield Stretch(number, rows[number], rows[number + 1], -1)
+                    continue
+                leaf = reader.leaf(number)
+                for run, key in enumerate(leaf.groupings):
+                    if key == wanted:
+                        yield Stretch(number, leaf.run_rows[run], leaf.run_rows[run + 1], -1)
+
+        if query.reverse:
+            return Scan(reader, query, stretches, span=(0, rows[-1]))
+        return Scan(reader, query, stretches, span=(0, rows[-1]))
+
+
+class Space:
+    """The events of one space in an open segment."""
+
+    __slots__ = ("_groupings", "_reader", "_stretches", "key_bytes", "num_events")
+
+    def __init__(
+        self, reader: Reader, key: bytes, stretches: list[Stretch], groupings: list[tuple[bytes, int]]
+    ) -> None:
+        """Made by `Segment.find`."""
+        self._reader = reader
+        self.key_bytes = key
+        self._stretches = stretches
+        self._groupings = groupings
+        self.num_events: int = stretches[-1].last - stretches[0].first
+
+    @property
+    def key(self) -> str | bytes:
+        """The space's key."""
+        return self._shown(self.key_bytes)
+
+    def _shown(self, key: bytes) -> str | bytes:
+        return key if self._reader.schema.binary_keys else key.decode()
+
+    def __repr__(self) -> str:
+        return f"<esformat.Space {self.key!r}, {self.num_events} events>"
+
+    def __len__(self) -> int:
+        return self.num_events
+
+    def groupings(self) -> Counts:
+        """The space's groupings, in key order, and how many events each has."""
+        counts = {self._shown(key): count for key, count in self._groupings}
+        return Counts(lambda: iter(counts.items()), counts.__getitem__)
+
+    def scan(
+        self,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> Scan:
+        """The space's events oldest first, groupings merged by time; `reverse` is the exact mirror.
+
+        grouping: of that one only. Other arguments as in `Segment.scan`.
+        """
+        query = make_query(self._reader, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
+        return self._scan(query, grouping)
+
+    def scan_index(
+        self,
+        name: str | Mapping[str, Any],
+        value: Any = None,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> Scan:
+        """The space's events with a value of an index, oldest first; a mapping asks for several, all of which must hold."""
+        query = make_query(
+            self._reader, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
+            conditions=_conditions(name, value),
+        )  # fmt: skip
+        return self._scan(query, grouping)
+
+    def _scan(self, query: Query, grouping: str | bytes | None) -> Scan:
+        stretches = self._stretches
+        groupings = self._groupings
+        if grouping is not None:
+            wanted = _key_bytes(grouping)
+            stretches, groupings = self._only(wanted)
+        if len(groupings) == 1:
+            keys = (self._shown(self.key_bytes), self._shown(groupings[0][0]))
+            return Scan(
+                self._reader, query, lambda: stretches, span=(stretches[0].first, stretches[-1].last), keys=keys
+            )
+        span = (stretches[0].first, stretches[-1].last) if stretches else (0, 0)
+        return Scan(self._reader, query, lambda: stretches, span=span, merged=bool(stretches))
+
+    def _only(self, grouping: bytes) -> tuple[list[Stretch], list[tuple[bytes, int]]]:
+        first = self._stretches[0].first
+        for key, count in self._groupings:
+            if key == grouping:
+                inside = [s for s in self._stretches if first <= s.first < first + count]
+                return inside, [(key, count)]
+            first += count
+        return [], []
+
+
+class Counts(Mapping[Any, int]):
+    """Keys or values and how many events each has, in order; listed from the file when iterated, found when looked up."""
+
+    def __init__(self, items: Any, count: Any) -> None:
+        self._items = items
+        self._count = count
+
+    def __getitem__(self, key: Any) -> int:
+        return int(self._count(key))
+
+    def __iter__(self) -> Iterator[Any]:
+        return (key for key, _ in self._items())
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self._items())
+
+    def items(self) -> Any:
+        """Pairs of key and count, as they are read."""
+        return _Pairs(self)
+
+    def pairs(self) -> Iterator[tuple[Any, int]]:
+        """The same as `items`, as a plain iterator."""
+        return iter(self._items())
+
+    def __repr__(self) -> str:
+        shown = dict(zip(range(10), self._items(), strict=False))
+        inside = ", ".join(f"{key!r}: {count}" for key, count in shown.values())
+        return f"Counts({{{inside}{', …' if len(shown) == 10 else ''}}})"
+
+
+class _Pairs:
+    def __init__(self, counts: Counts) -> None:
+        self._counts = counts
+
+    def __iter__(self) -> Iterator[tuple[Any, int]]:
+        return self._counts.pairs()
+
+    def __len__(self) -> int:
+        return len(self._counts)
+
+
+def _conditions(name: str | Mapping[str, Any], value: Any) -> dict[str, Any]:
+    if isinstance(name, Mapping):
+        if value is not None:
+            raise UsageError("give either a mapping of conditions or a name and a value, not both")
+        if not name:
+            raise UsageError("a mapping of conditions must not be empty", hint="use scan() for all events")
+        return dict(name)
+    return {name: value}
+
+
+def _key_bytes(key: str | bytes) -> bytes:
+    if isinstance(key, str):
+        try:
+            return key.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"key {key!r} is not Unicode text") from None
+    if isinstance(key, bytes | bytearray | memoryview):
+        return bytes(key)
+    raise UsageError(f"a key must be str or bytes, not {type(key).__name__}")

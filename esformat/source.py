@@ -1,0 +1,109 @@
+"""Where a segment's bytes come from: positional reads of a thing that does not change.
+
+Files are read with `pread`, not mapped: a mapped file that somebody cuts short kills the process, a read of it is an error.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Protocol, runtime_checkable
+
+from esformat.errors import ClosedError, CorruptSegmentError
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Bytes that can be read at any place, from several threads."""
+
+    name: str
+    """What to call it in messages."""
+    size: int
+    """Length in bytes."""
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Bytes [offset, offset + length), all of them. Raises CorruptSegmentError where the source has fewer."""
+        ...
+
+
+class FileSource:
+    """A local file. It stays readable after somebody deletes or replaces it under its name."""
+
+    __slots__ = ("_descriptor", "name", "size")
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        """Raises OSError if the file cannot be opened."""
+        self._descriptor = -1
+        self.name = os.fspath(path)
+        self._descriptor = os.open(self.name, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        self.size = os.fstat(self._descriptor).st_size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Bytes [offset, offset + length)."""
+        data = os.pread(self._descriptor, length, offset)
+        if len(data) != length:
+            data = self._read_rest(data, offset, length)
+        return data
+
+    def _read_rest(self, data: bytes, offset: int, length: int) -> bytes:
+        """A read may stop early, e.g. at 2 GiB on Linux; only one that gives nothing is the end."""
+        parts = [data]
+        done = len(data)
+        while done < length:
+            more = os.pread(self._descriptor, length - done, offset + done)
+            if not more:
+                raise CorruptSegmentError(
+                    f"the file ends {length - done} bytes early", path=self.name, offset=offset + done, hint="restore it"
+                )
+            parts.append(more)
+            done += len(more)
+        return b"".join(parts)
+
+    def __del__(self) -> None:
+        # Closing here and nowhere else: a thread that is reading holds a reference, so its descriptor stays its own.
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+
+class BytesSource:
+    """A segment that lies in memory."""
+
+    __slots__ = ("_data", "name", "size")
+
+    def __init__(self, data: bytes, name: str = "<bytes>") -> None:
+        self._data = data
+        self.name = name
+        self.size = len(data)
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Bytes [offset, offset + length)."""
+        data = self._data[offset : offset + length]
+        if len(data) != length:
+            raise CorruptSegmentError(f"the data ends {length - len(data)} bytes early", path=self.name, offset=offset)
+        return data
+
+
+class CountingSource:
+    """Another source, counting what is read of it: `reads` and `bytes_read`."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.name, self.size = source.name, source.size
+        self.reads = 0
+        self.bytes_read = 0
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Bytes [offset, offset + length)."""
+        self.reads += 1
+        self.bytes_read += length
+        return self._source.read_at(offset, length)
+
+
+class ClosedSource:
+    """What takes a source's place when its segment is closed."""
+
+    def __init__(self, source: Source) -> None:
+        self.name, self.size = source.name, source.size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Raises ClosedError."""
+        raise ClosedError("the segment is closed", path=self.name, hint="read within the `with` block, or open it again")

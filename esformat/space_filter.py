@@ -1,0 +1,66 @@
+"""Does this segment hold space X? A split-block Bloom filter over the keys, in pages, so that a test reads one page.
+
+The filter and its constants are those of Parquet's bloom filters (apache/parquet-format, BloomFilter.md), over
+xxh3-64 of the key: buckets of eight 32-bit words, one bit set in each. It never says no to a space that is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from esformat.block import Block
+from esformat.checksum import checksum64
+from esformat.errors import CorruptSegmentError
+
+SALTS = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
+BUCKET_BYTES = 32
+BITS_PER_SPACE = 10  # about 1 in 100 absent spaces is not recognised as absent
+PAGE_BUCKETS = 2048  # 64 KiB
+
+U64 = npt.NDArray[np.uint64]
+
+
+def bucket_count(space_count: int) -> int:
+    """Buckets of the filter of a segment with so many spaces."""
+    return max(1, -(-space_count * BITS_PER_SPACE // (8 * BUCKET_BYTES)))
+
+
+def hash_keys(keys: Iterable[bytes]) -> U64:
+    """The hashes that the filter is made of."""
+    return np.fromiter(map(checksum64, keys), dtype=np.uint64)
+
+
+def _bucket_of(hashed: int, buckets: int) -> int:
+    return ((hashed >> 32) * buckets) >> 32
+
+
+def build_filter(hashes: U64) -> list[bytes]:
+    """The filter's pages: bodies of filter blocks."""
+    buckets = bucket_count(len(hashes))
+    words = np.zeros((buckets, 8), dtype="<u4")
+    places = ((hashes >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)
+    low = hashes.astype(np.uint32)
+    for i, salt in enumerate(SALTS):
+        bits = np.uint32(1) << ((low * np.uint32(salt)) >> np.uint32(27))
+        np.bitwise_or.at(words[:, i], places.astype(np.intp), bits)
+    stored = words.tobytes()
+    page = PAGE_BUCKETS * BUCKET_BYTES
+    return [stored[at : at + page] for at in range(0, len(stored), page)]
+
+
+def page_of(hashed: int, buckets: int) -> int:
+    """The page that decides about a key."""
+    return _bucket_of(hashed, buckets) // PAGE_BUCKETS
+
+
+def page_may_contain(block: Block, hashed: int, buckets: int) -> bool:
+    """Whether the page that decides about a key admits it. Raises CorruptSegmentError for a page of another size."""
+    at = _bucket_of(hashed, buckets) % PAGE_BUCKETS * BUCKET_BYTES
+    if len(block.body) < at + BUCKET_BYTES:
+        raise CorruptSegmentError("a filter page is cut short", offset=block.offset)
+    words = np.frombuffer(block.body, "<u4", 8, at)
+    low = hashed & 0xFFFF_FFFF
+    return all(int(words[i]) >> (((low * salt) & 0xFFFF_FFFF) >> 27) & 1 for i, salt in enumerate(SALTS))

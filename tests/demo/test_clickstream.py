@@ -1,0 +1,61 @@
+"""The generated click stream: the same events every time, in the shape that the benchmarks are about."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from esformat.demo.clickstream import COUNTRIES, LARGEST_SPACE, TYPES, generate, space_sizes
+
+
+@pytest.mark.parametrize("events", [0, 1, 49, 50, 1_000, 123_457, 1_000_000])
+def test_space_sizes_sum_up(events):
+    """Every event has a space, and no space is larger than the limit or below nothing."""
+    sizes = space_sizes(events)
+    assert sizes.sum() == events
+    assert sizes.min() >= 0
+    assert sizes.max() <= LARGEST_SPACE
+
+
+def test_sizes_are_skewed():
+    """Most spaces are small, a few are very large."""
+    sizes = space_sizes(1_000_000)
+    assert len(sizes) == 20_000
+    assert 4 <= np.median(sizes) <= 16
+    assert sizes.max() == LARGEST_SPACE
+
+
+def test_same_seed_same_events():
+    """Count and seed decide every byte; another seed gives other events."""
+    assert generate(2_000, seed=3).equals(generate(2_000, seed=3))
+    assert not generate(2_000, seed=3).equals(generate(2_000, seed=4))
+
+
+def test_columns():
+    """The table is what `Writer.add_table` takes, and each payload is JSON of its own."""
+    table = generate(2_000)
+    assert table.schema == pa.schema(
+        {
+            "space": pa.string(),
+            "timestamp": pa.timestamp("us", "UTC"),
+            "data": pa.binary(),
+            "type": pa.string(),
+            "country": pa.string(),
+        }
+    )
+    assert set(table["type"].to_pylist()) <= set(TYPES)
+    assert set(table["country"].to_pylist()) <= set(COUNTRIES)
+    payloads = [json.loads(data) for data in table["data"].to_pylist()]
+    assert len({payload["session"] for payload in payloads}) == len(payloads)
+    assert 110 <= np.mean([len(data) for data in table["data"].to_pylist()]) <= 140
+
+
+def test_arrival_is_nearly_in_order():
+    """Events arrive in time order but for the jitter, so a writer has to sort them."""
+    timestamps = generate(5_000)["timestamp"].cast(pa.int64()).to_numpy()
+    backwards = np.diff(timestamps)
+    assert (backwards < 0).any()
+    assert backwards.min() >= -4_000_000

@@ -1,0 +1,48 @@
+"""The picture at the end of the demo."""
+
+from __future__ import annotations
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+
+from esformat.demo.contest import DUCKDB, ESDB, PARQUET, Figure
+from esformat.demo.picture import DOTS_PER_INCH, INCHES, draw
+from esformat.demo.time_line import TimeLine
+
+POINT_READ = Figure("History of one space, median", "µs", True, {ESDB: 20.0, PARQUET: 500.0, DUCKDB: 1300.0})
+
+
+def time_line(spaces, values, count=50):
+    return TimeLine(
+        spaces,
+        np.arange(count) % len(spaces),
+        1_700_000_000_000_000 + np.arange(count) * 1_000_000,
+        values,
+        np.arange(count) % len(values),
+    )
+
+
+@pytest.mark.parametrize(
+    ("spaces", "values"),
+    [
+        (["README.md", "a/" * 60], ["added", "modified"]),
+        (["$x$ {", "_under_", "日本"], ["\\frac", ""]),
+        (["one"], [""]),
+        (["two"], ["_a", "_b"]),
+    ],
+)
+def test_picture_is_drawn(tmp_path, spaces, values):
+    """Any text makes a picture of the promised size, and matplotlib's settings stay as they were."""
+    before = dict(mpl.rcParams)
+    path = tmp_path / "demo.png"
+    draw(path, "1 $ a piece", "Real histories", time_line(spaces, values), {ESDB: 26.0, PARQUET: 26.3}, POINT_READ)
+    width, height = mpl.image.imread(path).shape[1::-1]
+    assert (width, height) == (round(INCHES[0] * DOTS_PER_INCH), round(INCHES[1] * DOTS_PER_INCH))
+    assert dict(mpl.rcParams) == before
+
+
+def test_one_event_is_drawn(tmp_path):
+    """A time line of one moment has an axis, too."""
+    draw(tmp_path / "x.png", "one", "one", time_line(["s"], [""], count=1), {ESDB: 900.0, PARQUET: 9.0}, POINT_READ)
+    assert (tmp_path / "x.png").stat().st_size > 10_000
