@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contenders.protocol import COLUMNS, MAIN, Contender
+from benchmarks.contenders.protocol import MAIN, Contender
 from benchmarks.contenders.registry import installed
 from benchmarks.measure import Figure, WrongAnswerError, excused
 from benchmarks.session import Session
@@ -24,13 +24,14 @@ from benchmarks.touch import touch
 
 KIB = 1024
 SAMPLE_SECONDS = 0.001
+COLD_CONTENDERS = ("esformat",)
 MEMORY_CONTENDERS = ("esformat", "parquet")
 MEMORY_REPEATS = 3
 
 
 def cold_reads(session: Session) -> dict[str, Figure]:
     """Histories of the R2 spaces, each on a segment just opened, counted through the segment's source."""
-    able, figures = session.willing("S1")
+    able, figures = session.willing("S1", COLD_CONTENDERS)
     _, events = session.growth_events
     for name, contender in able.items():
         figures[name] = figure = Figure(points=True)
@@ -56,12 +57,9 @@ def cold_reads(session: Session) -> dict[str, Figure]:
 
 def scan_memory(session: Session) -> dict[str, Figure]:
     """Private memory that a scan over batches adds at its peak, for a small and a large file."""
-    able, figures = session.willing("memory")
+    able, figures = session.willing("memory", MEMORY_CONTENDERS)
     small, large = session.growth_events
     for name, contender in able.items():
-        if name not in MEMORY_CONTENDERS:
-            figures[name] = Figure(missing="measured for esformat and Parquet only")
-            continue
         figures[name] = figure = Figure()
         with excused(figure):
             probes = {
@@ -109,7 +107,8 @@ class PeakMemory:
 
     def _follow(self) -> None:
         while not self._done.wait(SAMPLE_SECONDS):
-            self._peak = tuple(map(max, self._peak, self._now()))
+            private, resident = self._now()
+            self._peak = max(self._peak[0], private), max(self._peak[1], resident)
 
     def __enter__(self) -> PeakMemory:
         self._thread.start()
@@ -137,9 +136,9 @@ def main() -> None:
         raise contender
     with PeakMemory() as memory:
         reader = contender.open(args.target, MAIN)
-        totals = touch(reader.batches(), COLUMNS)
+        totals = touch(reader.batches())
     private, resident = memory.added_mib
-    print(json.dumps({"events": totals["rows"], "private_mib": private, "resident_mib": resident}))
+    print(json.dumps({"events": totals.rows, "private_mib": private, "resident_mib": resident}))
 
 
 if __name__ == "__main__":

@@ -110,22 +110,25 @@ def measure_bulk(
 def measure_points(
     asked: Mapping[str, Callable[[Q], A]],
     questions: Sequence[Q],
-    check: Callable[[str, Q, A], None],
-    turn_questions: int = TURN_QUESTIONS,
+    check: Callable[[str, Q, Any], None],
+    settle: Callable[[A], Any] = lambda answer: answer,
 ) -> dict[str, Figure]:
-    """Ask every contender every question once; the samples are microseconds. `check` is not timed."""
+    """Ask every contender every question once; the samples are microseconds.
+
+    Not timed: `settle`, right after each question, which gives what is checked; and `check`, after the turn.
+    """
     figures = {name: Figure(points=True) for name in asked}
-    for turn, first in enumerate(range(0, len(questions), turn_questions)):
-        chunk = questions[first : first + turn_questions]
+    for turn, first in enumerate(range(0, len(questions), TURN_QUESTIONS)):
+        chunk = questions[first : first + TURN_QUESTIONS]
         for name in _turns(figures, turn):
             with excused(figures[name]):
-                answers = _ask(asked[name], chunk, figures[name].samples)
+                answers = _ask(asked[name], chunk, settle, figures[name].samples)
                 for question, answer in zip(chunk, answers, strict=True):
                     check(name, question, answer)
     return figures
 
 
-def _ask(ask: Callable[[Q], A], questions: Sequence[Q], samples: list[float]) -> list[A]:
+def _ask(ask: Callable[[Q], A], questions: Sequence[Q], settle: Callable[[A], Any], samples: list[float]) -> list[Any]:
     answers = []
     clock = time.perf_counter_ns
     with undisturbed():
@@ -133,5 +136,5 @@ def _ask(ask: Callable[[Q], A], questions: Sequence[Q], samples: list[float]) ->
             start = clock()
             answer = ask(question)
             samples.append((clock() - start) / 1000)
-            answers.append(answer)
+            answers.append(settle(answer))
     return answers

@@ -43,10 +43,10 @@ def _draw_group(title: str, works: dict[str, Any], path: Path) -> None:
     with mpl.rc_context({"font.size": 9, "text.color": INK, "axes.labelcolor": INK, "ytick.color": INK}):
         picture = Figure(figsize=(4.6 * columns, 2.9 * lines + 0.5), layout="constrained", dpi=130)
         picture.suptitle(title, x=0.01, ha="left", fontsize=11)
-        panels = picture.subplots(lines, columns, squeeze=False).flat
+        panels = list(picture.subplots(lines, columns, squeeze=False).flat)
         for panel, (id_, work) in zip(panels, works.items(), strict=False):
             _draw_panel(panel, id_, work)
-        for panel in list(panels):
+        for panel in panels[len(works) :]:
             panel.set_axis_off()
         picture.savefig(path)
 

@@ -59,8 +59,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--questions", type=int, default=500, help="of each point work")
     parser.add_argument("--output", type=Path, help="where JSON and pictures go")
     parser.add_argument("--scratch", type=Path, default=RESULTS / "scratch", help="where built files are kept")
-    parser.add_argument("--write-docs", action="store_true", help="measure nothing: rewrite docs/benchmarks.md")
-    return parser.parse_args(arguments)
+    parser.add_argument("--write-docs", action="store_true", help="then rewrite docs/benchmarks.md from the kept JSON")
+    parser.add_argument("--no-measure", action="store_true", help="only what --write-docs does")
+    args = parser.parse_args(arguments)
+    args.full = args.only == list(WORKS) and args.contenders == list(NAMES)
+    if args.write_docs and not args.no_measure and (args.output or not args.full):
+        parser.error("--write-docs needs a full run in its usual place, or --no-measure")
+    return args
 
 
 def measure(args: argparse.Namespace, console: Console) -> dict[str, Any]:
@@ -94,6 +99,7 @@ def measure(args: argparse.Namespace, console: Console) -> dict[str, Any]:
         }
         console.print(f"  {time.perf_counter() - start:.1f} s", style="dim")
     session.close_readers()
+    gc.unfreeze()
     run = {
         "environment": environment,
         "options": {
@@ -119,42 +125,44 @@ def kept(events: int) -> tuple[Path, Path]:
 
 def keep(run: dict[str, Any], args: argparse.Namespace, console: Console) -> None:
     """Write JSON and pictures: a full run where the documentation finds it, a part where it disturbs nothing."""
-    full = args.only == list(WORKS) and args.contenders == list(NAMES)
     file, pictures = kept(args.events)
     if args.output:
         file, pictures = args.output / file.name, args.output / pictures.name
-    elif not full:
+    elif not args.full:
         file = args.scratch / "partial.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(run, indent=1, ensure_ascii=False) + "\n")
     written = [file]
-    if full or args.output:
+    if args.full or args.output:
         written += plots.draw(run, pictures)
     for path in written:
         console.print(f"wrote {path}", style="dim")
 
 
-def write_docs(console: Console) -> int:
-    """Rewrite the page from the runs that are kept."""
+def write_docs(console: Console) -> bool:
+    """Rewrite the page from the runs that are kept; False if there is none."""
     runs = [(json.loads(file.read_text()), pictures) for file, pictures in map(kept, KEPT_EVENTS) if file.exists()]
     if not runs:
         console.print(f"no full run is kept in {RESULTS}: run the benchmark first", style="bold red")
-        return 1
+        return False
     documentation.rewrite(PAGE, runs)
     console.print(f"rewrote {PAGE}")
-    return 0
+    return True
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, or 1 if a contender failed or answered wrongly."""
     args = parse(arguments)
     console = Console(width=None if sys.stdout.isatty() else WIDTH_UNSEEN)
+    failed = False
+    if not args.no_measure:
+        run = measure(args, console)
+        report.show(run, console)
+        keep(run, args, console)
+        failed = bool(report.failures(run))
     if args.write_docs:
-        return write_docs(console)
-    run = measure(args, console)
-    report.show(run, console)
-    keep(run, args, console)
-    return 1 if report.failures(run) else 0
+        failed |= not write_docs(console)
+    return int(failed)
 
 
 if __name__ == "__main__":

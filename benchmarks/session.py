@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+import pyarrow as pa
 from rich.console import Console
 
 from benchmarks import scratch
@@ -49,7 +50,7 @@ class Session:
     def built(self, contender: Contender, layout: str = MAIN, events: int | None = None) -> Path:
         """The directory with a contender's files, written now unless a former run left them."""
 
-        def table():  # noqa: ANN202 - the table is only made if it has to be written
+        def table() -> pa.Table:  # made only if it has to be written
             self.console.print(f"  building {contender.name} ({contender.layouts[layout]})", style="dim")
             return (self.dataset if events in (None, self.events) else self.dataset_of(events)).table
 
@@ -73,10 +74,17 @@ class Session:
         while self._readers:
             self._readers.popitem()[1].close()
 
-    def willing(self, work: str) -> tuple[dict[str, Contender], dict[str, Figure]]:
-        """The contenders that take part in a work, and why the others do not."""
-        able = {name: c for name, c in self.contenders.items() if work not in c.lacks}
-        lacking = {name: Figure(missing=c.lacks[work]) for name, c in self.contenders.items() if work in c.lacks}
+    def willing(self, work: str, only: Sequence[str] | None = None) -> tuple[dict[str, Contender], dict[str, Figure]]:
+        """The contenders that take part in a work, of those it is for, and why the others do not."""
+        able: dict[str, Contender] = {}
+        lacking: dict[str, Figure] = {}
+        for name, contender in self.contenders.items():
+            if only is not None and name not in only:
+                lacking[name] = Figure(missing=f"measured for {' and '.join(only)} only")
+            elif work in contender.lacks:
+                lacking[name] = Figure(missing=contender.lacks[work])
+            else:
+                able[name] = contender
         return able, lacking
 
     def ready(self, work: str) -> tuple[dict[str, Reader], dict[str, Figure]]:

@@ -7,21 +7,21 @@ questions once; both check every answer against the dataset's.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from benchmarks import growth, scratch
-from benchmarks.contenders.protocol import COLUMNS, MAIN, Answer, Contender, Digest, Reader, Row, canonical
+from benchmarks.contenders.protocol import MAIN, Answer, Digest, Reader, Row, canonical
 from benchmarks.dataset import FILE_INDEX, LATEST, POINT_INDEX, Dataset, Questions
 from benchmarks.measure import Figure, WrongAnswerError, excused, measure_bulk, measure_points
 from benchmarks.session import Runner, Session
 from benchmarks.touch import Totals, touch
 
+WARMUP_EVENTS = 100_000
 WARMUP_QUESTIONS = 200
 OPEN_WARMUP_QUESTIONS = 20
 PROBES_AFTER_WRITING = 20
@@ -65,9 +65,9 @@ def _write(session: Session) -> dict[str, Figure]:
     table = session.dataset.table
     targets = {name: session.scratch / "writing" / name for name in able}
 
-    def write(contender: Contender, target: Path) -> None:
-        contender.write(table, target, MAIN)
-        scratch.sync(target)  # for everybody: written means on disk
+    def write(name: str, events: pa.Table) -> None:
+        able[name].write(events, targets[name], MAIN)
+        scratch.sync(targets[name])  # for everybody: written means on disk
 
     def prepare(name: str) -> None:
         scratch.empty(targets[name])
@@ -81,7 +81,9 @@ def _write(session: Session) -> dict[str, Figure]:
         reader.close()
         scratch.empty(targets[name])
 
-    tasks = {name: partial(write, contender, targets[name]) for name, contender in able.items()}
+    some = table.slice(0, WARMUP_EVENTS)
+    measure_bulk({name: partial(write, name, some) for name in able}, lambda *_: None, 1, prepare)
+    tasks = {name: partial(write, name, table) for name in able}
     return figures | _rates(measure_bulk(tasks, check, session.repeats, prepare), len(table))
 
 
@@ -111,25 +113,26 @@ def _size(session: Session) -> dict[str, Figure]:
 # --- scans ------------------------------------------------------------------------------------------------------------
 
 
-def _expected_totals(dataset: Dataset) -> Totals:
-    return touch(dataset.ordered.to_batches(), COLUMNS)
+def _touch_scan(scan: Callable[[], Iterator[pa.RecordBatch]]) -> Totals:
+    return touch(scan())
 
 
 def _scan_batches(session: Session, work: str, method: str) -> dict[str, Figure]:
     readers, figures = session.ready(work)
-    expected = _expected_totals(session.dataset)
+    expected = Totals(session.events, session.dataset.digest.timestamps, nulls=0)
 
     def check(name: str, totals: Totals) -> None:
-        _demand(totals, expected, "totals per column")
+        _demand(totals, expected, "totals")
 
-    for name, reader in list(readers.items()):  # the warm-up compares every value, in order
+    scans = {name: getattr(reader, method) for name, reader in readers.items()}
+    for name in list(scans):  # the warm-up compares every value, in order
         with excused(figure := Figure()):
-            found = canonical(pa.Table.from_batches(getattr(reader, method)()))
+            found = canonical(pa.Table.from_batches(scans[name]()))
             _demand_table(found.combine_chunks(), session.dataset.ordered, "full scan")
         if figure.missing:
-            del readers[name]
+            del scans[name]
             figures[name] = figure
-    tasks = {name: lambda scan=getattr(reader, method): touch(scan(), COLUMNS) for name, reader in readers.items()}
+    tasks = {name: partial(_touch_scan, scan) for name, scan in scans.items()}
     return figures | _rates(measure_bulk(tasks, check, session.repeats), session.events)
 
 
@@ -212,16 +215,19 @@ def _open(session: Session) -> dict[str, Figure]:
         reader = contender.open(target, layout)
         return reader, reader.history(space)
 
-    def check(name: str, space: str, answered: tuple[Reader, Answer]) -> None:
+    def settle(answered: tuple[Reader, Answer]) -> list[Row]:
         reader, answer = answered
         try:
-            _demand(reader.rows(answer), dataset.history(space), space)
+            return reader.rows(answer)
         finally:
             reader.close()
 
+    def check(_: str, space: str, rows: list[Row]) -> None:
+        _demand(rows, dataset.history(space), space)
+
     asked = {name: partial(ask, name) for name in places}
-    measure_points(asked, questions.warmup[:OPEN_WARMUP_QUESTIONS], check, turn_questions=1)
-    return figures | measure_points(asked, questions.counted, check, turn_questions=1)
+    measure_points(asked, questions.warmup[:OPEN_WARMUP_QUESTIONS], check, settle)
+    return figures | measure_points(asked, questions.counted, check, settle)
 
 
 WORKS = {

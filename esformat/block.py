@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from esformat.checksum import SHORT_MASK, checksum64
 from esformat.errors import ChecksumMismatchError, CorruptSegmentError
@@ -23,8 +23,7 @@ FRAME_HEADER_BYTES = _FRAME.size
 FRAME_BYTES = FRAME_HEADER_BYTES + _CHECK.size
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """A block whose checksum was verified: its kind, dictionary number, count and body."""
 
     kind: int

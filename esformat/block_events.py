@@ -5,26 +5,72 @@ For segments whose payload is `data`; the indexed columns stay compressed until 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
-from functools import partial
 from itertools import repeat
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from esformat.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
-from esformat.encoding import BytesNode, decode_node
+from esformat.data_block import FIRST_COLUMN_CHUNK, DataBlock
+from esformat.encoding import Shape, decode_node, read_head
 from esformat.event import Event
+from esformat.event_rows import new_event
+from esformat.packing import decode_ints
+from esformat.query import Narrowed, Portion, Query
 from esformat.reader import Reader
 from esformat.schema import DATA_COLUMN
 
-new_event = partial(tuple.__new__, Event)
-"""`Event` from a tuple of its six parts, without a Python frame per event."""
+MANY_ROWS = 64
+
+def find_rows(
+    reader: Reader, query: Query, portion: Portion, block: DataBlock, narrowed: Narrowed | None
+) -> list[int] | None:
+    """Rows of the block, all within one run, that answer the query; None for all of the portion."""
+    leaf, number, first, last, listed, run_start = portion
+    origin = leaf.block_rows[number]
+    low, high = first - origin, last - origin
+    rows: list[int] | None = None if listed is None else (listed - origin).tolist()
+    for name, value in () if narrowed is None else narrowed.unmet:
+        equal = _rows_equal(reader, block, name, value, low, high)
+        rows = equal if rows is None else sorted(set(rows) & set(equal))
+        if not rows:
+            return rows
+    if query.timed and not query.covers(leaf.block_min[number], leaf.block_max[number]):
+        times = block.run_timestamps(max(run_start - origin, 0), low, high, reader.own().plain)
+        a = 0 if query.start is None else bisect_left(times, query.start)
+        b = len(times) if query.end is None else bisect_left(times, query.end)
+        rows = list(range(low + a, low + b)) if rows is None else [row for row in rows if low + a <= row < low + b]
+    return rows
 
 
-def can_read_directly(reader: Reader) -> bool:
-    """Whether the segment's events are `data` and indexed columns, nothing else."""
-    return all(field.indexed or field.name == DATA_COLUMN and field.type == pa.binary() for field in reader.fields)
+def _rows_equal(reader: Reader, block: DataBlock, name: str, value: Any, low: int, high: int) -> list[int]:
+    """Rows [low, high) of a block that have `value` in an indexed column."""
+    place = reader.schema.positions[name]
+    context = reader.contexts(block.dictionary)[place]
+    body = block.body
+    head = read_head(body, block.chunks[FIRST_COLUMN_CHUNK + place], block.row_count, context.plain)
+    if head.shape != Shape.CODES:
+        column = block.column(place, reader.fields[place].type, context).slice(low, high - low)
+        equal = pc.equal(column, pa.scalar(value, column.type)).fill_null(False).to_numpy(zero_copy_only=False)
+        return (np.nonzero(equal)[0] + low).tolist()  # type: ignore[no-any-return]
+    code = reader.value_codes(block.dictionary, place).get(value, -1)
+    pack, stored = block.planes_at(head.at, context.plain)
+    if pack.width == 1:
+        return _find_byte(stored, code - pack.base, low, high)
+    return (np.nonzero(decode_ints(body, pack, context.plain, low, high) == code)[0] + low).tolist()  # type: ignore[no-any-return]
+
+
+def _find_byte(stored: bytes, byte: int, low: int, high: int) -> list[int]:
+    """Where a byte value stands in stored[low:high]."""
+    if not 0 <= byte <= 255:
+        return []
+    if high - low > MANY_ROWS:
+        found = np.frombuffer(stored, np.uint8, high - low, low) == byte
+        return (found.nonzero()[0] + low).tolist()  # type: ignore[no-any-return]
+    return [row for row, code in enumerate(stored[low:high], low) if code == byte]
 
 
 class BlockAttributes:
@@ -33,30 +79,31 @@ class BlockAttributes:
     Holds copies of the compressed chunks, a few hundred bytes, so that events neither pin blocks nor need the file.
     """
 
-    __slots__ = ("_chunks", "_columns", "_reader", "_row_count", "dictionary")
+    __slots__ = ("_chunks", "_columns", "_dictionary", "_reader", "_row_count")
 
-    def __init__(self, reader: Reader, block: DataBlock) -> None:
+    def __init__(self, reader: Reader, block: DataBlock, indexed: list[int]) -> None:
         self._reader = reader
         self._row_count = block.row_count
-        self.dictionary = block.dictionary
-        at = block.chunks
-        self._chunks = [
-            (place, bytes(block.body[at[FIRST_COLUMN_CHUNK + place] : at[FIRST_COLUMN_CHUNK + place + 1]]))
-            for place, field in enumerate(reader.fields)
-            if field.indexed
-        ]
+        self._dictionary = block.dictionary
+        at, body = block.chunks, block.body
+        self._chunks = [bytes(body[at[chunk] : at[chunk + 1]]) for chunk in indexed]
         self._columns: list[tuple[str, pa.Array]] | None = None
 
     def indexes(self, row: int) -> dict[str, Any]:
         """Indexed columns of a row that are not null."""
         if self._columns is None:
-            contexts = self._reader.contexts(self.dictionary)
-            fields = self._reader.fields
-            self._columns = [
-                (fields[p].name, decode_node(memoryview(c), 0, self._row_count, fields[p].type, contexts[p])[0])
-                for p, c in self._chunks
-            ]
+            self._columns = self._decode()
         return {name: value for name, column in self._columns if (value := column[row].as_py()) is not None}
+
+    def _decode(self) -> list[tuple[str, pa.Array]]:
+        contexts = self._reader.contexts(self._dictionary)
+        columns = []
+        chunks = iter(self._chunks)
+        for field, context in zip(self._reader.fields, contexts, strict=True):
+            if field.indexed:
+                node = memoryview(next(chunks))
+                columns.append((field.name, decode_node(node, 0, self._row_count, field.type, context)[0]))
+        return columns
 
     def columns(self, row: int) -> dict[str, Any]:
         """There are none besides `data`."""
@@ -70,6 +117,7 @@ class EventMaker:
         self._reader = reader
         self._space, self._grouping, self._reverse = space, grouping, reverse
         self._place = reader.schema.positions.get(DATA_COLUMN)
+        self._indexed = [FIRST_COLUMN_CHUNK + place for place, field in enumerate(reader.fields) if field.indexed]
         self._plain = reader.own().plain
 
     def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> Iterator[Event]:
@@ -77,9 +125,8 @@ class EventMaker:
         times = block.run_timestamps(run_start, low, high, self._plain)
         return self._make(block, times, self._data(block, low, high), range(low, high))
 
-    def picked(self, block: DataBlock, run_start: int, rows: I64) -> Iterator[Event]:
+    def picked(self, block: DataBlock, run_start: int, places: list[int]) -> Iterator[Event]:
         """Events of some rows of a block, all of one run."""
-        places = rows.tolist()
         low, high = places[0], places[-1] + 1
         times = block.run_timestamps(run_start, low, high, self._plain)
         chosen = [times[row - low] for row in places]
@@ -90,16 +137,17 @@ class EventMaker:
             times.reverse()
             data.reverse()
             rows = rows[::-1]
-        attributes = BlockAttributes(self._reader, block)
+        attributes = BlockAttributes(self._reader, block, self._indexed)
         return map(new_event, zip(repeat(self._space), repeat(self._grouping), times, data, rows, repeat(attributes)))
 
-    def _node(self, block: DataBlock) -> BytesNode:
-        assert self._place is not None
-        context = self._reader.contexts(block.dictionary)[self._place]
-        return BytesNode(block.body, block.chunks[FIRST_COLUMN_CHUNK + self._place], block.row_count, context)
-
     def _data(self, block: DataBlock, low: int, high: int) -> list[Any]:
-        return [None] * (high - low) if self._place is None else self._node(block).values(low, high)
+        if self._place is None:
+            return [None] * (high - low)
+        context = self._reader.contexts(block.dictionary)[self._place]
+        return block.bytes_node(self._place, context).values(low, high, context)
 
     def _chosen_data(self, block: DataBlock, places: list[int]) -> list[Any]:
-        return [None] * len(places) if self._place is None else self._node(block).chosen_values(places)
+        if self._place is None:
+            return [None] * len(places)
+        context = self._reader.contexts(block.dictionary)[self._place]
+        return block.bytes_node(self._place, context).chosen_values(places, context)

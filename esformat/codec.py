@@ -155,6 +155,11 @@ class Decompressor:
         if codec == 1:
             self._decompress_zstd_run(frames, out)
             return
+        if codec == 0:
+            if len(frames) != len(out):
+                raise CorruptSegmentError(f"stored frames have {len(frames)} bytes, expected {len(out)}")
+            out[:] = frames
+            return
         at = to = 0
         for length, size in zip(lengths, sizes, strict=True):
             out[to : to + size] = self.decompress(codec, frames[at : at + length], size)

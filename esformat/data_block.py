@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from esformat.block import Block, encode_block
 from esformat.codec import Decompressor
-from esformat.encoding import DecodeContext, EncodeContext, bytes_of, decode_node, encode_node
+from esformat.encoding import BytesNode, DecodeContext, EncodeContext, bytes_of, decode_node, encode_node
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_BLOCK_ROWS, BlockKind
-from esformat.packing import Pack, decode_ints, encode_int_runs, encode_ints, planes, read_pack
+from esformat.packing import Pack, decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
 
 _HEAD = struct.Struct(
     "<"
@@ -93,12 +93,15 @@ def encode_data_block(base: int, run_count: int, row_count: int, chunks: list[by
 class DataBlock:
     """A data block whose checksum was verified, opened: where each chunk lies. Columns are decoded on demand."""
 
-    __slots__ = ("_table", "base", "body", "chunks", "dictionary", "offset", "row_count", "run_count")
+    __slots__ = ("_nodes", "_planes", "base", "body", "chunks", "dictionary", "offset", "row_count", "run_count", "size_bytes")
 
     def __init__(self, block: Block, column_count: int) -> None:
         """Raises CorruptSegmentError where the head breaks the format."""
         body = block.body
         self.body, self.row_count, self.dictionary, self.offset = body, block.count, block.dictionary, block.offset
+        self._nodes: dict[int, BytesNode] = {}
+        self._planes: dict[int, tuple[Pack, bytes]] = {}
+        self.size_bytes = len(body) + 16 * block.count + 1000  # 16: planes of timestamps, lengths and codes, kept once decoded
         try:
             self.base, self.run_count, count = _HEAD.unpack_from(body)
             if count != column_count + FIRST_COLUMN_CHUNK:
@@ -119,29 +122,38 @@ class DataBlock:
             raise CorruptSegmentError("the runs of a data block do not fit its rows", offset=self.offset)
         return runs
 
-    def _timestamp_pack(self) -> Pack:
-        return read_pack(self.body, self.chunks[TIMESTAMPS_CHUNK], self.row_count)
+    def planes_at(self, at: int, decompressor: Decompressor) -> tuple[Pack, bytes]:
+        """Packed numbers, one for each row, at byte `at`: their header and byte planes, kept for the next question."""
+        known = self._planes.get(at)
+        if known is None:
+            pack = read_pack(self.body, at, self.row_count)
+            known = self._planes[at] = (pack, plane_bytes(self.body, pack, decompressor))
+        return known
 
-    def timestamps(self, run_starts: I64, decompressor: Decompressor) -> I64:
-        """Timestamps of all rows, µs. `run_starts`: the rows of this block at which a run begins, 0 included."""
-        numbers = decode_ints(self.body, self._timestamp_pack(), decompressor)
-        summed = np.cumsum(numbers)
-        lead = summed[run_starts] - numbers[run_starts]  # what came before each run
-        lead -= self.base
-        summed -= np.repeat(lead, np.diff(run_starts, append=self.row_count))
-        return summed
+    def bytes_node(self, position: int, context: DecodeContext) -> BytesNode:
+        """The node of a column of strings or binary, kept for the next question."""
+        node = self._nodes.get(position)
+        if node is None:
+            at = self.chunks[FIRST_COLUMN_CHUNK + position]
+            node = self._nodes[position] = BytesNode(self.body, at, self.row_count, context)
+        return node
 
     def run_timestamps(self, start: int, low: int, high: int, decompressor: Decompressor) -> list[int]:
         """Timestamps of rows [low, high) of the one run that begins at row `start` of this block, µs."""
-        pack = self._timestamp_pack()
-        count, base = pack.count, pack.base
+        pack, stored = self.planes_at(self.chunks[TIMESTAMPS_CHUNK], decompressor)
+        count, width, base = pack.count, pack.width, pack.base
         if high - start > FEW_ROWS:
-            numbers = decode_ints(self.body, pack, decompressor, start, high)
+            wide = np.zeros((high - start, 8), dtype=np.uint8)
+            wide[:, :width] = np.frombuffer(stored, np.uint8).reshape(width, count)[:, start:high].T
+            numbers = wide.view("<i8")[:, 0]
+            if base:
+                numbers += base
             numbers[0] += self.base
-            return np.cumsum(numbers)[low - start :].tolist()  # type: ignore[no-any-return]
-        stored = planes(self.body, pack, decompressor).tobytes() if pack.width else b""
+            return numbers.cumsum()[low - start :].tolist()  # type: ignore[no-any-return]
         from_bytes = int.from_bytes
-        steps = [base + from_bytes(stored[row::count], "little") for row in range(start, high)]
+        steps = [from_bytes(stored[row::count], "little") for row in range(start, high)]
+        if base:
+            steps = [base + step for step in steps]
         steps[0] += self.base
         return list(accumulate(steps))[low - start :]
 

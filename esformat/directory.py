@@ -82,7 +82,7 @@ class Leaf:
 
     __slots__ = (
         "block_checks", "block_max", "block_min", "block_offsets", "block_rows", "first_block", "first_row",
-        "groupings", "last_row", "run_edges", "run_rows", "runs", "size_bytes", "spaces",
+        "groupings", "has_groupings", "last_row", "run_edges", "run_rows", "runs", "size_bytes", "spaces",
     )  # fmt: skip
 
     def __init__(
@@ -113,6 +113,7 @@ class Leaf:
             check_length(length, block.offset)
         self.spaces = key_bytes(self.runs.spaces)
         self.groupings = key_bytes(self.runs.groupings)
+        self.has_groupings = any(self.groupings)
         self.first_row, self.first_block = first_row, first_block
         self.run_rows: list[int] = list(accumulate(self.runs.rows.tolist(), initial=first_row))
         self.run_edges: I64 = np.array(self.run_rows, dtype=np.int64)

@@ -19,8 +19,8 @@ import enum
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
-from typing import Any
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ from esformat.packing import (
     encode_fixed,
     encode_int_runs,
     encode_ints,
+    plane_bytes,
     planes,
     read_pack,
 )
@@ -287,8 +288,7 @@ class DecodeContext:
     values: pa.Array | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class NodeHead:
+class NodeHead(NamedTuple):
     """The first bytes of a node: its shape, its validity (None: all valid) and where its values begin."""
 
     shape: int
@@ -304,116 +304,127 @@ def read_head(body: memoryview, at: int, count: int, plain: Decompressor) -> Nod
         shape, flags, rows = _NODE.unpack_from(body, at)
     except struct.error:
         raise CorruptSegmentError("a column node is cut short") from None
+    if not flags:
+        return NodeHead(shape, False, rows, None, at + 4)
     if flags & ~(VALIDITY | NEEDS_DICTIONARY):
         raise CorruptSegmentError(f"a column node has unknown flags {flags:#x}")
     at += _NODE.size
     valid = None
     if flags & VALIDITY:
-        pack = read_pack(body, at, count)
-        if pack.width > 1:
-            raise CorruptSegmentError("validity holds other values than 0 and 1")
-        valid = decode_ints(body, pack, plain).astype(np.uint8)
-        if count and int(valid.max()) > 1:
-            raise CorruptSegmentError("validity holds other values than 0 and 1")
-        at = pack.end
+        valid, at = _read_validity(body, at, count, plain)
     return NodeHead(shape, bool(flags & NEEDS_DICTIONARY), rows, valid, at)
 
 
-class BytesNode:
-    """A node of lengths and bytes, opened: which frames hold which rows. Nothing of its bytes is decoded yet."""
+def _read_validity(
+    body: memoryview, at: int, count: int, plain: Decompressor
+) -> tuple[npt.NDArray[np.uint8], int]:
+    pack = read_pack(body, at, count)
+    valid = decode_ints(body, pack, plain).astype(np.uint8)
+    if pack.width > 1 or count and int(valid.max()) > 1:
+        raise CorruptSegmentError("validity holds other values than 0 and 1")
+    return valid, pack.end
 
-    __slots__ = ("at", "body", "codec", "count", "decompressor", "end", "head", "lengths", "plain", "rows", "table")
+
+class BytesNode:
+    """A node of lengths and bytes, opened: which frames hold which rows. Nothing of its bytes is decoded yet.
+
+    It holds no decompressor, so threads may share it; its methods take the caller's context.
+    """
+
+    __slots__ = ("at", "body", "codec", "count", "end", "head", "length_bytes", "lengths", "rows", "table")
 
     def __init__(self, body: memoryview, at: int, count: int, context: DecodeContext) -> None:
         """Raises CorruptSegmentError where the frame table breaks the format."""
         head = read_head(body, at, count, context.plain)
-        if head.shape != Shape.BYTES or not 0 < head.frame_rows <= MAX_FRAME_ROWS:
+        rows = head.frame_rows
+        if head.shape != 4 or not 0 < rows <= MAX_FRAME_ROWS:
             raise CorruptSegmentError(f"a column node has shape {head.shape}, expected {Shape.BYTES:d}")
-        self.body, self.head, self.count, self.rows = body, head, count, head.frame_rows
-        self.plain = context.plain
-        self.decompressor = context.framed if head.needs_dictionary else context.plain
-        self.lengths = read_pack(body, head.at, count)
-        frames = -(-count // self.rows)
-        table_at = self.lengths.end + _FRAMES.size
+        self.body, self.head, self.count, self.rows = body, head, count, rows
+        self.lengths = lengths = read_pack(body, head.at, count)
+        self.length_bytes: bytes | None = None
+        frames = -(-count // rows)
         try:
-            self.codec, width = _FRAMES.unpack_from(body, self.lengths.end)
-            self.table = struct.unpack_from(f"<{frames}{'H' if width == 2 else 'I'}", body, table_at)
+            self.codec, width = _FRAMES.unpack_from(body, lengths.end)
+            self.table = struct.unpack_from(f"<{frames}{'H' if width == 2 else 'I'}", body, lengths.end + 2)
         except struct.error:
             raise CorruptSegmentError("a frame table is cut short") from None
         if width not in (2, 4):
             raise CorruptSegmentError(f"a frame table has entries of {width} bytes")
-        self.at = table_at + width * frames
+        self.at = lengths.end + 2 + width * frames
         self.end = self.at + sum(self.table)
         if self.end > len(body):
             raise CorruptSegmentError("frames reach beyond their block")
 
-    def all_lengths(self) -> npt.NDArray[np.int64]:
-        """The length of every value. Raises CorruptSegmentError if one is negative or the sum is absurd."""
-        lengths = decode_ints(self.body, self.lengths, self.plain)
-        if self.count and (int(lengths.min()) < 0 or int(lengths.max()) > MAX_FRAME_BYTES):
-            raise CorruptSegmentError("a stored length is out of bounds")
-        return lengths
+    def decompressor(self, context: DecodeContext) -> Decompressor:
+        """What the node's frames are decompressed with."""
+        return context.framed if self.head.needs_dictionary else context.plain
 
-    def decode_frames(self, first: int, last: int, sizes: list[int], out: memoryview) -> None:
-        """Frames [first, last) into `out`; `sizes` are their uncompressed lengths, which fill it exactly."""
-        start = self.at + sum(self.table[:first])
-        lengths = self.table[first:last]
-        stop = start + sum(lengths)
-        self.decompressor.decompress_run(self.codec, self.body[start:stop], lengths, sizes, out)
+    def all_lengths(self, context: DecodeContext) -> npt.NDArray[np.int64]:
+        """The length of every value. Raises CorruptSegmentError if one is out of bounds."""
+        return check_lengths(decode_ints(self.body, self.lengths, context.plain))
 
-    def values(self, low: int, high: int) -> list[bytes | None]:
+    def stored_frames(self, frames: list[int]) -> list[memoryview]:
+        """The stored bytes of some frames, ascending."""
+        edges = list(accumulate(self.table, initial=self.at))
+        return [self.body[edges[frame] : edges[frame + 1]] for frame in frames]
+
+    def values(self, low: int, high: int, context: DecodeContext) -> list[bytes | None]:
         """Values [low, high) as Python bytes, decompressing only the frames that hold them."""
         first, last = low // self.rows, -(-high // self.rows)
         start = first * self.rows
-        edges = self._edges(start, min(last * self.rows, self.count))
-        stored = self._frame_bytes(first, last, edges, start)
-        if high - low > MANY_VALUES:
-            values: list[bytes | None] = _slice_many(stored, edges[low - start : high - start + 1])
-        else:
-            near = edges[low - start : high - start + 1]
-            values = [stored[a:b] for a, b in zip(near[:-1], near[1:], strict=True)]
+        edges = self._edges(start, min(last * self.rows, self.count), context)
+        stored = self._frame_bytes(first, last, edges, start, context)
+        near = edges[low - start : high - start + 1]
+        values: list[bytes | None] = (
+            _slice_many(stored, near) if high - low > MANY_VALUES else [stored[a:b] for a, b in pairwise(near)]
+        )
         return values if self.head.valid is None else self._with_nulls(values, range(low, high))
 
-    def chosen_values(self, places: list[int]) -> list[bytes | None]:
+    def chosen_values(self, places: list[int], context: DecodeContext) -> list[bytes | None]:
         """The values at ascending places as Python bytes, decompressing only the frames that hold them."""
         rows, count = self.rows, self.count
         start = places[0] // rows * rows
-        edges = self._edges(start, min((places[-1] // rows + 1) * rows, count))
+        edges = self._edges(start, min((places[-1] // rows + 1) * rows, count), context)
         frames = sorted({place // rows for place in places})
         values: list[bytes | None] = []
-        held: dict[int, bytes] = {}
         if 2 * len(frames) > frames[-1] - frames[0] + 1:  # dense: one run of frames, one call
-            stored = self._frame_bytes(frames[0], frames[-1] + 1, edges, start)
+            stored = self._frame_bytes(frames[0], frames[-1] + 1, edges, start, context)
             values = [stored[edges[place - start] : edges[place - start + 1]] for place in places]
         else:
-            for frame in frames:
-                held[frame] = self._frame_bytes(frame, frame + 1, edges, start)
+            held = {frame: self._frame_bytes(frame, frame + 1, edges, start, context) for frame in frames}
             for place in places:
                 origin = edges[place // rows * rows - start]
                 at = place - start
                 values.append(held[place // rows][edges[at] - origin : edges[at + 1] - origin])
         return values if self.head.valid is None else self._with_nulls(values, places)
 
-    def _edges(self, start: int, stop: int) -> list[int]:
+    def _edges(self, start: int, stop: int, context: DecodeContext) -> list[int]:
         """Where each value of [start, stop) begins within their bytes, and where the last ends."""
-        if self.lengths.base < 0 or self.lengths.width > 4:
+        pack = self.lengths
+        if pack.base < 0 or pack.width > 4:
             raise CorruptSegmentError("a stored length is out of bounds")
-        return list(accumulate(decode_list(self.body, self.lengths, self.plain, start, stop), initial=0))
+        if pack.width == 1 and not pack.base:  # the usual case: lengths below 256, kept for the next question
+            if self.length_bytes is None:
+                self.length_bytes = plane_bytes(self.body, pack, context.plain)
+            return list(accumulate(self.length_bytes[start:stop], initial=0))
+        return list(accumulate(decode_list(self.body, pack, context.plain, start, stop), initial=0))
 
-    def _frame_bytes(self, first: int, last: int, edges: list[int], start: int) -> bytes:
+    def _frame_bytes(self, first: int, last: int, edges: list[int], start: int, context: DecodeContext) -> bytes:
         """The uncompressed bytes of frames [first, last); `edges` begin at value `start`."""
         rows, table = self.rows, self.table
         at = self.at + sum(table[:first])
+        decompressor = self.decompressor(context)
         if last - first == 1:
             size = edges[min(last * rows, self.count) - start] - edges[first * rows - start]
-            return self.decompressor.decompress(self.codec, self.body[at : at + table[first]], size)
+            return decompressor.decompress(self.codec, self.body[at : at + table[first]], size)
         sizes = [
             edges[min((f + 1) * rows, self.count) - start] - edges[f * rows - start] for f in range(first, last)
         ]
         if sum(sizes) > MAX_FRAME_BYTES:
             raise CorruptSegmentError("the lengths of a block's values are out of bounds")
         out = bytearray(sum(sizes))
-        self.decode_frames(first, last, sizes, memoryview(out))
+        lengths = table[first:last]
+        decompressor.decompress_run(self.codec, self.body[at : at + sum(lengths)], lengths, sizes, memoryview(out))
         return bytes(out)
 
     def _with_nulls(self, values: list[bytes | None], places: Sequence[int]) -> list[bytes | None]:
@@ -421,14 +432,22 @@ class BytesNode:
         assert valid is not None
         return [value if valid[place] else None for value, place in zip(values, places, strict=True)]
 
-    def frame_sizes(self, lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Uncompressed bytes of every frame, from the lengths of all values."""
-        if not self.count:
-            return np.zeros(0, dtype=np.int64)
-        sizes: npt.NDArray[np.int64] = np.add.reduceat(lengths, np.arange(0, self.count, self.rows))
-        if int(sizes.max()) > MAX_FRAME_BYTES:
-            raise CorruptSegmentError("the lengths of a frame's values are out of bounds")
-        return sizes
+
+def check_lengths(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """`lengths`, unless one of them is negative or absurd: then CorruptSegmentError."""
+    if len(lengths) and (int(lengths.min()) < 0 or int(lengths.max()) > MAX_FRAME_BYTES):
+        raise CorruptSegmentError("a stored length is out of bounds")
+    return lengths
+
+
+def frame_sizes(lengths: npt.NDArray[np.int64], rows: int) -> npt.NDArray[np.int64]:
+    """Uncompressed bytes of every frame, from the lengths of all values."""
+    if not len(lengths):
+        return np.zeros(0, dtype=np.int64)
+    sizes: npt.NDArray[np.int64] = np.add.reduceat(lengths, np.arange(0, len(lengths), rows))
+    if int(sizes.sum()) > MAX_FRAME_BYTES:
+        raise CorruptSegmentError("the lengths of a block's values are out of bounds")
+    return sizes
 
 
 def _slice_many(stored: bytes, edges: list[int]) -> list[bytes | None]:
@@ -469,11 +488,12 @@ def _decode_bytes(
     body: memoryview, at: int, count: int, kind: pa.DataType, context: DecodeContext
 ) -> tuple[pa.Array, int]:
     node = BytesNode(body, at, count, context)
-    lengths = node.all_lengths()
-    sizes = node.frame_sizes(lengths)
-    out = np.empty(int(sizes.sum()), dtype=np.uint8)
-    node.decode_frames(0, len(sizes), sizes.tolist(), memoryview(out))
-    return bytes_array(lengths, pa.py_buffer(out), kind, node.head.valid), node.end
+    lengths = node.all_lengths(context)
+    sizes = frame_sizes(lengths, node.rows)
+    out = pa.allocate_buffer(int(sizes.sum()))
+    stored = body[node.at : node.end]
+    node.decompressor(context).decompress_run(node.codec, stored, node.table, sizes.tolist(), memoryview(out))
+    return bytes_array(lengths, out, kind, node.head.valid), node.end
 
 
 def _decode_nested(
@@ -505,9 +525,7 @@ def _decode_nested(
 
 def _checked_sum(lengths: npt.NDArray[np.int64]) -> int:
     """The number of elements of lists; refused where no block can hold them."""
-    if len(lengths) and (int(lengths.min()) < 0 or int(lengths.max()) > MAX_FRAME_BYTES):
-        raise CorruptSegmentError("a list length is out of bounds")
-    total = int(lengths.sum())
+    total = int(check_lengths(lengths).sum())
     if total > MAX_FRAME_BYTES:
         raise CorruptSegmentError("lists have more elements than a block can hold")
     return total
@@ -556,6 +574,7 @@ def bytes_array(
 
 def decode_codes(codes: npt.NDArray[np.int64], values: pa.Array) -> pa.Array:
     """Values by code; `values[0]` is the null. Raises CorruptSegmentError for a code without a value."""
-    if len(codes) and (int(codes.min()) < 0 or int(codes.max()) >= len(values)):
-        raise CorruptSegmentError("a code has no value in the column's dictionary")
-    return values.take(pa.array(codes))
+    try:
+        return values.take(pa.array(codes))
+    except pa.ArrowIndexError:
+        raise CorruptSegmentError("a code has no value in the column's dictionary") from None

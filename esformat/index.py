@@ -55,19 +55,22 @@ class Index:
             return None
         return page.postings[at]
 
-    def numbers(self, posting: Posting, low: int, high: int) -> I64:
-        """The numbers of a posting list within [low, high): rows or data blocks, as its form says, ascending."""
-        parts = list(self._chunks(posting, low, high))
-        numbers = np.concatenate(parts) if len(parts) != 1 else parts[0]
+    def everywhere(self, value: Any, posting: Posting) -> bool:
+        """Whether every data block holds the value."""
+        return not posting.form & CHUNKED and self._reader.numbers(self.place, value, posting).everywhere
+
+    def numbers(self, value: Any, posting: Posting, low: int, high: int) -> I64:
+        """The numbers of a value's posting list within [low, high): rows or data blocks, as its form says, ascending."""
+        if posting.form & CHUNKED:
+            parts = list(self._chunks(posting, low, high))
+            numbers = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+        else:
+            numbers = self._reader.numbers(self.place, value, posting).numbers
         a, b = np.searchsorted(numbers, (low, high)).tolist()
         return numbers[a:b]
 
     def _chunks(self, posting: Posting, low: int, high: int) -> Iterator[I64]:
-        yield np.zeros(0, dtype=np.int64)
         context = self._reader.own()
-        if not posting.form & CHUNKED:
-            yield decode_chunk(memoryview(posting.stored), context)
-            return
         chunks = decode_chunk_table(memoryview(posting.stored), context)
         firsts = [chunk.first for chunk in chunks]
         for chunk in chunks[max(0, bisect_right(firsts, low) - 1) : bisect_left(firsts, high)]:

@@ -8,6 +8,7 @@ then all second bytes, … The lowest planes of noisy numbers do not compress, s
 from __future__ import annotations
 
 import struct
+from itertools import accumulate, groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -118,16 +119,18 @@ def read_pack(body: memoryview, at: int, count: int, max_width: int = 8) -> Pack
     return Pack(count, width, raw, codec, base, raw_at, stored_at, end)
 
 
-def planes(body: memoryview, pack: Pack, decompressor: Decompressor) -> Bytes2D:
-    """The byte planes of a pack as a (width × count) array."""
+def plane_bytes(body: memoryview, pack: Pack, decompressor: Decompressor) -> bytes:
+    """The byte planes of a pack, lowest first: byte k of number i stands at k × count + i."""
     count, width, raw, codec, _base, raw_at, stored_at, end = pack
     if raw == width:
-        return np.frombuffer(body, np.uint8, raw * count, raw_at).reshape(width, count)
+        return bytes(body[raw_at:stored_at])
     rest = decompressor.decompress(codec, body[stored_at:end], (width - raw) * count)
-    if not raw:
-        return np.frombuffer(rest, np.uint8).reshape(width, count)
-    stored = bytes(body[raw_at:stored_at]) + rest
-    return np.frombuffer(stored, np.uint8).reshape(width, count)
+    return bytes(body[raw_at:stored_at]) + rest if raw else rest
+
+
+def planes(body: memoryview, pack: Pack, decompressor: Decompressor) -> Bytes2D:
+    """The byte planes of a pack as a (width × count) array."""
+    return np.frombuffer(plane_bytes(body, pack, decompressor), np.uint8).reshape(pack.width, pack.count)
 
 
 def decode_ints(
@@ -149,6 +152,50 @@ def decode_ints(
     if base:
         numbers += base
     return numbers
+
+
+def decode_many(parts: list[tuple[memoryview, Pack]], decompressor: Decompressor) -> npt.NDArray[np.int64]:
+    """The numbers of several packs, one after another: one decompression call and few array operations for all."""
+    rest, starts = _decompress_together(parts, decompressor)
+    counts = [pack.count for _, pack in parts]
+    if all(pack.width == 1 and not pack.raw for _, pack in parts):
+        numbers = rest.astype(np.int64)
+    else:
+        wide = np.zeros((sum(counts), 8), dtype=np.uint8)
+        at = 0
+        for (body, pack), start in zip(parts, starts[:-1], strict=True):
+            count, width, raw = pack.count, pack.width, pack.raw
+            rows = wide[at : at + count]
+            if raw:
+                rows[:, :raw] = np.frombuffer(body, np.uint8, raw * count, pack.raw_at).reshape(raw, count).T
+            if width > raw:
+                size = (width - raw) * count
+                rows[:, raw:width] = rest[start : start + size].reshape(width - raw, count).T
+            at += count
+        numbers = wide.view("<i8")[:, 0]
+    bases = [pack.base for _, pack in parts]
+    if any(bases):
+        numbers += np.repeat(np.array(bases, dtype=np.int64), counts)
+    return numbers
+
+
+def _decompress_together(
+    parts: list[tuple[memoryview, Pack]], decompressor: Decompressor
+) -> tuple[npt.NDArray[np.uint8], list[int]]:
+    """The compressed planes of several packs in one array, and where each pack's begin."""
+    sizes = [(pack.width - pack.raw) * pack.count for _, pack in parts]
+    starts = list(accumulate(sizes, initial=0))
+    out = np.empty(starts[-1], dtype=np.uint8)
+    view = memoryview(out)
+    for codec, group in groupby(range(len(parts)), key=lambda i: parts[i][1].codec):
+        members = list(group)
+        frames = [parts[i][0][parts[i][1].stored_at : parts[i][1].end] for i in members if sizes[i]]
+        raw_sizes = [sizes[i] for i in members if sizes[i]]
+        joined = memoryview(b"".join(frames))
+        decompressor.decompress_run(
+            codec, joined, [len(frame) for frame in frames], raw_sizes, view[starts[members[0]] : starts[members[-1] + 1]]
+        )
+    return out, starts
 
 
 def decode_list(body: memoryview, pack: Pack, decompressor: Decompressor, low: int, high: int) -> list[int]:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from esformat.data_block import I64
+from esformat.directory import Leaf
 from esformat.errors import UsageError
 from esformat.event import to_microseconds
 from esformat.index import Index
 from esformat.reader import Reader
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """What a scan asks for. Times are µs, [start, end); `columns` None means all."""
 
     start: int | None = None
@@ -46,7 +45,11 @@ class Query:
 
     def forward(self) -> Query:
         """The same question for all its answers, oldest first."""
-        return replace(self, reverse=False, limit=None)
+        return self._replace(reverse=False, limit=None)
+
+
+_EVERYTHING = Query()
+_EVERYTHING_BACKWARD = Query(reverse=True)
 
 
 def make_query(
@@ -60,6 +63,8 @@ def make_query(
     conditions: Mapping[str, Any] | None = None,
 ) -> Query:
     """A checked query. Raises UsageError, UnknownIndexError or InvalidEventError (naive datetimes)."""
+    if start is None and end is None and columns is None and not conditions and limit is None:
+        return _EVERYTHING_BACKWARD if reverse else _EVERYTHING
     if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
         raise UsageError(f"limit must be a whole number from 0, not {limit!r}")
     checked = None
@@ -117,12 +122,14 @@ def narrow(reader: Reader, query: Query, low: int, high: int) -> Narrowed | None
         if posting is None:
             return None
         if posting.names_blocks:
-            first, last = block_span(reader, low, high) if high - low < root.rows[-1] else (0, root.blocks[-1])
-            found = index.numbers(posting, first, last)
-            blocks = found if blocks is None else np.intersect1d(blocks, found, assume_unique=True)
             unmet.append((name, value))
+            if index.everywhere(value, posting):
+                continue
+            first, last = block_span(reader, low, high) if high - low < root.rows[-1] else (0, root.blocks[-1])
+            found = index.numbers(value, posting, first, last)
+            blocks = found if blocks is None else np.intersect1d(blocks, found, assume_unique=True)
         else:
-            found = index.numbers(posting, low, high)
+            found = index.numbers(value, posting, low, high)
             rows = found if rows is None else np.intersect1d(rows, found, assume_unique=True)
         if not len(found):
             return None
@@ -142,6 +149,7 @@ def block_span(reader: Reader, low: int, high: int) -> tuple[int, int]:
 class Portion(NamedTuple):
     """Rows [first, last) of the segment in one data block of a leaf; `rows` lists them where not all are wanted."""
 
+    leaf: Leaf
     block: int
     first: int
     last: int
@@ -171,4 +179,4 @@ def portions(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed 
             if c == d:
                 continue
             rows = listed[c:d]
-        yield Portion(block, first, last, rows, stretch.run_start)
+        yield Portion(leaf, block, first, last, rows, stretch.run_start)

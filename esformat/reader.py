@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from threading import Lock, local
 from typing import Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 from esformat.block import Block, decode_block
 from esformat.cache import Cache
 from esformat.codec import Decompressor
-from esformat.data_block import DataBlock
+from esformat.data_block import I64, DataBlock
 from esformat.dictionary import ColumnDictionary, decode_dictionary, with_null, zstd_of
 from esformat.directory import Leaf, Root
 from esformat.encoding import DecodeContext
@@ -18,12 +19,16 @@ from esformat.errors import CorruptSegmentError, EsdbError, UnsupportedVersionEr
 from esformat.footer import Key, decode_footer
 from esformat.layout import TRAILER_BYTES, BlockHandle, BlockKind, Trailer
 from esformat.metadata import Metadata, Statistics
-from esformat.postings import IndexRoot, Page
+from esformat.postings import IndexRoot, Page, Posting, decode_chunk
+from esformat.schema import DATA_COLUMN
 from esformat.source import ClosedSource, Source
 
 OPENING_BYTES = 64 << 10
 """Read from the end of a file at once: for most files it holds all that opening needs."""
 CACHE_BYTES = 64 << 20
+"""Kept of decoded directory leaves and index pages, and as much again of data blocks that point reads touched."""
+READ_GAP_BYTES = 16 << 10
+"""Blocks that lie no further apart are read together, gap included: a leaf between two of them, or a pruned block."""
 
 
 class _Tail:
@@ -64,6 +69,8 @@ class Reader:
         self.statistics: Statistics = self.metadata.statistics
         self.schema = self.metadata.schema
         self.fields = self.schema.fields
+        self.direct = all(f.indexed or f.name == DATA_COLUMN and f.type == pa.binary() for f in self.fields)
+        """Whether events are `data` and indexed columns, nothing else: then blocks become events without Arrow."""
         self.root = Root(tail.block(self.table[BlockKind.DIRECTORY_ROOT, 0, 0], BlockKind.DIRECTORY_ROOT), self.own())
         if self.root.rows[-1] != self.statistics.events or self.root.blocks[-1] != self.statistics.data_blocks:
             raise CorruptSegmentError("the directory and the statistics disagree about the number of events")
@@ -72,6 +79,7 @@ class Reader:
             if key[0] in (BlockKind.DICTIONARY, BlockKind.INDEX_ROOT) and handle.offset >= tail.trailer.opening_offset:
                 self._keep(tail, key, handle)
         self._cache = Cache(cache_bytes)
+        self._blocks = Cache(cache_bytes)
         self._dictionaries: dict[int, list[ColumnDictionary]] = {}
         self._lock = Lock()
 
@@ -181,8 +189,21 @@ class Reader:
 
         return self._cache.get((2, place, number), make)
 
+    def numbers(self, place: int, value: Any, posting: Posting) -> Numbers:
+        """The numbers of a posting list that is not chunked."""
+
+        def make() -> Numbers:
+            numbers = decode_chunk(memoryview(posting.stored), self.own())
+            return Numbers(numbers, posting.names_blocks and len(numbers) == self.root.blocks[-1])
+
+        return self._cache.get((4, place, value), make)
+
     def data_block(self, leaf: Leaf, number: int) -> DataBlock:
-        """The leaf's data block of that number."""
+        """The leaf's data block of that number, with what was decoded of it for earlier questions."""
+        key = leaf.first_block + number
+        return self._blocks.get(key, lambda: self._read_data_block(leaf, number))
+
+    def _read_data_block(self, leaf: Leaf, number: int) -> DataBlock:
         offset = leaf.block_offsets[number]
         length = leaf.block_offsets[number + 1] - offset
         try:
@@ -192,20 +213,22 @@ class Reader:
             error.path = error.path or self.name
             raise
 
-    def data_blocks(self, leaf: Leaf, first: int, last: int) -> list[DataBlock]:
-        """The leaf's data blocks [first, last), with one read."""
-        start = leaf.block_offsets[first]
+    def data_blocks(self, places: Sequence[tuple[Leaf, int]]) -> list[DataBlock]:
+        """Data blocks of leaves, ascending; those that lie (almost) side by side come with one read."""
+        blocks: list[DataBlock] = []
         try:
-            stored = memoryview(self.source.read_at(start, leaf.block_offsets[last] - start))
-            return [
-                self._open_data_block(
-                    stored[leaf.block_offsets[number] - start : leaf.block_offsets[number + 1] - start], leaf, number
-                )
-                for number in range(first, last)
-            ]
+            for first, last in _near_each_other(places):
+                start = places[first][0].block_offsets[places[first][1]]
+                stop = places[last - 1][0].block_offsets[places[last - 1][1] + 1]
+                stored = memoryview(self.source.read_at(start, stop - start))
+                for leaf, number in places[first:last]:
+                    offsets = leaf.block_offsets
+                    piece = stored[offsets[number] - start : offsets[number + 1] - start]
+                    blocks.append(self._open_data_block(piece, leaf, number))
         except EsdbError as error:
             error.path = error.path or self.name
             raise
+        return blocks
 
     def _open_data_block(self, stored: bytes | memoryview, leaf: Leaf, number: int) -> DataBlock:
         offset = leaf.block_offsets[number]
@@ -223,6 +246,30 @@ class Reader:
             if column.column == place and column.values is not None:
                 return column.values
         raise CorruptSegmentError(f"column {self.fields[place].name!r} has codes but no dictionary", path=self.name)
+
+
+def _near_each_other(places: Sequence[tuple[Leaf, int]]) -> Iterator[tuple[int, int]]:
+    """Cut ascending blocks into stretches [first, last) that are worth one read each."""
+    first = 0
+    for i in range(1, len(places) + 1):
+        if i < len(places):
+            leaf, number = places[i - 1]
+            end = leaf.block_offsets[number + 1]
+            leaf, number = places[i]
+            if leaf.block_offsets[number] - end <= READ_GAP_BYTES:
+                continue
+        yield first, i
+        first = i
+
+
+class Numbers:
+    """The numbers of a short posting list, and whether it names every data block."""
+
+    __slots__ = ("everywhere", "numbers", "size_bytes")
+
+    def __init__(self, numbers: I64, everywhere: bool) -> None:
+        self.numbers, self.everywhere = numbers, everywhere
+        self.size_bytes = numbers.nbytes + 200
 
 
 class _Rooted:

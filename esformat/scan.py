@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import chain, islice, repeat
-from typing import Any
+from itertools import chain, islice
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
-from esformat.block_events import EventMaker, can_read_directly, new_event
-from esformat.directory import Leaf
+from esformat.block_group import BlockGroup
+from esformat.block_events import EventMaker, find_rows
 from esformat.event import Event
+from esformat.event_rows import EventRows, rows_of_batch
 from esformat.merge import Source as MergeSource
 from esformat.merge import merge_by_time
 from esformat.query import Narrowed, Portion, Query, Stretch, narrow, portions
 from esformat.reader import Reader
-from esformat.rows import Picked, select, to_batch
-from esformat.schema import DATA_COLUMN
 
-BATCH_BLOCKS = 16  # data blocks that are read and decoded together
-BATCH_STORED_BYTES = 1 << 20
-EVENTS_AT_ONCE = 1024  # rows turned into Python objects together: few enough to stay in the processor's cache
+BATCH_BLOCKS = 48  # data blocks that are read and decoded together
+BATCH_STORED_BYTES = 2 << 20
 MIN_PARALLEL_BATCHES = 4
 SORTED_ROWS = 8192  # short runs up to so many rows are sorted together rather than merged
 
 Stretches = Callable[[], Iterable[Stretch]]
+T = TypeVar("T", bound=Sized)
 
 
 class Scan:
@@ -108,42 +108,54 @@ class Scan:
         if self._keys is not None and not self._merged and self._direct():
             events = chain.from_iterable(self._direct_events())
             return events if self._query.limit is None else islice(events, self._query.limit)
-        return chain.from_iterable(map(self._batch_events, self._limited(self._read_batches(self._event_columns()))))
+        events = chain.from_iterable(self._decoded_events())
+        return events if self._query.limit is None else islice(events, self._query.limit)
 
     def _direct(self) -> bool:
         wanted = self._query.columns
-        return can_read_directly(self._reader) and (wanted is None or set(wanted) >= set(self._reader.schema.arrow.names))
+        return self._reader.direct and (wanted is None or set(wanted) >= set(self._reader.schema.arrow.names))
 
     def _direct_events(self) -> Iterator[Iterator[Event]]:
         """Events of one run of rows, block by block."""
-        reader, query = self._reader, self._query
         assert self._keys is not None
-        maker = EventMaker(reader, *self._keys, reverse=query.reverse)
+        maker = EventMaker(self._reader, *self._keys, reverse=self._query.reverse)
+        return self._filtered_events(maker) if self._query.filtered else self._all_events(maker)
+
+    def _all_events(self, maker: EventMaker) -> Iterator[Iterator[Event]]:
+        """Every event, or the first `limit`: their rows are known before anything is read."""
+        reader, reverse, left = self._reader, self._query.reverse, self._query.limit
+        for leaf_number, first, last, run_start in self._directed():
+            if left is not None:
+                if not left:
+                    return
+                first, last = (max(first, last - left), last) if reverse else (first, min(last, first + left))
+                left -= last - first
+            leaf = reader.leaf(leaf_number)
+            edges = leaf.block_rows
+            blocks = range(bisect_right(edges, first) - 1, bisect_left(edges, last))
+            for number in reversed(blocks) if reverse else blocks:
+                origin = edges[number]
+                block = reader.data_block(leaf, number)
+                low, high = max(first - origin, 0), min(last - origin, block.row_count)
+                yield maker.stretch(block, max(run_start - origin, 0), low, high)
+
+    def _filtered_events(self, maker: EventMaker) -> Iterator[Iterator[Event]]:
+        """The events that meet time and conditions, block by block."""
+        reader, query = self._reader, self._query
         narrowed = self._narrow()
         if narrowed is False:
             return
-        plain_limit = None if query.filtered else query.limit
-        left = plain_limit
         for stretch in self._directed():
-            leaf = reader.leaf(stretch.leaf)
             for portion in portions(reader, query, stretch, narrowed):
-                origin = leaf.block_rows[portion.block]
-                block = reader.data_block(leaf, portion.block)
-                run_start = max(portion.run_start - origin, 0)
-                low, high = portion.first - origin, portion.last - origin
-                if query.filtered:
-                    rows = select(reader, query, leaf, block, portion, narrowed)
-                    if rows is None:
-                        yield maker.stretch(block, run_start, low, high)
-                    elif len(rows):
-                        yield maker.picked(block, run_start, rows)
-                    continue
-                if left is not None:
-                    low, high = (max(low, high - left), high) if query.reverse else (low, min(high, low + left))
-                    left -= high - low
-                yield maker.stretch(block, run_start, low, high)
-                if left == 0:
-                    return
+                leaf, number, first, last, _, run_start = portion
+                origin = leaf.block_rows[number]
+                block = reader.data_block(leaf, number)
+                rows = find_rows(reader, query, portion, block, narrowed)
+                start = max(run_start - origin, 0)
+                if rows is None:
+                    yield maker.stretch(block, start, first - origin, last - origin)
+                elif rows:
+                    yield maker.picked(block, start, rows)
 
     def _event_columns(self) -> tuple[str, ...]:
         """Columns to read for events: the keys always, of the others those that were asked for."""
@@ -151,9 +163,27 @@ class Scan:
         names = self._reader.schema.arrow.names
         return tuple(name for name in names if name in ("space", "grouping", "timestamp") or name in wanted)
 
-    def _batch_events(self, batch: pa.RecordBatch) -> Iterator[Event]:
-        for at in range(0, len(batch), EVENTS_AT_ONCE):
-            yield from _events_of(batch.slice(at, EVENTS_AT_ONCE), self._reader.schema.indexes)
+    def _decoded_events(self) -> Iterator[Iterator[Event]]:
+        """Events of decoded rows, about a thousand at a time."""
+        columns = self._event_columns()
+        schema = self._reader.schema
+        if self._merged:
+            for batch in self._read_batches(columns):
+                yield from rows_of_batch(batch, schema.indexes, b"" if schema.binary_keys else "").iterators()
+            return
+        narrowed = self._narrow()
+        if narrowed is False:
+            return
+
+        def read(group: list[Portion]) -> EventRows:
+            blocks = BlockGroup(self._reader, group[::-1] if self._query.reverse else group)
+            return blocks.to_events(columns, blocks.select(self._query, narrowed))
+
+        groups = self._groups(self._directed(), narrowed)
+        if self._query.limit is not None:  # one block at a time: the answer may be complete soon
+            groups = ([portion] for group in groups for portion in group)
+        for rows in map(read, groups) if self._query.limit is not None else _in_parallel(groups, read):
+            yield from rows.iterators(reverse=self._query.reverse)
 
     # ------------------------------------------------------------ reading
 
@@ -183,48 +213,41 @@ class Scan:
         groups = self._groups(self._directed(), narrowed)
         if self._query.limit is not None:
             return self._read_lazily(groups, columns, narrowed)
-        return _in_parallel(groups, lambda group: self._read_group(*group, columns, narrowed))
+        return _in_parallel(groups, lambda group: self._read_group(group, columns, narrowed))
 
     def _read_lazily(
-        self, groups: Iterator[tuple[Leaf, list[Portion]]], columns: Sequence[str], narrowed: Narrowed | None
+        self, groups: Iterator[list[Portion]], columns: Sequence[str], narrowed: Narrowed | None
     ) -> Iterator[pa.RecordBatch]:
         """Block by block, for answers that may be complete soon."""
-        for leaf, group in groups:
+        for group in groups:
             for portion in group:
-                batch = self._read_group(leaf, [portion], columns, narrowed)
+                batch = self._read_group([portion], columns, narrowed)
                 if len(batch):
                     yield batch
 
     def _groups(
         self, stretches: Iterable[Stretch], narrowed: Narrowed | None
-    ) -> Iterator[tuple[Leaf, list[Portion]]]:
-        """Portions of one leaf, in the query's direction, that are read and decoded together."""
+    ) -> Iterator[list[Portion]]:
+        """Portions, in the query's direction, that are read and decoded together."""
+        group: list[Portion] = []
+        stored = 0
         for stretch in stretches:
-            leaf = self._reader.leaf(stretch.leaf)
-            group: list[Portion] = []
-            stored = 0
             for portion in portions(self._reader, self._query, stretch, narrowed):
                 group.append(portion)
-                stored += leaf.block_offsets[portion.block + 1] - leaf.block_offsets[portion.block]
+                offsets = portion.leaf.block_offsets
+                stored += offsets[portion.block + 1] - offsets[portion.block]
                 if len(group) == BATCH_BLOCKS or stored >= BATCH_STORED_BYTES:
-                    yield leaf, group
+                    yield group
                     group, stored = [], 0
-            if group:
-                yield leaf, group
+        if group:
+            yield group
 
     def _read_group(
-        self, leaf: Leaf, group: list[Portion], columns: Sequence[str], narrowed: Narrowed | None
+        self, group: list[Portion], columns: Sequence[str], narrowed: Narrowed | None
     ) -> pa.RecordBatch:
-        picked = Picked(leaf)
-        ascending = group[::-1] if self._query.reverse else group
-        for first, last in _adjacent([portion.block for portion in ascending]):
-            blocks = self._reader.data_blocks(leaf, ascending[first].block, ascending[last - 1].block + 1)
-            for portion, block in zip(ascending[first:last], blocks, strict=True):
-                picked.add(portion.block, block, select(self._reader, self._query, leaf, block, portion, narrowed))
-        if not picked.row_count:
-            return pa.RecordBatch.from_pylist([], schema=pa.schema([self._reader.schema.arrow.field(c) for c in columns]))
-        batch = to_batch(self._reader, picked, columns)
-        return batch.take(pa.array(range(len(batch) - 1, -1, -1))) if self._query.reverse else batch
+        blocks = BlockGroup(self._reader, group[::-1] if self._query.reverse else group)
+        batch = blocks.to_batch(columns, blocks.select(self._query, narrowed))
+        return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if self._query.reverse else batch
 
     def _merge_sources(self, columns: Sequence[str], narrowed: Narrowed | None) -> Iterator[MergeSource]:
         """Sources in time order: each long run is one; short runs that follow each other are read and sorted together."""
@@ -258,7 +281,7 @@ class Scan:
         """The rows of several short runs as one batch in time order."""
         forward = Scan(self._reader, self._query.forward(), lambda: _joined(stretches), span=self._span)
         groups = forward._groups(forward._stretches(), narrowed)
-        batches = [forward._read_group(leaf, group, columns, narrowed) for leaf, group in groups]
+        batches = [forward._read_group(group, columns, narrowed) for group in groups]
         table = pa.Table.from_batches(batches, schema=pa.schema([self._reader.schema.arrow.field(c) for c in columns]))
         order = np.argsort(np.asarray(table["timestamp"].cast(pa.int64()).to_numpy()), kind="stable")
         ordered = table.take(pa.array(order[::-1] if self._query.reverse else order)).combine_chunks()
@@ -270,22 +293,21 @@ class Scan:
             return 0
         total = 0
         for stretch in self._stretches():
-            leaf = self._reader.leaf(stretch.leaf) if self._query.filtered else None
-            if leaf is None:
+            if not self._query.filtered:
                 total += stretch.last - stretch.first
                 continue
             for portion in portions(self._reader, self._query, stretch, narrowed):
-                total += self._count_portion(leaf, portion, narrowed)
+                total += self._count_portion(portion, narrowed)
         return total
 
-    def _count_portion(self, leaf: Leaf, portion: Portion, narrowed: Narrowed | None) -> int:
+    def _count_portion(self, portion: Portion, narrowed: Narrowed | None) -> int:
         query = self._query
-        certain = query.covers(leaf.block_min[portion.block], leaf.block_max[portion.block])
+        certain = query.covers(portion.leaf.block_min[portion.block], portion.leaf.block_max[portion.block])
         if certain and not (narrowed and narrowed.unmet):
             return portion.last - portion.first if portion.rows is None else len(portion.rows)
-        block = self._reader.data_block(leaf, portion.block)
-        rows = select(self._reader, query, leaf, block, portion, narrowed)
-        return block.row_count if rows is None else len(rows)
+        group = BlockGroup(self._reader, [portion])
+        rows = group.select(query, narrowed)
+        return group.row_count if rows is None else len(rows)
 
 
 def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
@@ -294,15 +316,6 @@ def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Re
         limit -= min(limit, len(batch))
         if not limit:
             return
-
-
-def _adjacent(numbers: list[int]) -> Iterator[tuple[int, int]]:
-    """Cut ascending numbers into stretches [first, last) of consecutive ones."""
-    first = 0
-    for i in range(1, len(numbers) + 1):
-        if i == len(numbers) or numbers[i] != numbers[i - 1] + 1:
-            yield first, i
-            first = i
 
 
 def _by_run(stretches: Iterable[Stretch], reader: Reader) -> Iterator[list[Stretch]]:
@@ -350,66 +363,22 @@ def _same_run(reader: Reader, before: Stretch, after: Stretch) -> bool:
     return left.spaces[-1] == right.spaces[0] and left.groupings[-1] == right.groupings[0]
 
 
-def _in_parallel(
-    groups: Iterator[tuple[Leaf, list[Portion]]], read: Callable[[tuple[Leaf, list[Portion]]], pa.RecordBatch]
-) -> Iterator[pa.RecordBatch]:
-    """Batches in order, read by threads a few groups ahead; a short answer takes no threads."""
+def _in_parallel(groups: Iterator[list[Portion]], read: Callable[[list[Portion]], T]) -> Iterator[T]:
+    """What is read of each group, in order, by threads a few groups ahead; a short answer takes no threads."""
     few = list(islice(groups, MIN_PARALLEL_BATCHES))
     if len(few) < MIN_PARALLEL_BATCHES:
-        yield from (batch for batch in map(read, few) if len(batch))
+        yield from (rows for rows in map(read, few) if len(rows))
         return
     threads = min(os.cpu_count() or 1, 8)
     pool = ThreadPoolExecutor(threads, thread_name_prefix="esformat-scan")
-    pending: deque[Future[pa.RecordBatch]] = deque()
+    pending: deque[Future[T]] = deque()
     try:
         for group in chain(few, groups):
             pending.append(pool.submit(read, group))
-            if len(pending) > threads + 1:
-                batch = pending.popleft().result()
-                if len(batch):
-                    yield batch
+            if len(pending) > threads + 1 and len(rows := pending.popleft().result()):
+                yield rows
         while pending:
-            batch = pending.popleft().result()
-            if len(batch):
-                yield batch
+            if len(rows := pending.popleft().result()):
+                yield rows
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-class BatchAttributes:
-    """Columns of the events of one batch beyond the four that an event carries."""
-
-    __slots__ = ("_batch", "_indexes", "_payload")
-
-    def __init__(self, batch: pa.RecordBatch, indexes: tuple[str, ...]) -> None:
-        names = batch.schema.names
-        self._indexes = [name for name in indexes if name in names]
-        keys = ("space", "grouping", "timestamp", DATA_COLUMN)
-        self._payload = [name for name in names if name not in keys and name not in self._indexes]
-        self._batch = batch.select(self._indexes + self._payload)
-
-    def indexes(self, row: int) -> dict[str, Any]:
-        """Indexed columns of a row that are not null."""
-        return {name: v for name in self._indexes if (v := self._batch.column(name)[row].as_py()) is not None}
-
-    def columns(self, row: int) -> dict[str, Any]:
-        """Payload columns of a row besides `data`."""
-        return {name: self._batch.column(name)[row].as_py() for name in self._payload}
-
-
-def _events_of(batch: pa.RecordBatch, indexes: tuple[str, ...]) -> Iterator[Event]:
-    count = len(batch)
-    data: Iterable[Any] = repeat(None, count)
-    if DATA_COLUMN in batch.schema.names:
-        data = batch.column(DATA_COLUMN).to_pylist()
-    return map(
-        new_event,
-        zip(
-            batch.column("space").to_pylist(),
-            batch.column("grouping").to_pylist(),
-            batch.column("timestamp").cast(pa.int64()).to_numpy().tolist(),
-            data,
-            range(count),
-            repeat(BatchAttributes(batch, indexes)),
-        ),
-    )

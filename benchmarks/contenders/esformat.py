@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
-from esformat.source import CountingSource, FileSource
 
 import esformat
 from benchmarks.contenders.protocol import (
     INDEXES,
     MAIN,
+    PLAIN_TEXT,
     Contender,
     Digest,
     Reader,
@@ -69,12 +69,6 @@ class EsformatReader(Reader):
 class Esformat(Contender):
     """See the module."""
 
-    name = "esformat"
-    distribution = "esformat"
-    layouts = {MAIN: "defaults"}
-    best = {}
-    lacks = {"R1-coded": "text columns come plain"}
-
     def version(self) -> str:
         return f"esformat {esformat.__version__}"
 
@@ -91,10 +85,10 @@ class Esformat(Contender):
 
     def cold_history(self, target: Path, space: str) -> tuple[int, int, list[Row]]:
         """Open and answer one history: reads, bytes read, and the answer. No other contender is asked for this."""
-        source = CountingSource(FileSource(target / FILE))
+        source = esformat.CountingSource(esformat.FileSource(target / FILE))
         reader = EsformatReader(esformat.open(source))
         rows = reader.rows(reader.history(space))
         return source.reads, source.bytes_read, rows
 
 
-CONTENDER = Esformat()
+CONTENDER = Esformat(name="esformat", distribution="esformat", layouts={MAIN: "defaults"}, lacks=PLAIN_TEXT)

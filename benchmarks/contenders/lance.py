@@ -17,6 +17,7 @@ import pyarrow as pa
 from benchmarks.contenders.protocol import (
     MAIN,
     OBJECT_COLUMNS,
+    PLAIN_TEXT,
     ROW_COLUMNS,
     SCHEMA,
     ArrowReader,
@@ -65,12 +66,6 @@ class LanceReader(ArrowReader):
 class Lance(Contender):
     """See the module."""
 
-    name = "lance"
-    distribution = "pylance"
-    layouts = {MAIN: "default encoding, scalar indexes", "smallest": "main, with zstd payloads"}
-    best = {}
-    lacks = {"R1-coded": "text columns come plain", "S1": "measured for esformat only"}
-
     def write(self, table: pa.Table, target: Path, layout: str) -> None:
         table = in_order(table)
         if layout == "smallest":
@@ -85,4 +80,9 @@ class Lance(Contender):
         return LanceReader(target / DATASET)
 
 
-CONTENDER = Lance()
+CONTENDER = Lance(
+    name="lance",
+    distribution="pylance",
+    layouts={MAIN: "default encoding, scalar indexes", "smallest": "main, with zstd payloads"},
+    lacks=PLAIN_TEXT,
+)

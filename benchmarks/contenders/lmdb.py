@@ -17,7 +17,7 @@ import lmdb
 import pyarrow as pa
 
 from benchmarks.contenders import kv
-from benchmarks.contenders.protocol import INDEXES, MAIN, Contender, Digest
+from benchmarks.contenders.protocol import INDEXES, MAIN, OBJECTS_ONLY, Contender, Digest
 
 FILE = "events.lmdb"
 EVENTS = b"events"
@@ -80,16 +80,6 @@ class LMDBReader(kv.KeyValueReader):
 class LMDB(Contender):
     """See the module."""
 
-    name = "lmdb"
-    distribution = "lmdb"
-    layouts = {MAIN: "ordered keys, DUPSORT indexes"}
-    best = {}
-    lacks = {
-        "R1-batch": "gives Python objects only",
-        "R1-coded": "gives Python objects only",
-        "S1": "measured for esformat only",
-    }
-
     def write(self, table: pa.Table, target: Path, layout: str) -> None:
         entries = kv.encode(table)
         env = lmdb.open(
@@ -116,4 +106,4 @@ def _append(env: lmdb.Environment, database: lmdb._Database, items: Iterator[tup
         cursor.putmulti(items, append=True)
 
 
-CONTENDER = LMDB()
+CONTENDER = LMDB(name="lmdb", distribution="lmdb", layouts={MAIN: "ordered keys, DUPSORT indexes"}, lacks=OBJECTS_ONLY)

@@ -64,10 +64,10 @@ class ParquetReader(ArrowReader):
 
     def latest(self, space: str, limit: int) -> pa.Table:
         """Read row groups from the last one backwards until there is enough."""
-        found = []
+        found: list[pa.Table] = []
         for group in reversed(self._groups(space)):
             found.insert(0, self._read([group], space))
-            if sum(map(len, found)) >= limit:
+            if sum(table.num_rows for table in found) >= limit:
                 break
         table = pa.concat_tables(found)
         return newest_first(table.slice(max(0, len(table) - limit)))
@@ -89,22 +89,11 @@ class ParquetReader(ArrowReader):
         return self._dataset(KEYS).to_batches()
 
     def object_batches(self) -> Iterator[pa.RecordBatch]:
-        return self._dataset(["space"]).to_batches(columns=list(OBJECT_COLUMNS), batch_size=65_536)
+        return self._dataset().to_batches(columns=list(OBJECT_COLUMNS), batch_size=65_536)
 
 
 class Parquet(Contender):
     """See the module."""
-
-    name = "parquet"
-    distribution = "pyarrow"
-    layouts = {
-        MAIN: "128 k rows a row group",
-        "points": "1,024 rows a row group",
-        "open": "4,096 rows a row group",
-        "smallest": "main, with payloads DELTA_LENGTH_BYTE_ARRAY",
-    }
-    best = {"R2": "points", "R3": "points", "R3w": "points", "R4": "points", "open": "open"}
-    lacks = {"S1": "measured for esformat only"}
 
     def write(self, table: pa.Table, target: Path, layout: str) -> None:
         encodings = {"timestamp": "DELTA_BINARY_PACKED"}
@@ -123,4 +112,14 @@ class Parquet(Contender):
         return ParquetReader(target / FILE)
 
 
-CONTENDER = Parquet()
+CONTENDER = Parquet(
+    name="parquet",
+    distribution="pyarrow",
+    layouts={
+        MAIN: "128 k rows a row group",
+        "points": "1,024 rows a row group",
+        "open": "4,096 rows a row group",
+        "smallest": "main, with payloads DELTA_LENGTH_BYTE_ARRAY",
+    },
+    best={"R2": "points", "R3": "points", "R3w": "points", "R4": "points", "open": "open"},
+)

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import metadata
 from itertools import chain
 from pathlib import Path
@@ -89,14 +91,19 @@ class Reader(Protocol):
         """Turn the answer of `matching` into a table of `SCHEMA`."""
 
 
-class Contender(Protocol):
+PLAIN_TEXT = {"R1-coded": "text columns come plain"}
+OBJECTS_ONLY = {"R1-batch": "gives Python objects only", "R1-coded": "gives Python objects only"}
+
+
+@dataclass(frozen=True)
+class Contender(ABC):
     """One way of storing events."""
 
     name: str
     distribution: str  # whose version is reported; "" for the standard library
     layouts: Mapping[str, str]  # layout -> what it is; always has MAIN
-    best: Mapping[str, str]  # work -> the layout that answers it best, MAIN where absent
-    lacks: Mapping[str, str]  # work -> why this contender has no figure for it
+    best: Mapping[str, str] = field(default_factory=dict)  # work -> the layout that answers it best, if not MAIN
+    lacks: Mapping[str, str] = field(default_factory=dict)  # work -> why this contender has no figure for it
 
     def version(self) -> str:
         """What was measured, for the report."""
@@ -107,9 +114,11 @@ class Contender(Protocol):
         sources = [Path(file) for kind in type(self).__mro__ if (file := source_of(kind)) is not None]
         return fingerprint_of(self.version(), *sources)
 
+    @abstractmethod
     def write(self, table: pa.Table, target: Path, layout: str) -> None:
         """Write the unsorted `table` into the empty directory `target`, finished and closed on return."""
 
+    @abstractmethod
     def open(self, target: Path, layout: str) -> Reader:
         """Open what `write` left in `target`."""
 

@@ -20,6 +20,7 @@ from benchmarks.contenders.protocol import (
     COLUMNS,
     INDEXES,
     MAIN,
+    OBJECTS_ONLY,
     SCHEMA,
     Contender,
     Digest,
@@ -76,16 +77,6 @@ class SQLiteReader(TupleReader):
 class SQLite(Contender):
     """See the module."""
 
-    name = "sqlite"
-    distribution = ""
-    layouts = {MAIN: "rowid table, three indexes, pages of 16 KiB"}
-    best = {}
-    lacks = {
-        "R1-batch": "gives Python objects only",
-        "R1-coded": "gives Python objects only",
-        "S1": "measured for esformat only",
-    }
-
     def version(self) -> str:
         return f"SQLite {sqlite3.sqlite_version}"
 
@@ -115,4 +106,9 @@ def _tuples(table: pa.Table) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-CONTENDER = SQLite()
+CONTENDER = SQLite(
+    name="sqlite",
+    distribution="",
+    layouts={MAIN: "rowid table, three indexes, pages of 16 KiB"},
+    lacks=OBJECTS_ONLY,
+)

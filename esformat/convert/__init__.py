@@ -1,0 +1,34 @@
+"""Other people's files into segments, and events out to other people's files.
+
+`Load` reads CSV, JSON lines, Parquet and Arrow, plain or compressed, into a `Writer`; `write_batches` writes what a
+scan gives. `Roles` says which column becomes what, `Clock` how times are written.
+"""
+
+from esformat.convert.bad_rows import BadRows, Collect, Skip, Stop
+from esformat.convert.clock import Clock
+from esformat.convert.errors import BadRowError, InputError
+from esformat.convert.formats import FORMATS
+from esformat.convert.load import InputOptions, Load, Summary
+from esformat.convert.plan import Plan
+from esformat.convert.roles import Roles
+from esformat.convert.rows import BadRow
+from esformat.convert.sinks import SINK_FORMATS, write_batches
+
+__all__ = [
+    "FORMATS",
+    "SINK_FORMATS",
+    "BadRow",
+    "BadRowError",
+    "BadRows",
+    "Clock",
+    "Collect",
+    "InputError",
+    "InputOptions",
+    "Load",
+    "Plan",
+    "Roles",
+    "Skip",
+    "Stop",
+    "Summary",
+    "write_batches",
+]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -27,7 +26,7 @@ class ArrowReader:
 
     source: Source
     roles: Roles
-    format: Literal["parquet", "arrow"]
+    format: str  # "parquet" or "arrow"
 
     def rows(self) -> Iterator[Rows]:
         """Yield the rows in batches. Raises InputError if the file is damaged or lacks a column."""

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esformat.convert import epoch
-from esformat.convert.time_format import Ints, Mask, Parsed, TimeFormat
+from esformat.convert.arrays import Ints, Mask, ints
+from esformat.convert.time_format import Parsed, TimeFormat
 
 _UTC_NAMES = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -130,7 +131,7 @@ class Clock:
 
 def _assume(civil: pa.Array, zone: str, ambiguous: str, nonexistent: str) -> Ints:
     zoned = pc.assume_timezone(civil, zone, ambiguous=ambiguous, nonexistent=nonexistent)
-    return zoned.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    return ints(zoned.cast(pa.int64()).fill_null(0))
 
 
 def _from_arrow(column: pa.Array) -> Parsed:
@@ -152,7 +153,7 @@ def _fits_nanos(micros: Ints) -> Mask:
 
 
 def _is_number(type_: pa.DataType) -> bool:
-    return pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
 
 
 def _shown(value: pa.Scalar) -> str:

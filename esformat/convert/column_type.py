@@ -6,13 +6,11 @@ A column of text is a number only where that loses nothing a reader could miss: 
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from esformat.convert import json_text
-
-Mask = npt.NDArray[np.bool_]
+from esformat.convert.arrays import Mask, mask
 
 _INTEGER = r"^(?:0|-?[1-9][0-9]{0,18})$"
 _NUMBER = r"^(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|NaN|nan|-?inf|-?Infinity)$"
@@ -106,13 +104,13 @@ def _convert_text(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Mask 
     if long is not None:
         text = pc.if_else(pa.array(long), pa.scalar(None, pa.string()), text)
     converted, unfit = convert(text, type_)
-    masks = [mask for mask in (invalid, long, unfit) if mask is not None]
-    return converted, np.logical_or.reduce(masks) if masks else None
+    found = [each for each in (invalid, long, unfit) if each is not None]
+    return converted, np.logical_or.reduce(found) if found else None
 
 
 def _long_integers(text: pa.Array) -> Mask | None:
-    found = pc.fill_null(pc.match_substring_regex(text, _LONG_INTEGER), False)
-    return found.to_numpy(zero_copy_only=False) if pc.any(found).as_py() else None
+    found = mask(pc.match_substring_regex(text, _LONG_INTEGER))
+    return found if found.any() else None
 
 
 def _cast(column: pa.Array, type_: pa.DataType) -> pa.Array | None:

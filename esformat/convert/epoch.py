@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.convert.time_format import Ints, Mask, Parsed
+from esformat.convert.arrays import Ints, Mask, ints, mask
+from esformat.convert.time_format import Parsed
 
 NANOS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}  # in each unit
 
@@ -19,8 +20,8 @@ _DECIMAL = r"^(?P<sign>[+-]?)(?P<whole>\d{1,18})(?:\.(?P<fraction>\d{1,9}))?$"
 
 def from_integers(column: pa.Array, unit: str) -> Parsed:
     """Read integers that count `unit`. What is null or beyond the years 1 to 9999 is not ok."""
-    valid = column.is_valid().to_numpy(zero_copy_only=False)
-    inside = column.cast(pa.int64(), safe=False).fill_null(0).to_numpy(zero_copy_only=False)
+    valid = mask(column.is_valid())
+    inside = ints(column.cast(pa.int64(), safe=False).fill_null(0))
     if pa.types.is_uint64(column.type):
         valid &= inside >= 0  # 2**63 and more came out negative
     return _scaled(inside, np.zeros_like(inside), unit, valid)
@@ -38,16 +39,16 @@ def from_floats(column: pa.Array, unit: str) -> Parsed:
 def from_text(column: pa.StringArray, unit: str) -> Parsed:
     """Read decimal text such as "1403534919.25" that counts `unit`, exact to the nanosecond."""
     found = pc.extract_regex(column, _DECIMAL)
-    ok = found.is_valid().to_numpy(zero_copy_only=False)
+    ok = mask(found.is_valid())
     whole = _number(found.field("whole"))
     billionths = _number(pc.utf8_rpad(found.field("fraction"), 9, "0"))
     parsed = _scaled(whole, billionths // (1_000_000_000 // NANOS[unit]), unit, ok)
-    negative = pc.equal(found.field("sign"), "-").to_numpy(zero_copy_only=False)
+    negative = mask(pc.equal(found.field("sign"), "-"))
     return _negated(parsed, negative)
 
 
 def _number(text: pa.StringArray) -> Ints:
-    return pc.if_else(pc.equal(text, ""), "0", text).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return ints(pc.if_else(pc.equal(text, ""), "0", text).cast(pa.int64()))
 
 
 def _scaled(whole: Ints, nanos: Ints, unit: str, ok: Mask) -> Parsed:

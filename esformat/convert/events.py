@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from operator import itemgetter
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from esformat.convert import json_text
+from esformat.convert.arrays import Mask, mask
 from esformat.convert.clock import Times
-from esformat.convert.column_type import Mask, convert
+from esformat.convert.column_type import convert
 from esformat.convert.plan import TIMESTAMP, Plan
 from esformat.convert.roles import RESERVED, Roles
 from esformat.convert.rows import BadRow, Origin, Rows
@@ -41,10 +41,10 @@ class Rejects:
     def __iter__(self) -> Iterator[BadRow]:
         """Yield each with its reason."""
         origin = self._rows.origin
-        unread = [(bad.number, bad) for bad in self._rows.bad]
-        unfit = [(origin.locate(row)[0], row) for row in self._reasons]
-        for _, found in sorted([*unread, *unfit], key=itemgetter(0)):
-            yield found if isinstance(found, BadRow) else origin.bad_row(found, self._reasons[found](found))
+        found: list[tuple[int, BadRow | int]] = [(bad.number, bad) for bad in self._rows.bad]
+        found += [(origin.locate(row)[0], row) for row in self._reasons]
+        for _, bad in sorted(found, key=itemgetter(0)):
+            yield bad if isinstance(bad, BadRow) else origin.bad_row(bad, self._reasons[bad](bad))
 
 
 def make_events(rows: Rows, times: Times, plan: Plan) -> tuple[pa.RecordBatch, Rejects]:
@@ -149,13 +149,12 @@ class _Making:
         batch = self._rows.batch
         return batch.column(name) if name in batch.schema.names else pa.nulls(batch.num_rows)
 
-    def _reject(self, mask: Any, reason: Callable[[int], str]) -> None:
-        """Note why the rows of `mask`, of which null and None are no part, are no events."""
-        if mask is None:
+    def _reject(self, rejected: pa.Array | Mask | None, reason: Callable[[int], str]) -> None:
+        """Note why the rows that are true in `rejected`, perhaps none, are no events."""
+        if rejected is None:
             return
-        if isinstance(mask, pa.Array):
-            mask = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
-        for row in np.flatnonzero(mask).tolist():
+        found = rejected if isinstance(rejected, np.ndarray) else mask(rejected)
+        for row in np.flatnonzero(found).tolist():
             self._reasons.setdefault(row, reason)
 
 

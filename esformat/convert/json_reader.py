@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from esformat.convert import json_members
+from esformat.convert.arrays import Ints, Mask
 from esformat.convert.column_type import join
 from esformat.convert.errors import InputError
 from esformat.convert.json_values import DEEPEST, columns, deepest, parse_object
@@ -19,7 +20,6 @@ from esformat.convert.records import Block, blocks, readable, whole_lines, witho
 from esformat.convert.roles import Roles
 from esformat.convert.rows import BadRow, Origin, Rows
 from esformat.convert.source import Source
-from esformat.convert.time_format import Ints, Mask
 
 _TOO_LONG = "the line is too long"
 _EXACT_IN_FLOAT = float(2**53)

@@ -37,7 +37,8 @@ def fragments(column: pa.Array) -> pa.StringArray:
 def as_text(column: pa.Array) -> pa.StringArray:
     """Give each value as text: strings as they are, numbers and times as JSON writes them, nested ones as JSON.
 
-    Bytes that are not UTF-8 become the JSON object that has them in base64. Floats that are whole numbers lose their point: 5.0 and 5 are the same key.
+    Bytes that are not UTF-8 become the JSON object that has them in base64. Floats that are whole numbers lose their
+    point: 5.0 and 5 are the same key.
     """
     type_ = column.type
     if pa.types.is_string(type_):

@@ -23,7 +23,7 @@ from esformat.convert.roles import Roles
 from esformat.convert.rows import Rows
 from esformat.convert.source import Source
 
-Progress = Callable[[int, int | None], None]  # stored bytes read so far, and in all where that is known
+Progress = Callable[[int, int], None]  # stored bytes read so far, and in all as far as known: pipes do not tell
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,21 +136,20 @@ class Load:
                 repeated_count += times.repeated_count
             if writer is None:
                 writing.enter_context(create(plan)).add_table(no_events(plan))
-        read_bytes = sum(source.position_bytes() for source in self._sources)
+        read_bytes = sum(source.stored_bytes() for source in self._sources)
         notes = (*_notes(plan), *_repeated_note(self._roles, repeated_count))
         return Summary(num_events=num_events, bad_row_count=self._bad_rows.count, input_bytes=read_bytes, notes=notes)
 
     def _rows(self) -> Iterator[tuple[Rows, Times]]:
         """Yield the rows of all inputs, and their times."""
-        sizes = [source.size_bytes for source in self._sources]
-        total = None if None in sizes else sum(size or 0 for size in sizes)
+        total = sum(source.size_bytes for source in self._sources)
         done = 0
         for source, reader in zip(self._sources, self._readers, strict=True):
             for rows in reader.rows():
                 yield rows, read_times(rows, self._roles)
                 if self._progress is not None:
                     self._progress(done + source.position_bytes(), total)
-            done += source.position_bytes()
+            done += source.stored_bytes()
 
 
 def _reader(source: Source, roles: Roles, options: InputOptions) -> Reader:

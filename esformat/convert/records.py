@@ -40,11 +40,11 @@ class CsvSyntax:
         between = re.escape(self.delimiter)
         other = rb"[^" + between + rb"\r\n]*+"
         one = rb'(?:"(?:[^"]++|"")*+"' + other + rb'|(?!")' + other + rb")"
-        # A final carriage return is left alone: a line feed may follow it in the next block.
-        record = one + rb"(?:" + between + one + rb")*+(?:\r(?!\Z)\n?|\n)"
+        record = one + rb"(?:" + between + one + rb")*+"
         self._field = re.compile(one)
-        self.record = re.compile(record)
-        self._records = re.compile(rb"(?:" + record + rb")*+")
+        self.record = re.compile(record + rb"(?:\r\n?|\n)")
+        # A final carriage return is left alone: a line feed may follow it in the next block.
+        self._records = re.compile(rb"(?:" + record + rb"(?:\r(?!\Z)\n?|\n))*+")
 
     def whole(self, data: bytes) -> int:
         """Tell how many leading bytes of `data` are whole records."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
@@ -139,10 +140,12 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, step)
 
 
-def _joined(lines: pa.StringArray) -> bytes | memoryview:
+def _joined(lines: pa.StringArray) -> memoryview:
     """Give the values of `lines`, none of which is null, with a line feed after each."""
     ended = pc.binary_join_element_wise(lines, "\n", "")
-    return pc.binary_join(pa.ListArray.from_arrays(pa.array([0, len(ended)], pa.int32()), ended), "")[0].as_buffer()
+    start, end = (ended.offset + place for place in (0, len(ended)))
+    offsets = np.frombuffer(ended.buffers()[1], dtype=np.int32)
+    return memoryview(ended.buffers()[2])[offsets[start] : offsets[end]]
 
 
 def _csv_column(column: pa.Array) -> pa.Array:

@@ -41,13 +41,16 @@ class Source:
             self._spool = _Spool(stdin if stdin is not None else sys.stdin.buffer)
         elif not self._is_regular_file():
             self._spool = _Spool(self._open_file())  # a pipe gives its bytes once
-        self.size_bytes = None if self._spool else Path(path).stat().st_size  # stored bytes, or None if not known
-        self._raw: IO[bytes] | None = None
+        self.size_bytes = 0 if self._spool else Path(path).stat().st_size  # 0 where it shows only at the end
+        self._raw: IO[bytes] | None = None  # what is being read
 
     def position_bytes(self) -> int:
         """Tell how many stored bytes the current reading has passed."""
-        raw = self._raw
-        return 0 if raw is None or raw.closed else raw.tell()
+        return 0 if self._raw is None or self._raw.closed else self._raw.tell()
+
+    def stored_bytes(self) -> int:
+        """Tell how many bytes the input has as stored; of a pipe, how many came so far."""
+        return self.size_bytes if self._spool is None else self._spool.kept_bytes
 
     @contextmanager
     def open(self) -> Iterator[pa.NativeFile]:

@@ -10,12 +10,10 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Ints = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
+from esformat.convert.arrays import Ints, Mask, ints, mask
 
 _ISO = (
     r"^(?P<Y>\d{4})-(?P<m>\d\d)-(?P<d>\d\d)"
@@ -79,7 +77,7 @@ class TimeFormat:
         """Parse each value of `text`. What is null, or not written so, or no time of the calendar is not ok."""
         found = pc.extract_regex(text, self.pattern)
         fields = {field.name: found.field(field.name) for field in found.type}
-        ok = found.is_valid().to_numpy(zero_copy_only=False)
+        ok = mask(found.is_valid())
         micros, possible = _civil(_Numbers(fields, ok))
         nanos = _fraction(fields["f"]) if "f" in fields else np.zeros(len(text), dtype=np.int64)
         offset, zoned = _offset(fields["z"]) if "z" in fields else (0, np.zeros(len(text), dtype=np.bool_))
@@ -121,12 +119,12 @@ class _Numbers:
             return np.full(self.length, default, dtype=np.int64)
         text = self._fields[name]
         filled = pc.if_else(pc.equal(text, ""), str(default), text)
-        return filled.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        return ints(filled.cast(pa.int64()))
 
     def word(self, name: str, words: tuple[str, ...]) -> Ints:
         """Give the place of each row's word in `words`, from 0; -1 where it is none of them."""
         lower = pc.utf8_lower(self._fields[name])
-        return pc.fill_null(pc.index_in(lower, pa.array(words)), -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        return ints(pc.fill_null(pc.index_in(lower, pa.array(words)), -1))
 
 
 def _civil(numbers: _Numbers) -> tuple[Ints, Mask]:
@@ -167,15 +165,15 @@ def _hour(numbers: _Numbers) -> tuple[Ints, Mask]:
 
 def _fraction(digits: pa.StringArray) -> Ints:
     """Read the digits after the point as nanoseconds."""
-    return pc.utf8_rpad(digits, 9, "0").cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return ints(pc.utf8_rpad(digits, 9, "0").cast(pa.int64()))
 
 
 def _offset(text: pa.StringArray) -> tuple[Ints, Mask]:
     """Read offsets such as Z, +02, -0330, +05:30 as microseconds. The mask tells which rows have one."""
     coded = text.dictionary_encode()
     micros = np.array([_offset_micros(offset) for offset in coded.dictionary.to_pylist()], dtype=np.int64)
-    written = pc.not_equal(text, "").to_numpy(zero_copy_only=False)
-    return micros[coded.indices.to_numpy(zero_copy_only=False)], written
+    written = mask(pc.not_equal(text, ""))
+    return micros[ints(coded.indices)], written
 
 
 def _offset_micros(offset: str) -> int:

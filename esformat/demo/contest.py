@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 import esformat
+from esformat.demo.errors import DisagreementError
 from esformat.demo.event_set import EventSet
 from esformat.demo.peers import DuckDBFile, ParquetFile, gzip_file, write_json_lines
 
@@ -75,10 +76,6 @@ class EsdbFile:
 
     def close(self) -> None:
         self._segment.close()
-
-
-class DisagreementError(RuntimeError):
-    """Two contestants gave different answers: one of them is wrong, and no time may be reported."""
 
 
 def measure_sizes(events: EventSet, files: Mapping[str, Path], scratch: Path) -> dict[str, int]:

@@ -99,10 +99,10 @@ class DuckDBFile:
 
     def with_value(self, index: str, value: object) -> pa.Table:
         query = f"SELECT * FROM events WHERE {quoted(index)} = ?"  # noqa: S608 - quoted name
-        return self._connection.execute(query, [value]).to_arrow_table()
+        return self._connection.sql(query, params=[value]).to_arrow_table()
 
     def read(self) -> pa.Table:
-        return self._connection.execute("SELECT * FROM events").to_arrow_table()
+        return self._connection.sql("SELECT * FROM events").to_arrow_table()
 
     def close(self) -> None:
         self._connection.close()

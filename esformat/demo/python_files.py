@@ -41,7 +41,7 @@ def _row(path: Path, relative: Path, label: str) -> dict[str, Any]:
     package = relative.parts[0] if len(relative.parts) > 1 else "(single files)"
     return {
         "space": _text(f"{label}/{package}"),
-        "grouping": _text(path.suffix),
+        "grouping": _text("/".join(relative.parts[1:-1])),
         "timestamp": status.st_mtime_ns // 1_000,
         "data": json.dumps({"file": _text(relative.as_posix()), "bytes": status.st_size}).encode(),
         "suffix": _text(path.suffix) or None,

@@ -15,6 +15,7 @@ from rich.text import Text
 import esformat
 from esformat.demo import contest
 from esformat.demo.clickstream import generate
+from esformat.demo.errors import DemoError
 from esformat.demo.event_set import EventSet
 from esformat.demo.git_history import read_git_history
 from esformat.demo.picture import draw
@@ -25,10 +26,6 @@ from esformat.demo.tour import Subject, answers, choose_subject
 
 GENERATED_EVENTS = 1_000_000
 PICTURE = "demo.png"
-
-
-class DemoError(RuntimeError):
-    """The demo cannot go on: what it wrote does not verify, or there is nothing to show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +82,7 @@ def run_demo(
 def _tell(events: EventSet, folder: Path, console: Console) -> tuple[Path, Subject]:
     """Write and verify `events`, then ask the file one question after another."""
     show_heading(console, "Real events")
-    console.print(f"{events.num_events:,} events: {events.origin}.", highlight=False)
+    console.print(Text(f"{events.num_events:,} events: {events.origin}."))
     path = folder / f"{events.name}.esdb"
     with console.status("Writing and verifying …"):
         started = perf_counter()
@@ -97,8 +94,9 @@ def _tell(events: EventSet, folder: Path, console: Console) -> tuple[Path, Subje
     with esformat.open(path) as segment:
         indexes = ", ".join(segment.indexes) or "none"
         facts = f"{segment.num_spaces:,} spaces, {segment.size_bytes:,} bytes, indexes: {indexes}"
-        console.print(f"Written in {format_seconds(written)}, verified: {facts}.", highlight=False)
-        console.print(Text(f'segment = esformat.open("{path}")', style="dim"))
+        console.print(Text(f"Written in {format_seconds(written)}, verified: {facts}."))
+        opening = f'segment = esformat.open("{path}")   # the times below are those of a first call'
+        console.print(Text(opening, style="dim"))
         subject = choose_subject(segment)
         for answer in answers(segment, subject):
             show_answer(console, answer)
@@ -135,7 +133,7 @@ def _measure(events: EventSet, path: Path, subject: Subject | None, scratch: Pat
         status.update("Reading: single histories, one index value, everything …")
         contestants = contest.open_contestants(path, scratch)
         try:
-            index_value = None if subject.index is None else (subject.index, subject.rare_value)
+            index_value = None if subject.index is None else (subject.index, subject.value_anywhere)
             reading = contest.measure_reading(contestants, events, index_value)
         finally:
             for contestant in contestants.values():

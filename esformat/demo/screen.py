@@ -20,6 +20,7 @@ from esformat.demo.contest import ESDB, Figure, format_ratio
 from esformat.demo.tour import Answer
 
 ROWS_SHOWN = 6
+_PAYLOAD = "data"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"), (float("inf"), 1.0, "s"))
 
@@ -34,7 +35,7 @@ def show_answer(console: Console, answer: Answer) -> None:
     console.print()
     console.print(Text(answer.question, style="bold"), Text(f"  {format_seconds(answer.seconds)}", style="dim"))
     console.print(Syntax(answer.code, "python", theme="ansi_dark", background_color="default", word_wrap=True))
-    console.print(Padding(_render(answer.found), (0, 0, 0, 2)))
+    console.print(Padding(_render(answer.found), (0, 0, 0, 2), expand=False))
 
 
 def _render(found: Any) -> Table | Text:
@@ -50,12 +51,28 @@ def _render(found: Any) -> Table | Text:
 
 
 def _events(events: Sequence[Event]) -> Table:
-    table = _plain_table("time (UTC)", "space", "grouping", "indexes", "data")
-    for event in events:
-        indexes = "  ".join(f"{name}={value}" for name, value in event.indexes.items() if value is not None)
-        cells = (_format_time(event.timestamp), event.space, event.grouping, indexes, event.data)
-        table.add_row(*(Text(_as_text(cell)) for cell in cells))
-    return _without_empty_columns(table)
+    """Show events as rows; a column that says nothing, or the same space in each row, is left out."""
+    rows = [_event_cells(event) for event in events]
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: [row.get(name, "") for row in rows] for name in names}
+    if len(set(columns.get("space", []))) == 1:
+        del columns["space"]  # the line of code names it, or all are its events
+    table = _plain_table()
+    table.show_header = table.expand = True
+    for name, cells in columns.items():
+        if any(cells):
+            table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1 if name == _PAYLOAD else None)
+    for row in zip(*(cells for cells in columns.values() if any(cells)), strict=True):
+        table.add_row(*map(Text, row))
+    return table
+
+
+def _event_cells(event: Event) -> dict[str, str]:
+    """Give an event's cells by heading, the payload last."""
+    cells = {"time (UTC)": _format_time(event.timestamp), "space": event.space, "grouping": event.grouping}
+    payload = " ".join(f"{name}={value}" for name, value in event.columns.items())
+    cells |= event.indexes | {_PAYLOAD: payload if event.data is None else event.data}
+    return {name: _as_text(cell) for name, cell in cells.items()}
 
 
 def _counts(counts: Mapping[Any, int]) -> Table:
@@ -134,11 +151,6 @@ def _plain_table(*headings: str) -> Table:
     table = Table(box=None, pad_edge=False, header_style="dim", show_header=bool(headings))
     for heading in headings:
         table.add_column(heading, no_wrap=True, overflow="ellipsis")
-    return table
-
-
-def _without_empty_columns(table: Table) -> Table:
-    table.columns = [column for column in table.columns if any(str(cell) for cell in column.cells)]
     return table
 
 

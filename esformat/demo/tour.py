@@ -5,7 +5,7 @@ Choosing what to ask about, and asking; `screen` shows the answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from time import perf_counter
@@ -22,6 +22,7 @@ SECOND_US = 1_000_000
 # Widths of a time range: pandas' name for each, and the words for it. The widest that leaves some to choose from wins.
 PERIODS = (("D", "day", 86_400), ("h", "hour", 3_600), ("min", "minute", 60), ("s", "second", 1))
 PERIODS_AT_LEAST = 8
+VALUES_TRIED = 50  # of an index that may have thousands
 _SEPARATORS = "/-.:_@ "
 
 
@@ -43,7 +44,7 @@ class Subject:
     prefix: str
     index: str | None
     value_in_space: Any
-    rare_value: Any
+    value_anywhere: Any
     period: tuple[str, str, int]
     start: datetime
 
@@ -54,22 +55,28 @@ class Subject:
 
 def choose_subject(segment: Segment) -> Subject:
     """Choose what makes a telling example in `segment`, which holds at least one event."""
-    counts = segment.spaces()
-    key = max(counts, key=lambda space: counts[space])
-    index = next(iter(segment.indexes), None)
-    common = rare = None
+    key = max(segment.spaces().items(), key=lambda item: item[1])[0]
+    index = next((name for name in segment.indexes if len(segment.index_values(name))), None)
+    inside = anywhere = None
     if index is not None:
-        totals = segment.index_values(index)
+        frequent = sorted(segment.index_values(index).items(), key=lambda item: (-item[1], str(item[0])))[:VALUES_TRIED]
+        anywhere = _rare_but_enough(dict(frequent))
         space = segment[key]
-        common = max(totals, key=lambda value: (space.scan_index(index, value).count(), str(value)))
-        enough = [value for value in totals if totals[value] >= EVENTS_SHOWN] or list(totals)
-        rare = min(enough, key=lambda value: (totals[value], str(value)))
+        inside = _rare_but_enough({value: space.scan_index(index, value).count() for value, _ in frequent})
     period, start = _busiest_period(segment)
-    return Subject(key, _prefix(key), index, common, rare, period, start)
+    return Subject(key, _prefix(key), index, inside, anywhere, period, start)
+
+
+def _rare_but_enough(counts: Mapping[Any, int]) -> Any:
+    """Choose the rarest value that still fills what is shown, or the most frequent one if none does."""
+    enough = [value for value in counts if counts[value] >= EVENTS_SHOWN]
+    if not enough:
+        return max(counts, key=lambda value: (counts[value], str(value)))
+    return min(enough, key=lambda value: (counts[value], str(value)))
 
 
 def _prefix(key: str) -> str:
-    """Cut `key` behind its last separator but one character, so that its neighbours share it."""
+    """Cut `key` after a separator, the last one that leaves something out: its neighbours begin like that, too."""
     ends = [at + 1 for at, letter in enumerate(key[:-1]) if letter in _SEPARATORS]
     return key[: ends[-1]] if ends else key[: max(1, len(key) // 2)]
 
@@ -129,12 +136,12 @@ def _about_one_space(segment: Segment, subject: Subject) -> Iterator[Answer]:
 
 def _about_an_index(segment: Segment, subject: Subject) -> Iterator[Answer]:
     key, index, limit = subject.key, subject.index, EVENTS_SHOWN
-    common, rare = subject.value_in_space, subject.rare_value
+    inside, anywhere = subject.value_in_space, subject.value_anywhere
     assert index is not None
     yield _ask(
-        f"Only {index} = {common}, newest first",
-        f"segment[{key!r}].scan_index({index!r}, {common!r}, reverse=True, limit={limit})",
-        lambda: list(segment[key].scan_index(index, common, reverse=True, limit=limit)),
+        f"Only {index} = {inside}, newest first",
+        f"segment[{key!r}].scan_index({index!r}, {inside!r}, reverse=True, limit={limit})",
+        lambda: list(segment[key].scan_index(index, inside, reverse=True, limit=limit)),
     )
     yield _ask(
         f"Which values does {index} take, and how often (no event is read)",
@@ -142,9 +149,9 @@ def _about_an_index(segment: Segment, subject: Subject) -> Iterator[Answer]:
         lambda: dict(segment.index_values(index)),
     )
     yield _ask(
-        f"{index} = {rare} over the whole file",
-        f"segment.scan_index({index!r}, {rare!r}, limit={limit})",
-        lambda: list(segment.scan_index(index, rare, limit=limit)),
+        f"{index} = {anywhere} over the whole file",
+        f"segment.scan_index({index!r}, {anywhere!r}, limit={limit})",
+        lambda: list(segment.scan_index(index, anywhere, limit=limit)),
     )
 
 

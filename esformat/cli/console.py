@@ -1,0 +1,67 @@
+"""What is shown to a person: sizes and times in words, progress on a terminal, lines on stdout and stderr."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+
+import click
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def say(message: str) -> None:
+    """Print one line of a result."""
+    click.echo(message)
+
+
+def warn(message: str) -> None:
+    """Print one line on stderr, which is not part of the result."""
+    click.echo(message, err=True)
+
+
+def count(number: int, noun: str) -> str:
+    """Write "1 event", "12,345 events"."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def size(number: int) -> str:
+    """Write a number of bytes in a unit of thousands."""
+    if number < 1000:
+        return count(number, "byte")
+    power = min(4, int(math.log10(number * 1.00005) // 3))  # 999,950 bytes and more are a megabyte
+    return f"{number / 1000**power:.1f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
+
+
+def moment(micros: int | None) -> str:
+    """Write microseconds since 1970 as ISO 8601, the fraction only where there is one."""
+    if micros is None:
+        return "-"
+    try:
+        return (_EPOCH + timedelta(microseconds=micros)).isoformat().replace("+00:00", "Z")
+    except OverflowError:
+        return f"{micros} µs"
+
+
+@contextmanager
+def progress(title: str) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar on stderr if that is a terminal. Gives what to call with bytes done and bytes in all; None without."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(title, total=None)
+
+        def show(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=max(total, done) or None)
+            if done >= total > 0:
+                bar.update(task, description="finishing")
+
+        yield show

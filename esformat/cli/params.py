@@ -1,0 +1,91 @@
+"""Types of command line values: moments, keys in hexadecimal, pairs, lists. Each says what it expects."""
+
+from __future__ import annotations
+
+import csv
+import re
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from esformat.convert import Clock
+
+TYPES = {
+    "string": pa.string(),
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "bool": pa.bool_(),
+    "timestamp": pa.timestamp("us", "UTC"),
+    "date": pa.date32(),
+    "binary": pa.binary(),
+}
+
+
+class Moment(click.ParamType[int]):
+    """A time as microseconds since 1970: ISO 8601 text, UTC where it has no zone, or those microseconds."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if re.fullmatch(r"[+-]?\d+", value):
+            return int(value)
+        times = Clock().read(pa.array([value]))
+        if not times.ok[0]:
+            self.fail(f"{value!r} is no ISO 8601 time, as 2006-04-07T17:08, nor microseconds since 1970", param, ctx)
+        if times.has_nanos:
+            self.fail(f"{value!r} is finer than the microseconds that are stored", param, ctx)
+        return int(times.micros[0])
+
+
+class Hex(click.ParamType[bytes]):
+    """Bytes in hexadecimal, as 00ff or "00 ff"."""
+
+    name = "hex"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bytes:
+        if isinstance(value, bytes):
+            return value
+        try:
+            return bytes.fromhex(value)
+        except ValueError:
+            self.fail(f"{value!r} is not bytes in hexadecimal, as 00ff", param, ctx)
+
+
+class Pair(click.ParamType[Any]):
+    """NAME=VALUE, split at the first "="."""
+
+    name = "name=value"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        name, equals, rest = value.partition("=")
+        if not equals or not name:
+            self.fail(f"{value!r} is not of the form {self.name.upper()}", param, ctx)
+        return name, rest
+
+
+class ColumnType(Pair):
+    """COLUMN=TYPE, of the types that can be asked for."""
+
+    name = "column=type"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        name, type_name = super().convert(value, param, ctx)
+        if type_name not in TYPES:
+            self.fail(f"{type_name!r} is none of the types {', '.join(TYPES)}", param, ctx)
+        return name, TYPES[type_name]
+
+
+class Names(click.ParamType[tuple[str, ...]]):
+    """A list of names with commas between; in CSV quotes where a name has a comma of its own."""
+
+    name = "names"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
+        if isinstance(value, tuple):
+            return value
+        return tuple(next(csv.reader([value])))

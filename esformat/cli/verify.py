@@ -1,0 +1,43 @@
+"""`esdb verify`: every byte of segments held against the rules of the format."""
+
+from __future__ import annotations
+
+import click
+
+import esformat
+from esformat.cli.console import count, progress, say, size, warn
+from esformat.cli.root import one_line
+
+_EXAMPLES = """\b
+Examples:
+  esdb verify activity.esdb
+  esdb verify activity.esdb reviews.esdb
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
+def verify(files: tuple[str, ...]) -> int:
+    """Check every block of segments against its checksum and the rules of the format.
+
+    A line for each FILE without a problem on standard output; a line for each problem on standard error, and exit
+    status 1.
+    """
+    sound = [_verify(file) for file in files]
+    return 0 if all(sound) else 1
+
+
+def _verify(file: str) -> bool:
+    try:
+        with progress(f"verifying {file}") as show:
+            report = esformat.verify(file, progress=show)
+    except (esformat.EsdbError, OSError) as error:
+        warn(f"esdb: {one_line(error)}")
+        return False
+    for problem in report.problems:
+        line = " ".join(str(problem).split())
+        warn(line if line.startswith(file) else f"{file}: {line}")
+    if report.ok:
+        events, blocks = count(report.num_events, "event"), count(report.num_blocks, "block")
+        say(f"{file}: ok, {events} in {blocks}, {size(report.size_bytes)}")
+    return bool(report.ok)

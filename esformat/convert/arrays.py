@@ -1,0 +1,20 @@
+"""Arrow columns as NumPy arrays, with the types that mypy should see."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+Ints = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+
+
+def ints(column: pa.Array) -> Ints:
+    """Give a column of integers without nulls."""
+    return np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def mask(column: pa.Array) -> Mask:
+    """Give a column of truth values; null is false."""
+    return np.asarray(column.fill_null(False).to_numpy(zero_copy_only=False), dtype=np.bool_)

@@ -1,0 +1,144 @@
+"""Columns of times in every type and unit, with and without zones."""
+
+# ruff: noqa: E501 - tables read better in one line per case
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from esformat.convert.clock import Clock
+from esformat.convert.epoch import FIRST_US, LAST_US
+
+US = pa.timestamp("us")
+A_MOMENT = 1_403_534_919  # 2014-06-23T14:48:39Z
+
+
+def micros(written, zone, values, type_=None):
+    """Read one column; None stands for what is no time."""
+    times = Clock(written, zone).read(pa.array(values, type_))
+    return [int(micro) if ok else None for micro, ok in zip(times.micros, times.ok, strict=True)]
+
+
+def us(text: str) -> int:
+    return int(datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()) * 1_000_000
+
+
+COLUMNS = [
+    (None, "UTC", ["2006-04-07 17:08", "2006-04-07"], None, [us("2006-04-07 17:08"), us("2006-04-07")]),
+    (None, "UTC", ["2006-04-07T17:08Z", "2006-04-07T17:08+02:00"], None, [us("2006-04-07 17:08"), us("2006-04-07 15:08")]),
+    (None, "UTC", ["2006-04-07T17:08Z", "2006-04-07T17:08", None, "x"], None, [us("2006-04-07 17:08")] * 2 + [None] * 2),
+    ("iso", "Europe/Stockholm", ["2006-07-01 12:00", "2006-07-01 12:00Z"], None, [us("2006-07-01 10:00"), us("2006-07-01 12:00")]),
+    (None, "+05:30", ["2006-04-07 05:30"], None, [us("2006-04-07")]),
+    (None, "UTC", [A_MOMENT], None, [None]),  # a number of what?
+    (None, "UTC", [str(A_MOMENT)], None, [None]),
+    ("s", "UTC", [A_MOMENT, -1, None, 10**15], None, [A_MOMENT * 10**6, -(10**6), None, None]),
+    ("ms", "UTC", [A_MOMENT * 1000 + 5], None, [A_MOMENT * 10**6 + 5000]),
+    ("us", "UTC", [A_MOMENT * 10**6 + 5, 2**63 - 1], None, [A_MOMENT * 10**6 + 5, None]),
+    ("ns", "UTC", [A_MOMENT * 10**9 + 5999, -1], None, [A_MOMENT * 10**6 + 5, -1]),
+    ("s", "UTC", [2**64 - 1, 5], pa.uint64(), [None, 5_000_000]),
+    ("s", "UTC", [A_MOMENT + 0.25, float("nan"), float("inf"), 1e300], None, [A_MOMENT * 10**6 + 250_000, None, None, None]),
+    ("s", "UTC", ["1.5", "-1.5", "+1", "1e3", "x", "", None], None, [1_500_000, -1_500_000, 1_000_000, None, None, None, None]),
+    ("ms", "UTC", ["1.5"], None, [1500]),
+    ("s", "UTC", [Decimal("1.000002")], None, [1_000_002]),
+    ("%Y%m%d", "UTC", [20060407, 2], None, [us("2006-04-07"), None]),
+    ("%d/%m/%Y %H:%M", "Europe/Stockholm", ["01/07/2006 12:00"], None, [us("2006-07-01 10:00")]),
+    (None, "UTC", [datetime(2006, 4, 7)], pa.timestamp("s"), [us("2006-04-07")]),
+    (None, "Europe/Stockholm", [datetime(2006, 7, 1, 12)], pa.timestamp("ms"), [us("2006-07-01 10:00")]),
+    (None, "Europe/Stockholm", [datetime(2006, 7, 1, 12)], pa.timestamp("ns", "UTC"), [us("2006-07-01 12:00")]),
+    (None, "Europe/Stockholm", [date(2006, 7, 1), None], pa.date32(), [us("2006-06-30 22:00"), None]),
+    (None, "UTC", [date(2006, 7, 1)], pa.date64(), [us("2006-07-01")]),
+    (None, "UTC", [True, None], None, [None, None]),
+    (None, "UTC", [[1]], None, [None]),
+    (None, "UTC", [None], None, [None]),
+    (None, "UTC", [], pa.string(), []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "zone", "values", "type_", "expected"), COLUMNS)
+def test_columns(written, zone, values, type_, expected):
+    """Each kind of column becomes microseconds in UTC; what is no time is told apart."""
+    assert micros(written, zone, values, type_) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "type_", "nanos"),
+    [
+        (["2006-04-07T17:08:00.123456789Z"], None, [1_144_429_680_123_456_789]),
+        (["1960-01-01T00:00:00.0000009"], None, [-315_619_200_000_000_000 + 900]),
+        ([-1], pa.timestamp("ns"), [-1]),
+        ([5000, 1], pa.timestamp("ns", "UTC"), [5000, 1]),
+    ],
+)
+def test_nanoseconds(values, type_, nanos):
+    """Digits below the microsecond are noticed and kept."""
+    times = Clock().read(pa.array(values, type_))
+    assert times.has_nanos
+    assert times.nanos().to_pylist() == nanos
+    assert times.timestamps().cast(pa.int64()).to_pylist() == [nano // 1000 for nano in nanos]
+
+
+def test_without_nanoseconds():
+    """A column of type nanoseconds without such digits needs no column of its own; beyond 2262 there is none."""
+    assert not Clock().read(pa.array([5000], pa.timestamp("ns"))).has_nanos
+    times = Clock().read(pa.array(["2006-04-07T17:08:00.0000001", "9000-01-01"]))
+    assert times.nanos().to_pylist() == [1_144_429_680_000_000_100, None]
+
+
+def test_clock_changes():
+    """A local time that clocks skipped is none; one that they repeated is the first, and counted."""
+    times = Clock(None, "Europe/Stockholm").read(
+        pa.array(["2006-03-26 02:30", "2006-10-29 02:30", "2006-10-29 02:30+01:00", None])
+    )
+    assert times.ok.tolist() == [False, True, True, False]
+    assert times.repeated_count == 1
+    assert times.micros[1] == us("2006-10-29 00:30")
+    assert times.micros[2] == us("2006-10-29 01:30")
+
+
+def test_bounds():
+    """Times reach from year 1 to year 9999: what ISO 8601 and datetime can write."""
+    ends = pa.array([FIRST_US - 1, FIRST_US, LAST_US, LAST_US + 1])
+    assert Clock("us").read(ends).ok.tolist() == [False, True, True, False]
+    assert Clock(None, "+01:00").read(pa.array(["0001-01-01T00:30", "0001-01-01T01:00"])).ok.tolist() == [False, True]
+
+
+COMPLAINTS = [
+    (None, "UTC", "x", "'x' is not an ISO 8601 time: say how times are written with --timestamp-format"),
+    (None, "UTC", "1403534919", "'1403534919' is a number: .* --timestamp-format s .which makes it 2014-06-23., ms, us, ns"),
+    (None, "UTC", 1_403_534_919_000, "1403534919000 is a number: .* --timestamp-format ms .which makes it 2014-06-23., s, us, ns"),
+    (None, "UTC", 5, "5 is a number: say what it counts with --timestamp-format s, ms, us or ns"),
+    ("s", "UTC", 1_403_534_919_000, "is no time of the years 1 to 9999: is --timestamp-format s right"),
+    ("s", "UTC", "x", "'x' is no number of s"),
+    ("%Y", "UTC", "x", "written as"),
+    (None, "Europe/Stockholm", "2006-03-26 02:30", "does not exist in Europe/Stockholm: clocks were put forward over it"),
+    (None, "UTC", "9000-01-01T00:00:00.0000001", "digits below the microsecond, which fit in years 1678 to 2261 only"),
+    (None, "UTC", "x" * 100, "'x{38}… is not an ISO"),
+    (None, "UTC", True, "True is not an ISO 8601 time"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("written", "zone", "value", "complaint"), COMPLAINTS)
+def test_complaints(written, zone, value, complaint):
+    """What is no time is told with the value, why, and what to do."""
+    clock = Clock("%Y-%m-%d" if written == "%Y" else written, zone)
+    column = pa.array([value])
+    assert not clock.read(column).ok[0]
+    assert re.search(complaint, clock.complaint(column[0]))
+
+
+@pytest.mark.parametrize("zone", ["Nope/Zone", "", "+25"])
+def test_unknown_zone(zone):
+    """An unknown zone is refused at once, with an example of a good one."""
+    with pytest.raises(ValueError, match=r"unknown time zone .*Europe/Stockholm"):
+        Clock(None, zone)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Etc/UTC", "GMT", "Z", "+00:00"])
+def test_utc_by_any_name(zone):
+    """UTC has many names."""
+    assert Clock(None, zone).zone is None
