@@ -1,0 +1,129 @@
+"""What text looks like, which type holds both, and conversions that lose nothing silently."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esformat.convert.column_type import convert, join, nesting, plain, text_type
+
+INT, FLOAT, BOOL, TEXT, NULL = pa.int64(), pa.float64(), pa.bool_(), pa.string(), pa.null()
+
+LOOKS = [
+    (["1", "-5", "0"], INT),
+    (["1", None, "2"], INT),
+    (["9223372036854775807"], INT),
+    (["9223372036854775808"], TEXT),  # no int64, and float64 would lose digits
+    (["007"], TEXT),
+    (["1", "007"], TEXT),
+    (["+46"], TEXT),
+    (["-0"], FLOAT),
+    ([" 1"], TEXT),
+    (["0x1F"], TEXT),
+    (["1_000"], TEXT),
+    (["1.5", "2", "-1e5", "nan", "-inf"], FLOAT),
+    (["1.5", "12345678901234567"], TEXT),
+    ([".5"], TEXT),
+    (["1."], TEXT),
+    (["01.5"], TEXT),
+    (["true", "False", "TRUE"], BOOL),
+    (["true", "1"], TEXT),
+    (["yes"], TEXT),
+    (["2006-04-07"], TEXT),
+    ([""], TEXT),
+    (["1", ""], TEXT),
+    ([b"\xff"], TEXT),
+    ([None, None], NULL),
+    ([], NULL),
+]
+
+
+@pytest.mark.parametrize(("values", "type_"), LOOKS)
+def test_text_type(values, type_):
+    """Text is a number only where its value tells all of it."""
+    values = [value.encode() if isinstance(value, str) else value for value in values]
+    assert text_type(pa.array(values, pa.binary())) == type_
+
+
+JOINS = [
+    (INT, INT, INT),
+    (NULL, INT, INT),
+    (INT, NULL, INT),
+    (INT, FLOAT, FLOAT),
+    (pa.int8(), pa.int32(), pa.int32()),
+    (INT, TEXT, TEXT),
+    (BOOL, INT, TEXT),
+    (TEXT, pa.large_string(), TEXT),
+    (TEXT, pa.dictionary(pa.int8(), TEXT), TEXT),
+    (pa.binary(), TEXT, pa.binary()),
+    (pa.timestamp("s"), pa.timestamp("us"), pa.timestamp("us")),
+    (pa.timestamp("us"), pa.timestamp("us", "UTC"), TEXT),
+    (pa.list_(NULL), pa.list_(TEXT), pa.list_(TEXT)),
+    (pa.struct([("a", INT)]), pa.struct([("b", TEXT)]), pa.struct([("a", INT), ("b", TEXT)])),
+    (pa.list_(INT), INT, TEXT),
+]
+
+
+@pytest.mark.parametrize(("a", "b", "joined"), JOINS)
+def test_join(a, b, joined):
+    """Two batches share the narrowest type that holds both."""
+    assert join(a, b) == joined
+
+
+TYPES = st.sampled_from([NULL, INT, FLOAT, BOOL, TEXT, pa.list_(INT), pa.list_(FLOAT), pa.struct([("a", INT)])])
+
+
+@given(TYPES, TYPES)
+def test_join_has_no_direction(a, b):
+    """It does not matter which batch comes first, nor that one comes twice."""
+    assert join(a, b) == join(b, a)
+    assert join(join(a, b), b) == join(a, b)
+
+
+CONVERSIONS = [
+    (pa.array([b"1", None]), INT, [1, None], None),
+    (pa.array([b"1", b"x", b"\xff"]), INT, [1, None, None], [False, True, True]),
+    (pa.array([b"1.5", b"12345678901234567"]), FLOAT, [1.5, None], [False, True]),
+    (pa.array([b"true", b"no"]), BOOL, [True, None], [False, True]),
+    (pa.array([b"a", b"\xff", b"b", b"\xfe"]), TEXT, ["a", None, "b", None], [False, True, False, True]),
+    (pa.array(["a"]), pa.binary(), [b"a"], None),
+    (pa.array([7, None]), pa.binary(), [b"7", None], None),
+    (pa.array([7]), TEXT, ["7"], None),
+    (pa.array([1.0, 2.5]), TEXT, ["1", "2.5"], None),
+    (pa.array([[1, 2]]), TEXT, ["[1,2]"], None),
+    (pa.array([1, 2]), FLOAT, [1.0, 2.0], None),
+    (pa.array([2**60 + 1, 2]), FLOAT, [None, 2.0], [True, False]),
+    (pa.array([1.5, 2.0]), INT, [None, 2], [True, False]),
+    (pa.array(["a", "b"]).dictionary_encode(), TEXT, ["a", "b"], None),
+    (pa.array(["5"], pa.large_string()), INT, [5], None),
+    (pa.array([b"ab"], pa.binary(2)), pa.binary(), [b"ab"], None),
+    (pa.array([{"a": 1}]), pa.struct([("a", FLOAT), ("b", TEXT)]), [{"a": 1.0, "b": None}], None),
+    (pa.array([[1]]), pa.list_(FLOAT), [[1.0]], None),
+    (pa.nulls(2), INT, [None, None], None),
+    (pa.nulls(2), pa.binary(), [None, None], None),
+    (pa.array([], pa.binary()), INT, [], None),
+    (pa.array([[1]]), INT, [None], [True]),
+]
+
+
+@pytest.mark.parametrize(("column", "type_", "expected", "unfit"), CONVERSIONS, ids=range(len(CONVERSIONS)))
+def test_convert(column, type_, expected, unfit):
+    """Values that fit are converted, the others are null and told."""
+    converted, found = convert(column, type_)
+    assert converted.type == type_
+    assert converted.to_pylist() == expected
+    assert (None if found is None else found.tolist()) == unfit
+
+
+def test_extension_types_are_what_they_store():
+    """An extension type of the input is its storage in the segment."""
+    column = pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"0123456789abcdef"], pa.binary(16)))
+    assert plain(column.type) == pa.binary()
+    assert convert(column, pa.binary())[0].to_pylist() == [b"0123456789abcdef"]
+
+
+def test_nesting():
+    """Levels of lists and structs."""
+    assert [nesting(type_) for type_ in (INT, pa.list_(INT), pa.list_(pa.struct([("a", INT)])))] == [0, 1, 2]

@@ -1,0 +1,71 @@
+"""Members leave JSON objects; the text of the others stays as it was written."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from esformat.convert.json_members import without
+
+CASES = [
+    ('{"u":1}', "{}"),
+    ('{"u":1,"a":2}', '{"a":2}'),
+    ('{"a":2,"u":1}', '{"a":2}'),
+    ('{"a":2,"u":1,"b":3}', '{"a":2,"b":3}'),
+    ('{"u":1,"t":"x","a":2}', '{"a":2}'),
+    ('{"a":2,"t":"x","u":1}', '{"a":2}'),
+    ('{"a": 1.10, "u": "x", "b": 12345678901234567890}', '{"a": 1.10, "b": 12345678901234567890}'),
+    ('{"a":"\\"u\\":5, "}', '{"a":"\\"u\\":5, "}'),
+    ('{"u":"a,\\"b\\":1}","a":",\\\\"}', '{"a":",\\\\"}'),
+    ('{"a":"u","b":"t"}', '{"a":"u","b":"t"}'),
+    ('{"q\\"u":7,"u":1}', '{"q\\"u":7}'),
+    ('{"uu":1,"u u":2}', '{"uu":1,"u u":2}'),
+    ('{"a":{"u":1},"u":{"x":[1,2]},"b":[{"u":2}]}', '{"a":{"u":1},"b":[{"u":2}]}'),
+    ('{"u":{"x":1}, "a":2}', '{"a":2}'),
+    ('{"a":"{", "u":1}', '{"a":"{"}'),
+    ('  {"a":2}\r\n', '{"a":2}'),
+    ("{}", "{}"),
+    ('{ "u" : null , "a" : 1 }', '{"a" : 1 }'),
+    ('{"a":true,"u":false}', '{"a":true}'),
+]
+
+
+@pytest.mark.parametrize(("text", "left"), CASES)
+def test_without(text, left):
+    """Only the members asked for go, and a comma with each."""
+    assert without(pa.array([text]), ["u", "t"]).to_pylist() == [left]
+
+
+def test_flat_and_nested_mixed():
+    """Objects of both kinds keep their places."""
+    texts = ['{"a":1,"u":2}', '{"a":[1],"u":2}', '{"u":2}', '{"u":{}}']
+    assert without(pa.array(texts), ["u"]).to_pylist() == ['{"a":1}', '{"a":[1]}', "{}", "{}"]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+KEYS = st.sampled_from(["u", "t", "a", 'u"', '"u', ',"u', "\\", "u:", "", " u", "é", "{u", "}"])
+
+
+@given(
+    st.dictionaries(KEYS, JSON, max_size=5),
+    st.lists(KEYS, max_size=3, unique=True),
+    st.sampled_from([(",", ":"), (", ", ": "), (" , ", " : ")]),
+    st.booleans(),
+)
+@example({"a": ',"u":1', "u": '"u":1'}, ["u"], (",", ":"), True)
+@example({"\\": 1, "u": "\\"}, ["u"], (",", ":"), True)
+def test_any_object(members, names, separators, ascii_only):
+    """What is left is the object without those members, however it is written."""
+    text = json.dumps(members, separators=separators, ensure_ascii=ascii_only)
+    (left,) = without(pa.array([text]), names).to_pylist()
+    expected = {name: value for name, value in members.items() if name not in names}
+    assert json.loads(left) == expected
+    assert list(json.loads(left)) == list(expected)

@@ -1,0 +1,121 @@
+"""Arrow columns as JSON and as plain text: nothing is lost that JSON can hold."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from datetime import date, datetime, time
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esformat.convert.json_text import as_text, fragments, objects
+
+CASES = [
+    (pa.array([1, None, -(2**63)]), ["1", "null", "-9223372036854775808"]),
+    (pa.array([2**64 - 1], pa.uint64()), ["18446744073709551615"]),
+    (pa.array([1.0, 0.1, 1e22, 1e-7, -0.0, None]), ["1.0", "0.1", "1e+22", "1e-7", "-0.0", "null"]),
+    (pa.array([math.nan, math.inf, -math.inf]), ["null", "null", "null"]),
+    (pa.array([1.5], pa.float16()), ["1.5"]),
+    (pa.array([True, False, None]), ["true", "false", "null"]),
+    (pa.array([Decimal("1.10")]), ["1.10"]),
+    (pa.array(["", "é", 'a"\\\n\t\x01', None]), ['""', '"é"', '"a\\"\\\\\\n\\t\\u0001"', "null"]),
+    (pa.array(["a"], pa.large_string()), ['"a"']),
+    (pa.array(["a"], pa.string_view()), ['"a"']),
+    (pa.array(["a", None, "a"]).dictionary_encode(), ['"a"', "null", '"a"']),
+    (pa.array([b"", b"a", None]), ['""', '"a"', "null"]),
+    (pa.array([b"a", b"\xff", None]), ['"a"', '{"base64":"/w=="}', "null"]),
+    (pa.array([b"\xff\xfe"], pa.binary(2)), ['{"base64":"//4="}']),
+    (pa.array([date(2006, 4, 7)]), ['"2006-04-07"']),
+    (pa.array([time(1, 2, 3)]), ['"01:02:03.000000"']),
+    (pa.array([datetime(2006, 4, 7)], pa.timestamp("s")), ['"2006-04-07T00:00:00"']),
+    (pa.array([0], pa.timestamp("us", "Europe/Stockholm")), ['"1970-01-01T00:00:00.000000Z"']),
+    (pa.array([-1], pa.timestamp("ns", "UTC")), ['"1969-12-31T23:59:59.999999999Z"']),
+    (pa.array([5], pa.duration("ms")), ['"5"']),
+    (pa.nulls(2), ["null", "null"]),
+    (pa.array([[1, None], None, []]), ["[1,null]", "null", "[]"]),
+    (pa.array([[1], [2, 3], None]).slice(1), ["[2,3]", "null"]),
+    (pa.array([[1, 2], None], pa.list_(pa.int64(), 2)), ["[1,2]", "null"]),
+    (pa.array([["a"]], pa.large_list(pa.string())), ['["a"]']),
+    (pa.array([[1]], pa.list_view(pa.int8())), ["[1]"]),
+    (pa.array([{"a": 1, "b": [{"c": None}]}, None]), ['{"a":1,"b":[{"c":null}]}', "null"]),
+    (pa.array([{"a": 1}, {"a": 2}]).slice(1), ['{"a":2}']),
+    (pa.array([{}], pa.struct([])), ["{}"]),
+    (pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int64())), ['{"k":1}', "null", "{}"]),
+    (pa.array([[("k", 1)], [(None or "l", 2)]], pa.map_(pa.string(), pa.int64())).slice(1), ['{"l":2}']),
+]
+
+
+@pytest.mark.parametrize(("column", "expected"), CASES, ids=lambda case: str(getattr(case, "type", "")))
+def test_fragments(column, expected):
+    """Each value is the JSON that says it, and JSON it is."""
+    assert fragments(column).to_pylist() == expected
+    for text in expected:
+        json.loads(text)
+
+
+def values():
+    scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.text()
+    return st.one_of(
+        st.lists(st.none() | st.booleans()),
+        st.lists(st.none() | st.integers(-(2**63), 2**63 - 1)),
+        st.lists(st.none() | st.floats(allow_nan=False, allow_infinity=False)),
+        st.lists(st.none() | st.text()),
+        st.lists(st.lists(st.text())),
+        st.lists(st.fixed_dictionaries({"a": st.text(), "b": st.none() | st.integers(0, 5)})),
+        st.lists(st.none()) | st.lists(scalars, max_size=0),
+    )
+
+
+@given(values())
+def test_reads_back(given_values):
+    """What is written is read back as the same values by any JSON reader."""
+    column = pa.array(given_values)
+    assert [json.loads(text) for text in fragments(column).to_pylist()] == given_values
+
+
+@given(st.lists(st.none() | st.binary()))
+def test_bytes_read_back(given_values):
+    """Any bytes are written so that they can be told."""
+
+    def value(text):
+        found = json.loads(text)
+        if isinstance(found, dict):
+            return base64.b64decode(found["base64"])
+        return None if found is None else found.encode()
+
+    assert [value(text) for text in fragments(pa.array(given_values, pa.binary())).to_pylist()] == given_values
+
+
+def test_objects():
+    """Rows become objects, keys in the order given and escaped; no columns make empty ones."""
+    columns = {'a"': pa.array([1, None]), "é": pa.array(["x", "y"])}
+    assert objects(columns, 2).to_pylist() == ['{"a\\"":1,"é":"x"}', '{"a\\"":null,"é":"y"}']
+    assert objects({}, 2).to_pylist() == ["{}", "{}"]
+    assert objects({"a": pa.array([], pa.int64())}, 0).to_pylist() == []
+
+
+TEXTS = [
+    (pa.array(["a", None, ""]), ["a", None, ""]),
+    (pa.array([7, None]), ["7", None]),
+    (pa.array([5.0, 5.5, 1e22]), ["5", "5.5", "1e+22"]),
+    (pa.array([True]), ["true"]),
+    (pa.array([Decimal("1.10")]), ["1.10"]),
+    (pa.array([b"a", b"\xff", None]), ["a", '{"base64":"/w=="}', None]),
+    (pa.array([0], pa.timestamp("us", "UTC")), ["1970-01-01T00:00:00.000000Z"]),
+    (pa.array([date(2006, 4, 7)]), ["2006-04-07"]),
+    (pa.array([[1], None]), ["[1]", None]),
+    (pa.array([{"a": "x"}]), ['{"a":"x"}']),
+    (pa.array([5, None], pa.duration("ms")), ["5", None]),
+    (pa.nulls(1), [None]),
+]
+
+
+@pytest.mark.parametrize(("column", "expected"), TEXTS, ids=lambda case: str(getattr(case, "type", "")))
+def test_as_text(column, expected):
+    """Keys are plain text: no quotes around strings; null stays null."""
+    assert as_text(column).to_pylist() == expected
