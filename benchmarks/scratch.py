@@ -39,10 +39,13 @@ def sync(directory: Path) -> None:
             os.close(handle)
 
 
-def built(contender: Contender, layout: str, events: int, table: Callable[[], pa.Table], root: Path) -> Path:
-    """The directory that holds what the contender made of the events; written first if it is not there yet."""
+def built(contender: Contender, layout: str, events: int, data: str, table: Callable[[], pa.Table], root: Path) -> Path:
+    """The directory that holds what the contender made of the events; written first if it is not there yet.
+
+    `data` is the fingerprint of the events, `table` makes them.
+    """
     stem = f"{contender.name}-{layout}-{events}-"
-    target = root / f"{stem}{contender.fingerprint()}"
+    target = root / f"{stem}{data}-{contender.fingerprint()}"
     if target.exists():
         return target
     for stale in root.glob(f"{stem}*"):

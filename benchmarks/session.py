@@ -12,7 +12,7 @@ from rich.console import Console
 
 from benchmarks import scratch
 from benchmarks.contenders.protocol import MAIN, Contender, Reader
-from benchmarks.dataset import Dataset, load
+from benchmarks.dataset import Dataset, fingerprint, load
 from benchmarks.measure import Figure, excused
 
 GROWTH = 5  # how much larger the large file of the works about growth is than the small one
@@ -54,7 +54,7 @@ class Session:
             self.console.print(f"  building {contender.name} ({contender.layouts[layout]})", style="dim")
             return (self.dataset if events in (None, self.events) else self.dataset_of(events)).table
 
-        return scratch.built(contender, layout, events or self.events, table, self.scratch / "built")
+        return scratch.built(contender, layout, events or self.events, fingerprint(), table, self.scratch / "built")
 
     def layout(self, contender: Contender, work: str) -> str:
         """The layout that answers a work best."""

@@ -20,7 +20,17 @@ from esformat.codec import Codec, make_compressor, train_dictionary
 from esformat.data_block import Runs, encode_data_block, encode_timestamps
 from esformat.dictionary import ColumnDictionary, zstd_of
 from esformat.directory import BlockSpan
-from esformat.encoding import EncodeContext, Shape, bytes_of, encode_codes, encode_runs, frame_rows, is_bytes, numbers_of, shape_of
+from esformat.encoding import (
+    EncodeContext,
+    Shape,
+    bytes_of,
+    encode_codes,
+    encode_runs,
+    frame_rows,
+    is_bytes,
+    numbers_of,
+    shape_of,
+)
 from esformat.packing import best_raw, encode_int_runs
 from esformat.schema import EventSchema
 
@@ -28,7 +38,7 @@ BLOCK_ROWS = 1024  # measured: docs/decisions/0004-blocks-and-frames.md
 BLOCK_BYTES = 1 << 20
 MAX_DICTIONARY_VALUES = 4096
 MAX_DICTIONARY_VALUE_BYTES = 16 << 10
-ZSTD_DICTIONARY_BYTES = 8 << 10
+ZSTD_DICTIONARY_BYTES = 4 << 10
 SAMPLE_BYTES = 1 << 20
 SAMPLE_RUNS = 256
 MIN_SAMPLED_BYTES = 64 << 10

@@ -25,6 +25,7 @@ from esformat.schema import DATA_COLUMN
 
 MANY_ROWS = 64
 
+
 def find_rows(
     reader: Reader, query: Query, portion: Portion, block: DataBlock, narrowed: Narrowed | None
 ) -> list[int] | None:

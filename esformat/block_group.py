@@ -16,7 +16,18 @@ import pyarrow.compute as pc
 
 from esformat.codec import Decompressor
 from esformat.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK
-from esformat.encoding import BytesNode, NodeHead, Shape, bytes_array, check_lengths, decode_codes, is_bytes, numbers_array, read_head, shape_of
+from esformat.encoding import (
+    BytesNode,
+    NodeHead,
+    Shape,
+    bytes_array,
+    check_lengths,
+    decode_codes,
+    is_bytes,
+    numbers_array,
+    read_head,
+    shape_of,
+)
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.event_rows import BatchAttributes, EventRows
 from esformat.layout import MAX_FRAME_BYTES

@@ -155,6 +155,7 @@ class Decompressor:
         if codec == 1:
             self._decompress_zstd_run(frames, out)
             return
+        out = out.cast("B")  # Arrow's buffers call their bytes signed; slices are assigned between like formats only
         if codec == 0:
             if len(frames) != len(out):
                 raise CorruptSegmentError(f"stored frames have {len(frames)} bytes, expected {len(out)}")

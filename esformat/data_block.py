@@ -93,7 +93,18 @@ def encode_data_block(base: int, run_count: int, row_count: int, chunks: list[by
 class DataBlock:
     """A data block whose checksum was verified, opened: where each chunk lies. Columns are decoded on demand."""
 
-    __slots__ = ("_nodes", "_planes", "base", "body", "chunks", "dictionary", "offset", "row_count", "run_count", "size_bytes")
+    __slots__ = (
+        "_nodes",
+        "_planes",
+        "base",
+        "body",
+        "chunks",
+        "dictionary",
+        "offset",
+        "row_count",
+        "run_count",
+        "size_bytes",
+    )
 
     def __init__(self, block: Block, column_count: int) -> None:
         """Raises CorruptSegmentError where the head breaks the format."""
@@ -101,7 +112,9 @@ class DataBlock:
         self.body, self.row_count, self.dictionary, self.offset = body, block.count, block.dictionary, block.offset
         self._nodes: dict[int, BytesNode] = {}
         self._planes: dict[int, tuple[Pack, bytes]] = {}
-        self.size_bytes = len(body) + 16 * block.count + 1000  # 16: planes of timestamps, lengths and codes, kept once decoded
+        self.size_bytes = (
+            len(body) + 16 * block.count + 1000
+        )  # 16: planes of timestamps, lengths and codes, kept once decoded
         try:
             self.base, self.run_count, count = _HEAD.unpack_from(body)
             if count != column_count + FIRST_COLUMN_CHUNK:

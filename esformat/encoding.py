@@ -69,7 +69,7 @@ _FRAMES = struct.Struct(
     "B"  # bytes of each entry of the frame table: 2 or 4
 )
 VALIDITY, NEEDS_DICTIONARY = 1, 2
-FRAME_TARGET_BYTES = 8192  # measured: docs/decisions/0004-blocks-and-frames.md
+FRAME_TARGET_BYTES = 4096  # measured: docs/decisions/0004-blocks-and-frames.md
 MAX_FRAME_ROWS = 1024
 MANY_VALUES = 64
 
@@ -315,9 +315,7 @@ def read_head(body: memoryview, at: int, count: int, plain: Decompressor) -> Nod
     return NodeHead(shape, bool(flags & NEEDS_DICTIONARY), rows, valid, at)
 
 
-def _read_validity(
-    body: memoryview, at: int, count: int, plain: Decompressor
-) -> tuple[npt.NDArray[np.uint8], int]:
+def _read_validity(body: memoryview, at: int, count: int, plain: Decompressor) -> tuple[npt.NDArray[np.uint8], int]:
     pack = read_pack(body, at, count)
     valid = decode_ints(body, pack, plain).astype(np.uint8)
     if pack.width > 1 or count and int(valid.max()) > 1:
@@ -417,9 +415,7 @@ class BytesNode:
         if last - first == 1:
             size = edges[min(last * rows, self.count) - start] - edges[first * rows - start]
             return decompressor.decompress(self.codec, self.body[at : at + table[first]], size)
-        sizes = [
-            edges[min((f + 1) * rows, self.count) - start] - edges[f * rows - start] for f in range(first, last)
-        ]
+        sizes = [edges[min((f + 1) * rows, self.count) - start] - edges[f * rows - start] for f in range(first, last)]
         if sum(sizes) > MAX_FRAME_BYTES:
             raise CorruptSegmentError("the lengths of a block's values are out of bounds")
         out = bytearray(sum(sizes))

@@ -93,10 +93,10 @@ class Event(tuple):  # type: ignore[type-arg]
         return hash(self[:4])
 
     def __repr__(self) -> str:
-        extra = "".join(f", {name}={value!r}" for name, value in (("indexes", self.indexes), ("columns", self.columns)) if value)
-        return (
-            f"Event(space={self.space!r}, grouping={self.grouping!r}, timestamp={self.timestamp}, data={self.data!r}{extra})"
+        extra = "".join(
+            f", {name}={value!r}" for name, value in (("indexes", self.indexes), ("columns", self.columns)) if value
         )
+        return f"Event(space={self.space!r}, grouping={self.grouping!r}, timestamp={self.timestamp}, data={self.data!r}{extra})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return make_event, self._plain()

@@ -23,7 +23,9 @@ Key = tuple[int, int, int]
 
 def encode_footer(table: Mapping[Key, BlockHandle]) -> bytes:
     """The framed footer."""
-    entries = [_ENTRY.pack(kind, copy, ordinal, handle.encode()) for (kind, ordinal, copy), handle in sorted(table.items())]
+    entries = [
+        _ENTRY.pack(kind, copy, ordinal, handle.encode()) for (kind, ordinal, copy), handle in sorted(table.items())
+    ]
     return encode_block(BlockKind.FOOTER, b"".join(entries), count=len(entries))
 
 

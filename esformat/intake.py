@@ -73,9 +73,14 @@ def _key_column(table: pa.Table, name: str, schema: EventSchema) -> pa.ChunkedAr
     column = table.column(name)
     given = normalise_type(column.type)
     textual = pt.is_string(given) or pt.is_large_string(given)
-    if pt.is_null(given) and len(table) or not (textual or pt.is_binary(given) or pt.is_large_binary(given) or pt.is_null(given)):
+    if (
+        pt.is_null(given)
+        and len(table)
+        or not (textual or pt.is_binary(given) or pt.is_large_binary(given) or pt.is_null(given))
+    ):
         raise InvalidEventError(
-            f"column {name!r} must hold {'bytes' if schema.binary_keys else 'text'}, not {column.type}", hint="cast it first"
+            f"column {name!r} must hold {'bytes' if schema.binary_keys else 'text'}, not {column.type}",
+            hint="cast it first",
         )
     if column.null_count:
         row = _first_row(column.is_null())
@@ -98,7 +103,9 @@ def _timestamps(table: pa.Table) -> pa.ChunkedArray:
     column = table.column("timestamp")
     kind = column.type
     if column.null_count:
-        raise InvalidEventError(f"column 'timestamp' is null in row {_first_row(column.is_null())}", hint="fill or drop it")
+        raise InvalidEventError(
+            f"column 'timestamp' is null in row {_first_row(column.is_null())}", hint="fill or drop it"
+        )
     if pt.is_timestamp(kind):
         if kind.tz is None:
             raise InvalidEventError(
@@ -113,7 +120,8 @@ def _timestamps(table: pa.Table) -> pa.ChunkedArray:
             ) from None
     if not pt.is_integer(kind):
         raise InvalidEventError(
-            f"column 'timestamp' must be a timestamp with a zone or int64 microseconds, not {kind}", hint="cast it first"
+            f"column 'timestamp' must be a timestamp with a zone or int64 microseconds, not {kind}",
+            hint="cast it first",
         )
     try:
         return column.cast(pa.int64()).cast(pa.timestamp("us", "UTC"))
@@ -130,7 +138,9 @@ def _payload_column(table: pa.Table, name: str, kind: pa.DataType, nullable: boo
         raise InvalidEventError(f"the table has no column {name!r}", hint="the segment's schema requires it")
     column = table.column(name)
     if column.null_count and not nullable:
-        raise InvalidEventError(f"column {name!r} is null in row {_first_row(column.is_null())}", hint="the schema forbids it")
+        raise InvalidEventError(
+            f"column {name!r} is null in row {_first_row(column.is_null())}", hint="the schema forbids it"
+        )
     if column.type == kind:
         return column
     try:
@@ -138,7 +148,9 @@ def _payload_column(table: pa.Table, name: str, kind: pa.DataType, nullable: boo
             column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        raise InvalidEventError(f"column {name!r} of type {column.type} does not fit the schema's {kind}: {error}") from None
+        raise InvalidEventError(
+            f"column {name!r} of type {column.type} does not fit the schema's {kind}: {error}"
+        ) from None
 
 
 class EventRows:
@@ -202,7 +214,9 @@ class EventRows:
                 key = bytes(key).decode() if isinstance(key, bytes | bytearray | memoryview) else key
                 stored = key.encode()
             except UnicodeError:
-                raise InvalidEventError(f"{what} {key!r} is not UTF-8 text", hint='create the file with keys="binary"') from None
+                raise InvalidEventError(
+                    f"{what} {key!r} is not UTF-8 text", hint='create the file with keys="binary"'
+                ) from None
             except AttributeError:
                 raise InvalidEventError(f"{what} must be text, not {type(key).__name__}") from None
         if len(stored) > MAX_KEY_BYTES:
@@ -214,7 +228,9 @@ class EventRows:
         if isinstance(data, str):
             data = data.encode()
         if not isinstance(data, bytes | bytearray | memoryview):
-            raise InvalidEventError(f"data must be bytes, not {type(data).__name__}", hint="encode it first, e.g. as JSON")
+            raise InvalidEventError(
+                f"data must be bytes, not {type(data).__name__}", hint="encode it first, e.g. as JSON"
+            )
         if len(data) > MAX_FRAME_BYTES:
             raise InvalidEventError(f"data has {len(data)} bytes, more than {MAX_FRAME_BYTES}")
         return bytes(data)

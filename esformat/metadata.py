@@ -50,9 +50,7 @@ class Metadata:
             "properties": self.properties,
         }
         if self.statistics is not None:
-            document["statistics"] = {
-                name: getattr(self.statistics, name) for name in Statistics.__dataclass_fields__
-            }
+            document["statistics"] = {name: getattr(self.statistics, name) for name in Statistics.__dataclass_fields__}
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
         return encode_block(BlockKind.METADATA, text.encode())
 

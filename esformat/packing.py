@@ -193,7 +193,11 @@ def _decompress_together(
         raw_sizes = [sizes[i] for i in members if sizes[i]]
         joined = memoryview(b"".join(frames))
         decompressor.decompress_run(
-            codec, joined, [len(frame) for frame in frames], raw_sizes, view[starts[members[0]] : starts[members[-1] + 1]]
+            codec,
+            joined,
+            [len(frame) for frame in frames],
+            raw_sizes,
+            view[starts[members[0]] : starts[members[-1] + 1]],
         )
     return out, starts
 

@@ -110,7 +110,9 @@ def decode_chunk_table(stored: memoryview, context: DecodeContext) -> list[Chunk
         pack = read_pack(stored, at, count)
         columns.append(decode_ints(stored, pack, context.plain).tolist())
         at = pack.end
-    chunks = [Chunk(first, BlockHandle(offset, length, check)) for first, offset, length, check in zip(*columns, strict=True)]
+    chunks = [
+        Chunk(first, BlockHandle(offset, length, check)) for first, offset, length, check in zip(*columns, strict=True)
+    ]
     for chunk in chunks:
         if chunk.handle.offset < 0:
             raise CorruptSegmentError("a chunk table points before the file")
@@ -126,7 +128,9 @@ def choose_postings(codes: I64, value_count: int, block_starts: I64) -> Iterator
 
     `codes` are in row order; `block_starts` holds the first row of each data block.
     """
-    counts = np.bincount(codes[codes >= 0], minlength=value_count) if len(codes) else np.zeros(value_count, np.int64)
+    if not len(codes):
+        return
+    counts = np.bincount(codes[codes >= 0], minlength=value_count)
     block_count = len(block_starts)
     dense = counts >= block_count
     dense_values = np.nonzero(dense)[0]

@@ -65,7 +65,9 @@ class Reader:
         self.table: dict[Key, BlockHandle] = decode_footer(tail.block(tail.trailer.footer, BlockKind.FOOTER))
         self.metadata = Metadata.decode(tail.block(self.table[BlockKind.METADATA, 0, 0], BlockKind.METADATA))
         if self.metadata.statistics is None:
-            raise CorruptSegmentError("the metadata has no statistics", offset=self.table[BlockKind.METADATA, 0, 0].offset)
+            raise CorruptSegmentError(
+                "the metadata has no statistics", offset=self.table[BlockKind.METADATA, 0, 0].offset
+            )
         self.statistics: Statistics = self.metadata.statistics
         self.schema = self.metadata.schema
         self.fields = self.schema.fields
@@ -162,9 +164,7 @@ class Reader:
     def _read_leaf(self, number: int) -> Leaf:
         root = self.root
         block = self.read(root.handles[number], BlockKind.DIRECTORY)
-        leaf = Leaf(
-            block, root.rows[number], root.blocks[number], root.data_offsets[number], self.own()
-        )
+        leaf = Leaf(block, root.rows[number], root.blocks[number], root.data_offsets[number], self.own())
         if leaf.last_row != root.rows[number + 1] or leaf.block_count != root.blocks[number + 1] - root.blocks[number]:
             raise CorruptSegmentError("a directory leaf and the root disagree", path=self.name, offset=block.offset)
         return leaf

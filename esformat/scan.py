@@ -61,7 +61,11 @@ class Scan:
         self._keys = keys
 
     def __repr__(self) -> str:
-        parts = [f"{name}={value!r}" for name in ("start", "end", "limit") if (value := getattr(self._query, name)) is not None]
+        parts = [
+            f"{name}={value!r}"
+            for name in ("start", "end", "limit")
+            if (value := getattr(self._query, name)) is not None
+        ]
         parts += [f"{name}={value!r}" for name, value in self._query.conditions]
         return f"<esformat.Scan of {self._reader.name!r}{', ' if parts else ''}{', '.join(parts)}{', reverse' if self._query.reverse else ''}>"
 
@@ -225,9 +229,7 @@ class Scan:
                 if len(batch):
                     yield batch
 
-    def _groups(
-        self, stretches: Iterable[Stretch], narrowed: Narrowed | None
-    ) -> Iterator[list[Portion]]:
+    def _groups(self, stretches: Iterable[Stretch], narrowed: Narrowed | None) -> Iterator[list[Portion]]:
         """Portions, in the query's direction, that are read and decoded together."""
         group: list[Portion] = []
         stored = 0
@@ -242,9 +244,7 @@ class Scan:
         if group:
             yield group
 
-    def _read_group(
-        self, group: list[Portion], columns: Sequence[str], narrowed: Narrowed | None
-    ) -> pa.RecordBatch:
+    def _read_group(self, group: list[Portion], columns: Sequence[str], narrowed: Narrowed | None) -> pa.RecordBatch:
         blocks = BlockGroup(self._reader, group[::-1] if self._query.reverse else group)
         batch = blocks.to_batch(columns, blocks.select(self._query, narrowed))
         return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if self._query.reverse else batch

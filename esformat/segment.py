@@ -212,7 +212,11 @@ class Segment:
         count = 0
         first = reader.root.leaves_of(prefix).start if prefix else 0
         for number in range(first, len(reader.root)):
-            if prefix and reader.root.first_spaces[number] > prefix and not reader.root.first_spaces[number].startswith(prefix):
+            if (
+                prefix
+                and reader.root.first_spaces[number] > prefix
+                and not reader.root.first_spaces[number].startswith(prefix)
+            ):
                 break
             leaf = reader.leaf(number)
             for run, key in enumerate(leaf.spaces):

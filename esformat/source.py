@@ -52,7 +52,10 @@ class FileSource:
             more = os.pread(self._descriptor, length - done, offset + done)
             if not more:
                 raise CorruptSegmentError(
-                    f"the file ends {length - done} bytes early", path=self.name, offset=offset + done, hint="restore it"
+                    f"the file ends {length - done} bytes early",
+                    path=self.name,
+                    offset=offset + done,
+                    hint="restore it",
                 )
             parts.append(more)
             done += len(more)
@@ -106,4 +109,6 @@ class ClosedSource:
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Raises ClosedError."""
-        raise ClosedError("the segment is closed", path=self.name, hint="read within the `with` block, or open it again")
+        raise ClosedError(
+            "the segment is closed", path=self.name, hint="read within the `with` block, or open it again"
+        )

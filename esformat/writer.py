@@ -280,7 +280,9 @@ class _Unsorted:
             ranks = self._ranked[place].ranks
             return ranks[first:last] if self.order is None else ranks[self.order[first:last]]
         column = self.columns[place]
-        return column.slice(first, last - first) if self.order is None else column.take(pa.array(self.order[first:last]))
+        return (
+            column.slice(first, last - first) if self.order is None else column.take(pa.array(self.order[first:last]))
+        )
 
     def rows(self, first: int, last: int) -> SortedRows:
         """Rows [first, last) of the segment."""

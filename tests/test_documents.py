@@ -18,7 +18,6 @@ import re
 import shlex
 import subprocess
 import sys
-import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,11 +72,11 @@ def matches(shown: str, printed: str) -> bool:
 
 
 def run_console(block: Block, directory: Path) -> None:
-    scripts = sysconfig.get_path("scripts")
-    environment = os.environ | {"PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}", "COLUMNS": "120", "NO_COLOR": "1"}
+    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "120", "NO_COLOR": "1"}
+    esdb = f'esdb() {{ {shlex.quote(sys.executable)} -m esformat "$@"; }}\n'  # this checkout's, whatever is installed
     for command, shown in dialogues(block):
         run = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", command],
+            ["bash", "-euo", "pipefail", "-c", esdb + command],
             cwd=directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         assert run.returncode == 0, f"{block}: {command}\n{run.stderr}"

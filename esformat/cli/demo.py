@@ -57,7 +57,7 @@ Examples:
 @click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="Zone of times that name none.")
 @click.option("--input-format", type=click.Choice(FORMATS), help="Default: by the file's name.")
 @click.pass_context
-def demo(context: click.Context, output: Path, events: int, own: Path | None, **options: Any) -> None:
+def demo(context: click.Context, /, output: Path, events: int, own: Path | None, **options: Any) -> None:
     """Show what an .esdb file does, on real events of this machine or on your own.
 
     Writes a file, verifies it, asks it questions, and measures it beside Parquet, DuckDB and JSON lines. The real

@@ -98,13 +98,15 @@ class _Table:
             batch = self._read(b"".join(places.records[place][1] for place in places.good))
         if block.broken:
             misfits[0] = block.broken
-        types = {
-            name: pa.string() if name in self._text else text_type(column)
-            for name, column in zip(self._wanted, batch.columns, strict=True)
-        }
+        types = {name: self._type(name, column) for name, column in zip(self._wanted, batch.columns, strict=True)}
         by_record = Origin(self._path, "line", places.of_record)
         bad = [by_record.bad_row(place, reason) for place, reason in misfits.items()]
         return Rows(batch, types, Origin(self._path, "line", places.of_row), bad)
+
+    def _type(self, name: str, column: pa.BinaryArray) -> pa.DataType:
+        if name not in self._text:
+            return text_type(column)
+        return pa.null() if column.null_count == len(column) else pa.string()
 
     def _read(self, data: bytes) -> pa.RecordBatch:
         """Parse whole records. Raises pa.ArrowInvalid if one of them has too many or too few fields."""

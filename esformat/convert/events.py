@@ -66,7 +66,7 @@ def make_events(rows: Rows, times: Times, plan: Plan) -> tuple[pa.RecordBatch, R
     for name, type_ in plan.typed.items():
         making.add(plan.stored[name], making.typed(name, type_, roles))
     if plan.nanos is not None:
-        making.add(plan.stored[plan.nanos], times.nanos())
+        making.add(plan.nanos, times.nanos())
     return making.finish()
 
 
@@ -162,11 +162,8 @@ def _timestamp_text(rows: Rows, roles: Roles) -> tuple[pa.Array, Mask | None]:
     """Give the timestamp column, as text where it is bytes; the mask tells which bytes are no text."""
     if roles.timestamp not in rows.batch.schema.names:
         return pa.nulls(rows.batch.num_rows), None
-    column = rows.batch.column(roles.timestamp)
-    plain_type = rows.types[roles.timestamp]
-    if pa.types.is_binary(plain_type):
-        plain_type = pa.string()
-    return convert(column, plain_type)
+    column, found = rows.batch.column(roles.timestamp), rows.types[roles.timestamp]
+    return convert(column, pa.string() if pa.types.is_binary(column.type) else found)
 
 
 def _shown(value: pa.Scalar) -> str:

@@ -164,10 +164,10 @@ def _reader(source: Source, roles: Roles, options: InputOptions) -> Reader:
 
 def _notes(plan: Plan) -> Iterator[str]:
     """Say what a user may not expect of a segment made by `plan`."""
+    if plan.nanos is not None:
+        yield f"times have digits below the microsecond: column {plan.nanos!r} keeps them in full, as nanoseconds"
     for name, stored in plan.stored.items():
-        if name == plan.nanos:
-            yield f"times have digits below the microsecond: column {stored!r} keeps them in full, as nanoseconds"
-        elif name != stored:
+        if name != stored:
             yield f"column {name!r} is called {stored!r} in the segment, where {name!r} means something else"
     for name in plan.roles.named:
         if plan.types and pa.types.is_null(plan.types.get(name, pa.null())):

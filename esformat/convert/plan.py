@@ -9,7 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 
 from esformat.convert.column_type import join, nesting
-from esformat.convert.roles import Roles, stored_names
+from esformat.convert.roles import RESERVED, Roles, stored_names
 
 TIMESTAMP = pa.timestamp("us", "UTC")
 DEEPEST_TYPE = 30  # what nests deeper is kept as JSON text; segments end at 32 levels
@@ -53,14 +53,18 @@ class Plan:
 
     @cached_property
     def stored(self) -> dict[str, str]:
-        """Names in the segment of the typed columns, and of the one with nanoseconds."""
-        nanos = [self.nanos] if self.nanos else []
-        return stored_names(self.roles, [*self.typed, *nanos])
+        """Names in the segment of the typed columns."""
+        return stored_names(self.roles, self.typed)
 
-    @property
+    @cached_property
     def nanos(self) -> str | None:
-        """The column that keeps the full timestamp, where microseconds would lose digits."""
-        return f"{self.roles.timestamp}_ns" if self.has_nanos else None
+        """The column of the segment that keeps the full timestamp, where microseconds would lose digits."""
+        if not self.has_nanos:
+            return None
+        name = f"{self.roles.timestamp}_ns"
+        while name in {*RESERVED, *self.roles.indexes, *self.stored.values()}:
+            name += "_"
+        return name
 
     def _type(self, name: str) -> pa.DataType:
         asked = self.roles.types.get(name)

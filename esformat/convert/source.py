@@ -92,7 +92,7 @@ class Source:
         except InputError:
             raise
         except (OSError, pa.ArrowException) as error:
-            raise InputError(_cause(error), path=self.path) from error
+            raise InputError(f"cannot be read: {_cause(error)}", path=self.path) from error
 
     def close(self) -> None:
         """Free the temporary file of an input that could be read once only."""
@@ -144,6 +144,8 @@ class _Spool:
 
     def free(self) -> None:
         self._file.close()
+        if self._pipe is not sys.stdin.buffer:
+            self._pipe.close()
 
 
 class _SpoolReader(io.RawIOBase):

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure as Canvas
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
 from esformat.demo.contest import ESDB, Figure, format_ratio
-from esformat.demo.time_line import TimeLine
+from esformat.demo.time_line import OTHER, TimeLine
 
 INK, FAINT, PEER, OURS = "#22313f", "#8a97a3", "#c3ccd4", "#e4572e"
 VALUE_COLOURS = ("#2e86ab", "#e4572e", "#58a55c", "#f2b134", "#7d5ba6", "#8a97a3")
@@ -73,7 +73,7 @@ def _draw_time_line(axes: Axes, title: str, line: TimeLine) -> None:
         colour = VALUE_COLOURS[min(code, len(VALUE_COLOURS) - 1)]
         axes.scatter(
             moments[chosen], line.rows[chosen] + spread[chosen],
-            s=24, color=colour, alpha=0.6, linewidths=0, zorder=2 + len(line.values) - code,
+            s=24, color=colour, alpha=0.6, linewidths=0, zorder=1 if value == OTHER else 2 + code,  # rare ones in view
             label=f" {value}",  # one that begins with _ would be left out
         )  # fmt: skip
     axes.set_yticks(range(len(line.spaces)), [_shorten(space) for space in line.spaces])
@@ -135,7 +135,7 @@ def _colours(names: Sequence[str]) -> list[str]:
 
 def _label(axes: Axes, names: Sequence[str], values: Mapping[str, float], form: str, *, at_x: int) -> None:
     for row, name in enumerate(names):
-        ratio = "" if name == ESDB else f"   {format_ratio(values[name] / values[ESDB])}"
+        ratio = "" if name == ESDB else f"   ({format_ratio(values[name] / values[ESDB])})"
         axes.annotate(
             form.format(values[name]) + ratio, (values[name], row), xytext=(at_x, 0), textcoords="offset points",
             va="center", fontweight="bold" if name == ESDB else "normal",

@@ -60,6 +60,7 @@ def run_demo(
             real = own or read_real_events(Path.cwd())
         if real.num_events == 0:
             raise DemoError("there are no events to show")
+        show_heading(console, "Real events" if own is None else "Your events")
         path, subject = _tell(real, folder, console)
         if own is not None:
             measured = _measure(own, path, subject, scratch, console)
@@ -81,8 +82,7 @@ def run_demo(
 
 def _tell(events: EventSet, folder: Path, console: Console) -> tuple[Path, Subject]:
     """Write and verify `events`, then ask the file one question after another."""
-    show_heading(console, "Real events")
-    console.print(Text(f"{events.num_events:,} events: {events.origin}."))
+    console.print(Text(f"{events.num_events:,} event{'' if events.num_events == 1 else 's'}: {events.origin}."))
     path = folder / f"{events.name}.esdb"
     with console.status("Writing and verifying …"):
         started = perf_counter()

@@ -109,7 +109,7 @@ def _ask(question: str, code: str, find: Callable[[], Any]) -> Answer:
 
 def _about_keys(segment: Segment, subject: Subject) -> Iterator[Answer]:
     yield _ask(
-        f"Whose events are there that start with {subject.prefix}",
+        f"Which spaces begin with {subject.prefix}",
         f"segment.spaces(prefix={subject.prefix!r})",
         lambda: dict(segment.spaces(prefix=subject.prefix)),
     )
@@ -123,7 +123,7 @@ def _about_one_space(segment: Segment, subject: Subject) -> Iterator[Answer]:
         lambda: list(segment[key].scan(reverse=True, limit=limit)),
     )
     yield _ask(
-        "And how did it begin",
+        "The same from the beginning",
         f"segment[{key!r}].scan(limit={limit})",
         lambda: list(segment[key].scan(limit=limit)),
     )

@@ -1,0 +1,26 @@
+"""What every test may use. Being here also puts `tests/` on the path, so that tests share its helper modules."""
+
+from __future__ import annotations
+
+import pytest
+
+import esformat
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Write rows `(space, data, timestamp[, grouping[, indexes]])` to a new file and open it; closed after the test."""
+    opened = []
+
+    def write(rows, **options):
+        path = tmp_path / f"written-{len(opened)}.esdb"
+        with esformat.create(path, **options) as writer:
+            for space, data, timestamp, *rest in rows:
+                grouping, indexes = [*rest, None, None][:2]
+                writer.add(space, data, timestamp=timestamp, grouping=grouping, indexes=indexes)
+        opened.append(esformat.open(path))
+        return opened[-1]
+
+    yield write
+    for segment in opened:
+        segment.close()

@@ -1,0 +1,141 @@
+"""Parquet and Arrow files become rows; damage and missing columns are told."""
+
+from __future__ import annotations
+
+import io
+from contextlib import closing
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from esformat.convert import arrow_reader
+from esformat.convert.arrow_reader import ArrowReader
+from esformat.convert.errors import InputError
+from esformat.convert.roles import Roles
+from esformat.convert.source import Source
+
+TABLE = pa.table({"u": ["a", "b", "c"], "t": [1, 2, 3], "a.b": [1.5, None, 2.5], "s": [{"a": 1}, None, {"a": 2}]})
+ROLES = Roles(space="u", timestamp="t")
+
+
+def parquet(table, **options) -> bytes:
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(table, sink, **options)
+    return sink.getvalue()
+
+
+def arrow_file(table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+    return sink.getvalue()
+
+
+def arrow_stream(table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=2)
+    return sink.getvalue()
+
+
+WRITERS = [(parquet, "parquet"), (arrow_file, "arrow"), (arrow_stream, "arrow")]
+
+
+def read(data: bytes, format_: str, roles: Roles = ROLES):
+    with closing(Source("-", stdin=io.BytesIO(data))) as source:
+        return list(ArrowReader(source, roles, format_).rows())
+
+
+@pytest.mark.parametrize(("write", "format_"), WRITERS)
+def test_rows(write, format_, compression):
+    """Rows, their types and their numbers, whatever the compression around the file."""
+    found = read(compression[1](write(TABLE)), format_)
+    assert pa.Table.from_batches([rows.batch for rows in found]) == TABLE
+    assert [rows.origin.locate(row)[0] for rows in found for row in range(rows.batch.num_rows)] == [1, 2, 3]
+    assert found[-1].origin.locate(found[-1].batch.num_rows - 1)[1] == '{"u":"c","t":3,"a.b":2.5,"s":{"a":2}}'
+    assert dict(found[0].types) == {field.name: field.type for field in TABLE.schema}
+
+
+@pytest.mark.parametrize(("write", "format_"), WRITERS)
+def test_only_what_is_wanted(write, format_):
+    """Other columns are not read."""
+    (first, *_) = read(write(TABLE), format_, Roles(space="u", timestamp="t", columns=("a.b",)))
+    assert first.batch.schema.names == ["u", "t", "a.b"]
+
+
+@pytest.mark.parametrize(("write", "format_"), WRITERS)
+def test_missing_column(write, format_):
+    """A column that is not there is told with those that are."""
+    with pytest.raises(
+        InputError, match=r"has no column 'x', only 'u', 't', 'a.b', 's'; name the one to use with --space"
+    ):
+        read(write(TABLE), format_, Roles(space="x", timestamp="t"))
+
+
+@pytest.mark.parametrize(("write", "format_"), WRITERS)
+def test_no_rows(write, format_):
+    """A file of no rows has none."""
+    assert read(write(TABLE.slice(0, 0)), format_) == []
+
+
+@pytest.mark.parametrize(("write", "format_"), WRITERS)
+def test_cut_short(write, format_):
+    """Every way of cutting a file is told, or leaves whole batches of a stream; nothing else comes out."""
+    data = write(TABLE)
+    for length in range(0, len(data), 7):
+        try:
+            found = read(data[:length], format_)
+        except InputError:
+            continue
+        rows = pa.Table.from_batches([rows.batch for rows in found], TABLE.schema)
+        assert write is arrow_stream
+        assert rows == TABLE.slice(0, len(rows))
+
+
+@pytest.mark.parametrize("format_", ["parquet", "arrow"])
+@pytest.mark.parametrize("data", [b"", b"x", b"not at all such a file, but some text", b"PAR1", b"ARROW1\0\0"])
+def test_other_bytes(data, format_):
+    """What is no such file is told."""
+    with pytest.raises(InputError, match="<stdin>: cannot be read: "):
+        read(data, format_)
+
+
+def test_feather_1():
+    """The first version of Feather is told apart."""
+    with pytest.raises(InputError, match="Feather file of version 1; write it again as version 2"):
+        read(b"FEA1" + bytes(100), "arrow")
+
+
+def test_hostile_batch():
+    """A batch whose offsets lead out of its buffers is refused, not read."""
+    data = bytearray(arrow_stream(pa.table({"u": ["aaaa", "bbbb"], "t": [1, 2]})))
+    at = data.index((4).to_bytes(4, "little") + (8).to_bytes(4, "little"))
+    data[at : at + 4] = (2**30).to_bytes(4, "little")
+    with pytest.raises(InputError, match="rows from 1 on are damaged"):
+        read(bytes(data), "arrow")
+
+
+def test_two_columns_of_one_name():
+    """Two columns of one name are ambiguous."""
+    table = pa.table([["a"], [1], [2], [3]], names=["u", "t", "x", "x"])
+    with pytest.raises(InputError, match="two columns are called 'x'"):
+        read(arrow_file(table), "arrow")
+
+
+def test_large_batches_are_cut(monkeypatch):
+    """A batch of many rows is worked on piece by piece."""
+    monkeypatch.setattr(arrow_reader, "_BATCH_ROWS", 2)
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+    found = read(sink.getvalue(), "arrow")
+    assert [rows.batch.num_rows for rows in found] == [2, 1]
+    assert found[1].origin.locate(0)[0] == 3
+
+
+def test_encoded_columns():
+    """Dictionaries and views have the type of what they hold."""
+    table = pa.table({"u": pa.array(["a"]).dictionary_encode(), "t": [1], "v": pa.array(["x"], pa.string_view())})
+    (rows,) = read(arrow_stream(table), "arrow")
+    assert dict(rows.types) == {"u": pa.string(), "t": pa.int64(), "v": pa.string()}

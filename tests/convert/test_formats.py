@@ -1,0 +1,78 @@
+"""The format of an input is told by its name, or else by its content."""
+
+from __future__ import annotations
+
+import io
+from contextlib import closing
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from esformat.convert.errors import InputError
+from esformat.convert.formats import format_by_name, format_of
+from esformat.convert.source import Source
+
+NAMES = [
+    ("a.csv", "csv"),
+    ("a.CSV.GZ", "csv"),
+    ("a.tsv.bz2", "tsv"),
+    ("a.jsonl", "jsonl"),
+    ("a.ndjson.zst", "jsonl"),
+    ("dir.csv/a.json", "jsonl"),
+    ("a.parquet", "parquet"),
+    ("a.pq", "parquet"),
+    ("a.arrow", "arrow"),
+    ("a.feather.zstd", "arrow"),
+    ("a.2024.csv", "csv"),
+    ("a.csv.2024", None),
+    ("a.gz", None),
+    ("csv", None),
+    ("a", None),
+]
+
+
+@pytest.mark.parametrize(("path", "expected"), NAMES)
+def test_by_name(path, expected):
+    """The last extension counts, compression aside."""
+    assert format_by_name(path) == expected
+
+
+def format_of_stdin(data, asked=None):
+    with closing(Source("-", stdin=io.BytesIO(data))) as source:
+        return format_of(source, asked)
+
+
+def table_bytes(write):
+    sink = io.BytesIO()
+    write(pa.table({"a": [1]}), sink)
+    return sink.getvalue()
+
+
+def arrow_file(table, sink):
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+def arrow_stream(table, sink):
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+@pytest.mark.parametrize(
+    ("write", "expected"), [(pa.parquet.write_table, "parquet"), (arrow_file, "arrow"), (arrow_stream, "arrow")]
+)
+def test_by_content(write, expected):
+    """Binary formats tell themselves, also from standard input."""
+    assert format_of_stdin(table_bytes(write)) == expected
+
+
+def test_asked_for():
+    """What is asked for counts more than what a name tells."""
+    assert format_of_stdin(b"", "tsv") == "tsv"
+
+
+def test_not_told():
+    """Text without a name could be anything."""
+    with pytest.raises(InputError, match=r"<stdin>: its format is not told by its name; give --input-format csv\|tsv"):
+        format_of_stdin(b"a,b\n")

@@ -1,0 +1,326 @@
+"""Files into segments, end to end: formats, compressions, several files, types that change on the way, bad rows."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import datetime
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+import esformat
+from esformat.convert import BadRowError, Clock, Collect, InputError, InputOptions, Load, Roles, Skip, records
+
+TIMES = [f"2006-04-{number % 28 + 1:02}T17:0{number % 10}:00" for number in range(40)]
+TABLE = pa.table({
+    "u": [f"user-{number % 5}" for number in range(40)],
+    "t": TIMES,
+    "g": [f"{number % 3:03}" for number in range(40)],
+    "i": [None if number % 7 == 0 else f"{number % 4:02}" for number in range(40)],
+    "n": list(range(40)),
+    "s": [f'{number}, "é"\n' for number in range(40)],
+})  # fmt: skip
+ROLES = Roles(space="u", timestamp="t", grouping="g", indexes=("i",))
+
+
+def as_csv(table) -> bytes:
+    sink = io.BytesIO()
+    pyarrow.csv.write_csv(table, sink)
+    return sink.getvalue()
+
+
+def as_jsonl(table) -> bytes:
+    return "".join(json.dumps(row) + "\n" for row in table.to_pylist()).encode()
+
+
+def as_parquet(table) -> bytes:
+    sink = io.BytesIO()
+    pyarrow.parquet.write_table(table, sink, row_group_size=7)
+    return sink.getvalue()
+
+
+def as_arrow(table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=7)
+    return sink.getvalue()
+
+
+def as_arrow_stream(table) -> bytes:
+    sink = io.BytesIO()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=7)
+    return sink.getvalue()
+
+
+FORMATS = {
+    "csv": as_csv, "jsonl": as_jsonl, "parquet": as_parquet, "arrow": as_arrow, "arrows": as_arrow_stream,
+}  # fmt: skip
+
+
+def load(tmp_path, inputs, roles=ROLES, options=None, **more):
+    """Load `inputs` into a segment; give its events as a table in file order, and the summary."""
+    out = tmp_path / "out.esdb"
+    with Load([str(path) for path in inputs], roles, options or InputOptions(), **more) as loading:
+        summary = loading.write(lambda _: esformat.create(out, indexes=roles.indexes, keys=roles.keys, overwrite=True))
+    with esformat.open(out) as segment:
+        return segment.scan().to_table(), summary
+
+
+def expected_events(table) -> list[dict]:
+    """Compute the events of TABLE-like rows by a straight sort."""
+    rows = [
+        {"space": row["u"], "grouping": row["g"], "time": row["t"], "i": row["i"], "n": row["n"], "s": row["s"]}
+        for row in table.to_pylist()
+    ]
+    return sorted(rows, key=lambda row: (row["space"], row["grouping"], row["time"]))
+
+
+def found_events(table) -> list[dict]:
+    rows = table.to_pylist()
+    for row in rows:
+        row["time"] = row.pop("timestamp").strftime("%Y-%m-%dT%H:%M:%S")
+    return rows
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_round_trip(tmp_path, compression, format_):
+    """Every format in every compression gives the same events: keys and indexes stay text, numbers are numbers."""
+    extension, compress = compression
+    path = tmp_path / f"in.{format_}{extension}"
+    path.write_bytes(compress(FORMATS[format_](TABLE)))
+    found, summary = load(tmp_path, [path])
+    assert found_events(found) == expected_events(TABLE)
+    assert (summary.num_events, summary.bad_row_count, summary.notes) == (40, 0, ())
+    assert summary.input_bytes == path.stat().st_size
+
+
+@pytest.mark.parametrize("format_", FORMATS)
+def test_stdin(tmp_path, format_):
+    """Standard input gives the same."""
+    data = io.BytesIO(FORMATS[format_](TABLE))
+    found, _ = load(tmp_path, ["-"], options=InputOptions(format=format_.removesuffix("s")), stdin=data)
+    assert found_events(found) == expected_events(TABLE)
+
+
+def test_several_files(tmp_path):
+    """Files of several formats are one set of events; a column that one lacks is null there."""
+    first, second = TABLE.slice(0, 20), TABLE.slice(20).drop_columns(["n"])
+    (tmp_path / "a.csv").write_bytes(as_csv(first))
+    (tmp_path / "b.parquet").write_bytes(as_parquet(second))
+    found, summary = load(tmp_path, [tmp_path / "a.csv", tmp_path / "b.parquet"])
+    without = pa.concat_tables([first, second.append_column("n", pa.nulls(20, pa.int64()))], promote_options="default")
+    assert found_events(found) == expected_events(without)
+    assert summary.num_events == 40
+
+
+CHANGES = [
+    ([b"u,t,x\na,2006-04-07,1\n", b"u,t,x\na,2006-04-08,2.5\n"], pa.float64(), [1.0, 2.5]),
+    ([b"u,t,x\na,2006-04-07,1.10\n", b"u,t,x\na,2006-04-08,z\n"], pa.string(), ["1.10", "z"]),
+    ([b"u,t,x\na,2006-04-07,1\n", b"u,t,x\na,2006-04-08,007\n"], pa.string(), ["1", "007"]),
+    ([b"u,t,x\na,2006-04-07,\n", b"u,t,x\na,2006-04-08,7\n"], pa.int64(), [None, 7]),
+    ([b"u,t\na,2006-04-07\n", b"u,t,x\na,2006-04-08,7\n"], pa.int64(), [None, 7]),
+]
+
+
+@pytest.mark.parametrize(("files", "type_", "expected"), CHANGES, ids=range(len(CHANGES)))
+def test_types_that_change(tmp_path, files, type_, expected):
+    """Where later rows show another type, the segment is what it would be had they come first; no text is changed."""
+    paths = []
+    for number, data in enumerate(files):
+        paths.append(tmp_path / f"{number}.csv")
+        paths[-1].write_bytes(data)
+    roles = Roles(space="u", timestamp="t")
+    for order in (paths, paths[::-1]):
+        found, _ = load(tmp_path, order, roles)
+        assert found.schema.field("x").type == type_
+        assert found["x"].to_pylist() == expected
+
+
+def test_types_that_change_inside_a_pipe(tmp_path, monkeypatch):
+    """A pipe, which can be read once only, is no exception."""
+    monkeypatch.setattr(records, "BLOCK_BYTES", 40)
+    lines = [{"u": "a", "t": f"2006-04-{day:02}", "x": day} for day in range(1, 10)]
+    lines.append({"u": "a", "t": "2006-04-10", "x": "ten", "y": [1]})
+    data = io.BytesIO("".join(json.dumps(line) + "\n" for line in lines).encode())
+    found, _ = load(tmp_path, ["-"], Roles(space="u", timestamp="t"), InputOptions(format="jsonl"), stdin=data)
+    assert found["x"].to_pylist() == [*map(str, range(1, 10)), "ten"]
+    assert found["y"].to_pylist() == [None] * 9 + [[1]]
+
+
+def test_nanoseconds_far_in(tmp_path, monkeypatch):
+    """The first time with nanoseconds may come late."""
+    monkeypatch.setattr(records, "BLOCK_BYTES", 30)
+    path = tmp_path / "a.csv"
+    path.write_text("u,t\na,2006-04-07T12:00Z\nb,2006-04-07T12:00Z\nc,2006-04-07T12:00:00.000000001Z\n")
+    found, summary = load(tmp_path, [path], Roles(space="u", timestamp="t"))
+    assert [value % 1000 for value in found["t_ns"].to_pylist()] == [0, 0, 1]
+    assert summary.notes == (
+        "times have digits below the microsecond: column 't_ns' keeps them in full, as nanoseconds",
+    )
+
+
+NOTES = [
+    ("u,t,space\na,2006-04-07,1\n", {},
+     ("column 'space' is called 'space_' in the segment, where 'space' means something else",)),
+    ("u,t,x\na,2006-04-07,\n", {"indexes": ("x",)}, ("column 'x' has no value in any row",)),
+    ("u,t\na,2006-10-29 02:30\n", {"clock": Clock(None, "Europe/Stockholm")},
+     ("1 times occur twice in Europe/Stockholm, where clocks were put back: taken as the first",)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "options", "notes"), NOTES, ids=range(len(NOTES)))
+def test_notes(tmp_path, text, options, notes):
+    """What a user may not expect is said."""
+    path = tmp_path / "a.csv"
+    path.write_text(text)
+    assert load(tmp_path, [path], Roles(space="u", timestamp="t", **options))[1].notes == notes
+
+
+def test_note_of_a_key_that_no_line_has(tmp_path):
+    """A misspelt key of JSON, which no schema tells, is noted."""
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"u":"a","t":"2006-04-07"}\n')
+    found, summary = load(tmp_path, [path], Roles(space="u", timestamp="t", columns=("misspelt",)))
+    assert summary.notes == ("column 'misspelt' has no value in any row",)
+    assert found["misspelt"].to_pylist() == [None]
+
+
+DIRTY = (
+    b'u,t,x\na,2006-04-07,1\nb,2006-04-08\n,2006-04-09,3\nd,never,4\n\xff,2006-04-10,5\nf,,6\ng,2006-04-11,7\n"h,8\n'
+)
+REASONS = [
+    (3, "2 fields where the names of the columns are 3"),
+    (4, "no space: 'u' has no value"),
+    (5, "timestamp 'never' is not an ISO 8601 time: say how times are written with --timestamp-format"),
+    (6, "space 'u' is not UTF-8 text: mend it, or take bytes with --keys binary"),
+    (7, "no timestamp: 't' has no value"),
+    (9, "a quoted field begins here and its quote is never closed"),
+]
+
+
+@pytest.fixture
+def dirty(tmp_path):
+    path = tmp_path / "dirty.csv"
+    path.write_bytes(DIRTY)
+    return path
+
+
+def test_stop(tmp_path, dirty):
+    """The first bad row stops the work; nothing is left under the output's name, nor beside it."""
+    expected = r"dirty\.csv: line 3: 2 fields where .* are 3; mend it, or leave bad rows out with --on-error skip or"
+    with pytest.raises(BadRowError, match=expected):
+        load(tmp_path, [dirty], Roles(space="u", timestamp="t"))
+    assert list(tmp_path.iterdir()) == [dirty]
+
+
+def test_skip(tmp_path, dirty):
+    """Bad rows are left out and counted."""
+    found, summary = load(tmp_path, [dirty], Roles(space="u", timestamp="t"), bad_rows=Skip())
+    assert found["space"].to_pylist() == ["a", "g"]
+    assert (summary.num_events, summary.bad_row_count) == (2, 6)
+
+
+@pytest.mark.parametrize("block_bytes", [10, 25, 8 << 20])
+def test_collect(tmp_path, dirty, monkeypatch, block_bytes):
+    """Bad rows are collected with file, line, reason and text, each once, wherever blocks end and passes restart."""
+    monkeypatch.setattr(records, "BLOCK_BYTES", block_bytes)
+    bad = tmp_path / "bad.jsonl"
+    load(tmp_path, [dirty], Roles(space="u", timestamp="t"), bad_rows=Collect(bad))
+    rows = [json.loads(line) for line in bad.read_text().splitlines()]
+    assert [(row["line"], row["reason"]) for row in rows] == REASONS
+    assert {row["file"] for row in rows} == {str(dirty)}
+    assert rows[3]["text"] == "\\xff,2006-04-10,5"
+
+
+def test_bad_rows_of_parquet(tmp_path):
+    """Rows of typed files are named by their number."""
+    path = tmp_path / "a.parquet"
+    path.write_bytes(as_parquet(pa.table({"u": ["a", None], "t": [datetime(2006, 4, 7), None], "x": [1, 2]})))
+    bad = tmp_path / "bad.jsonl"
+    load(tmp_path, [path], Roles(space="u", timestamp="t"), bad_rows=Collect(bad))
+    assert json.loads(bad.read_text()) == {
+        "file": str(path), "row": 2, "reason": "no space: 'u' has no value", "text": '{"u":null,"t":null,"x":2}',
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("data", [b"u,t\n", b"u,t\n,\n"])
+def test_no_events(tmp_path, data):
+    """An input without events makes a segment without events."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(data)
+    found, summary = load(tmp_path, [path], Roles(space="u", timestamp="t", indexes=()), bad_rows=Skip())
+    assert (len(found), summary.num_events) == (0, 0)
+    assert found.schema.names == ["space", "grouping", "timestamp"]
+
+
+def test_bad_file_in_the_middle(tmp_path):
+    """An input that cannot be read leaves nothing of those before it."""
+    good, bad = tmp_path / "a.csv", tmp_path / "b.csv"
+    good.write_bytes(as_csv(TABLE))
+    bad.write_bytes(b"u,t\n")
+    with pytest.raises(InputError, match=r"b\.csv: has no column 'g'"):
+        load(tmp_path, [good, bad])
+    assert sorted(tmp_path.iterdir()) == [good, bad]
+
+
+def test_missing_file(tmp_path):
+    """A missing input is told before anything is written."""
+    with pytest.raises(InputError, match=r"nowhere\.csv: no such file"):
+        load(tmp_path, [tmp_path / "nowhere.csv"])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_progress(tmp_path):
+    """Progress counts stored bytes over all inputs, up to all of them."""
+    paths = [tmp_path / "a.csv", tmp_path / "b.csv"]
+    for path in paths:
+        path.write_bytes(as_csv(TABLE))
+    calls = []
+    load(tmp_path, paths, progress=lambda done, total: calls.append((done, total)))
+    size = sum(path.stat().st_size for path in paths)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+    assert calls[-1] == (size, size)
+
+
+def test_same_bytes(tmp_path):
+    """The same input makes the same file, whether it comes in one block or in many."""
+    path = tmp_path / "a.csv"
+    path.write_bytes(as_csv(TABLE))
+    found = []
+    for block_bytes in (8 << 20, 100):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(records, "BLOCK_BYTES", block_bytes)
+            load(tmp_path, [path])
+        found.append((tmp_path / "out.esdb").read_bytes())
+    assert found[0] == found[1]
+
+
+def test_memory_stays_bounded(tmp_path, monkeypatch):
+    """No more than two blocks are read ahead of what is written, however large the input."""
+    monkeypatch.setattr(records, "BLOCK_BYTES", 1000)
+    path = tmp_path / "a.csv"
+    path.write_bytes(b"u,t\n" + b"a,2006-04-07\n" * 5000)
+    rows = []
+
+    class Counting:
+        def __init__(self, writer):
+            self.writer = writer
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *error):
+            self.writer.abort()
+
+        def add_table(self, batch):
+            rows.append(batch.num_rows)
+
+    roles = Roles(space="u", timestamp="t")
+    with Load([str(path)], roles) as loading:
+        loading.write(lambda _: Counting(esformat.create(tmp_path / "out.esdb")))
+    assert sum(rows) == 5000
+    assert max(rows) < 200

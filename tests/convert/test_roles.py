@@ -1,0 +1,74 @@
+"""What a user asks of columns is checked before anything is read."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from esformat import UsageError
+from esformat.convert.errors import InputError
+from esformat.convert.roles import Roles, stored_names
+
+NAMES = ["u", "t", "g", "i", "a", "b", "data"]
+
+
+def roles(**options) -> Roles:
+    return Roles(**{"space": "u", "timestamp": "t", "grouping": "g", "indexes": ("i",), **options})
+
+
+LEFT_OVER = [
+    ({}, ["a", "b"], "data", []),
+    ({"columns": ("b", "a", "i")}, ["b", "a"], None, []),
+    ({"data": "a"}, [], "a", []),
+    ({"data": "a", "columns": ("b",)}, ["b"], "a", []),
+    ({"data_json": True}, [], None, ["a", "b", "data"]),
+    ({"data_json": True, "columns": ("b",)}, ["b"], None, ["a", "data"]),
+    ({"space": "data"}, ["u", "a", "b"], None, []),
+]
+
+
+@pytest.mark.parametrize(("options", "typed", "payload", "json"), LEFT_OVER)
+def test_what_is_left_over(options, typed, payload, json):
+    """Columns without another role are typed columns, payload, JSON or nothing."""
+    found = roles(**options)
+    assert found.typed(NAMES) == typed
+    assert found.payload == payload
+    assert found.json(NAMES) == json
+    assert set(found.wanted(NAMES)) >= {*typed, *json, "t", "g", "i"}
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"data": "a", "data_json": True}, "--data and --data-json both say what the payload is; give one"),
+        ({"indexes": ("i", "i")}, "--index names 'i' twice"),
+        ({"columns": ("a", "b", "a")}, "--columns names 'a' twice"),
+        ({"indexes": ("timestamp",)}, "--index timestamp: a segment gives that name another meaning; rename"),
+    ],
+)
+def test_contradictions(options, complaint):
+    """Answers that contradict each other are refused at once."""
+    with pytest.raises(UsageError, match=complaint):
+        roles(**options)
+
+
+def test_text_columns():
+    """Keys, times, indexes and payload are text in text formats, unless a type is asked for."""
+    assert roles(data="a").text == {"u", "t", "g", "i", "a"}
+    assert roles(types={"i": pa.int64()}).text == {"u", "t", "g", "data"}
+
+
+def test_check():
+    """A column that is asked for must be there; one that is only kept by default need not."""
+    roles().check(["u", "t", "g", "i"], "file")
+    with pytest.raises(InputError, match="file: has no column 'g', only 'u', 't'"):
+        roles().check(["u", "t"], "file")
+    with pytest.raises(InputError, match="has no column 'u', only none at all; name the one to use with --space"):
+        roles().check([], "file")
+
+
+def test_stored_names():
+    """A typed column whose name has another meaning in segments gets another name, which is free."""
+    assert stored_names(roles(), ["a", "space", "i", "space_", "timestamp"]) == {
+        "a": "a", "space": "space_", "i": "i_", "space_": "space__", "timestamp": "timestamp_",
+    }  # fmt: skip

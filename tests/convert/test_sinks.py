@@ -1,0 +1,89 @@
+"""Batches in every output format, read back by other people's readers."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esformat.convert import sinks
+from esformat.convert.sinks import SINK_FORMATS, grouped, write_batches
+
+TABLE = pa.table({
+    "s": ["x", "", None, 'q",\n'],
+    "t": pa.array([0, 1, None, -1], pa.timestamp("us", "UTC")),
+    "i": [1, 2, None, 3],
+    "f": [1.0, 2.5, None, 1e22],
+    "b": [b"a", b"\xff", None, b""],
+    "l": [[1], None, [], [2, 3]],
+})  # fmt: skip
+
+
+def written(table, format_) -> bytes:
+    file = io.BytesIO()
+    batches = table.to_batches(max_chunksize=3)
+    assert write_batches(iter(batches), table.schema, format_, file) == len(table)
+    return file.getvalue()
+
+
+def test_jsonl():
+    """One object per line."""
+    lines = written(TABLE, "jsonl").decode().splitlines()
+    assert json.loads(lines[0]) == {"s": "x", "t": "1970-01-01T00:00:00.000000Z", "i": 1, "f": 1.0, "b": "a", "l": [1]}
+    assert json.loads(lines[1])["b"] == {"base64": "/w=="}
+    assert json.loads(lines[2]) == {"s": None, "t": None, "i": None, "f": None, "b": None, "l": []}
+    assert len(lines) == 4
+
+
+def test_csv():
+    """A header, and null told from empty text."""
+    assert written(TABLE, "csv").decode() == (
+        '"s","t","i","f","b","l"\n'
+        '"x","1970-01-01T00:00:00.000000Z",1,1,"a","[1]"\n'
+        '"","1970-01-01T00:00:00.000001Z",2,2.5,"{""base64"":""/w==""}",\n'
+        ',,,,,"[]"\n'
+        '"q"",\n","1969-12-31T23:59:59.999999Z",3,1e+22,"","[2,3]"\n'
+    )
+
+
+def test_arrow_and_parquet():
+    """Typed formats keep everything."""
+    assert pa.ipc.open_file(written(TABLE, "arrow")).read_all() == TABLE
+    assert pa.ipc.open_stream(written(TABLE, "arrows")).read_all() == TABLE
+    assert pyarrow.parquet.read_table(io.BytesIO(written(TABLE, "parquet"))) == TABLE
+
+
+@pytest.mark.parametrize("format_", SINK_FORMATS)
+def test_nothing(format_):
+    """No rows are a valid file, with its columns where the format has them."""
+    data = written(TABLE.slice(0, 0), format_)
+    expected = {"jsonl": b"", "csv": b'"s","t","i","f","b","l"\n'}
+    assert expected.get(format_, data) == data
+    if format_ == "parquet":
+        assert pyarrow.parquet.read_schema(io.BytesIO(data)).names == TABLE.schema.names
+
+
+def test_large_batches_become_text_in_pieces(monkeypatch):
+    """Text is made of a bounded part of a batch at a time, and is the same."""
+    whole = {format_: written(TABLE, format_) for format_ in ("jsonl", "csv")}
+    monkeypatch.setattr(sinks, "_TEXT_BYTES", 10)
+    assert {format_: written(TABLE, format_) for format_ in whole} == whole
+
+
+@given(st.lists(st.integers(0, 9)), st.integers(1, 20))
+def test_grouped(lengths, limit):
+    """Small batches are put together up to a limit, in order, and nothing is lost."""
+    batches = [pa.record_batch({"a": pa.array([place] * length, pa.int64())}) for place, length in enumerate(lengths)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sinks, "_GROUP_ROWS", limit)
+        found = list(grouped(iter(batches)))
+    assert [value for batch in found for value in batch["a"].to_pylist()] == [
+        value for batch in batches for value in batch["a"].to_pylist()
+    ]
+    assert all(batch.num_rows <= max(limit, 9) for batch in found)

@@ -1,0 +1,122 @@
+"""Inputs open whatever their compression, read twice also from a pipe, and fail with their name."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import threading
+
+import pytest
+
+from esformat.convert.errors import InputError
+from esformat.convert.source import Source
+
+DATA = b"some bytes, again and again\n" * 5000
+
+
+def read(source: Source) -> bytes:
+    with source.open() as stream:
+        return b"".join(iter(lambda: stream.read(1000), b""))
+
+
+def read_from(source: Source, offset: int) -> bytes:
+    with source.open_seekable() as stream:
+        stream.seek(offset)
+        return stream.read()
+
+
+def test_any_compression(tmp_path, compression):
+    """The content tells the compression, not the name; any place can be read."""
+    _, compress = compression
+    path = tmp_path / "no-extension"
+    path.write_bytes(compress(DATA))
+    source = Source(str(path))
+    assert read(source) == DATA
+    assert read(source) == DATA
+    assert read_from(source, 100_000) == DATA[100_000:]
+    assert source.stored_bytes() == len(compress(DATA))
+
+
+def test_several_members(tmp_path, compression):
+    """Compressed files one after the other are one file, as their tools have it."""
+    _, compress = compression
+    path = tmp_path / "file"
+    path.write_bytes(compress(b"first ") + compress(b"second"))
+    assert read(Source(str(path))) == b"first second"
+
+
+def test_empty(tmp_path, compression):
+    """No bytes are no error, here."""
+    _, compress = compression
+    path = tmp_path / "file"
+    path.write_bytes(compress(b""))
+    assert read(Source(str(path))) == b""
+    assert read_from(Source(str(path)), 0) == b""
+
+
+def test_stdin_reads_twice(compression):
+    """What came through a pipe can be read again, also when the first pass stopped in the middle."""
+    _, compress = compression
+    source = Source("-", stdin=io.BytesIO(compress(DATA)))
+    with source.open() as stream:
+        assert stream.read(10) == DATA[:10]
+    assert read(source) == DATA
+    assert read(source) == DATA
+    assert read_from(source, 100_000) == DATA[100_000:]
+    assert source.path == "<stdin>"
+    assert source.stored_bytes() == len(compress(DATA))
+    source.close()
+
+
+def test_named_pipe(tmp_path):
+    """A pipe with a name is read like standard input."""
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    writer = threading.Thread(target=path.write_bytes, args=(DATA,))
+    writer.start()
+    source = Source(str(path))
+    assert [read(source), read(source)] == [DATA, DATA]
+    writer.join()
+    source.close()
+
+
+@pytest.mark.parametrize("keep", [0.3, 0.6, 0.99])
+def test_truncated(tmp_path, compression, keep):
+    """Half a compressed file is an error that names it, never a short answer."""
+    extension, compress = compression
+    if extension:
+        stored = compress(os.urandom(5000))
+        path = tmp_path / "file"
+        path.write_bytes(stored[: int(len(stored) * keep)])
+        with pytest.raises(InputError, match=r"file: cannot be read: .*[Tt]runcated"):
+            read(Source(str(path)))
+
+
+def test_damaged(tmp_path):
+    """So are bytes that are no compressed data."""
+    stored = bytearray(gzip.compress(os.urandom(5000)))
+    stored[-8] ^= 1  # the checksum
+    path = tmp_path / "file.gz"
+    path.write_bytes(stored)
+    with pytest.raises(InputError, match=r"file\.gz: cannot be read: .*incorrect data check"):
+        read(Source(str(path)))
+
+
+def test_missing(tmp_path):
+    """A file that is not there is told at once."""
+    with pytest.raises(InputError, match="nowhere: no such file or directory"):
+        Source(str(tmp_path / "nowhere"))
+
+
+def test_directory(tmp_path):
+    """A directory is no input."""
+    with pytest.raises(InputError, match="is a directory; name the files in it"):
+        Source(str(tmp_path))
+
+
+def test_looks_like_bz2(tmp_path):
+    """Text that begins like a compressed file is text."""
+    path = tmp_path / "file"
+    path.write_bytes(b"BZh9 is how bzip2 begins\n")
+    assert read(Source(str(path))) == b"BZh9 is how bzip2 begins\n"

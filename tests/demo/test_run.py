@@ -1,0 +1,83 @@
+"""The demo from start to end, on few generated events."""
+
+from __future__ import annotations
+
+import io
+
+import matplotlib as mpl
+import pyarrow as pa
+import pytest
+from rich.console import Console
+
+import esformat
+from esformat.convert import Clock, InputOptions, Roles
+from esformat.demo.errors import DemoError
+from esformat.demo.event_set import EventSet
+from esformat.demo.own_events import read_own_events
+from esformat.demo.run import PICTURE, run_demo
+
+
+@pytest.fixture
+def console():
+    return Console(file=io.StringIO(), width=110)
+
+
+def test_whole_demo(tmp_path, console, monkeypatch):
+    """The demo leaves verified files, a picture and nothing else; what it prints names them."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+    picture = run_demo(tmp_path / "out", console, generated_events=3_000)
+    assert picture == tmp_path / "out" / PICTURE
+    assert mpl.image.imread(picture).shape[2] in (3, 4)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {PICTURE, "python-files.esdb", "click-stream.esdb"}
+    for name in ("python-files.esdb", "click-stream.esdb"):
+        assert esformat.verify(tmp_path / "out" / name).ok
+    printed = console.file.getvalue()
+    for expected in ("verified", "scan_index", "JSON lines, gzip", "DuckDB", "3,000 events", "esdb scan"):
+        assert expected in printed
+    assert "\x1b" not in printed  # not a terminal: no colours, no moving parts
+
+
+def test_second_run_replaces_the_first(tmp_path, console):
+    """The demo can be run again into the same folder."""
+    table = pa.table({"space": ["a"], "timestamp": pa.array([1], pa.timestamp("us", "UTC")), "data": [b"{}"]})
+    for _ in range(2):
+        run_demo(tmp_path, console, EventSet("one", "one event", table, ()))
+    assert {path.name for path in tmp_path.iterdir()} == {PICTURE, "one.esdb"}
+
+
+def test_own_file(tmp_path, console):
+    """A user's own file gets the same tour; its figures are taken on its own events."""
+    lines = ["who,when,what,price"] + [
+        f"p{at % 7},2024-01-{at % 28 + 1:02},{'buy' if at % 3 else 'look'},{at}" for at in range(500)
+    ]
+    (tmp_path / "own.csv").write_text("\n".join(lines) + "\n")
+    roles = Roles(space="who", timestamp="when", indexes=("what",), clock=Clock(None, "UTC"))
+    own = read_own_events(tmp_path / "own.csv", roles, InputOptions())
+    assert (own.name, own.num_events, own.indexes) == ("own", 500, ("what",))
+    run_demo(tmp_path / "out", console, own)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {PICTURE, "own.esdb"}
+    printed = console.file.getvalue()
+    assert "Your events" in printed
+    assert "price=" in printed
+
+
+def test_no_events(tmp_path, console):
+    """A file without events has nothing to show, and says so."""
+    table = pa.table({"space": pa.array([], pa.string()), "timestamp": pa.array([], pa.timestamp("us", "UTC"))})
+    with pytest.raises(DemoError, match="no events"):
+        run_demo(tmp_path / "out", console, EventSet("none", "no events", table, ()))
+    assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_damage_ends_the_demo(tmp_path, console, monkeypatch):
+    """A file that does not verify is not shown."""
+
+    class Report:
+        ok = False
+        problems = ("block 3: checksum differs",)
+
+    monkeypatch.setattr(esformat, "verify", lambda path: Report())
+    table = pa.table({"space": ["a"], "timestamp": pa.array([1], pa.timestamp("us", "UTC")), "data": [b"{}"]})
+    with pytest.raises(DemoError, match="does not verify: block 3"):
+        run_demo(tmp_path, console, EventSet("one", "one event", table, ()))

@@ -1,0 +1,99 @@
+"""Files cut into many small pieces, so that a few events reach every path of the reader and the writer.
+
+The sizes below are constants of the package, measured for real files; here they are set to a handful of rows, blocks
+or bytes. This is the one place that knows where they live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+
+import pytest
+
+from esformat import (
+    block_encoder,
+    block_events,
+    builder,
+    data_block,
+    directory,
+    encoding,
+    event_rows,
+    intake,
+    postings,
+    reader,
+    scan,
+    space_filter,
+    writer,
+)
+
+PLACES = {
+    "block_rows": [(block_encoder, "BLOCK_ROWS"), (writer, "BLOCK_ROWS")],
+    "block_bytes": [(block_encoder, "BLOCK_BYTES")],
+    "task_blocks": [(writer, "TASK_BLOCKS")],
+    "leaf_runs": [(directory, "LEAF_RUNS")],
+    "leaf_blocks": [(directory, "LEAF_BLOCKS")],
+    "growth_leaves": [(directory, "GROWTH_LEAVES")],
+    "chunk_entries": [(builder, "CHUNK_ENTRIES")],
+    "page_values": [(postings, "PAGE_VALUES")],
+    "page_bytes": [(postings, "PAGE_BYTES")],
+    "opening_root_bytes": [(builder, "OPENING_ROOT_BYTES")],
+    "filter_page_buckets": [(space_filter, "PAGE_BUCKETS")],
+    "frame_bytes": [(encoding, "FRAME_TARGET_BYTES")],
+    "opening_bytes": [(reader, "OPENING_BYTES")],
+    "read_gap_bytes": [(reader, "READ_GAP_BYTES")],
+    "batch_blocks": [(scan, "BATCH_BLOCKS")],
+    "batch_stored_bytes": [(scan, "BATCH_STORED_BYTES")],
+    "min_parallel_batches": [(scan, "MIN_PARALLEL_BATCHES")],
+    "sorted_rows": [(scan, "SORTED_ROWS")],
+    "events_at_once": [(event_rows, "EVENTS_AT_ONCE")],
+    "few_rows": [(data_block, "FEW_ROWS")],
+    "many_rows": [(block_events, "MANY_ROWS")],
+    "many_values": [(encoding, "MANY_VALUES")],
+    "flush_events": [(intake.EventRows, "FLUSH_EVENTS")],
+}
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """How small the pieces are; None leaves a size as it is."""
+
+    block_rows: int | None = None
+    block_bytes: int | None = None
+    task_blocks: int | None = None
+    leaf_runs: int | None = None
+    leaf_blocks: int | None = None
+    growth_leaves: int | None = None
+    chunk_entries: int | None = None
+    page_values: int | None = None
+    page_bytes: int | None = None
+    opening_root_bytes: int | None = None
+    filter_page_buckets: int | None = None
+    frame_bytes: int | None = None
+    opening_bytes: int | None = None
+    read_gap_bytes: int | None = None
+    batch_blocks: int | None = None
+    batch_stored_bytes: int | None = None
+    min_parallel_batches: int | None = None
+    sorted_rows: int | None = None
+    events_at_once: int | None = None
+    few_rows: int | None = None
+    many_rows: int | None = None
+    many_values: int | None = None
+    flush_events: int | None = None
+
+
+@contextmanager
+def cut_small(pieces: Pieces) -> Iterator[None]:
+    """Write and read with pieces of those sizes."""
+    with pytest.MonkeyPatch.context() as patch:
+        for field in fields(pieces):
+            size = getattr(pieces, field.name)
+            if size is None:
+                continue
+            for owner, name in PLACES[field.name]:
+                patch.setattr(owner, name, size)
+            if field.name == "block_rows":
+                patch.setattr(block_encoder.cut_blocks, "__defaults__", (size,))
+        yield
