@@ -28,7 +28,7 @@ class Block(NamedTuple):
 
     kind: int
     dictionary: int
-    count: int
+    count: int  # type: ignore[assignment]  # hides tuple.count, which blocks have no use for
     body: memoryview
     offset: int
 

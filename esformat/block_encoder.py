@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ SAMPLE_RUNS = 256
 MIN_SAMPLED_BYTES = 64 << 10
 
 I64 = npt.NDArray[np.int64]
-Column = pa.Array | npt.NDArray[np.int64]
+Column: TypeAlias = Any  # pyarrow has no types: pa.Array | npt.NDArray[np.int64]
 """Values of a column, or the codes of a column that is stored as codes (-1 for null)."""
 
 
@@ -130,7 +130,9 @@ def train_on(sample: pa.Array, byte_count: int, codec: Codec, level: int | None)
         return b""
     rows = frame_rows(len(sample), len(data))
     edges = offsets[np.append(np.arange(0, len(sample), rows), len(sample))]
-    pieces = [bytes(data[a:b]) for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True) if b > a]
+    pieces: list[bytes | bytearray | memoryview] = [
+        bytes(data[a:b]) for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True) if b > a
+    ]
     trained = train_dictionary(pieces, ZSTD_DICTIONARY_BYTES)
     if trained is None:
         return b""

@@ -5,19 +5,19 @@ For segments whose payload is `data`; the indexed columns stay compressed until 
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import repeat
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.data_block import FIRST_COLUMN_CHUNK, DataBlock
+from esformat.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
 from esformat.encoding import Shape, decode_node, read_head
 from esformat.event import Event
-from esformat.event_rows import new_event
 from esformat.packing import decode_ints
 from esformat.query import Narrowed, Portion, Query
 from esformat.reader import Reader
@@ -26,15 +26,13 @@ from esformat.schema import DATA_COLUMN
 MANY_ROWS = 64
 
 
-def find_rows(
-    reader: Reader, query: Query, portion: Portion, block: DataBlock, narrowed: Narrowed | None
-) -> list[int] | None:
+def find_rows(reader: Reader, query: Query, portion: Portion, block: DataBlock, narrowed: Narrowed) -> list[int] | None:
     """Rows of the block, all within one run, that answer the query; None for all of the portion."""
     leaf, number, first, last, listed, run_start = portion
     origin = leaf.block_rows[number]
     low, high = first - origin, last - origin
     rows: list[int] | None = None if listed is None else (listed - origin).tolist()
-    for name, value in () if narrowed is None else narrowed.unmet:
+    for name, value in narrowed.unmet:
         equal = _rows_equal(reader, block, name, value, low, high)
         rows = equal if rows is None else sorted(set(rows) & set(equal))
         if not rows:
@@ -55,13 +53,16 @@ def _rows_equal(reader: Reader, block: DataBlock, name: str, value: Any, low: in
     head = read_head(body, block.chunks[FIRST_COLUMN_CHUNK + place], block.row_count, context.plain)
     if head.shape != Shape.CODES:
         column = block.column(place, reader.fields[place].type, context).slice(low, high - low)
-        equal = pc.equal(column, pa.scalar(value, column.type)).fill_null(False).to_numpy(zero_copy_only=False)
-        return (np.nonzero(equal)[0] + low).tolist()  # type: ignore[no-any-return]
+        equal = np.asarray(
+            pc.equal(column, pa.scalar(value, column.type)).fill_null(False).to_numpy(zero_copy_only=False)
+        )
+        return (np.nonzero(equal)[0] + low).tolist()
     code = reader.value_codes(block.dictionary, place).get(value, -1)
     pack, stored = block.planes_at(head.at, context.plain)
     if pack.width == 1:
         return _find_byte(stored, code - pack.base, low, high)
-    return (np.nonzero(decode_ints(body, pack, context.plain, low, high) == code)[0] + low).tolist()  # type: ignore[no-any-return]
+    found: npt.NDArray[np.int64] = np.nonzero(decode_ints(body, pack, context.plain, low, high) == code)[0] + low
+    return found.tolist()
 
 
 def _find_byte(stored: bytes, byte: int, low: int, high: int) -> list[int]:
@@ -70,7 +71,7 @@ def _find_byte(stored: bytes, byte: int, low: int, high: int) -> list[int]:
         return []
     if high - low > MANY_ROWS:
         found = np.frombuffer(stored, np.uint8, high - low, low) == byte
-        return (found.nonzero()[0] + low).tolist()  # type: ignore[no-any-return]
+        return (found.nonzero()[0] + low).tolist()
     return [row for row, code in enumerate(stored[low:high], low) if code == byte]
 
 
@@ -111,6 +112,25 @@ class BlockAttributes:
         return {}
 
 
+class GroupAttributes:
+    """The same for the events of several blocks: `starts` are their first rows, `places` the rows that were taken."""
+
+    __slots__ = ("_blocks", "_places", "_starts")
+
+    def __init__(self, blocks: list[BlockAttributes], starts: list[int], places: I64 | None) -> None:
+        self._blocks, self._starts, self._places = blocks, starts, places
+
+    def indexes(self, row: int) -> dict[str, Any]:
+        """Indexed columns of a row that are not null."""
+        place = row if self._places is None else int(self._places[row])
+        block = bisect_right(self._starts, place) - 1
+        return self._blocks[block].indexes(place - self._starts[block])
+
+    def columns(self, row: int) -> dict[str, Any]:
+        """There are none besides `data`."""
+        return {}
+
+
 class EventMaker:
     """Makes the events of one scan of a single run of rows."""
 
@@ -118,7 +138,7 @@ class EventMaker:
         self._reader = reader
         self._space, self._grouping, self._reverse = space, grouping, reverse
         self._place = reader.schema.positions.get(DATA_COLUMN)
-        self._indexed = [FIRST_COLUMN_CHUNK + place for place, field in enumerate(reader.fields) if field.indexed]
+        self._indexed = reader.indexed_chunks
         self._plain = reader.own().plain
 
     def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> Iterator[Event]:
@@ -139,7 +159,7 @@ class EventMaker:
             data.reverse()
             rows = rows[::-1]
         attributes = BlockAttributes(self._reader, block, self._indexed)
-        return map(new_event, zip(repeat(self._space), repeat(self._grouping), times, data, rows, repeat(attributes)))
+        return map(Event, zip(repeat(self._space), repeat(self._grouping), times, data, rows, repeat(attributes)))
 
     def _data(self, block: DataBlock, low: int, high: int) -> list[Any]:
         if self._place is None:

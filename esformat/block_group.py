@@ -6,7 +6,9 @@ Rows are counted from the group's first; `places` are ascending rows, None for a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.codec import Decompressor
+from esformat.block_events import BlockAttributes, GroupAttributes
 from esformat.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK
 from esformat.encoding import (
     BytesNode,
@@ -29,9 +31,10 @@ from esformat.encoding import (
     shape_of,
 )
 from esformat.errors import CorruptSegmentError, EsdbError
+from esformat.event import Attributes
 from esformat.event_rows import BatchAttributes, EventRows
 from esformat.layout import MAX_FRAME_BYTES
-from esformat.packing import decode_many, read_pack
+from esformat.packing import decode_many, decode_many_narrow, read_pack
 from esformat.query import Narrowed, Portion, Query
 from esformat.reader import Reader
 from esformat.schema import DATA_COLUMN, TIMESTAMP_TYPE
@@ -54,14 +57,15 @@ class BlockGroup:
         edges = [leaf.run_edges[:-1] for leaf in self._leaves] + [self._leaves[-1].run_edges[-1:]]
         self._edges: I64 = np.concatenate(edges)  # first row of each run of the leaves, within the segment
         self._times: I64 | None = None
-        self._numbers: dict[int, I64] = {}
+        self._numbers: dict[int, npt.NDArray[np.integer[Any]]] = {}
+        self._run_first_rows: I64 | None = None
 
     # ------------------------------------------------------------ which rows
 
-    def select(self, query: Query, narrowed: Narrowed | None) -> I64 | None:
+    def select(self, query: Query, narrowed: Narrowed) -> I64 | None:
         """Rows that answer the query; None for all."""
         mask = self._portion_mask()
-        for name, value in () if narrowed is None else narrowed.unmet:
+        for name, value in narrowed.unmet:
             mask = _both(mask, self._equal(name, value))
         if query.timed and not all(
             query.covers(p.leaf.block_min[p.block], p.leaf.block_max[p.block]) for p in self._portions
@@ -98,7 +102,7 @@ class BlockGroup:
         if all(head.shape == Shape.CODES for head in heads):
             codes = [self._reader.value_codes(block.dictionary, place).get(value, -1) for block in self.blocks]
             wanted = codes[0] if len(set(codes)) == 1 else np.repeat(np.array(codes), self._counts)
-            return self._ints(place, heads) == wanted
+            return np.asarray(self._ints(place, heads) == wanted)
         column = self.column(place, None)
         equal = pc.equal(column, pa.scalar(value, column.type)).fill_null(False)
         return np.asarray(equal.to_numpy(zero_copy_only=False)).astype(np.bool_)
@@ -121,11 +125,16 @@ class BlockGroup:
 
     def _run_starts(self) -> I64:
         """Rows at which a run or a block begins."""
-        edges = self._edges
-        shifts = self._starts - self._origins
-        block_of = np.searchsorted(self._origins, edges, side="right") - 1
-        inside = (block_of >= 0) & (edges < self._origins[block_of] + self._counts[block_of])
-        return np.union1d(edges[inside] + shifts[block_of[inside]], self._starts)
+        if self._run_first_rows is None:
+            edges = self._edges
+            block_of = np.searchsorted(self._origins, edges, side="right") - 1
+            inside = (block_of >= 0) & (edges < self._origins[block_of] + self._counts[block_of])
+            block_of = block_of[inside]
+            marks = np.zeros(self.row_count, dtype=np.bool_)
+            marks[self._starts] = True
+            marks[edges[inside] - self._origins[block_of] + self._starts[block_of]] = True
+            self._run_first_rows = marks.nonzero()[0]
+        return self._run_first_rows
 
     def to_batch(self, columns: Sequence[str], places: I64 | None) -> pa.RecordBatch:
         """The rows at `places` with the named columns. Raises CorruptSegmentError."""
@@ -172,25 +181,42 @@ class BlockGroup:
     def _has_groupings(self) -> bool:
         return any(leaf.has_groupings for leaf in self._leaves)
 
-    def to_events(self, columns: Sequence[str], places: I64 | None) -> EventRows:
-        """The rows at `places`, decoded so far that making `Event`s of them is all that is left to do."""
-        names = [name for name in columns if name not in ("space", "grouping", "timestamp", DATA_COLUMN)]
-        others = self.to_batch(names, places) if names else None
+    def to_events(self, columns: Sequence[str], places: I64 | None, later: Later) -> EventRows:
+        """The rows at `places`, decoded so far that making `Event`s of them is all that is left to do.
+
+        `later` starts the decompression of payloads, elsewhere or at once, and gives what fetches its result.
+        """
         run_of = self._runs_of(places)
         times = self.timestamps()
-        data = self.column(self._reader.schema.positions[DATA_COLUMN], places) if DATA_COLUMN in columns else None
+        data = None
+        if DATA_COLUMN in columns:
+            place = self._reader.schema.positions[DATA_COLUMN]
+            if self._reader.fields[place].type == pa.binary():
+                data = self._binary_later(place, places, later)
+            else:
+                column = self.column(place, places)
+                data = lambda: column  # noqa: E731 - a constant where a fetch is asked for
         return EventRows(
             times=times if places is None else times[places],
             data=data,
             spaces=_objects(self._shown_keys("space"))[run_of],
             groupings=_objects(self._shown_keys("grouping"))[run_of] if self._has_groupings() else None,
             empty=b"" if self._reader.schema.binary_keys else "",
-            attributes=BatchAttributes(others, self._reader.schema.indexes),
+            attributes=self._attributes(columns, places),
         )
+
+    def _attributes(self, columns: Sequence[str], places: I64 | None) -> Attributes:
+        names = [name for name in columns if name not in ("space", "grouping", "timestamp", DATA_COLUMN)]
+        if self._reader.direct and set(names) >= set(self._reader.schema.indexes):
+            chunks = self._reader.indexed_chunks
+            blocks = [BlockAttributes(self._reader, block, chunks) for block in self.blocks]
+            return GroupAttributes(blocks, self._starts.tolist(), places)
+        others = self.to_batch(names, places) if names else None
+        return BatchAttributes(others, self._reader.schema.indexes)
 
     def _shown_keys(self, name: str) -> list[str | bytes]:
         keys = [k for leaf in self._leaves for k in (leaf.spaces if name == "space" else leaf.groupings)]
-        return keys if self._reader.schema.binary_keys else [key.decode() for key in keys]
+        return [*keys] if self._reader.schema.binary_keys else [key.decode() for key in keys]
 
     def column(self, place: int, places: I64 | None) -> pa.Array:
         """A payload or index column at `places`."""
@@ -205,7 +231,7 @@ class BlockGroup:
                 raise CorruptSegmentError(f"column {self._reader.fields[place].name!r} has codes but no dictionary")
             return decode_codes(codes if places is None else codes[places], values)
         if shapes == {Shape.INTS} and plain and shape_of(kind) is Shape.INTS:
-            numbers = self._ints(place, heads)
+            numbers = self._ints(place, heads).astype(np.int64, copy=False)
             return numbers_array(numbers if places is None else numbers[places], kind)
         if shapes == {Shape.BYTES} and is_bytes(kind):
             return self._bytes(place, kind, places)
@@ -218,46 +244,56 @@ class BlockGroup:
         chunk = FIRST_COLUMN_CHUNK + place
         return [read_head(block.body, block.chunks[chunk], block.row_count, plain) for block in self.blocks]
 
-    def _ints(self, place: int, heads: list[NodeHead]) -> I64:
+    def _ints(self, place: int, heads: list[NodeHead]) -> npt.NDArray[np.integer[Any]]:
+        """The packed numbers of a column: as bytes where they are stored so, else as int64."""
         if place not in self._numbers:
             parts = [
                 (block.body, read_pack(block.body, head.at, block.row_count))
                 for block, head in zip(self.blocks, heads, strict=True)
             ]
-            self._numbers[place] = decode_many(parts, self._reader.own().plain)
+            plain = self._reader.own().plain
+            narrow = decode_many_narrow(parts, plain)
+            self._numbers[place] = decode_many(parts, plain) if narrow is None else narrow
         return self._numbers[place]
 
     def _bytes(self, place: int, kind: pa.DataType, places: I64 | None) -> pa.Array:
         """Strings or binary, all into one buffer; where few rows are wanted, only the frames that hold them."""
+        plan = self._plan_frames(place, places)
+        return plan.array(plan.decode(self._reader), kind)
+
+    def _binary_later(self, place: int, places: I64 | None, later: Later) -> Callable[[], pa.Array]:
+        plan = self._plan_frames(place, places)
+        fetch = later(lambda: plan.decode(self._reader))
+        return lambda: plan.array(fetch(), pa.binary())
+
+    def _plan_frames(self, place: int, places: I64 | None) -> FramePlan:
         chunk = FIRST_COLUMN_CHUNK + place
         nodes = [
             BytesNode(b.body, b.chunks[chunk], b.row_count, self._reader.contexts(b.dictionary)[place])
             for b in self.blocks
         ]
-        lengths = check_lengths(decode_many([(n.body, n.lengths) for n in nodes], self._reader.own().plain))
+        parts = [(node.body, node.lengths) for node in nodes]
+        plain = self._reader.own().plain
+        narrow = decode_many_narrow(parts, plain)
+        lengths = check_lengths(decode_many(parts, plain) if narrow is None else narrow)
         frame_starts = np.concatenate(
             [np.arange(start, start + node.count, node.rows) for start, node in zip(self._starts, nodes, strict=True)]
         )
-        sizes = np.add.reduceat(lengths, frame_starts)
+        sizes = np.add.reduceat(lengths, frame_starts, dtype=np.int64)
         touched: Mask | None = None
         if places is not None:
             touched = np.zeros(len(sizes), dtype=np.bool_)
             touched[np.searchsorted(frame_starts, places, side="right") - 1] = True
             if 2 * int(touched.sum()) > len(sizes):
                 touched = None
-        decompressors = [
-            node.decompressor(self._reader.contexts(block.dictionary)[place])
-            for node, block in zip(nodes, self.blocks, strict=True)
-        ]
-        data = _decode_frames(nodes, decompressors, sizes, touched)
         valid = self._validity(nodes)
         if touched is not None and places is not None:
             kept = np.repeat(touched, np.diff(frame_starts, append=self.row_count))
             lengths = lengths[kept]
             valid = None if valid is None else valid[kept]
             places = (np.cumsum(kept) - 1)[places]
-        array = bytes_array(lengths, data, kind, valid)
-        return array if places is None else array.take(pa.array(places))
+        numbers = [block.dictionary for block in self.blocks]
+        return FramePlan(place, nodes, numbers, sizes, touched, lengths, valid, places)
 
     def _validity(self, nodes: list[BytesNode]) -> npt.NDArray[np.uint8] | None:
         if all(node.head.valid is None for node in nodes):
@@ -267,37 +303,78 @@ class BlockGroup:
         )
 
 
-def _decode_frames(
-    nodes: list[BytesNode], decompressors: list[Decompressor], sizes: I64, touched: Mask | None
-) -> pa.Buffer:
-    """The frames of several nodes, all or the touched ones, decompressed one after another into one buffer."""
-    raw = sizes if touched is None else sizes[touched]
-    total = int(raw.sum())
-    if total > MAX_FRAME_BYTES:
-        raise CorruptSegmentError("the lengths of a group of blocks are out of bounds")
-    out = pa.allocate_buffer(total)  # from Arrow's pool: reused pages, where NumPy's would be mapped anew each time
-    view = memoryview(out)
-    at = first = 0
-    pending: list[memoryview] = []
-    lengths: list[int] = []
-    raws: list[int] = []
-    end = 0
-    for i, node in enumerate(nodes):
-        last = first + len(node.table)
-        mine = None if touched is None else touched[first:last]
-        pending += [node.body[node.at : node.end]] if mine is None else node.stored_frames(np.nonzero(mine)[0].tolist())
-        table = node.table if mine is None else [n for n, t in zip(node.table, mine.tolist(), strict=True) if t]
-        lengths += table
-        mine_raw = (sizes[first:last] if mine is None else sizes[first:last][mine]).tolist()
-        raws += mine_raw
-        end += sum(mine_raw)
-        first = last
-        last_alike = i + 1 == len(nodes) or nodes[i + 1].codec != node.codec
-        if last_alike or decompressors[i + 1] is not decompressors[i]:
-            if pending:
-                decompressors[i].decompress_run(node.codec, memoryview(b"".join(pending)), lengths, raws, view[at:end])
-            pending, lengths, raws, at = [], [], [], end
-    return out
+Later = Callable[[Callable[[], pa.Buffer]], Callable[[], pa.Buffer]]
+"""Starts some work and gives what fetches its result."""
+
+
+def at_once(work: Callable[[], pa.Buffer]) -> Callable[[], pa.Buffer]:
+    """A `Later` that does the work now."""
+    done = work()
+    return lambda: done
+
+
+@dataclass(frozen=True, slots=True)
+class FramePlan:
+    """The frames to decompress for one column of a group, and how their bytes become an array.
+
+    `sizes`: uncompressed bytes of all frames; `touched`: which of them to decompress (None: all). `lengths`, `valid`
+    and `places` belong to the values in those frames.
+    """
+
+    place: int
+    nodes: list[BytesNode]
+    dictionaries: list[int]
+    sizes: I64
+    touched: Mask | None
+    lengths: npt.NDArray[Any]
+    valid: npt.NDArray[np.uint8] | None
+    places: I64 | None
+
+    def array(self, data: pa.Buffer, kind: pa.DataType) -> pa.Array:
+        """The wanted values, from the bytes of their frames."""
+        array = bytes_array(self.lengths, data, kind, self.valid)
+        return array if self.places is None else array.take(pa.array(self.places))
+
+    def decode(self, reader: Reader) -> pa.Buffer:
+        """The frames' bytes, one after another, by the calling thread's decompressors, mostly without Python's lock."""
+        raw = self.sizes if self.touched is None else self.sizes[self.touched]
+        total = int(raw.sum())
+        if total > MAX_FRAME_BYTES:
+            raise CorruptSegmentError("the lengths of a group of blocks are out of bounds")
+        out = pa.allocate_buffer(total)  # from Arrow's pool: reused pages, where NumPy's would be mapped anew each time
+        view = memoryview(out)
+        at = first = 0
+        alike = zip(self.nodes, self.dictionaries, strict=True)
+        for (number, codec, needed), members in groupby(
+            alike, lambda m: (m[1], m[0].codec, m[0].head.needs_dictionary)
+        ):
+            frames: list[memoryview] = []
+            lengths: list[int] = []
+            begin = first
+            for node, _ in members:
+                last = first + len(node.table)
+                if self.touched is None:
+                    frames.append(node.body[node.at : node.end])
+                    lengths += node.table
+                else:
+                    chosen = node.stored_frames(self.touched[first:last].nonzero()[0].tolist())
+                    frames += chosen
+                    lengths += map(len, chosen)
+                first = last
+            mine = (
+                self.sizes[begin:first] if self.touched is None else self.sizes[begin:first][self.touched[begin:first]]
+            )
+            end = at + int(mine.sum())
+            context = reader.contexts(number)[self.place]
+            decompressor = context.framed if needed else context.plain
+            decompressor.decompress_run(codec, memoryview(b"".join(frames)), lengths, mine.tolist(), view[at:end])
+            at = end
+        return out
+
+
+def _decompressed_alike(member: tuple[BytesNode, int]) -> tuple[int, int, bool]:
+    node, dictionary = member
+    return dictionary, node.codec, node.head.needs_dictionary
 
 
 def _objects(keys: list[str | bytes]) -> npt.NDArray[np.object_]:

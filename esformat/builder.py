@@ -1,6 +1,6 @@
 """Lays out a segment: data blocks and directory leaves as they come, then indexes, filter, and what opening needs.
 
-    header | metadata | dictionary | (data blocks, leaf)* | index pages | filter | dictionary | roots | metadata | footer | trailer
+    header, metadata, dictionary | (data blocks, leaf)* | indexes, filter | dictionary, roots, metadata, footer, trailer
 
 It writes to anything with `write` and knows nothing of files, threads or the order of arrival.
 """
@@ -25,6 +25,7 @@ from esformat.footer import Key, encode_footer
 from esformat.layout import BlockHandle, BlockKind, Trailer, encode_header
 from esformat.metadata import Metadata, Statistics
 from esformat.order import I64, Ranked
+from esformat.packing import U64
 from esformat.postings import (
     CHUNK_ENTRIES,
     CHUNKED,
@@ -70,7 +71,7 @@ class SegmentBuilder:
         self._runs = 0
         self._spaces = 0
         self._last_space: bytes | None = None
-        self._hashes: list[np.ndarray] = []  # type: ignore[type-arg]
+        self._hashes: list[U64] = []
         self._block_starts: list[int] = []
         self._rows = 0
         self._index_facts: dict[str, dict[str, int]] = {}
@@ -211,7 +212,9 @@ def encode_filter_page(body: bytes) -> bytes:
 
 def _join_runs(blocks: Iterable[EncodedBlock]) -> Runs:
     """The runs of adjacent blocks as one list; a run that continues into the next block is one run."""
-    spaces, groupings, rows = [], [], []
+    spaces: list[pa.Array] = []
+    groupings: list[pa.Array] = []
+    rows: list[I64] = []
     for block in blocks:
         skip = int(block.continues and bool(rows))
         if skip:

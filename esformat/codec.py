@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +17,8 @@ import zstandard
 
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError, UsageError
 
-MAX_WINDOW_BYTES = 8 << 20
+MAX_WINDOW_LOG = 23
+MAX_WINDOW_BYTES = 1 << MAX_WINDOW_LOG
 """Largest zstd window that a reader accepts: what a streaming decompressor may allocate."""
 
 
@@ -56,7 +58,7 @@ class Compressor(Protocol):
 
     codec: Codec
 
-    def compress(self, data: bytes) -> bytes:
+    def compress(self, data: bytes | memoryview) -> bytes:
         """Compress one frame."""
         ...
 
@@ -68,24 +70,24 @@ class Compressor(Protocol):
 class _NoCompressor:
     codec = Codec.NONE
 
-    def compress(self, data: bytes) -> bytes:
-        return data
+    def compress(self, data: bytes | memoryview) -> bytes:
+        return bytes(data)
 
     def compress_many(self, data: memoryview, offsets: npt.NDArray[np.int64]) -> Sequence[Any]:
-        return [bytes(data[a:b]) for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+        return [bytes(data[a:b]) for a, b in pairwise(offsets.tolist())]
 
 
 class _ZstdCompressor:
     codec = Codec.ZSTD
 
     def __init__(self, level: int, dictionary: zstandard.ZstdCompressionDict | None) -> None:
+        window_log = min(zstandard.ZstdCompressionParameters.from_level(level).window_log, MAX_WINDOW_LOG)
         params = zstandard.ZstdCompressionParameters.from_level(
-            level, write_content_size=True, write_checksum=False, write_dict_id=False
+            level, window_log=window_log, write_content_size=True, write_checksum=False, write_dict_id=False
         )
-        kwargs = {} if dictionary is None else {"dict_data": dictionary}
-        self._zstd = zstandard.ZstdCompressor(compression_params=params, **kwargs)
+        self._zstd = zstandard.ZstdCompressor(compression_params=params, dict_data=dictionary)
 
-    def compress(self, data: bytes) -> bytes:
+    def compress(self, data: bytes | memoryview) -> bytes:
         return self._zstd.compress(data)
 
     def compress_many(self, data: memoryview, offsets: npt.NDArray[np.int64]) -> Sequence[Any]:
@@ -95,7 +97,10 @@ class _ZstdCompressor:
         if len(segments) < 2 or not segments[:, 1].all():  # the batch call takes neither empty frames nor none
             return [self._zstd.compress(data[a : a + n]) for a, n in segments.tolist()]
         source = zstandard.BufferWithSegments(data, segments.tobytes())
-        return self._zstd.multi_compress_to_buffer(source, threads=1)  # type: ignore[no-any-return]
+        frames: Any = self._zstd.multi_compress_to_buffer(
+            source, threads=1
+        )  # indexable, though not typed as a sequence
+        return frames  # type: ignore[no-any-return]
 
 
 class _Lz4Compressor:
@@ -104,11 +109,11 @@ class _Lz4Compressor:
     def __init__(self) -> None:
         self._block = _lz4()
 
-    def compress(self, data: bytes) -> bytes:
+    def compress(self, data: bytes | memoryview) -> bytes:
         return self._block.compress(data, store_size=False)  # type: ignore[no-any-return]
 
     def compress_many(self, data: memoryview, offsets: npt.NDArray[np.int64]) -> Sequence[Any]:
-        return [self.compress(data[a:b]) for a, b in zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)]
+        return [self.compress(data[a:b]) for a, b in pairwise(offsets.tolist())]
 
 
 def make_compressor(
@@ -128,8 +133,7 @@ class Decompressor:
     __slots__ = ("_zstd",)
 
     def __init__(self, dictionary: zstandard.ZstdCompressionDict | None = None) -> None:
-        kwargs = {} if dictionary is None else {"dict_data": dictionary}
-        self._zstd = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES, **kwargs)
+        self._zstd = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES, dict_data=dictionary)
 
     def decompress(self, codec: int, frame: bytes | memoryview, size: int) -> bytes:
         """One frame of exactly `size` uncompressed bytes. Raises CorruptSegmentError if it is anything else."""
@@ -188,7 +192,7 @@ def _decompress_lz4(frame: bytes | memoryview, size: int) -> bytes:
     return data
 
 
-def train_dictionary(samples: list[bytes], size: int) -> zstandard.ZstdCompressionDict | None:
+def train_dictionary(samples: list[bytes | bytearray | memoryview], size: int) -> zstandard.ZstdCompressionDict | None:
     """Train a zstd dictionary of at most `size` bytes on `samples`; None where zstd finds too little to learn.
 
     COVER parameters (k=1024, d=8) measured best on JSON payloads: docs/decisions/0003-codec-and-dictionary.md.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -62,7 +62,7 @@ def decode_runs_of_keys(body: memoryview, at: int, count: int, context: DecodeCo
     rows = decode_ints(body, pack, context.plain)
     spaces, at = decode_node(body, pack.end, count, pa.binary(), context)
     groupings, at = decode_node(body, at, count, pa.binary(), context)
-    if count and (int(rows.min()) < 1 or int(rows.max()) > 1 << 48) or spaces.null_count or groupings.null_count:
+    if (count and (int(rows.min()) < 1 or int(rows.max()) > 1 << 48)) or spaces.null_count or groupings.null_count:
         raise CorruptSegmentError("a run of rows breaks the format")
     return Runs(spaces, groupings, rows), at
 
@@ -154,14 +154,14 @@ class DataBlock:
     def run_timestamps(self, start: int, low: int, high: int, decompressor: Decompressor) -> list[int]:
         """Timestamps of rows [low, high) of the one run that begins at row `start` of this block, µs."""
         pack, stored = self.planes_at(self.chunks[TIMESTAMPS_CHUNK], decompressor)
-        count, width, base = pack.count, pack.width, pack.base
-        if high - start > FEW_ROWS:
+        count, width, base = pack.numbers, pack.width, pack.base
+        if high - start > FEW_ROWS or width == 8 or base < 0:  # the last two may wrap round at 2^64, as NumPy does
             wide = np.zeros((high - start, 8), dtype=np.uint8)
             wide[:, :width] = np.frombuffer(stored, np.uint8).reshape(width, count)[:, start:high].T
             numbers = wide.view("<i8")[:, 0]
             if base:
                 numbers += base
-            numbers[0] += self.base
+            numbers[:1] += self.base  # as an array: a scalar would warn where it wraps
             return numbers.cumsum()[low - start :].tolist()  # type: ignore[no-any-return]
         from_bytes = int.from_bytes
         steps = [from_bytes(stored[row::count], "little") for row in range(start, high)]
@@ -184,4 +184,4 @@ def key_bytes(array: pa.Array) -> list[bytes]:
     offsets, data = bytes_of(array)
     edges = offsets.tolist()
     stored = bytes(data)
-    return [stored[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return [stored[a:b] for a, b in pairwise(edges)]

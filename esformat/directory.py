@@ -52,6 +52,12 @@ class BlockSpan:
     max_timestamp: int
 
 
+def _lengths(spans: list[tuple[int, int]]) -> list[int]:
+    """Largest less smallest timestamp, modulo 2^64: the ends of time are further apart than an int64 can tell."""
+    ends = np.array(spans, dtype=np.int64).reshape(-1, 2)
+    return (ends[:, 1] - ends[:, 0]).tolist()  # type: ignore[no-any-return]
+
+
 def encode_leaf(runs: Runs, spans: list[BlockSpan], context: EncodeContext) -> bytes:
     """One framed leaf."""
     plain = context.plain
@@ -67,7 +73,7 @@ def encode_leaf(runs: Runs, spans: list[BlockSpan], context: EncodeContext) -> b
             column([span.length for span in spans]),
             column([span.check for span in spans]),
             column([span.min_timestamp for span in spans]),
-            column([span.max_timestamp - span.min_timestamp for span in spans]),
+            column(_lengths([(span.min_timestamp, span.max_timestamp) for span in spans])),
         ]
     )
     return encode_block(BlockKind.DIRECTORY, body, count=len(runs.rows))
@@ -76,7 +82,8 @@ def encode_leaf(runs: Runs, spans: list[BlockSpan], context: EncodeContext) -> b
 class Leaf:
     """A decoded leaf. Rows and blocks are numbered as in the whole segment.
 
-    `spaces`, `groupings`: keys of each run, as bytes; `run_rows[i]`…`run_rows[i + 1]`: its rows (`run_edges`: the same as an array).
+    `spaces`, `groupings`: keys of each run, as bytes; `run_rows[i]`…`run_rows[i + 1]`: its rows; `run_edges`: the
+    same as an array.
     `block_rows[j]`…`block_rows[j + 1]`: rows of the leaf's j-th block; `block_offsets[j]`…`[j + 1]`: its bytes.
     """
 
@@ -102,11 +109,12 @@ class Leaf:
             columns.append(decode_ints(body, pack, context.plain))
             at = pack.end
         rows, lengths, checks, low, span = columns
+        high = low + span  # modulo 2^64, as they were written
         if (
             at != len(body)
             or int(rows.min()) < 1
             or int(rows.sum()) != int(self.runs.rows.sum())
-            or int(span.min()) < 0
+            or bool((high < low).any())
         ):
             raise CorruptSegmentError("a directory leaf contradicts itself", offset=block.offset)
         for length in (int(lengths.min()), int(lengths.max())):
@@ -121,7 +129,7 @@ class Leaf:
         self.block_offsets: list[int] = list(accumulate(lengths.tolist(), initial=data_offset))
         self.block_checks: list[int] = checks.tolist()
         self.block_min: list[int] = low.tolist()
-        self.block_max: list[int] = (low + span).tolist()
+        self.block_max: list[int] = high.tolist()
         self.last_row = self.run_rows[-1]
         self.size_bytes = 200 * (len(self.spaces) + block_count) + 4 * len(body)
 
@@ -178,7 +186,7 @@ def encode_root(entries: list[LeafEntry], context: EncodeContext) -> bytes:
             column([entry.handle.length for entry in entries]),
             column([entry.handle.check for entry in entries]),
             column([entry.min_timestamp for entry in entries]),
-            column([entry.max_timestamp - entry.min_timestamp for entry in entries]),
+            column(_lengths([(entry.min_timestamp, entry.max_timestamp) for entry in entries])),
         ]
     )
     return encode_block(BlockKind.DIRECTORY_ROOT, body, count=len(entries))
@@ -204,16 +212,18 @@ class Root:
         if count > len(body) + 1:  # more leaves than a root of that size can name
             raise CorruptSegmentError("the directory root's count is out of bounds", offset=block.offset)
         spaces, at = decode_node(body, 0, count, pa.binary(), context)
-        columns: list[list[int]] = []
+        columns: list[I64] = []
         for _ in range(9):
             pack = read_pack(body, at, count)
-            columns.append(decode_ints(body, pack, context.plain).tolist())
+            columns.append(decode_ints(body, pack, context.plain))
             at = pack.end
-        runs, rows, blocks, data_offsets, offsets, lengths, checks, low, span = columns
+        high = columns[7] + columns[8]  # modulo 2^64, as they were written
+        runs, rows, blocks, data_offsets, offsets, lengths, checks, low = (column.tolist() for column in columns[:8])
         if (
             at != len(body)
             or min([*runs, *rows, *blocks], default=1) < 1
             or min([*data_offsets, *offsets], default=1) < 1
+            or bool((high < columns[7]).any())
         ):
             raise CorruptSegmentError("the directory root contradicts itself", offset=block.offset)
         self.first_spaces = key_bytes(spaces)
@@ -222,8 +232,8 @@ class Root:
         self.blocks: list[int] = list(accumulate(blocks, initial=0))
         self.data_offsets = data_offsets
         self.handles = [BlockHandle(*parts) for parts in zip(offsets, lengths, checks, strict=True)]
-        self.min_timestamps = low
-        self.max_timestamps = [a + b for a, b in zip(low, span, strict=True)]
+        self.min_timestamps: list[int] = low
+        self.max_timestamps: list[int] = high.tolist()
 
     def __len__(self) -> int:
         return len(self.handles)

@@ -106,8 +106,7 @@ def is_bytes(kind: pa.DataType) -> bool:
         or pt.is_binary(kind)
         or pt.is_large_string(kind)
         or pt.is_large_binary(kind)
-        or pt.is_fixed_size_binary(kind)
-        and not pt.is_decimal(kind)
+        or (pt.is_fixed_size_binary(kind) and not pt.is_decimal(kind))
     )
 
 
@@ -184,7 +183,7 @@ def encode_runs(array: pa.Array, bounds: list[int], context: EncodeContext) -> l
         return _encode_numbers(array, bounds, context)
     if shape is Shape.BYTES:
         return _encode_bytes(array, bounds, context)
-    slices = (array.slice(a, b - a) for a, b in zip(bounds[:-1], bounds[1:], strict=True))
+    slices = (array.slice(a, b - a) for a, b in pairwise(bounds))
     return [_encode_other(piece, shape, context) for piece in slices]
 
 
@@ -208,10 +207,7 @@ def _headers(
     if valid is None:
         return [plain] * (len(bounds) - 1)
     marked = _NODE.pack(shape, flags | VALIDITY, rows)
-    return [
-        plain if valid[a:b].all() else marked + encode_ints(valid[a:b], context.plain)
-        for a, b in zip(bounds[:-1], bounds[1:], strict=True)
-    ]
+    return [plain if valid[a:b].all() else marked + encode_ints(valid[a:b], context.plain) for a, b in pairwise(bounds)]
 
 
 def _encode_numbers(array: pa.Array, bounds: list[int], context: EncodeContext) -> list[bytes]:
@@ -233,7 +229,7 @@ def _encode_bytes(array: pa.Array, bounds: list[int], context: EncodeContext) ->
     flags = NEEDS_DICTIONARY if context.has_dictionary else 0
     heads = _headers(Shape.BYTES, array, bounds, context, flags, rows)
     lengths = encode_int_runs(np.diff(offsets), bounds, context.plain)
-    cuts = [edge for a, b in zip(bounds[:-1], bounds[1:], strict=True) for edge in range(a, b, rows)] + [bounds[-1]]
+    cuts = [edge for a, b in pairwise(bounds) for edge in range(a, b, rows)] + [bounds[-1]]
     edges = offsets[cuts]
     if len(edges) > 1 and int(np.diff(edges).max()) > MAX_FRAME_BYTES:
         raise AssertionError("a frame is too large: blocks are cut wrongly")
@@ -318,7 +314,7 @@ def read_head(body: memoryview, at: int, count: int, plain: Decompressor) -> Nod
 def _read_validity(body: memoryview, at: int, count: int, plain: Decompressor) -> tuple[npt.NDArray[np.uint8], int]:
     pack = read_pack(body, at, count)
     valid = decode_ints(body, pack, plain).astype(np.uint8)
-    if pack.width > 1 or count and int(valid.max()) > 1:
+    if pack.width > 1 or (count and int(valid.max()) > 1):
         raise CorruptSegmentError("validity holds other values than 0 and 1")
     return valid, pack.end
 
@@ -429,9 +425,9 @@ class BytesNode:
         return [value if valid[place] else None for value, place in zip(values, places, strict=True)]
 
 
-def check_lengths(lengths: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def check_lengths(lengths: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """`lengths`, unless one of them is negative or absurd: then CorruptSegmentError."""
-    if len(lengths) and (int(lengths.min()) < 0 or int(lengths.max()) > MAX_FRAME_BYTES):
+    if len(lengths) and lengths.dtype != np.uint8 and (int(lengths.min()) < 0 or int(lengths.max()) > MAX_FRAME_BYTES):
         raise CorruptSegmentError("a stored length is out of bounds")
     return lengths
 
@@ -535,6 +531,7 @@ def numbers_array(
     numbers: npt.NDArray[np.int64], kind: pa.DataType, valid: npt.NDArray[np.uint8] | None = None
 ) -> pa.Array:
     """Fixed-width values of at most 8 bytes from their bits."""
+    data: npt.NDArray[Any]
     if pt.is_boolean(kind):
         data = np.packbits(numbers != 0, bitorder="little")
     else:
@@ -543,23 +540,20 @@ def numbers_array(
 
 
 def bytes_array(
-    lengths: npt.NDArray[np.int64], data: pa.Buffer, kind: pa.DataType, valid: npt.NDArray[np.uint8] | None = None
+    lengths: npt.NDArray[Any], data: pa.Buffer, kind: pa.DataType, valid: npt.NDArray[np.uint8] | None = None
 ) -> pa.Array:
     """Strings or binary from lengths and bytes. Raises CorruptSegmentError for text that is not UTF-8."""
     large = pt.is_large_string(kind) or pt.is_large_binary(kind)
-    offsets = np.zeros(len(lengths) + 1, dtype=np.int64)
-    np.cumsum(lengths, out=offsets[1:])
-    if not large and int(offsets[-1]) > MAX_FRAME_BYTES:
+    if not large and len(data) > MAX_FRAME_BYTES:
         raise CorruptSegmentError("more bytes than one Arrow array can hold")
+    offsets = np.zeros(len(lengths) + 1, dtype=np.dtype(np.int64 if large else np.int32))
+    np.cumsum(lengths, out=offsets[1:])
+    buffers = [_bitmap(valid), pa.py_buffer(offsets), data]
     if pt.is_fixed_size_binary(kind):
         if len(lengths) and not bool(((lengths == kind.byte_width) | (lengths == 0)).all()):
             raise CorruptSegmentError(f"a value of type {kind} has another length")
-        plain = pa.Array.from_buffers(
-            pa.binary(), len(lengths), [_bitmap(valid), pa.py_buffer(offsets.astype(np.int32)), data]
-        )
-        return plain.cast(kind)
-    stored = offsets if large else offsets.astype(np.int32)
-    array = pa.Array.from_buffers(kind, len(lengths), [_bitmap(valid), pa.py_buffer(stored), data])
+        return pa.Array.from_buffers(pa.binary(), len(lengths), buffers).cast(kind)
+    array = pa.Array.from_buffers(kind, len(lengths), buffers)
     if pt.is_string(kind) or pt.is_large_string(kind):
         try:
             array.validate(full=True)
@@ -568,7 +562,7 @@ def bytes_array(
     return array
 
 
-def decode_codes(codes: npt.NDArray[np.int64], values: pa.Array) -> pa.Array:
+def decode_codes(codes: npt.NDArray[np.integer[Any]], values: pa.Array) -> pa.Array:
     """Values by code; `values[0]` is the null. Raises CorruptSegmentError for a code without a value."""
     try:
         return values.take(pa.array(codes))

@@ -96,7 +96,8 @@ class Event(tuple):  # type: ignore[type-arg]
         extra = "".join(
             f", {name}={value!r}" for name, value in (("indexes", self.indexes), ("columns", self.columns)) if value
         )
-        return f"Event(space={self.space!r}, grouping={self.grouping!r}, timestamp={self.timestamp}, data={self.data!r}{extra})"
+        keys = f"space={self.space!r}, grouping={self.grouping!r}, timestamp={self.timestamp}, data={self.data!r}"
+        return f"Event({keys}{extra})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return make_event, self._plain()

@@ -46,11 +46,11 @@ class Index:
     def find(self, value: Any) -> Posting | None:
         """The posting list of a value; None where no event has it."""
         root = self._reader.index_root(self.place)
-        number = bisect_right(root.firsts, value) - 1  # type: ignore[type-var]
+        number = bisect_right(root.firsts, value) - 1
         if number < 0:
             return None
         page = self._reader.index_page(self.place, number)
-        at = bisect_left(page.values, value)  # type: ignore[type-var]
+        at = bisect_left(page.values, value)
         if at == len(page.values) or page.values[at] != value:
             return None
         return page.postings[at]
@@ -60,7 +60,7 @@ class Index:
         return not posting.form & CHUNKED and self._reader.numbers(self.place, value, posting).everywhere
 
     def numbers(self, value: Any, posting: Posting, low: int, high: int) -> I64:
-        """The numbers of a value's posting list within [low, high): rows or data blocks, as its form says, ascending."""
+        """The numbers of a value's posting list within [low, high): rows or data blocks, by its form."""
         if posting.form & CHUNKED:
             parts = list(self._chunks(posting, low, high))
             numbers = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)

@@ -13,7 +13,7 @@ import pyarrow.types as pt
 from esformat.errors import InvalidEventError
 from esformat.event import to_microseconds
 from esformat.layout import MAX_FRAME_BYTES, MAX_KEY_BYTES
-from esformat.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema, normalise_type
+from esformat.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema, Field, normalise_type
 
 
 def to_arrow(table: Any) -> pa.Table:
@@ -73,10 +73,8 @@ def _key_column(table: pa.Table, name: str, schema: EventSchema) -> pa.ChunkedAr
     column = table.column(name)
     given = normalise_type(column.type)
     textual = pt.is_string(given) or pt.is_large_string(given)
-    if (
-        pt.is_null(given)
-        and len(table)
-        or not (textual or pt.is_binary(given) or pt.is_large_binary(given) or pt.is_null(given))
+    if (pt.is_null(given) and len(table)) or not (
+        textual or pt.is_binary(given) or pt.is_large_binary(given) or pt.is_null(given)
     ):
         raise InvalidEventError(
             f"column {name!r} must hold {'bytes' if schema.binary_keys else 'text'}, not {column.type}",
@@ -162,8 +160,8 @@ class EventRows:
     def __init__(self, schema: EventSchema) -> None:
         self._schema = schema
         self._others = [f for f in schema.fields if f.name != DATA_COLUMN and not f.indexed]
-        self._indexed = [f for f in schema.fields if f.indexed]
-        self._has_data = DATA_COLUMN in schema.positions
+        self._indexed = [f for f in schema.fields if f.name != DATA_COLUMN and f.indexed]
+        self._payload = next((f for f in schema.fields if f.name == DATA_COLUMN), None)
         self._clear()
 
     def _clear(self) -> None:
@@ -193,17 +191,17 @@ class EventRows:
             "grouping": self._key(grouping, "grouping"),
             "timestamp": to_microseconds(timestamp),
         }
-        if self._has_data:
-            row[DATA_COLUMN] = self._data(data)
+        if self._payload is not None:
+            row[DATA_COLUMN] = self._data(data, self._payload)
         elif data is not None:
             raise InvalidEventError("the segment's schema has no 'data' column", hint="give columns= instead")
         row |= self._values(indexes, self._indexed, "index")
         row |= self._values(columns, self._others, "column")
         for name, value in row.items():
             self._columns[name].append(value)
-        self._bytes += len(row.get(DATA_COLUMN) or b"")
+        self._bytes += len(row[DATA_COLUMN]) if isinstance(row.get(DATA_COLUMN), bytes | str) else 8
 
-    def _key(self, key: Any, what: str) -> str | bytes:
+    def _key(self, key: Any, what: str) -> Any:
         if self._schema.binary_keys:
             key = key.encode() if isinstance(key, str) else key
             if not isinstance(key, bytes | bytearray | memoryview):
@@ -223,8 +221,11 @@ class EventRows:
             raise InvalidEventError(f"{what} has {len(stored)} bytes, more than {MAX_KEY_BYTES}")
         return key
 
-    def _data(self, data: Any) -> Any:
-        data = b"" if data is None else data
+    def _data(self, data: Any, field: Field) -> Any:
+        if not (pt.is_binary(field.type) or pt.is_large_binary(field.type)):
+            return self._value(data, field, "column")
+        if data is None:
+            return None if field.nullable else b""
         if isinstance(data, str):
             data = data.encode()
         if not isinstance(data, bytes | bytearray | memoryview):
@@ -235,30 +236,27 @@ class EventRows:
             raise InvalidEventError(f"data has {len(data)} bytes, more than {MAX_FRAME_BYTES}")
         return bytes(data)
 
-    def _values(self, given: Mapping[str, Any] | None, fields: list[Any], what: str) -> dict[str, Any]:
+    def _values(self, given: Mapping[str, Any] | None, fields: list[Field], what: str) -> dict[str, Any]:
         given = given or {}
         names = [field.name for field in fields]
         for name in given:
             if name not in names:
                 known = ", ".join(names) if names else "none"
                 raise InvalidEventError(f"unknown {what} {name!r}", hint=f"declared when the file was created: {known}")
-        values = {}
-        for field in fields:
-            value = given.get(field.name)
-            if value is None:
-                if not field.nullable:
-                    raise InvalidEventError(f"{what} {field.name!r} must not be null")
-                values[field.name] = None
-                continue
-            try:
-                if type(value) is str and pt.is_string(field.type):
-                    value.encode()  # refuses lone surrogates; much cheaper than asking Arrow
-                    values[field.name] = value
-                else:
-                    values[field.name] = pa.scalar(value, field.type).as_py()
-            except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError, TypeError, ValueError) as error:
-                raise InvalidEventError(f"{what} {field.name!r} must be {field.type}: {error}") from None
-        return values
+        return {field.name: self._value(given.get(field.name), field, what) for field in fields}
+
+    def _value(self, value: Any, field: Field, what: str) -> Any:
+        if value is None:
+            if not field.nullable:
+                raise InvalidEventError(f"{what} {field.name!r} must not be null")
+            return None
+        try:
+            if type(value) is str and pt.is_string(field.type):
+                value.encode()  # refuses lone surrogates; much cheaper than asking Arrow
+                return value
+            return pa.scalar(value, field.type).as_py()
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError, TypeError, ValueError) as error:
+            raise InvalidEventError(f"{what} {field.name!r} must be {field.type}: {error}") from None
 
     def take(self) -> pa.Table:
         """The events so far as a table of the schema; none are left."""

@@ -1,7 +1,7 @@
 """Ordered union: batches of several sources, each in time order, as one stream in time order.
 
-Whole stretches at a time: what all open sources have up to the time at which the first of them runs out is sorted in one
-go. A source is opened when the merge comes near its first time, so thousands of them cost little.
+Whole stretches at a time: what all open sources have up to the time at which the first of them runs out is sorted at
+once. A source is opened when the merge comes near its first time, so thousands of them cost little.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ I64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Batches in merge order. `bound`: no key is smaller (a key is the time, negated in reverse); `tie`: breaks ties."""
+    """Batches in merge order. `bound`: no key (the time, negated in reverse) is smaller; `tie`: breaks ties."""
 
     bound: int
     tie: int

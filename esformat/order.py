@@ -42,8 +42,8 @@ def _indices(chunk: pa.DictionaryArray) -> npt.NDArray[Any]:
 def sort_order(keys: I64, timestamps: I64) -> I64 | None:
     """Row numbers in the order of (key, timestamp, arrival); None where the rows are in that order already.
 
-    Least significant first: timestamps arrive nearly sorted, which a merge sort likes, and 16 bits at a time NumPy sorts keys
-    by counting: five times quicker than a lexical sort of 1 M rows.
+    Least significant first: timestamps arrive nearly sorted, which a merge sort likes, and 16 bits at a time NumPy
+    sorts keys by counting. Twice as quick as a lexical sort of 1 M rows.
     """
     steps = np.diff(keys)
     if not len(steps) or bool(((steps > 0) | (steps == 0) & (timestamps[1:] >= timestamps[:-1])).all()):

@@ -34,7 +34,7 @@ Bytes2D = npt.NDArray[np.uint8]
 class Pack(NamedTuple):
     """One packed sequence within a block body: where its parts lie. Nothing is decoded yet."""
 
-    count: int
+    numbers: int
     width: int
     raw: int
     codec: int
@@ -130,7 +130,7 @@ def plane_bytes(body: memoryview, pack: Pack, decompressor: Decompressor) -> byt
 
 def planes(body: memoryview, pack: Pack, decompressor: Decompressor) -> Bytes2D:
     """The byte planes of a pack as a (width × count) array."""
-    return np.frombuffer(plane_bytes(body, pack, decompressor), np.uint8).reshape(pack.width, pack.count)
+    return np.frombuffer(plane_bytes(body, pack, decompressor), np.uint8).reshape(pack.width, pack.numbers)
 
 
 def decode_ints(
@@ -156,15 +156,18 @@ def decode_ints(
 
 def decode_many(parts: list[tuple[memoryview, Pack]], decompressor: Decompressor) -> npt.NDArray[np.int64]:
     """The numbers of several packs, one after another: one decompression call and few array operations for all."""
+    narrow = decode_many_narrow(parts, decompressor)
+    if narrow is not None:
+        return narrow.astype(np.int64)
     rest, starts = _decompress_together(parts, decompressor)
-    counts = [pack.count for _, pack in parts]
+    counts = [pack.numbers for _, pack in parts]
     if all(pack.width == 1 and not pack.raw for _, pack in parts):
         numbers = rest.astype(np.int64)
     else:
         wide = np.zeros((sum(counts), 8), dtype=np.uint8)
         at = 0
         for (body, pack), start in zip(parts, starts[:-1], strict=True):
-            count, width, raw = pack.count, pack.width, pack.raw
+            count, width, raw = pack.numbers, pack.width, pack.raw
             rows = wide[at : at + count]
             if raw:
                 rows[:, :raw] = np.frombuffer(body, np.uint8, raw * count, pack.raw_at).reshape(raw, count).T
@@ -179,14 +182,23 @@ def decode_many(parts: list[tuple[memoryview, Pack]], decompressor: Decompressor
     return numbers
 
 
+def decode_many_narrow(
+    parts: list[tuple[memoryview, Pack]], decompressor: Decompressor
+) -> npt.NDArray[np.uint8] | None:
+    """The same where all numbers lie in 0…255 and are stored so, as bytes; None where some do not."""
+    if all(pack.width == 1 and not pack.raw and not pack.base for _, pack in parts):
+        return _decompress_together(parts, decompressor)[0]
+    return None
+
+
 def _decompress_together(
     parts: list[tuple[memoryview, Pack]], decompressor: Decompressor
 ) -> tuple[npt.NDArray[np.uint8], list[int]]:
     """The compressed planes of several packs in one array, and where each pack's begin."""
-    sizes = [(pack.width - pack.raw) * pack.count for _, pack in parts]
+    sizes = [(pack.width - pack.raw) * pack.numbers for _, pack in parts]
     starts = list(accumulate(sizes, initial=0))
     out = np.empty(starts[-1], dtype=np.uint8)
-    view = memoryview(out)
+    view = memoryview(out.data)
     for codec, group in groupby(range(len(parts)), key=lambda i: parts[i][1].codec):
         members = list(group)
         frames = [parts[i][0][parts[i][1].stored_at : parts[i][1].end] for i in members if sizes[i]]

@@ -55,7 +55,7 @@ def decode_chunk(body: memoryview, context: DecodeContext) -> I64:
         raise CorruptSegmentError(f"a chunk of {count} postings is out of bounds")
     pack = read_pack(body, _CHUNK.size, count - 1)
     steps = decode_ints(body, pack, context.plain)
-    if pack.end != len(body) or count > 1 and int(steps.min()) < 1:
+    if pack.end != len(body) or (count > 1 and int(steps.min()) < 1):
         raise CorruptSegmentError("the numbers of a posting list do not ascend")
     numbers = np.empty(count, dtype=np.int64)
     numbers[0] = first
@@ -124,7 +124,7 @@ def decode_chunk_table(stored: memoryview, context: DecodeContext) -> list[Chunk
 
 
 def choose_postings(codes: I64, value_count: int, block_starts: I64) -> Iterator[tuple[int, int, I64]]:
-    """For each value 0…value_count-1 that occurs in `codes` (-1: null): events, form (ROWS or BLOCKS), ascending numbers.
+    """For each value 0…value_count-1 that occurs in `codes` (-1: null): events, form and ascending numbers.
 
     `codes` are in row order; `block_starts` holds the first row of each data block.
     """

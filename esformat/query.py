@@ -108,10 +108,20 @@ class Narrowed(NamedTuple):
     """Data blocks that can hold rows; None for all."""
     unmet: tuple[tuple[str, Any], ...]
     """Conditions that the blocks' columns must still decide."""
+    nothing: bool = False
+    """No row can meet the conditions."""
 
 
-def narrow(reader: Reader, query: Query, low: int, high: int) -> Narrowed | None:
-    """Ask the indexes about rows [low, high); None where no row meets the conditions."""
+UNCONDITIONAL = Narrowed(None, None, ())
+NOTHING = Narrowed(None, None, (), nothing=True)
+
+
+def narrow(reader: Reader, query: Query, low: int, high: int) -> Narrowed:
+    """Ask the indexes about the query's conditions for rows [low, high)."""
+    if low >= high or query.limit == 0:
+        return NOTHING
+    if not query.conditions:
+        return UNCONDITIONAL
     rows: I64 | None = None
     blocks: I64 | None = None
     unmet: list[tuple[str, Any]] = []
@@ -120,7 +130,7 @@ def narrow(reader: Reader, query: Query, low: int, high: int) -> Narrowed | None
         index = Index(reader, name)
         posting = index.find(value)
         if posting is None:
-            return None
+            return NOTHING
         if posting.names_blocks:
             unmet.append((name, value))
             if index.everywhere(value, posting):
@@ -132,7 +142,7 @@ def narrow(reader: Reader, query: Query, low: int, high: int) -> Narrowed | None
             found = index.numbers(value, posting, low, high)
             rows = found if rows is None else np.intersect1d(rows, found, assume_unique=True)
         if not len(found):
-            return None
+            return NOTHING
     return Narrowed(rows, blocks, tuple(unmet))
 
 
@@ -157,16 +167,16 @@ class Portion(NamedTuple):
     run_start: int
 
 
-def portions(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed | None) -> Iterator[Portion]:
+def portions(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed) -> Iterator[Portion]:
     """The portions of a stretch that can hold answers, in the query's direction."""
     leaf = reader.leaf(stretch.leaf)
     a, b = leaf.block_of(stretch.first), leaf.block_of(stretch.last - 1) + 1
     wanted: set[int] | None = None
-    if narrowed is not None and narrowed.blocks is not None:
+    if narrowed.blocks is not None:
         c, d = np.searchsorted(narrowed.blocks, (leaf.first_block + a, leaf.first_block + b)).tolist()
         if d - c < b - a:
             wanted = set((narrowed.blocks[c:d] - leaf.first_block).tolist())
-    listed = None if narrowed is None else narrowed.rows
+    listed = narrowed.rows
     for block in range(b - 1, a - 1, -1) if query.reverse else range(a, b):
         if wanted is not None and block not in wanted:
             continue

@@ -11,13 +11,13 @@ import pyarrow as pa
 from esformat.block import Block, decode_block
 from esformat.cache import Cache
 from esformat.codec import Decompressor
-from esformat.data_block import I64, DataBlock
+from esformat.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
 from esformat.dictionary import ColumnDictionary, decode_dictionary, with_null, zstd_of
 from esformat.directory import Leaf, Root
 from esformat.encoding import DecodeContext
 from esformat.errors import CorruptSegmentError, EsdbError, UnsupportedVersionError
 from esformat.footer import Key, decode_footer
-from esformat.layout import TRAILER_BYTES, BlockHandle, BlockKind, Trailer
+from esformat.layout import BlockHandle, BlockKind, Trailer
 from esformat.metadata import Metadata, Statistics
 from esformat.postings import IndexRoot, Page, Posting, decode_chunk
 from esformat.schema import DATA_COLUMN
@@ -71,8 +71,9 @@ class Reader:
         self.statistics: Statistics = self.metadata.statistics
         self.schema = self.metadata.schema
         self.fields = self.schema.fields
-        self.direct = all(f.indexed or f.name == DATA_COLUMN and f.type == pa.binary() for f in self.fields)
+        self.direct = all(f.indexed or (f.name == DATA_COLUMN and f.type == pa.binary()) for f in self.fields)
         """Whether events are `data` and indexed columns, nothing else: then blocks become events without Arrow."""
+        self.indexed_chunks = [FIRST_COLUMN_CHUNK + place for place, f in enumerate(self.fields) if f.indexed]
         self.root = Root(tail.block(self.table[BlockKind.DIRECTORY_ROOT, 0, 0], BlockKind.DIRECTORY_ROOT), self.own())
         if self.root.rows[-1] != self.statistics.events or self.root.blocks[-1] != self.statistics.data_blocks:
             raise CorruptSegmentError("the directory and the statistics disagree about the number of events")
@@ -112,8 +113,9 @@ class Reader:
             return self._mine.own  # type: ignore[no-any-return]
         except AttributeError:
             plain = Decompressor()
-            self._mine.own = DecodeContext(plain, plain)
-            return self._mine.own
+            made = DecodeContext(plain, plain)
+            self._mine.own = made
+            return made
 
     def contexts(self, dictionary: int) -> list[DecodeContext]:
         """For each column, what this thread decodes it with in blocks that name a dictionary number."""

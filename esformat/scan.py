@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from esformat.block_group import BlockGroup
 from esformat.block_events import EventMaker, find_rows
+from esformat.block_group import BlockGroup, Later, at_once
 from esformat.event import Event
 from esformat.event_rows import EventRows, rows_of_batch
 from esformat.merge import Source as MergeSource
@@ -61,13 +61,12 @@ class Scan:
         self._keys = keys
 
     def __repr__(self) -> str:
+        query = self._query
         parts = [
-            f"{name}={value!r}"
-            for name in ("start", "end", "limit")
-            if (value := getattr(self._query, name)) is not None
+            f"{name}={getattr(query, name)!r}" for name in ("start", "end", "limit") if getattr(query, name) is not None
         ]
-        parts += [f"{name}={value!r}" for name, value in self._query.conditions]
-        return f"<esformat.Scan of {self._reader.name!r}{', ' if parts else ''}{', '.join(parts)}{', reverse' if self._query.reverse else ''}>"
+        parts += [f"{name}={value!r}" for name, value in query.conditions] + ["reverse"] * query.reverse
+        return f"<esformat.Scan of {', '.join([repr(self._reader.name), *parts])}>"
 
     # ------------------------------------------------------------ columns
 
@@ -147,7 +146,7 @@ class Scan:
         """The events that meet time and conditions, block by block."""
         reader, query = self._reader, self._query
         narrowed = self._narrow()
-        if narrowed is False:
+        if narrowed.nothing:
             return
         for stretch in self._directed():
             for portion in portions(reader, query, stretch, narrowed):
@@ -176,17 +175,20 @@ class Scan:
                 yield from rows_of_batch(batch, schema.indexes, b"" if schema.binary_keys else "").iterators()
             return
         narrowed = self._narrow()
-        if narrowed is False:
+        if narrowed.nothing:
             return
 
-        def read(group: list[Portion]) -> EventRows:
+        def read(group: list[Portion], later: Later) -> EventRows:
             blocks = BlockGroup(self._reader, group[::-1] if self._query.reverse else group)
-            return blocks.to_events(columns, blocks.select(self._query, narrowed))
+            return blocks.to_events(columns, blocks.select(self._query, narrowed), later)
 
         groups = self._groups(self._directed(), narrowed)
         if self._query.limit is not None:  # one block at a time: the answer may be complete soon
             groups = ([portion] for group in groups for portion in group)
-        for rows in map(read, groups) if self._query.limit is not None else _in_parallel(groups, read):
+            ahead: Iterator[EventRows] = (read(group, at_once) for group in groups)
+        else:
+            ahead = _with_payloads_ahead(groups, read)
+        for rows in ahead:
             yield from rows.iterators(reverse=self._query.reverse)
 
     # ------------------------------------------------------------ reading
@@ -194,14 +196,8 @@ class Scan:
     def _directed(self) -> Iterable[Stretch]:
         return reversed(list(self._stretches())) if self._query.reverse else self._stretches()
 
-    def _narrow(self) -> Narrowed | None | bool:
-        """What the indexes say; False where there can be no answer, None without conditions."""
-        if self._query.limit == 0 or self._span[0] >= self._span[1]:
-            return False
-        if not self._query.conditions:
-            return None
-        narrowed = narrow(self._reader, self._query, *self._span)
-        return False if narrowed is None else narrowed
+    def _narrow(self) -> Narrowed:
+        return narrow(self._reader, self._query, *self._span)
 
     def _limited(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self._query.limit is None:
@@ -210,7 +206,7 @@ class Scan:
 
     def _read_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
         narrowed = self._narrow()
-        if narrowed is False:
+        if narrowed.nothing:
             return iter(())
         if self._merged:
             return merge_by_time(self._merge_sources(columns, narrowed), list(columns), reverse=self._query.reverse)
@@ -220,7 +216,7 @@ class Scan:
         return _in_parallel(groups, lambda group: self._read_group(group, columns, narrowed))
 
     def _read_lazily(
-        self, groups: Iterator[list[Portion]], columns: Sequence[str], narrowed: Narrowed | None
+        self, groups: Iterator[list[Portion]], columns: Sequence[str], narrowed: Narrowed
     ) -> Iterator[pa.RecordBatch]:
         """Block by block, for answers that may be complete soon."""
         for group in groups:
@@ -229,7 +225,7 @@ class Scan:
                 if len(batch):
                     yield batch
 
-    def _groups(self, stretches: Iterable[Stretch], narrowed: Narrowed | None) -> Iterator[list[Portion]]:
+    def _groups(self, stretches: Iterable[Stretch], narrowed: Narrowed) -> Iterator[list[Portion]]:
         """Portions, in the query's direction, that are read and decoded together."""
         group: list[Portion] = []
         stored = 0
@@ -244,13 +240,13 @@ class Scan:
         if group:
             yield group
 
-    def _read_group(self, group: list[Portion], columns: Sequence[str], narrowed: Narrowed | None) -> pa.RecordBatch:
+    def _read_group(self, group: list[Portion], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
         blocks = BlockGroup(self._reader, group[::-1] if self._query.reverse else group)
         batch = blocks.to_batch(columns, blocks.select(self._query, narrowed))
         return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if self._query.reverse else batch
 
-    def _merge_sources(self, columns: Sequence[str], narrowed: Narrowed | None) -> Iterator[MergeSource]:
-        """Sources in time order: each long run is one; short runs that follow each other are read and sorted together."""
+    def _merge_sources(self, columns: Sequence[str], narrowed: Narrowed) -> Iterator[MergeSource]:
+        """Sources in time order: each long run, and short runs side by side, sorted together."""
         query = self._query
         read = list(dict.fromkeys([*columns, "timestamp"]))
         for number, runs in enumerate(_gathered(_by_run(self._stretches(), self._reader))):
@@ -276,7 +272,7 @@ class Scan:
         return min(low), max(high)
 
     def _read_sorted(
-        self, stretches: list[Stretch], columns: Sequence[str], narrowed: Narrowed | None
+        self, stretches: list[Stretch], columns: Sequence[str], narrowed: Narrowed
     ) -> Iterator[pa.RecordBatch]:
         """The rows of several short runs as one batch in time order."""
         forward = Scan(self._reader, self._query.forward(), lambda: _joined(stretches), span=self._span)
@@ -289,7 +285,7 @@ class Scan:
 
     def _count(self) -> int:
         narrowed = self._narrow()
-        if narrowed is False:
+        if narrowed.nothing:
             return 0
         total = 0
         for stretch in self._stretches():
@@ -300,10 +296,10 @@ class Scan:
                 total += self._count_portion(portion, narrowed)
         return total
 
-    def _count_portion(self, portion: Portion, narrowed: Narrowed | None) -> int:
+    def _count_portion(self, portion: Portion, narrowed: Narrowed) -> int:
         query = self._query
         certain = query.covers(portion.leaf.block_min[portion.block], portion.leaf.block_max[portion.block])
-        if certain and not (narrowed and narrowed.unmet):
+        if certain and not narrowed.unmet:
             return portion.last - portion.first if portion.rows is None else len(portion.rows)
         group = BlockGroup(self._reader, [portion])
         rows = group.select(query, narrowed)
@@ -380,5 +376,27 @@ def _in_parallel(groups: Iterator[list[Portion]], read: Callable[[list[Portion]]
         while pending:
             if len(rows := pending.popleft().result()):
                 yield rows
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _with_payloads_ahead(
+    groups: Iterator[list[Portion]], read: Callable[[list[Portion], Later], EventRows]
+) -> Iterator[EventRows]:
+    """Decoded rows in order. One other thread decompresses the payloads of the next groups, which takes no Python; a
+    thread that did more would wait for the interpreter's lock, which the loop over the events holds.
+    """
+    few = list(islice(groups, 2))
+    if len(few) < 2:
+        yield from (read(group, at_once) for group in few)
+        return
+    pool = ThreadPoolExecutor(1, thread_name_prefix="esformat-scan")
+    try:
+        pending: deque[EventRows] = deque()
+        for group in chain(few, groups):
+            pending.append(read(group, lambda work: pool.submit(work).result))
+            if len(pending) > 2:
+                yield pending.popleft()
+        yield from pending
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

@@ -279,7 +279,7 @@ class Segment:
         limit: int | None = None,
         columns: Any = None,
     ) -> Scan:
-        """Events with a value of an index, in the order of the file; a mapping asks for several at once, all of which must hold.
+        """Events with a value of an index, in the order of the file; a mapping asks for several, which must all hold.
 
         Other arguments as in `scan`. Raises UnknownIndexError, UsageError or InvalidEventError, at once.
         """
@@ -375,7 +375,7 @@ class Space:
         limit: int | None = None,
         columns: Any = None,
     ) -> Scan:
-        """The space's events with a value of an index, oldest first; a mapping asks for several, all of which must hold."""
+        """The space's events with a value of an index, oldest first; a mapping asks for several at once."""
         query = make_query(
             self._reader, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
             conditions=_conditions(name, value),
@@ -407,7 +407,7 @@ class Space:
 
 
 class Counts(Mapping[Any, int]):
-    """Keys or values and how many events each has, in order; listed from the file when iterated, found when looked up."""
+    """Keys or values, in order, and how many events each has: read from the file when iterated or looked up."""
 
     def __init__(self, items: Any, count: Any) -> None:
         self._items = items

@@ -1,6 +1,6 @@
 """Where a segment's bytes come from: positional reads of a thing that does not change.
 
-Files are read with `pread`, not mapped: a mapped file that somebody cuts short kills the process, a read of it is an error.
+Files are read with `pread`, not mapped: when somebody cuts a mapped file short the process dies; a read is an error.
 """
 
 from __future__ import annotations

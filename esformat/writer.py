@@ -81,7 +81,8 @@ def create(
     threads: how many encode at a time; by default one per processor. The bytes are the same for any number.
 
     Use it as a context manager: leaving the block finishes the file, an exception leaves nothing.
-    Raises UsageError, InvalidEventError (a schema that cannot be stored), UnsupportedVersionError (codec missing), OSError.
+    Raises UsageError, InvalidEventError (a schema that cannot be stored), UnsupportedVersionError (no such codec
+    installed), OSError.
     """
     if keys not in ("text", "binary"):
         raise UsageError(f'keys must be "text" or "binary", not {keys!r}')
@@ -183,7 +184,7 @@ class Writer:
         self._events += len(checked)
 
     def finish(self) -> None:
-        """Sort, encode and publish the segment; it is durable and visible when this returns. A second call does nothing."""
+        """Sort, encode and publish the segment: durable and visible when this returns. A second call does nothing."""
         if self._state == "finished":
             return
         self._check_open()
@@ -257,7 +258,7 @@ class _Unsorted:
         self.coded: set[int] = set()
         for place, field in enumerate(schema.fields):
             column = table[field.name]
-            if field.indexed or may_want_codes(field.type) and _repeats(column):
+            if field.indexed or (may_want_codes(field.type) and _repeats(column)):
                 self._ranked[place] = rank(column)
                 if may_want_codes(field.type) and wants_codes(self._ranked[place].values, self.count):
                     self.coded.add(place)

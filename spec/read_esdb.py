@@ -498,6 +498,7 @@ def cut(whole: Any, lengths: list[int]) -> list[Any]:
 
 METADATA, DATA, DIRECTORY, DIRECTORY_ROOT, INDEX, INDEX_ROOT, POSTINGS, FILTER, DICTIONARY, FOOTER = range(1, 11)
 KIND_NAMES = ("METADATA", "DATA", "DIRECTORY", "DIRECTORY_ROOT", "INDEX", "INDEX_ROOT", "POSTINGS", "FILTER", "DICTIONARY", "FOOTER")
+MAGIC = b"\x89ESDB\r\n\x1a"
 HEADER_SIZE, TRAILER_SIZE, FRAME_SIZE = 16, 48, 24
 Handle = tuple[int, int, int]  # offset, length, check
 
@@ -530,7 +531,7 @@ class File:
         data = self.data
         require(len(data) >= HEADER_SIZE + FRAME_SIZE + TRAILER_SIZE, f"{len(data)} bytes are too few for a segment")
         trailer = data[-TRAILER_SIZE:]
-        require(trailer[40:] == b"\x1a\r\nBDSE\x89", "no trailer at the end: no segment, or cut short")
+        require(trailer[40:] == MAGIC[::-1], "no trailer at the end: no segment, or cut short")
         opening, *footer, major, _minor, reserved, checksum = struct.unpack("<QQIIHHIQ", trailer[:40])
         if major != 1:
             raise TooNew(f"major version {major}")
@@ -538,7 +539,7 @@ class File:
         require(reserved == 0, "a reserved field of the trailer is not 0")
         require(HEADER_SIZE <= opening <= footer[0] and footer[0] + footer[1] == len(data) - TRAILER_SIZE, "the footer's place")
         magic, major, _minor, reserved = struct.unpack_from("<8sHHI", data)
-        require(magic == b"\x89ESDB\r\n\x1a" and major == 1 and reserved == 0, "the header is damaged")
+        require(magic == MAGIC and major == 1 and reserved == 0, "the header is damaged")
         block = self.block((footer[0], footer[1], footer[2]), FOOTER)
         cursor = Cursor(block.body)
         entries = {}

@@ -51,18 +51,20 @@ def _render(found: Any) -> Table | Text:
 
 
 def _events(events: Sequence[Event]) -> Table:
-    """Show events as rows; a column that says nothing, or the same space in each row, is left out."""
+    """Show events as rows. A column that is empty, or says what one before it says, is left out."""
     rows = [_event_cells(event) for event in events]
     names = dict.fromkeys(name for row in rows for name in row)
-    columns = {name: [row.get(name, "") for row in rows] for name in names}
-    if len(set(columns.get("space", []))) == 1:
-        del columns["space"]  # the line of code names it, or all are its events
+    columns: dict[str, list[str]] = {}
+    for name in names:
+        cells = [row.get(name, "") for row in rows]
+        one_space = name == "space" and len(set(cells)) == 1  # the line of code names it
+        if any(cells) and cells not in columns.values() and not one_space:
+            columns[name] = cells
     table = _plain_table()
     table.show_header = table.expand = True
-    for name, cells in columns.items():
-        if any(cells):
-            table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1 if name == _PAYLOAD else None)
-    for row in zip(*(cells for cells in columns.values() if any(cells)), strict=True):
+    for name in columns:
+        table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1 if name == _PAYLOAD else None)
+    for row in zip(*columns.values(), strict=True):
         table.add_row(*map(Text, row))
     return table
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -82,8 +83,12 @@ def test_wrong_usage(esdb, activity, arguments, message):
 @pytest.mark.parametrize("name", ["info", "spaces", "scan", "verify"])
 @pytest.mark.parametrize(
     ("file", "message"),
-    [("nowhere.esdb", "esdb: nowhere.esdb: no such file or directory"), ("text.esdb", "text.esdb"), (".", ": is a directory")],
-)  # fmt: skip
+    [
+        ("nowhere.esdb", "esdb: nowhere.esdb: no such file or directory"),
+        ("text.esdb", "text.esdb"),
+        (".", ": is a directory"),
+    ],
+)
 def test_unreadable_files(esdb, tmp_path, name, file, message):
     """What is no segment is one line on stderr that names it, and status 1."""
     (tmp_path / "text.esdb").write_text("this is no segment, whatever its name says\n" * 50)
@@ -108,9 +113,9 @@ def test_every_truncation(esdb, activity, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["info", "spaces", "scan"])
-def test_full_disk(process, activity, name):
+def test_full_disk(activity, name):
     """Output that cannot be written is an error."""
-    with open("/dev/full", "wb") as full:
+    with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "esformat", name, activity], env=environment(), stdout=full, stderr=subprocess.PIPE
         )
@@ -118,9 +123,10 @@ def test_full_disk(process, activity, name):
     assert done.stderr == b"esdb: no space left on device\n"
 
 
-@pytest.mark.parametrize(
-    "arguments", [["scan", "--format", format_] for format_ in ("jsonl", "csv", "arrow", "parquet", "table")] + [["spaces"], ["info"], ["--help"]]
-)  # fmt: skip
+LONG_OUTPUT = [["scan", "--format", format_] for format_ in ("jsonl", "csv", "arrow", "parquet", "table")]
+
+
+@pytest.mark.parametrize("arguments", [*LONG_OUTPUT, ["spaces"], ["info"], ["--help"]])
 def test_broken_pipe(activity, arguments):
     """A reader that has seen enough ends a command quietly."""
     file = [] if arguments == ["--help"] else [str(activity)]

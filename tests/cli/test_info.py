@@ -1,0 +1,43 @@
+"""`esdb info`: facts that agree with the segment."""
+
+from __future__ import annotations
+
+import json
+
+import esformat
+
+
+def test_json(esdb, activity):
+    """Everything as one JSON object."""
+    result = esdb("info", "activity.esdb", "--format", "json")
+    assert (result.status, result.err) == (0, "")
+    facts = json.loads(result.out)
+    assert (facts["events"], facts["spaces"], facts["keys"], facts["codec"]) == (29, 4, "text", "zstd")
+    assert facts["size_bytes"] == activity.stat().st_size
+    assert facts["indexes"]["type"] == {"values": 2, "events": 28}
+    assert facts["schema"]["timestamp"] == "timestamp[us, tz=UTC]"
+    with esformat.open(activity) as segment:
+        assert facts["min_timestamp"] == segment.min_timestamp
+    assert sum(block["bytes"] for block in facts["blocks"].values()) <= facts["size_bytes"]
+
+
+def test_table(esdb, activity):
+    """The same for people."""
+    result = esdb("info", "activity.esdb")
+    assert result.status == 0
+    facts = {line.split()[0]: line.split()[1:] for line in result.lines if line.strip()}
+    assert facts["events"] == ["29"]
+    assert facts["first"] == ["2024-03-01T12:00:00Z"]
+    assert facts["last"] == ["2024-03-28T12:00:00Z"]
+    assert facts["type"] == ["string", "2", "values", "in", "28", "events"]
+    assert facts["data"][0].isdigit() or facts["data"] == ["binary"]
+    assert any(line.startswith("bytes per event") for line in result.lines)
+    assert "activity.esdb" in result.lines[0]
+
+
+def test_no_events(esdb, tmp_path):
+    """A segment without events has facts, too."""
+    esformat.create(tmp_path / "empty.esdb").finish()
+    result = esdb("info", "empty.esdb")
+    assert result.status == 0
+    assert ["first", "-"] in [line.split() for line in result.lines]

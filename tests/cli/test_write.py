@@ -1,0 +1,272 @@
+"""`esdb write`: options, refusals, reports. What becomes of rows is tested in `tests/convert`."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import esformat
+
+CSV = b"""user,date,app,rating,text
+007,2006-04-07 17:08,web,5,"so, so"
+bob,2006-04-08 17:08,,4,good
+007,2006-04-06 17:08,ios,,bad
+"""
+NAMED = ("--space", "user", "--timestamp", "date")
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "in.csv"
+    path.write_bytes(CSV)
+    return path
+
+
+def events(path="out.esdb") -> list[dict]:
+    with esformat.open(path) as segment:
+        return segment.scan().to_table().to_pylist()
+
+
+def test_defaults(esdb, source):
+    """What is left over is kept as typed columns; keys stay text."""
+    result = esdb("write", "out.esdb", source, *NAMED)
+    assert (result.status, result.err) == (0, "")
+    assert [(row["space"], row["rating"], row["app"], row["text"]) for row in events()] == [
+        ("007", None, "ios", "bad"), ("007", 5, "web", "so, so"), ("bob", 4, None, "good"),
+    ]  # fmt: skip
+
+
+def test_report(esdb, source):
+    """The report tells what there is now, and what it took."""
+    result = esdb("write", "out.esdb", source, *NAMED)
+    first, second = result.lines
+    assert first == "out.esdb: 3 events of 2 spaces, 2006-04-06T17:08:00Z to 2006-04-08T17:08:00Z"
+    assert second.endswith(f"bytes per event) from {len(CSV)} bytes in 0.0 s") or " s" in second
+
+
+def test_roles(esdb, source):
+    """Grouping, indexes and payload."""
+    esdb("write", "out.esdb", source, *NAMED, "--grouping", "app", "--index", "rating", "--data", "text")
+    with esformat.open("out.esdb") as segment:
+        assert segment.indexes == ("rating",)
+        assert segment.schema.names == ["space", "grouping", "timestamp", "data", "rating"]
+        assert [event.data for event in segment.scan_index("rating", "5")] == [b"so, so"]
+        assert list(segment["007"].groupings()) == ["ios", "web"]
+        assert segment.properties == {
+            "source.space": "user", "source.grouping": "app", "source.timestamp": "date",
+        }  # fmt: skip
+
+
+def test_data_json(esdb, source):
+    """The rest as JSON: the numbers of CSV are numbers there."""
+    esdb("write", "out.esdb", source, *NAMED, "--data-json", "--index", "app")
+    assert [json.loads(row["data"]) for row in events()] == [
+        {"rating": None, "text": "bad"}, {"rating": 5, "text": "so, so"}, {"rating": 4, "text": "good"},
+    ]  # fmt: skip
+
+
+def test_columns_and_types(esdb, source):
+    """Some columns only, of types asked for."""
+    esdb("write", "out.esdb", source, *NAMED, "--columns", "rating,text", "--type", "rating=string")
+    assert [(row["rating"], row["text"]) for row in events()] == [(None, "bad"), ("5", "so, so"), ("4", "good")]
+    assert "app" not in events()[0]
+
+
+def test_default_columns(esdb, tmp_path):
+    """Columns called space, timestamp and data need no options."""
+    (tmp_path / "in.jsonl").write_text('{"space":5,"timestamp":"2006-04-07","data":"x"}\n')
+    assert esdb("write", "out.esdb", "in.jsonl").status == 0
+    assert [(row["space"], row["data"]) for row in events()] == [("5", b"x")]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ("1144429680", ["--timestamp-format", "s"], "2006-04-07T17:08:00Z"),
+        ("1144429680000", ["--timestamp-format", "ms"], "2006-04-07T17:08:00Z"),
+        ("07/04/2006 17:08", ["--timestamp-format", "%d/%m/%Y %H:%M"], "2006-04-07T17:08:00Z"),
+        ("2006-04-07 17:08", ["--timezone", "Europe/Stockholm"], "2006-04-07T15:08:00Z"),
+        ("2006-04-07 17:08", ["--timezone", "+01:00"], "2006-04-07T16:08:00Z"),
+        ("2006-04-07 17:08", [], "2006-04-07T17:08:00Z"),
+    ],
+)
+def test_times(esdb, tmp_path, text, options, expected):
+    """Formats and zones of times."""
+    (tmp_path / "in.csv").write_text(f"space,timestamp\na,{text}\n")
+    assert f"{expected} to {expected}" in esdb("write", "out.esdb", "in.csv", *options).text
+
+
+def test_nanoseconds_are_noted(esdb, tmp_path):
+    """The summary says where the digits went."""
+    table = pa.table({"space": ["a"], "timestamp": pa.array([1_144_429_680_000_000_007], pa.timestamp("ns"))})
+    pyarrow.parquet.write_table(table, tmp_path / "in.parquet")
+    result = esdb("write", "out.esdb", "in.parquet")
+    assert "note: times have digits below the microsecond: column 'timestamp_ns' keeps them in full" in result.text
+    assert events()[0]["timestamp_ns"] == 1_144_429_680_000_000_007
+
+
+def test_csv_options(esdb, tmp_path):
+    """Delimiter, header, words for null."""
+    (tmp_path / "in.txt").write_text("a|2006-04-07|NULL\n")
+    result = esdb(
+        "write", "out.esdb", "in.txt", "--input-format", "csv", "--delimiter", "|",
+        "--header", 'space,timestamp,"x,y"', "--null", "NULL",
+    )  # fmt: skip
+    assert result.status == 0
+    assert events()[0]["x,y"] is None
+
+
+def test_tabs(esdb, tmp_path):
+    """Tabs by the name of the file, or as \\t."""
+    (tmp_path / "in.tsv").write_text("space\ttimestamp\na,b\t2006-04-07\n")
+    esdb("write", "out.esdb", "in.tsv")
+    assert events()[0]["space"] == "a,b"
+    esdb("write", "out.esdb", "in.tsv", "--input-format", "csv", "--delimiter", "\\t", "--force")
+    assert events()[0]["space"] == "a,b"
+
+
+def test_stdin(esdb):
+    """Standard input."""
+    assert esdb("write", "out.esdb", "-", "--input-format", "csv", *NAMED, stdin=CSV).status == 0
+    assert len(events()) == 3
+    assert esdb("write", "out2.esdb", "-", *NAMED, stdin=CSV).err == (
+        "esdb: <stdin>: its format is not told by its name; give --input-format csv|tsv|jsonl|parquet|arrow\n"
+    )
+
+
+def test_binary_keys(esdb, tmp_path):
+    """Keys of any bytes, if asked for."""
+    (tmp_path / "in.csv").write_bytes(b"space,timestamp\n\xff\x00,2006-04-07\n")
+    assert esdb("write", "out.esdb", "in.csv").status == 1
+    assert esdb("write", "out.esdb", "in.csv", "--keys", "binary").status == 0
+    assert events()[0]["space"] == b"\xff\x00"
+
+
+@pytest.mark.parametrize("codec", ["zstd", "lz4", "none"])
+def test_codecs(esdb, source, codec):
+    """Every codec."""
+    assert esdb("write", "out.esdb", source, *NAMED, "--codec", codec).status == 0
+    assert json.loads(esdb("info", "out.esdb", "--format", "json").out)["codec"] == codec
+
+
+def test_level(esdb, source):
+    """A level goes to the codec that has levels."""
+    assert esdb("write", "out.esdb", source, *NAMED, "--level", "19").status == 0
+    assert json.loads(esdb("info", "out.esdb", "--format", "json").out)["level"] == 19
+    result = esdb("write", "out.esdb", source, *NAMED, "--level", "3", "--codec", "none", "--force")
+    assert (result.status, result.err) == (2, "esdb: codec 'none' has no levels\n")
+
+
+def test_force(esdb, source, tmp_path):
+    """A file that is there is replaced only when asked, and only when all went well."""
+    (tmp_path / "out.esdb").write_text("precious")
+    result = esdb("write", "out.esdb", source, *NAMED)
+    assert result.status == 2
+    assert "OUT out.esdb exists: choose another name, or replace it with --force" in result.err
+    assert esdb("write", "out.esdb", source, *NAMED, "--index", "nope", "--force").status == 1
+    assert (tmp_path / "out.esdb").read_text() == "precious"
+    assert esdb("write", "out.esdb", source, *NAMED, "--force").status == 0
+    assert len(events()) == 3
+
+
+REFUSED = [
+    (["out.esdb", "in.csv", "--data", "text", "--data-json"], "esdb: --data and --data-json both say what the payload is"),
+    (["out.esdb", "in.csv", "--index", "user", "--index", "user"], "esdb: --index names 'user' twice"),
+    (["out.esdb", "in.csv", "--timezone", "Nowhere"], "esdb write: unknown time zone 'Nowhere'"),
+    (["out.esdb", "in.csv", "--timestamp-format", "%H"], "esdb write: the timestamp format '%H' does not tell year"),
+    (["out.esdb", "in.csv", "--type", "user"], "'user' is not of the form COLUMN=TYPE"),
+    (["out.esdb", "in.csv", "--type", "user=complex"], "'complex' is none of the types string, int64, float64"),
+    (["out.esdb", "in.csv", "--delimiter", ";;"], "--delimiter ';;' is not one ASCII character"),
+    (["out.esdb", "in.csv", "--on-error", "ignore"], "'ignore' is none of stop, skip, collect FILE"),
+    (["out.esdb", "in.csv", "--on-error", "collect"], "'collect' is none of stop, skip, collect FILE"),
+    (["out.esdb", "in.csv", "--on-error", "collect", "in.csv"], "--on-error collect in.csv is an input, too"),
+    (["in.csv", "in.csv"], "OUT in.csv is an input, too: choose another name"),
+    (["nowhere/out.esdb", "in.csv"], "OUT nowhere/out.esdb: there is no directory nowhere"),
+    (["out.esdb"], "Missing argument 'INPUT...'"),
+    (["out.esdb", "in.csv", "--codec", "gzip"], "'gzip' is not one of 'zstd', 'lz4', 'none'"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), REFUSED, ids=range(len(REFUSED)))
+def test_refused(esdb, source, tmp_path, arguments, message):
+    """What cannot work is refused before anything is read or written."""
+    result = esdb("write", *arguments)
+    assert (result.status, result.out) == (2, b"")
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [source]
+    assert source.read_bytes() == CSV
+
+
+BAD_INPUT = [
+    (b"user,date\n", ["--space", "nope", "--timestamp", "date"], "has no column 'nope', only 'user', 'date'; name the one to use with --space"),
+    (b"user,date\na,b,c\n", NAMED, "line 2: 3 fields where the names of the columns are 2; mend it, or leave bad rows out with"),
+    (b"user,date\na,now\n", NAMED, "line 2: timestamp 'now' is not an ISO 8601 time: say how times are written"),
+    (b"user,date\na,1144429680\n", NAMED, "'1144429680' is a number: say what it counts with --timestamp-format s (which"),
+    (b"user,date\n,2006-04-07\n", NAMED, "line 2: no space: 'user' has no value"),
+    (b"user,date\n\xff,2006-04-07\n", NAMED, "line 2: space 'user' is not UTF-8 text: mend it, or take bytes with --keys binary"),
+    (b"", NAMED, "is empty"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("data", "options", "message"), BAD_INPUT, ids=range(len(BAD_INPUT)))
+def test_bad_input(esdb, tmp_path, data, options, message):
+    """Bad input is one line with file, line, what and what to do; nothing is left under the output's name."""
+    path = tmp_path / "in.csv"
+    path.write_bytes(data)
+    result = esdb("write", "out.esdb", "in.csv", *options)
+    assert (result.status, result.out) == (1, b"")
+    assert result.err.startswith("esdb: in.csv: ")
+    assert message in result.err
+    assert result.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == [path]
+
+
+DIRTY = b"user,date\na,2006-04-07\nb\nc,never\nd,2006-04-08\n"
+
+
+def test_skip(esdb, tmp_path):
+    """Bad rows are skipped and counted."""
+    (tmp_path / "in.csv").write_bytes(DIRTY)
+    result = esdb("write", "out.esdb", "in.csv", *NAMED, "--on-error", "skip")
+    assert (result.status, result.lines[-1]) == (0, "2 bad rows left out")
+    assert [row["space"] for row in events()] == ["a", "d"]
+
+
+@pytest.mark.parametrize("form", [["--on-error", "collect", "bad.jsonl"], ["--on-error=collect=bad.jsonl"]])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_collect(esdb, tmp_path, form, place):
+    """Bad rows are collected, wherever among the arguments that is asked for."""
+    (tmp_path / "in.csv").write_bytes(DIRTY)
+    arguments = ["out.esdb", "in.csv"]
+    result = esdb("write", *NAMED, *arguments[:place], *form, *arguments[place:])
+    assert (result.status, result.lines[-1]) == (0, "2 bad rows left out, see bad.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "bad.jsonl").read_text().splitlines()]
+    assert [(row["file"], row["line"], row["text"]) for row in rows] == [("in.csv", 3, "b"), ("in.csv", 4, "c,never")]
+
+
+def test_option_words_after_two_dashes_are_files(esdb, tmp_path):
+    """After `--` everything is a file, whatever it is called."""
+    (tmp_path / "--on-error").write_bytes(DIRTY)
+    result = esdb("write", *NAMED, "--input-format", "csv", "--on-error", "skip", "--", "out.esdb", "--on-error")
+    assert result.status == 0
+
+
+def test_no_events(esdb, tmp_path):
+    """A file of no events is a segment of none."""
+    (tmp_path / "in.csv").write_bytes(b"user,date\n")
+    result = esdb("write", "out.esdb", "in.csv", *NAMED)
+    assert (result.status, result.lines[0]) == (0, "out.esdb: 0 events of 0 spaces")
+    assert events() == []
+
+
+def test_process(process, source):
+    """A real process: clean stdout, nothing on stderr, status 0."""
+    result = process("write", "out.esdb", source, *NAMED)
+    assert (result.status, result.err) == (0, "")
+    assert result.lines[0].startswith("out.esdb: 3 events of 2 spaces")
+    missing = process("write", "other.esdb", "nowhere.csv")
+    assert (missing.status, missing.out, missing.err) == (1, b"", "esdb: nowhere.csv: no such file or directory\n")
