@@ -62,7 +62,8 @@ def _rows_equal(reader: Reader, block: DataBlock, name: str, value: Any, low: in
     if pack.width == 1:
         return _find_byte(stored, code - pack.base, low, high)
     found: npt.NDArray[np.int64] = np.nonzero(decode_ints(body, pack, context.plain, low, high) == code)[0] + low
-    return found.tolist()
+    rows: list[int] = found.tolist()
+    return rows
 
 
 def _find_byte(stored: bytes, byte: int, low: int, high: int) -> list[int]:
@@ -71,7 +72,8 @@ def _find_byte(stored: bytes, byte: int, low: int, high: int) -> list[int]:
         return []
     if high - low > MANY_ROWS:
         found = np.frombuffer(stored, np.uint8, high - low, low) == byte
-        return (found.nonzero()[0] + low).tolist()
+        rows: list[int] = (found.nonzero()[0] + low).tolist()
+        return rows
     return [row for row, code in enumerate(stored[low:high], low) if code == byte]
 
 
@@ -165,10 +167,10 @@ class EventMaker:
         if self._place is None:
             return [None] * (high - low)
         context = self._reader.contexts(block.dictionary)[self._place]
-        return block.bytes_node(self._place, context).values(low, high, context)
+        return block.bytes_node(self._place, context).values(low, high, context, self._reader.frames)
 
     def _chosen_data(self, block: DataBlock, places: list[int]) -> list[Any]:
         if self._place is None:
             return [None] * len(places)
         context = self._reader.contexts(block.dictionary)[self._place]
-        return block.bytes_node(self._place, context).chosen_values(places, context)
+        return block.bytes_node(self._place, context).chosen_values(places, context, self._reader.frames)

@@ -1,4 +1,4 @@
-"""A bounded cache of decoded blocks, shared by the threads that read a segment."""
+"""A bounded cache of decoded things, shared by the threads that read a segment."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ class Sized(Protocol):
 
 
 T = TypeVar("T", bound=Sized)
+OVERHEAD_BYTES = 200  # of an entry: key, places in the dictionaries
 
 
 class Cache:
@@ -26,7 +27,10 @@ class Cache:
         self._limit = limit_bytes
         self._held = 0
         self._values: dict[Hashable, Any] = {}
+        self._sizes: dict[Hashable, int] = {}
         self._lock = Lock()
+        self.find = self._values.get
+        """The value of a key, or None."""
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value of a key, made now if need be."""
@@ -34,11 +38,21 @@ class Cache:
         if value is not None:
             return value  # type: ignore[no-any-return]
         made = make()
-        with self._lock:
-            if key not in self._values:
-                self._values[key] = made
-                self._held += made.size_bytes
-                while self._held > self._limit and len(self._values) > 1:
-                    oldest = next(iter(self._values))
-                    self._held -= self._values.pop(oldest).size_bytes
+        self.keep(key, made, made.size_bytes)
         return made
+
+    def keep(self, key: Hashable, value: object, size_bytes: int) -> None:
+        """Keep a value of about so many bytes; one that would fill a quarter of the cache is not kept."""
+        size = size_bytes + OVERHEAD_BYTES
+        if 4 * size > self._limit:
+            return
+        with self._lock:
+            if key in self._values:
+                return
+            self._values[key] = value
+            self._sizes[key] = size
+            self._held += size
+            while self._held > self._limit:
+                oldest = next(iter(self._sizes))
+                self._held -= self._sizes.pop(oldest)
+                del self._values[oldest]

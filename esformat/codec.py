@@ -195,7 +195,7 @@ def _decompress_lz4(frame: bytes | memoryview, size: int) -> bytes:
 def train_dictionary(samples: list[bytes | bytearray | memoryview], size: int) -> zstandard.ZstdCompressionDict | None:
     """Train a zstd dictionary of at most `size` bytes on `samples`; None where zstd finds too little to learn.
 
-    COVER parameters (k=1024, d=8) measured best on JSON payloads: docs/decisions/0003-codec-and-dictionary.md.
+    COVER parameters (k=1024, d=8) measured best on JSON payloads: docs/decisions/0004-codec-and-dictionary.md.
     """
     try:
         return zstandard.train_dictionary(size, samples, k=1024, d=8, f=20, accel=4)

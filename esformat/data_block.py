@@ -148,7 +148,8 @@ class DataBlock:
         node = self._nodes.get(position)
         if node is None:
             at = self.chunks[FIRST_COLUMN_CHUNK + position]
-            node = self._nodes[position] = BytesNode(self.body, at, self.row_count, context)
+            key = (self.offset, position)
+            node = self._nodes[position] = BytesNode(self.body, at, self.row_count, context, key)
         return node
 
     def run_timestamps(self, start: int, low: int, high: int, decompressor: Decompressor) -> list[int]:

@@ -17,9 +17,9 @@ from __future__ import annotations
 
 import enum
 import struct
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from esformat.cache import Cache
 from esformat.codec import Compressor, Decompressor
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_FRAME_BYTES
@@ -69,7 +70,7 @@ _FRAMES = struct.Struct(
     "B"  # bytes of each entry of the frame table: 2 or 4
 )
 VALIDITY, NEEDS_DICTIONARY = 1, 2
-FRAME_TARGET_BYTES = 4096  # measured: docs/decisions/0004-blocks-and-frames.md
+FRAME_TARGET_BYTES = 4096  # measured: docs/decisions/0005-blocks-and-frames.md
 MAX_FRAME_ROWS = 1024
 MANY_VALUES = 64
 
@@ -144,7 +145,7 @@ def bytes_of(array: pa.Array) -> tuple[npt.NDArray[np.int64], memoryview]:
     kind = array.type
     if pt.is_fixed_size_binary(kind):
         array = array.cast(pa.binary())
-    elif array.null_count:
+    if array.null_count:
         array = array.fill_null("" if pt.is_string(kind) or pt.is_large_string(kind) else b"")
     width = np.int64 if pt.is_large_string(array.type) or pt.is_large_binary(array.type) else np.int32
     _validity, offset_buffer, data = array.buffers()
@@ -325,10 +326,11 @@ class BytesNode:
     It holds no decompressor, so threads may share it; its methods take the caller's context.
     """
 
-    __slots__ = ("at", "body", "codec", "count", "end", "head", "length_bytes", "lengths", "rows", "table")
+    __slots__ = ("at", "body", "codec", "count", "end", "head", "key", "length_bytes", "lengths", "rows", "table")
 
-    def __init__(self, body: memoryview, at: int, count: int, context: DecodeContext) -> None:
-        """Raises CorruptSegmentError where the frame table breaks the format."""
+    def __init__(self, body: memoryview, at: int, count: int, context: DecodeContext, key: Hashable = None) -> None:
+        """`key`: what tells the node from others in a cache. Raises CorruptSegmentError for a broken frame table."""
+        self.key = key
         head = read_head(body, at, count, context.plain)
         rows = head.frame_rows
         if head.shape != 4 or not 0 < rows <= MAX_FRAME_ROWS:
@@ -362,34 +364,35 @@ class BytesNode:
         edges = list(accumulate(self.table, initial=self.at))
         return [self.body[edges[frame] : edges[frame + 1]] for frame in frames]
 
-    def values(self, low: int, high: int, context: DecodeContext) -> list[bytes | None]:
-        """Values [low, high) as Python bytes, decompressing only the frames that hold them."""
-        first, last = low // self.rows, -(-high // self.rows)
-        start = first * self.rows
-        edges = self._edges(start, min(last * self.rows, self.count), context)
-        stored = self._frame_bytes(first, last, edges, start, context)
+    def values(self, low: int, high: int, context: DecodeContext, frames: Cache) -> list[bytes | None]:
+        """Values [low, high) as Python bytes. Decompresses only the frames that hold them and are not in `frames`."""
+        rows = self.rows
+        first, last = low // rows, -(-high // rows)
+        start = first * rows
+        edges = self._edges(start, min(last * rows, self.count), context)
+        stored = self._frame(first, edges, start, context, frames)
+        if last - first > 1:
+            stored = b"".join(
+                [stored, *(self._frame(f, edges, start, context, frames) for f in range(first + 1, last))]
+            )
         near = edges[low - start : high - start + 1]
         values: list[bytes | None] = (
             _slice_many(stored, near) if high - low > MANY_VALUES else [stored[a:b] for a, b in pairwise(near)]
         )
         return values if self.head.valid is None else self._with_nulls(values, range(low, high))
 
-    def chosen_values(self, places: list[int], context: DecodeContext) -> list[bytes | None]:
+    def chosen_values(self, places: list[int], context: DecodeContext, frames: Cache) -> list[bytes | None]:
         """The values at ascending places as Python bytes, decompressing only the frames that hold them."""
-        rows, count = self.rows, self.count
+        rows = self.rows
         start = places[0] // rows * rows
-        edges = self._edges(start, min((places[-1] // rows + 1) * rows, count), context)
-        frames = sorted({place // rows for place in places})
+        edges = self._edges(start, min((places[-1] // rows + 1) * rows, self.count), context)
         values: list[bytes | None] = []
-        if 2 * len(frames) > frames[-1] - frames[0] + 1:  # dense: one run of frames, one call
-            stored = self._frame_bytes(frames[0], frames[-1] + 1, edges, start, context)
-            values = [stored[edges[place - start] : edges[place - start + 1]] for place in places]
-        else:
-            held = {frame: self._frame_bytes(frame, frame + 1, edges, start, context) for frame in frames}
-            for place in places:
-                origin = edges[place // rows * rows - start]
+        for frame, members in groupby(places, rows.__rfloordiv__):
+            stored = self._frame(frame, edges, start, context, frames)
+            origin = edges[frame * rows - start]
+            for place in members:
                 at = place - start
-                values.append(held[place // rows][edges[at] - origin : edges[at + 1] - origin])
+                values.append(stored[edges[at] - origin : edges[at + 1] - origin])
         return values if self.head.valid is None else self._with_nulls(values, places)
 
     def _edges(self, start: int, stop: int, context: DecodeContext) -> list[int]:
@@ -403,21 +406,19 @@ class BytesNode:
             return list(accumulate(self.length_bytes[start:stop], initial=0))
         return list(accumulate(decode_list(self.body, pack, context.plain, start, stop), initial=0))
 
-    def _frame_bytes(self, first: int, last: int, edges: list[int], start: int, context: DecodeContext) -> bytes:
-        """The uncompressed bytes of frames [first, last); `edges` begin at value `start`."""
+    def _frame(self, number: int, edges: list[int], start: int, context: DecodeContext, frames: Cache) -> bytes:
+        """The uncompressed bytes of one frame; `edges` begin at value `start`."""
+        key = (self.key, number)
+        known: bytes | None = frames.find(key)
+        if known is not None:
+            return known
         rows, table = self.rows, self.table
-        at = self.at + sum(table[:first])
-        decompressor = self.decompressor(context)
-        if last - first == 1:
-            size = edges[min(last * rows, self.count) - start] - edges[first * rows - start]
-            return decompressor.decompress(self.codec, self.body[at : at + table[first]], size)
-        sizes = [edges[min((f + 1) * rows, self.count) - start] - edges[f * rows - start] for f in range(first, last)]
-        if sum(sizes) > MAX_FRAME_BYTES:
-            raise CorruptSegmentError("the lengths of a block's values are out of bounds")
-        out = bytearray(sum(sizes))
-        lengths = table[first:last]
-        decompressor.decompress_run(self.codec, self.body[at : at + sum(lengths)], lengths, sizes, memoryview(out))
-        return bytes(out)
+        at = self.at + sum(table[:number])
+        size = edges[min((number + 1) * rows, self.count) - start] - edges[number * rows - start]
+        stored = self.body[at : at + table[number]]
+        made = self.decompressor(context).decompress(self.codec, stored, size)
+        frames.keep(key, made, size)
+        return made
 
     def _with_nulls(self, values: list[bytes | None], places: Sequence[int]) -> list[bytes | None]:
         valid = self.head.valid

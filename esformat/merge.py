@@ -18,7 +18,7 @@ I64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Batches in merge order. `bound`: no key (the time, negated in reverse) is smaller; `tie`: breaks ties."""
+    """Batches in merge order. `bound`: no key (the time, `~time` in reverse) is smaller; `tie`: breaks ties."""
 
     bound: int
     tie: int
@@ -30,7 +30,7 @@ class _Open:
 
     def __init__(self, source: Source, reverse: bool) -> None:
         self._batches = source.batches()
-        self._sign = -1 if reverse else 1
+        self._reverse = reverse
         self.tie = source.tie
         self.batch: pa.RecordBatch | None = None
         self.keys: I64 = np.zeros(0, dtype=np.int64)
@@ -40,7 +40,8 @@ class _Open:
         """Go to the next batch; `batch` is None after the last."""
         self.batch = next(self._batches, None)
         if self.batch is not None:
-            self.keys = self._sign * np.asarray(self.batch.column("timestamp").cast(pa.int64()).to_numpy())
+            times = np.asarray(self.batch.column("timestamp").cast(pa.int64()).to_numpy())
+            self.keys = ~times if self._reverse else times  # ~t is -1 - t: turns the order round and never overflows
 
     def take_up_to(self, key: int) -> tuple[pa.RecordBatch, I64]:
         """Remove and give the rows whose key is at most `key`."""

@@ -101,6 +101,8 @@ def _widths(spans: U64) -> npt.NDArray[np.int64]:
 
 def encode_fixed(matrix: Bytes2D, compressor: Compressor, *, raw: int = 0) -> bytes:
     """Pack fixed-width values given as their little-endian bytes (numbers × bytes), without a base."""
+    if not len(matrix):
+        return _PACK.pack(0, 0, 0, 0, 0)
     return _assemble(matrix, raw, 0, compressor)
 
 

@@ -25,8 +25,8 @@ from esformat.source import ClosedSource, Source
 
 OPENING_BYTES = 64 << 10
 """Read from the end of a file at once: for most files it holds all that opening needs."""
-CACHE_BYTES = 64 << 20
-"""Kept of decoded directory leaves and index pages, and as much again of data blocks that point reads touched."""
+CACHE_BYTES = 128 << 20
+"""How much an open segment keeps of what point reads decoded: half for blocks, half for payload frames."""
 READ_GAP_BYTES = 16 << 10
 """Blocks that lie no further apart are read together, gap included: a leaf between two of them, or a pruned block."""
 
@@ -81,8 +81,9 @@ class Reader:
         for key, handle in self.table.items():  # small blocks that the opening read brought along
             if key[0] in (BlockKind.DICTIONARY, BlockKind.INDEX_ROOT) and handle.offset >= tail.trailer.opening_offset:
                 self._keep(tail, key, handle)
-        self._cache = Cache(cache_bytes)
-        self._blocks = Cache(cache_bytes)
+        self._cache = Cache(cache_bytes // 2)
+        self.frames = Cache(cache_bytes // 2)
+        """Decompressed frames of strings and binary."""
         self._dictionaries: dict[int, list[ColumnDictionary]] = {}
         self._lock = Lock()
 
@@ -161,7 +162,8 @@ class Reader:
 
     def leaf(self, number: int) -> Leaf:
         """A directory leaf."""
-        return self._cache.get((0, number), lambda: self._read_leaf(number))
+        key = (0, number)
+        return self._cache.find(key) or self._cache.get(key, lambda: self._read_leaf(number))
 
     def _read_leaf(self, number: int) -> Leaf:
         root = self.root
@@ -203,7 +205,7 @@ class Reader:
     def data_block(self, leaf: Leaf, number: int) -> DataBlock:
         """The leaf's data block of that number, with what was decoded of it for earlier questions."""
         key = leaf.first_block + number
-        return self._blocks.get(key, lambda: self._read_data_block(leaf, number))
+        return self._cache.find(key) or self._cache.get(key, lambda: self._read_data_block(leaf, number))
 
     def _read_data_block(self, leaf: Leaf, number: int) -> DataBlock:
         offset = leaf.block_offsets[number]

@@ -259,7 +259,7 @@ class Scan:
                 ordered = stretches[::-1] if query.reverse else stretches
                 return self._read_lazily(self._groups(ordered, narrowed), read, narrowed)
 
-            yield MergeSource(-high if query.reverse else low, -number if query.reverse else number, batches)
+            yield MergeSource(~high if query.reverse else low, -number if query.reverse else number, batches)
 
     def _time_bounds(self, runs: list[list[Stretch]]) -> tuple[int, int]:
         """Times between which all rows of some runs lie, from the directory."""

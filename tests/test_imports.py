@@ -141,6 +141,8 @@ def test_import_loads_the_core_dependencies_only():
     )
     run = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     # The standard library keeps one module under a name of the platform: _sysconfigdata_…
-    loaded = {name for name in json.loads(run.stdout) if not name.startswith("_sysconfigdata")} - sys.stdlib_module_names
+    loaded = {
+        name for name in json.loads(run.stdout) if not name.startswith("_sysconfigdata")
+    } - sys.stdlib_module_names
     assert loaded - {PACKAGE} <= CORE
     assert PACKAGE in loaded

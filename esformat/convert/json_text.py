@@ -15,6 +15,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _ESCAPED = r'["\\\x00-\x1f]'
+# Given as text, a function of pyarrow imports pandas to see whether they are of it: a third of a second.
+_NULL, _EMPTY = pa.scalar("null"), pa.scalar("")
 _SHORT_ESCAPES = {0x08: r"\b", 0x09: r"\t", 0x0A: r"\n", 0x0C: r"\f", 0x0D: r"\r"}
 
 
@@ -23,15 +25,15 @@ def objects(columns: dict[str, pa.Array], length: int) -> pa.StringArray:
     pieces: list[Any] = []
     for name, column in columns.items():
         opening = "," if pieces else "{"
-        pieces += [opening + json.dumps(name, ensure_ascii=False) + ":", fragments(column)]
+        pieces += [pa.scalar(opening + json.dumps(name, ensure_ascii=False) + ":"), fragments(column)]
     if not pieces:
         return pa.repeat(pa.scalar("{}"), length)
-    return pc.binary_join_element_wise(*pieces, "}", "")
+    return pc.binary_join_element_wise(*pieces, pa.scalar("}"), _EMPTY)
 
 
 def fragments(column: pa.Array) -> pa.StringArray:
     """Write each value as JSON text. No value of the result is null."""
-    return pc.fill_null(_fragments(column), "null")
+    return pc.fill_null(_fragments(column), _NULL)
 
 
 def as_text(column: pa.Array) -> pa.StringArray:
@@ -62,12 +64,12 @@ def _fragments(column: pa.Array) -> pa.StringArray:
     if pa.types.is_struct(type_):
         names = [field.name for field in type_]
         written = objects(dict(zip(names, column.flatten(), strict=True)), len(column))
-        return pc.if_else(column.is_valid(), written, "null")
+        return pc.if_else(column.is_valid(), written, _NULL)
     if pa.types.is_map(type_):
         return _maps(column)
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
         joined = _joined(column, fragments(column.flatten()))
-        return pc.binary_join_element_wise("[", joined, "]", "")
+        return _enclosed("[", joined, "]")
     if pa.types.is_binary(type_):
         return _binary(column)
     return _scalars(column)
@@ -105,20 +107,22 @@ def _floats(column: pa.Array) -> pa.StringArray:
     column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
     text = column.cast(pa.string())
     whole = pc.invert(pc.match_substring_regex(text, "[.e]"))
-    return pc.if_else(whole, pc.binary_join_element_wise(text, ".0", ""), text)
+    return pc.if_else(whole, _enclosed("", text, ".0"), text)
 
 
 def _quoted(text: pa.StringArray) -> pa.StringArray:
     if pc.any(pc.match_substring_regex(text, _ESCAPED)).as_py():
         text = _escaped(text)
-    return pc.binary_join_element_wise('"', text, '"', "")
+    return _enclosed('"', text, '"')
 
 
 def _escaped(text: pa.StringArray) -> pa.StringArray:
     text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
     if pc.any(pc.match_substring_regex(text, r"[\x00-\x1f]")).as_py():
         for code in range(0x20):
-            text = pc.replace_substring(text, chr(code), _SHORT_ESCAPES.get(code, f"\\u{code:04x}"))
+            text = pc.replace_substring(text, chr(code), # Given as text, a function of pyarrow imports pandas to see whether they are of it: a third of a second.
+_NULL, _EMPTY = pa.scalar("null"), pa.scalar("")
+_SHORT_ESCAPES.get(code, f"\\u{code:04x}"))
     return text
 
 
@@ -157,9 +161,9 @@ def _bytes(value: bytes | None) -> str | None:
 
 
 def _maps(column: pa.MapArray) -> pa.StringArray:
-    pairs = pc.binary_join_element_wise(_quoted(as_text(column.keys)), fragments(column.items), ":")
+    pairs = pc.binary_join_element_wise(_quoted(as_text(column.keys)), fragments(column.items), pa.scalar(":"))
     joined = pc.binary_join(pa.ListArray.from_arrays(column.offsets, pairs), ",")
-    return pc.if_else(column.is_valid(), pc.binary_join_element_wise("{", joined, "}", ""), "null")
+    return pc.if_else(column.is_valid(), _enclosed("{", joined, "}"), _NULL)
 
 
 def _joined(column: pa.Array, values: pa.StringArray) -> pa.StringArray:
@@ -168,3 +172,7 @@ def _joined(column: pa.Array, values: pa.StringArray) -> pa.StringArray:
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
     return pc.if_else(column.is_valid(), pc.binary_join(lists, ","), pa.scalar(None, pa.string()))
+
+
+def _enclosed(before: str, text: pa.StringArray, after: str) -> pa.StringArray:
+    return pc.binary_join_element_wise(pa.scalar(before), text, pa.scalar(after), _EMPTY)

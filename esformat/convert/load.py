@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from typing import BinaryIO, Protocol, Self
+from typing import Protocol, Self
 
 import pyarrow as pa
 
@@ -22,6 +22,7 @@ from esformat.convert.plan import Plan
 from esformat.convert.roles import Roles
 from esformat.convert.rows import Rows
 from esformat.convert.source import Source
+from esformat.convert.spool import Pipe
 
 Progress = Callable[[int, int], None]  # stored bytes read so far, and in all as far as known: pipes do not tell
 
@@ -72,7 +73,7 @@ class Load:
         *,
         bad_rows: BadRows | None = None,
         progress: Progress | None = None,
-        stdin: BinaryIO | None = None,
+        stdin: Pipe | None = None,
     ) -> None:
         """Take `inputs`, paths or "-", in their order. Raises InputError if one is missing or of no known format."""
         self._roles = roles

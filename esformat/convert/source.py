@@ -14,11 +14,12 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, cast
 
 import pyarrow as pa
 
 from esformat.convert.errors import InputError
+from esformat.convert.spool import Pipe, Spool
 
 _MAGIC = re.compile(
     rb"(?P<gzip>\x1f\x8b\x08)"
@@ -32,15 +33,15 @@ _SPOOL_CHUNK_BYTES = 1 << 20
 class Source:
     """One input by path, or standard input where the path is "-". Close it: it may hold a temporary file."""
 
-    def __init__(self, path: str, *, stdin: BinaryIO | None = None) -> None:
+    def __init__(self, path: str, *, stdin: Pipe | None = None) -> None:
         """Take the input at `path`. Raises InputError if there is no such file."""
         self.path = "<stdin>" if path == "-" else path
         self._stdin = stdin
-        self._spool: _Spool | None = None
+        self._spool: Spool | None = None
         if path == "-":
-            self._spool = _Spool(stdin if stdin is not None else sys.stdin.buffer)
+            self._spool = Spool(_standard_input() if stdin is None else stdin, owned=False)
         elif not self._is_regular_file():
-            self._spool = _Spool(self._open_file())  # a pipe gives its bytes once
+            self._spool = Spool(self._open_file(), owned=True)  # a pipe gives its bytes once
         self.size_bytes = 0 if self._spool else Path(path).stat().st_size  # 0 where it shows only at the end
         self._raw: IO[bytes] | None = None  # what is being read
 
@@ -108,7 +109,7 @@ class Source:
             raise InputError("is a directory", path=self.path, hint="name the files in it")
         return stat.S_ISREG(mode)
 
-    def _open_file(self) -> IO[bytes]:
+    def _open_file(self) -> io.BufferedReader:
         try:
             return Path(self.path).open("rb")
         except OSError as error:
@@ -120,63 +121,10 @@ class Source:
         return io.BufferedReader(self._spool.reader())
 
 
-class _Spool:
-    """Keeps in a temporary file what was read from a pipe, so that it can be read again from the start."""
-
-    def __init__(self, pipe: IO[bytes]) -> None:
-        self._pipe = pipe
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the input; free() closes it
-        self.kept_bytes = 0
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        """Give up to `size` bytes from `offset`, which is not beyond what was read so far; none at the end."""
-        if offset == self.kept_bytes:
-            chunk = self._pipe.read(size) or b""
-            self._file.seek(offset)
-            self._file.write(chunk)
-            self.kept_bytes += len(chunk)
-            return chunk
-        self._file.seek(offset)
-        return self._file.read(min(size, self.kept_bytes - offset))
-
-    def reader(self) -> io.RawIOBase:
-        return _SpoolReader(self)
-
-    def free(self) -> None:
-        self._file.close()
-        if self._pipe is not sys.stdin.buffer:
-            self._pipe.close()
-
-
-class _SpoolReader(io.RawIOBase):
-    """A pass over a spool, from its start."""
-
-    def __init__(self, spool: _Spool) -> None:
-        self._spool = spool
-        self._offset = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        if whence == os.SEEK_CUR:
-            offset += self._offset
-        if whence == os.SEEK_END or not 0 <= offset <= self._spool.kept_bytes:
-            raise io.UnsupportedOperation("a spool is read forward, or again from what it has kept")
-        self._offset = offset
-        return offset
-
-    def tell(self) -> int:
-        return self._offset
-
-    def readinto(self, buffer: Any) -> int:
-        chunk = self._spool.read_at(self._offset, len(buffer))
-        buffer[: len(chunk)] = chunk
-        self._offset += len(chunk)
-        return len(chunk)
+def _standard_input() -> Pipe:
+    if sys.stdin is None:
+        raise InputError("standard input is closed", hint="name a file, or give it something to read")
+    return cast("Pipe", sys.stdin.buffer)
 
 
 def compression_of(start: bytes) -> str | None:

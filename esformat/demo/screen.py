@@ -33,14 +33,14 @@ def show_heading(console: Console, text: str) -> None:
 def show_answer(console: Console, answer: Answer) -> None:
     """Show a question, the code that asks it, how long it took and what it found."""
     console.print()
-    console.print(Text(answer.question, style="bold"), Text(f"  {format_seconds(answer.seconds)}", style="dim"))
+    console.print(Text(answer.question, style="bold"), Text(f" {format_seconds(answer.seconds)}", style="dim"))
     console.print(Syntax(answer.code, "python", theme="ansi_dark", background_color="default", word_wrap=True))
     console.print(Padding(_render(answer.found), (0, 0, 0, 2), expand=False))
 
 
 def _render(found: Any) -> Table | Text:
     if isinstance(found, list):
-        return _events(found)
+        return _events(found) if found else Text("(none)")
     if isinstance(found, pd.Series):
         return _counts({str(key): int(count) for key, count in found.items()})
     if isinstance(found, pd.DataFrame):
@@ -61,7 +61,7 @@ def _events(events: Sequence[Event]) -> Table:
         if any(cells) and cells not in columns.values() and not one_space:
             columns[name] = cells
     table = _plain_table()
-    table.show_header = table.expand = True
+    table.show_header, table.expand = True, _PAYLOAD in columns
     for name in columns:
         table.add_column(name, no_wrap=True, overflow="ellipsis", ratio=1 if name == _PAYLOAD else None)
     for row in zip(*columns.values(), strict=True):
