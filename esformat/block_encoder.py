@@ -34,7 +34,7 @@ from esformat.encoding import (
 from esformat.packing import best_raw, encode_int_runs
 from esformat.schema import EventSchema
 
-BLOCK_ROWS = 1024  # measured: docs/decisions/0005-blocks-and-frames.md
+BLOCK_ROWS = 2048  # measured: docs/decisions/0005-blocks-and-frames.md
 BLOCK_BYTES = 1 << 20
 MAX_DICTIONARY_VALUES = 4096
 MAX_DICTIONARY_VALUE_BYTES = 16 << 10

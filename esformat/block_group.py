@@ -174,9 +174,8 @@ class BlockGroup:
         kind = self._reader.schema.key_type
         if name == "grouping" and not self._has_groupings():
             return pa.repeat(pa.scalar(b"" if self._reader.schema.binary_keys else "", kind), len(run_of))
-        arrays = [leaf.runs.spaces if name == "space" else leaf.runs.groupings for leaf in self._leaves]
-        keys = arrays[0] if len(arrays) == 1 else pa.concat_arrays(arrays)
-        return keys.cast(kind).take(pa.array(run_of))
+        keys = [k for leaf in self._leaves for k in (leaf.spaces if name == "space" else leaf.groupings)]
+        return pa.array(keys, pa.binary()).cast(kind).take(pa.array(run_of))
 
     def _has_groupings(self) -> bool:
         return any(leaf.has_groupings for leaf in self._leaves)

@@ -181,6 +181,28 @@ class Decompressor:
             raise CorruptSegmentError(f"a zstd frame does not decompress: {error}") from None
 
 
+_SINGLE_SEGMENT = 0x20  # bit of a zstd frame's descriptor, its fifth byte: the content itself is the window
+
+
+def check_frame(codec: int, frame: bytes | memoryview) -> None:
+    """Hold a frame's header against the rules that decompression does not enforce.
+
+    Raises CorruptSegmentError, UnsupportedVersionError.
+    """
+    if codec not in CODEC_NAMES.values():
+        raise UnsupportedVersionError(f"unknown codec {codec}", hint="read the file with a newer esformat")
+    if codec != Codec.ZSTD:
+        return
+    try:
+        facts = zstandard.get_frame_parameters(frame)
+    except zstandard.ZstdError as error:
+        raise CorruptSegmentError(f"a zstd frame does not decompress: {error}") from None
+    if facts.has_checksum or facts.dict_id:
+        raise CorruptSegmentError("a zstd frame has a checksum or a dictionary id")
+    if facts.window_size > MAX_WINDOW_BYTES and not frame[4] & _SINGLE_SEGMENT:
+        raise CorruptSegmentError(f"a zstd frame needs a window of {facts.window_size} bytes")
+
+
 def _decompress_lz4(frame: bytes | memoryview, size: int) -> bytes:
     block = _lz4()
     try:

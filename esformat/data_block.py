@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -56,15 +57,33 @@ def encode_runs_of_keys(runs: Runs, context: EncodeContext) -> bytes:
     )
 
 
-def decode_runs_of_keys(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[Runs, int]:
+class RunKeys(NamedTuple):
+    """Decoded runs: rows of each, and their spaces and groupings as bytes."""
+
+    rows: I64
+    spaces: list[bytes]
+    groupings: list[bytes]
+
+
+def decode_runs_of_keys(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[RunKeys, int]:
     """Read what `encode_runs_of_keys` wrote; also the byte after it. Raises CorruptSegmentError."""
     pack = read_pack(body, at, count)
     rows = decode_ints(body, pack, context.plain)
-    spaces, at = decode_node(body, pack.end, count, pa.binary(), context)
-    groupings, at = decode_node(body, at, count, pa.binary(), context)
-    if (count and (int(rows.min()) < 1 or int(rows.max()) > 1 << 48)) or spaces.null_count or groupings.null_count:
+    if count and (int(rows.min()) < 1 or int(rows.max()) > 1 << 48):
         raise CorruptSegmentError("a run of rows breaks the format")
-    return Runs(spaces, groupings, rows), at
+    spaces, at = decode_keys(body, pack.end, count, context)
+    groupings, at = decode_keys(body, at, count, context)
+    return RunKeys(rows, spaces, groupings), at
+
+
+def decode_keys(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[list[bytes], int]:
+    """A node of keys as a list of bytes; also the byte after it. Raises CorruptSegmentError."""
+    node = BytesNode(body, at, count, context)
+    if node.head.valid is not None:
+        raise CorruptSegmentError("a key is null")
+    if not node.lengths.width and not node.lengths.base:
+        return [b""] * count, node.end
+    return node.all_values(context), node.end
 
 
 def encode_timestamps(
@@ -126,7 +145,7 @@ class DataBlock:
         if self.chunks[-1] != len(body) or not 0 < self.row_count <= MAX_BLOCK_ROWS:
             raise CorruptSegmentError("the head of a data block does not fit its body", offset=self.offset)
 
-    def runs(self, context: DecodeContext) -> Runs:
+    def runs(self, context: DecodeContext) -> RunKeys:
         """The runs of the block, from its own keys chunk."""
         if not 0 < self.run_count <= self.row_count:
             raise CorruptSegmentError("the number of runs breaks the format", offset=self.offset)

@@ -18,11 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.block import Block, check_length, encode_block
-from esformat.data_block import Runs, decode_runs_of_keys, encode_runs_of_keys, key_bytes
-from esformat.encoding import DecodeContext, EncodeContext, decode_node, encode_node
+from esformat.data_block import Runs, decode_keys, decode_runs_of_keys, encode_runs_of_keys
+from esformat.encoding import DecodeContext, EncodeContext, encode_node
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
-from esformat.packing import decode_ints, encode_ints, read_pack
+from esformat.packing import decode_columns, encode_ints
 
 _LEAF = struct.Struct(
     "<I"  # data blocks that the leaf covers
@@ -89,7 +89,7 @@ class Leaf:
 
     __slots__ = (
         "block_checks", "block_max", "block_min", "block_offsets", "block_rows", "first_block", "first_row",
-        "groupings", "has_groupings", "last_row", "run_edges", "run_rows", "runs", "size_bytes", "spaces",
+        "groupings", "has_groupings", "last_row", "run_edges", "run_keys", "run_rows", "size_bytes", "spaces",
     )  # fmt: skip
 
     def __init__(
@@ -102,29 +102,25 @@ class Leaf:
         (block_count,) = _LEAF.unpack_from(body)
         if not 0 < block_count <= LEAF_BLOCKS or not 0 < block.count <= MAX_PAGE_ENTRIES:
             raise CorruptSegmentError("a directory leaf's counts are out of bounds", offset=block.offset)
-        self.runs, at = decode_runs_of_keys(body, _LEAF.size, block.count, context)
-        columns = []
-        for _ in range(5):
-            pack = read_pack(body, at, block_count)
-            columns.append(decode_ints(body, pack, context.plain))
-            at = pack.end
+        self.run_keys, at = decode_runs_of_keys(body, _LEAF.size, block.count, context)
+        columns, at = decode_columns(body, at, block_count, 5, context.plain)
         rows, lengths, checks, low, span = columns
         high = low + span  # modulo 2^64, as they were written
         if (
             at != len(body)
             or int(rows.min()) < 1
-            or int(rows.sum()) != int(self.runs.rows.sum())
+            or int(rows.sum()) != int(self.run_keys.rows.sum())
             or bool((high < low).any())
         ):
             raise CorruptSegmentError("a directory leaf contradicts itself", offset=block.offset)
         for length in (int(lengths.min()), int(lengths.max())):
             check_length(length, block.offset)
-        self.spaces = key_bytes(self.runs.spaces)
-        self.groupings = key_bytes(self.runs.groupings)
+        self.spaces = self.run_keys.spaces
+        self.groupings = self.run_keys.groupings
         self.has_groupings = any(self.groupings)
         self.first_row, self.first_block = first_row, first_block
-        self.run_rows: list[int] = list(accumulate(self.runs.rows.tolist(), initial=first_row))
-        self.run_edges: I64 = np.array(self.run_rows, dtype=np.int64)
+        self.run_edges: I64 = np.concatenate([[first_row], first_row + np.cumsum(self.run_keys.rows)])
+        self.run_rows: list[int] = self.run_edges.tolist()
         self.block_rows: list[int] = list(accumulate(rows.tolist(), initial=first_row))
         self.block_offsets: list[int] = list(accumulate(lengths.tolist(), initial=data_offset))
         self.block_checks: list[int] = checks.tolist()
@@ -196,27 +192,16 @@ class Root:
     """The decoded root: one entry per leaf, each list in leaf order; `rows` and `blocks` have one more, the total."""
 
     __slots__ = (
-        "blocks",
-        "data_offsets",
-        "first_spaces",
-        "handles",
-        "max_timestamps",
-        "min_timestamps",
-        "rows",
-        "run_count",
-    )
+        "_places", "blocks", "data_offsets", "first_spaces", "max_timestamps", "min_timestamps", "rows", "run_count",
+    )  # fmt: skip
 
     def __init__(self, block: Block, context: DecodeContext) -> None:
         """Raises CorruptSegmentError where the root contradicts itself."""
         body, count = block.body, block.count
         if count > len(body) + 1:  # more leaves than a root of that size can name
             raise CorruptSegmentError("the directory root's count is out of bounds", offset=block.offset)
-        spaces, at = decode_node(body, 0, count, pa.binary(), context)
-        columns: list[I64] = []
-        for _ in range(9):
-            pack = read_pack(body, at, count)
-            columns.append(decode_ints(body, pack, context.plain))
-            at = pack.end
+        self.first_spaces, at = decode_keys(body, 0, count, context)
+        columns, at = decode_columns(body, at, count, 9, context.plain)
         high = columns[7] + columns[8]  # modulo 2^64, as they were written
         runs, rows, blocks, data_offsets, offsets, lengths, checks, low = (column.tolist() for column in columns[:8])
         if (
@@ -226,17 +211,21 @@ class Root:
             or bool((high < columns[7]).any())
         ):
             raise CorruptSegmentError("the directory root contradicts itself", offset=block.offset)
-        self.first_spaces = key_bytes(spaces)
         self.run_count = sum(runs)
         self.rows: list[int] = list(accumulate(rows, initial=0))
         self.blocks: list[int] = list(accumulate(blocks, initial=0))
         self.data_offsets = data_offsets
-        self.handles = [BlockHandle(*parts) for parts in zip(offsets, lengths, checks, strict=True)]
+        self._places = offsets, lengths, checks
         self.min_timestamps: list[int] = low
         self.max_timestamps: list[int] = high.tolist()
 
     def __len__(self) -> int:
-        return len(self.handles)
+        return len(self.data_offsets)
+
+    def handle(self, leaf: int) -> BlockHandle:
+        """Where a leaf lies."""
+        offsets, lengths, checks = self._places
+        return BlockHandle(offsets[leaf], lengths[leaf], checks[leaf])
 
     def leaves_of(self, space: bytes) -> range:
         """The leaves that can hold a space: usually one."""

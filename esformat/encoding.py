@@ -364,6 +364,16 @@ class BytesNode:
         edges = list(accumulate(self.table, initial=self.at))
         return [self.body[edges[frame] : edges[frame + 1]] for frame in frames]
 
+    def all_values(self, context: DecodeContext) -> list[bytes]:
+        """Every value as Python bytes; null slots are empty."""
+        lengths = self.all_lengths(context)
+        sizes = frame_sizes(lengths, self.rows)
+        out = bytearray(int(sizes.sum()))
+        stored = self.body[self.at : self.end]
+        self.decompressor(context).decompress_run(self.codec, stored, self.table, sizes.tolist(), memoryview(out))
+        data = bytes(out)
+        return [data[a:b] for a, b in pairwise(accumulate(lengths.tolist(), initial=0))]
+
     def values(self, low: int, high: int, context: DecodeContext, frames: Cache) -> list[bytes | None]:
         """Values [low, high) as Python bytes. Decompresses only the frames that hold them and are not in `frames`."""
         rows = self.rows
@@ -551,7 +561,9 @@ def bytes_array(
     np.cumsum(lengths, out=offsets[1:])
     buffers = [_bitmap(valid), pa.py_buffer(offsets), data]
     if pt.is_fixed_size_binary(kind):
-        if len(lengths) and not bool(((lengths == kind.byte_width) | (lengths == 0)).all()):
+        if not bool(
+            (lengths == (kind.byte_width if valid is None else kind.byte_width * valid.astype(np.int64))).all()
+        ):
             raise CorruptSegmentError(f"a value of type {kind} has another length")
         return pa.Array.from_buffers(pa.binary(), len(lengths), buffers).cast(kind)
     array = pa.Array.from_buffers(kind, len(lengths), buffers)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import struct
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import NamedTuple, Self
 
 from esformat.checksum import checksum64
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
@@ -85,13 +85,12 @@ _HANDLE = struct.Struct(
     "I"  # length: stored bytes, frame included
     "I"  # check: low 32 bits of the block's checksum
 )
+HANDLE_BYTES = _HANDLE.size
 
 
-@dataclass(frozen=True, slots=True)
-class BlockHandle:
+class BlockHandle(NamedTuple):
     """Where one block lies, bytes [offset, offset + length), and the low 32 bits of its checksum."""
 
-    SIZE: ClassVar[int] = _HANDLE.size
     offset: int
     length: int
     check: int
@@ -108,7 +107,7 @@ class BlockHandle:
     @classmethod
     def decode(cls, buf: bytes | memoryview, at: int) -> Self:
         """Read the handle at byte `at` of `buf`. Raises CorruptSegmentError if it is cut short."""
-        if len(buf) - at < cls.SIZE:
+        if len(buf) - at < HANDLE_BYTES:
             raise CorruptSegmentError("block handle is cut short")
         return cls(*_HANDLE.unpack_from(buf, at))
 

@@ -201,19 +201,26 @@ def _decompress_together(
     starts = list(accumulate(sizes, initial=0))
     out = np.empty(starts[-1], dtype=np.uint8)
     view = memoryview(out.data)
-    for codec, group in groupby(range(len(parts)), key=lambda i: parts[i][1].codec):
-        members = list(group)
-        frames = [parts[i][0][parts[i][1].stored_at : parts[i][1].end] for i in members if sizes[i]]
-        raw_sizes = [sizes[i] for i in members if sizes[i]]
+    for codec, members in groupby((i for i, size in enumerate(sizes) if size), key=lambda i: parts[i][1].codec):
+        group = list(members)
+        frames = [parts[i][0][parts[i][1].stored_at : parts[i][1].end] for i in group]
         joined = memoryview(b"".join(frames))
-        decompressor.decompress_run(
-            codec,
-            joined,
-            [len(frame) for frame in frames],
-            raw_sizes,
-            view[starts[members[0]] : starts[members[-1] + 1]],
-        )
+        into = view[starts[group[0]] : starts[group[-1] + 1]]
+        decompressor.decompress_run(codec, joined, [len(frame) for frame in frames], [sizes[i] for i in group], into)
     return out, starts
+
+
+def decode_columns(
+    body: memoryview, at: int, count: int, columns: int, decompressor: Decompressor
+) -> tuple[list[npt.NDArray[np.int64]], int]:
+    """Several packs of `count` numbers each that stand one after another; also the byte after the last."""
+    parts = []
+    for _ in range(columns):
+        pack = read_pack(body, at, count)
+        parts.append((body, pack))
+        at = pack.end
+    numbers = decode_many(parts, decompressor)
+    return [numbers[i * count : (i + 1) * count] for i in range(columns)], at
 
 
 def decode_list(body: memoryview, pack: Pack, decompressor: Decompressor, low: int, high: int) -> list[int]:

@@ -25,7 +25,7 @@ from esformat.block import Block, check_length, encode_block
 from esformat.encoding import DecodeContext, EncodeContext, decode_node, encode_node
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
-from esformat.packing import decode_ints, encode_ints, read_pack
+from esformat.packing import decode_columns, decode_ints, encode_ints, read_pack
 
 ROWS, BLOCKS, CHUNKED = 0, 1, 2  # form of a posting list; CHUNKED is added where it has a chunk table
 CHUNK_ENTRIES = 4096
@@ -105,11 +105,7 @@ def decode_chunk_table(stored: memoryview, context: DecodeContext) -> list[Chunk
     (count,) = struct.unpack_from("<I", stored)
     if count > MAX_PAGE_ENTRIES:
         raise CorruptSegmentError(f"a chunk table of {count} chunks is out of bounds")
-    at, columns = 4, []
-    for _ in range(4):
-        pack = read_pack(stored, at, count)
-        columns.append(decode_ints(stored, pack, context.plain).tolist())
-        at = pack.end
+    columns = [column.tolist() for column in decode_columns(stored, 4, count, 4, context.plain)[0]]
     chunks = [
         Chunk(first, BlockHandle(offset, length, check)) for first, offset, length, check in zip(*columns, strict=True)
     ]
@@ -190,12 +186,8 @@ class Page:
         if not 0 < count <= MAX_PAGE_ENTRIES:
             raise CorruptSegmentError("an index page's count is out of bounds", offset=block.offset)
         values, at = decode_node(body, 0, count, kind, context)
-        columns: list[list[int]] = []
-        for _ in range(3):
-            pack = read_pack(body, at, count)
-            columns.append(decode_ints(body, pack, context.plain).tolist())
-            at = pack.end
-        counts, forms, lengths = columns
+        columns, at = decode_columns(body, at, count, 3, context.plain)
+        counts, forms, lengths = (column.tolist() for column in columns)
         if values.null_count or min(counts) < 1 or min(lengths) < 0 or at + sum(lengths) != len(body):
             raise CorruptSegmentError("an index page contradicts itself", offset=block.offset)
         if not set(forms) <= {ROWS, BLOCKS, ROWS | CHUNKED, BLOCKS | CHUNKED}:
@@ -245,12 +237,8 @@ class IndexRoot:
         if count > len(body):
             raise CorruptSegmentError("an index root's count is out of bounds", offset=block.offset)
         firsts, at = decode_node(body, 0, count, kind, context)
-        columns: list[list[int]] = []
-        for _ in range(4):
-            pack = read_pack(body, at, count)
-            columns.append(decode_ints(body, pack, context.plain).tolist())
-            at = pack.end
-        values, offsets, lengths, checks = columns
+        columns, at = decode_columns(body, at, count, 4, context.plain)
+        values, offsets, lengths, checks = (column.tolist() for column in columns)
         if at != len(body) or firsts.null_count or min([*values, *offsets], default=1) < 1:
             raise CorruptSegmentError("an index root contradicts itself", offset=block.offset)
         self.firsts: list[object] = firsts.to_pylist()

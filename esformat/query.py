@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -190,3 +190,27 @@ def portions(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed)
                 continue
             rows = listed[c:d]
         yield Portion(leaf, block, first, last, rows, stretch.run_start)
+
+
+def block_portions(
+    reader: Reader, query: Query, stretches: Iterable[Stretch], narrowed: Narrowed
+) -> Iterator[Portion]:
+    """The portions of stretches that follow the query's direction, one for each block however many stretches it holds."""
+    held: list[Portion] = []
+    for stretch in stretches:
+        for portion in portions(reader, query, stretch, narrowed):
+            if held and portion.leaf.first_block + portion.block != held[0].leaf.first_block + held[0].block:
+                yield _one_portion(held)
+                held = []
+            held.append(portion)
+    if held:
+        yield _one_portion(held)
+
+
+def _one_portion(parts: list[Portion]) -> Portion:
+    """Portions of one block as one that lists their rows."""
+    if len(parts) == 1:
+        return parts[0]
+    parts = sorted(parts, key=lambda part: part.first)
+    rows = [np.arange(part.first, part.last) if part.rows is None else part.rows for part in parts]
+    return Portion(parts[0].leaf, parts[0].block, parts[0].first, parts[-1].last, np.concatenate(rows), -1)

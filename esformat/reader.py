@@ -23,7 +23,7 @@ from esformat.postings import IndexRoot, Page, Posting, decode_chunk
 from esformat.schema import DATA_COLUMN
 from esformat.source import ClosedSource, Source
 
-OPENING_BYTES = 64 << 10
+OPENING_BYTES = 32 << 10
 """Read from the end of a file at once: for most files it holds all that opening needs."""
 CACHE_BYTES = 128 << 20
 """How much an open segment keeps of what point reads decoded: half for blocks, half for payload frames."""
@@ -167,7 +167,7 @@ class Reader:
 
     def _read_leaf(self, number: int) -> Leaf:
         root = self.root
-        block = self.read(root.handles[number], BlockKind.DIRECTORY)
+        block = self.read(root.handle(number), BlockKind.DIRECTORY)
         leaf = Leaf(block, root.rows[number], root.blocks[number], root.data_offsets[number], self.own())
         if leaf.last_row != root.rows[number + 1] or leaf.block_count != root.blocks[number + 1] - root.blocks[number]:
             raise CorruptSegmentError("a directory leaf and the root disagree", path=self.name, offset=block.offset)

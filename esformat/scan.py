@@ -19,10 +19,10 @@ from esformat.event import Event
 from esformat.event_rows import EventRows, rows_of_batch
 from esformat.merge import Source as MergeSource
 from esformat.merge import merge_by_time
-from esformat.query import Narrowed, Portion, Query, Stretch, narrow, portions
+from esformat.query import Narrowed, Portion, Query, Stretch, block_portions, narrow, portions
 from esformat.reader import Reader
 
-BATCH_BLOCKS = 48  # data blocks that are read and decoded together
+BATCH_BLOCKS = 24  # data blocks that are read and decoded together
 BATCH_STORED_BYTES = 2 << 20
 MIN_PARALLEL_BATCHES = 4
 SORTED_ROWS = 8192  # short runs up to so many rows are sorted together rather than merged
@@ -229,14 +229,13 @@ class Scan:
         """Portions, in the query's direction, that are read and decoded together."""
         group: list[Portion] = []
         stored = 0
-        for stretch in stretches:
-            for portion in portions(self._reader, self._query, stretch, narrowed):
-                group.append(portion)
-                offsets = portion.leaf.block_offsets
-                stored += offsets[portion.block + 1] - offsets[portion.block]
-                if len(group) == BATCH_BLOCKS or stored >= BATCH_STORED_BYTES:
-                    yield group
-                    group, stored = [], 0
+        for portion in block_portions(self._reader, self._query, stretches, narrowed):
+            group.append(portion)
+            offsets = portion.leaf.block_offsets
+            stored += offsets[portion.block + 1] - offsets[portion.block]
+            if len(group) == BATCH_BLOCKS or stored >= BATCH_STORED_BYTES:
+                yield group
+                group, stored = [], 0
         if group:
             yield group
 
@@ -287,14 +286,10 @@ class Scan:
         narrowed = self._narrow()
         if narrowed.nothing:
             return 0
-        total = 0
-        for stretch in self._stretches():
-            if not self._query.filtered:
-                total += stretch.last - stretch.first
-                continue
-            for portion in portions(self._reader, self._query, stretch, narrowed):
-                total += self._count_portion(portion, narrowed)
-        return total
+        if not self._query.filtered:
+            return sum(stretch.last - stretch.first for stretch in self._stretches())
+        found = block_portions(self._reader, self._query.forward(), self._stretches(), narrowed)
+        return sum(self._count_portion(portion, narrowed) for portion in found)
 
     def _count_portion(self, portion: Portion, narrowed: Narrowed) -> int:
         query = self._query

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -27,7 +26,7 @@ def open_segment(path: str | os.PathLike[str] | Source, *, cache_bytes: int = CA
     cache_bytes: how much decoded directory and index is kept for the next question.
     Raises OSError (no such file …), CorruptSegmentError, UnsupportedVersionError.
     """
-    source = path if isinstance(path, Source) and not isinstance(path, str | Path) else FileSource(path)
+    source = FileSource(path) if isinstance(path, str | os.PathLike) else path
     try:
         return Segment(Reader(source, cache_bytes))
     except EsdbError as error:
@@ -127,7 +126,8 @@ class Segment:
             if kind == BlockKind.INDEX_ROOT:
                 for page in reader.index_root(ordinal).handles:
                     add(BlockKind.INDEX, page.length)
-        for number, handle in enumerate(reader.root.handles):
+        for number in range(len(reader.root)):
+            handle = reader.root.handle(number)
             add(BlockKind.DIRECTORY, handle.length)
             blocks = reader.root.blocks[number + 1] - reader.root.blocks[number]
             add(BlockKind.DATA, handle.offset - reader.root.data_offsets[number], blocks)

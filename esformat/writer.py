@@ -43,7 +43,7 @@ from esformat.order import I64, Ranked, rank, sort_order
 from esformat.publish import Publication
 from esformat.schema import KEY_COLUMNS, EventSchema, default_schema, make_schema
 
-TASK_BLOCKS = 48  # blocks that one thread encodes at a time: enough to keep NumPy busy, few enough to share out
+TASK_BLOCKS = 24  # blocks that one thread encodes at a time: enough to keep NumPy busy, few enough to share out
 
 
 @dataclass(frozen=True, slots=True)

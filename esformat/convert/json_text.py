@@ -15,8 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _ESCAPED = r'["\\\x00-\x1f]'
-# Given as text, a function of pyarrow imports pandas to see whether they are of it: a third of a second.
-_NULL, _EMPTY = pa.scalar("null"), pa.scalar("")
+_NO_TEXT = pa.scalar(None, pa.string())
 _SHORT_ESCAPES = {0x08: r"\b", 0x09: r"\t", 0x0A: r"\n", 0x0C: r"\f", 0x0D: r"\r"}
 
 
@@ -25,15 +24,15 @@ def objects(columns: dict[str, pa.Array], length: int) -> pa.StringArray:
     pieces: list[Any] = []
     for name, column in columns.items():
         opening = "," if pieces else "{"
-        pieces += [pa.scalar(opening + json.dumps(name, ensure_ascii=False) + ":"), fragments(column)]
+        pieces += [opening + json.dumps(name, ensure_ascii=False) + ":", fragments(column)]
     if not pieces:
         return pa.repeat(pa.scalar("{}"), length)
-    return pc.binary_join_element_wise(*pieces, pa.scalar("}"), _EMPTY)
+    return pc.binary_join_element_wise(*pieces, "}", "")
 
 
 def fragments(column: pa.Array) -> pa.StringArray:
     """Write each value as JSON text. No value of the result is null."""
-    return pc.fill_null(_fragments(column), _NULL)
+    return pc.fill_null(_fragments(column), "null")
 
 
 def as_text(column: pa.Array) -> pa.StringArray:
@@ -52,7 +51,7 @@ def as_text(column: pa.Array) -> pa.StringArray:
     if pa.types.is_binary(type_):
         return _decoded(column)
     written = fragments(column)
-    return pc.if_else(column.is_null(), pa.scalar(None, pa.string()), written)
+    return pc.if_else(column.is_null(), _NO_TEXT, written)
 
 
 def _fragments(column: pa.Array) -> pa.StringArray:
@@ -64,7 +63,7 @@ def _fragments(column: pa.Array) -> pa.StringArray:
     if pa.types.is_struct(type_):
         names = [field.name for field in type_]
         written = objects(dict(zip(names, column.flatten(), strict=True)), len(column))
-        return pc.if_else(column.is_valid(), written, _NULL)
+        return pc.if_else(column.is_valid(), written, "null")
     if pa.types.is_map(type_):
         return _maps(column)
     if pa.types.is_list(type_) or pa.types.is_large_list(type_) or pa.types.is_fixed_size_list(type_):
@@ -104,26 +103,24 @@ def _iso(column: pa.Array) -> pa.StringArray:
 
 
 def _floats(column: pa.Array) -> pa.StringArray:
-    column = pc.if_else(pc.is_finite(column), column, pa.scalar(None, column.type))
-    text = column.cast(pa.string())
-    whole = pc.invert(pc.match_substring_regex(text, "[.e]"))
-    return pc.if_else(whole, _enclosed("", text, ".0"), text)
+    column = pc.if_else(pc.is_finite(column), column, pa.nulls(1, column.type)[0])
+    written = column.cast(pa.string())
+    whole = pc.invert(pc.match_substring_regex(written, "[.e]"))
+    return pc.if_else(whole, _enclosed("", written, ".0"), written)
 
 
-def _quoted(text: pa.StringArray) -> pa.StringArray:
-    if pc.any(pc.match_substring_regex(text, _ESCAPED)).as_py():
-        text = _escaped(text)
-    return _enclosed('"', text, '"')
+def _quoted(column: pa.StringArray) -> pa.StringArray:
+    if pc.any(pc.match_substring_regex(column, _ESCAPED)).as_py():
+        column = _escaped(column)
+    return _enclosed('"', column, '"')
 
 
-def _escaped(text: pa.StringArray) -> pa.StringArray:
-    text = pc.replace_substring(pc.replace_substring(text, "\\", "\\\\"), '"', '\\"')
-    if pc.any(pc.match_substring_regex(text, r"[\x00-\x1f]")).as_py():
+def _escaped(column: pa.StringArray) -> pa.StringArray:
+    column = pc.replace_substring(pc.replace_substring(column, "\\", "\\\\"), '"', '\\"')
+    if pc.any(pc.match_substring_regex(column, r"[\x00-\x1f]")).as_py():
         for code in range(0x20):
-            text = pc.replace_substring(text, chr(code), # Given as text, a function of pyarrow imports pandas to see whether they are of it: a third of a second.
-_NULL, _EMPTY = pa.scalar("null"), pa.scalar("")
-_SHORT_ESCAPES.get(code, f"\\u{code:04x}"))
-    return text
+            column = pc.replace_substring(column, chr(code), _SHORT_ESCAPES.get(code, f"\\u{code:04x}"))
+    return column
 
 
 def _decoded(column: pa.Array) -> pa.StringArray:
@@ -161,9 +158,9 @@ def _bytes(value: bytes | None) -> str | None:
 
 
 def _maps(column: pa.MapArray) -> pa.StringArray:
-    pairs = pc.binary_join_element_wise(_quoted(as_text(column.keys)), fragments(column.items), pa.scalar(":"))
+    pairs = pc.binary_join_element_wise(_quoted(as_text(column.keys)), fragments(column.items), ":")
     joined = pc.binary_join(pa.ListArray.from_arrays(column.offsets, pairs), ",")
-    return pc.if_else(column.is_valid(), _enclosed("{", joined, "}"), _NULL)
+    return pc.if_else(column.is_valid(), _enclosed("{", joined, "}"), "null")
 
 
 def _joined(column: pa.Array, values: pa.StringArray) -> pa.StringArray:
@@ -171,8 +168,8 @@ def _joined(column: pa.Array, values: pa.StringArray) -> pa.StringArray:
     lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
-    return pc.if_else(column.is_valid(), pc.binary_join(lists, ","), pa.scalar(None, pa.string()))
+    return pc.if_else(column.is_valid(), pc.binary_join(lists, ","), _NO_TEXT)
 
 
-def _enclosed(before: str, text: pa.StringArray, after: str) -> pa.StringArray:
-    return pc.binary_join_element_wise(pa.scalar(before), text, pa.scalar(after), _EMPTY)
+def _enclosed(before: str, inside: pa.StringArray, after: str) -> pa.StringArray:
+    return pc.binary_join_element_wise(before, inside, after, "")

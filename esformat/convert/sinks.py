@@ -142,7 +142,7 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
 
 def _joined(lines: pa.StringArray) -> memoryview:
     """Give the values of `lines`, none of which is null, with a line feed after each."""
-    ended = pc.binary_join_element_wise(lines, pa.scalar("\n"), pa.scalar(""))
+    ended = pc.binary_join_element_wise(lines, "\n", "")
     start, end = (ended.offset + place for place in (0, len(ended)))
     offsets = np.frombuffer(ended.buffers()[1], dtype=np.int32)
     return memoryview(ended.buffers()[2])[offsets[start] : offsets[end]]

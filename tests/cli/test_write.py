@@ -1,5 +1,7 @@
 """`esdb write`: options, refusals, reports. What becomes of rows is tested in `tests/convert`."""
 
+# ruff: noqa: E501 - tables read better in one line per case
+
 from __future__ import annotations
 
 import json
@@ -120,7 +122,7 @@ def test_csv_options(esdb, tmp_path):
 
 
 def test_tabs(esdb, tmp_path):
-    """Tabs by the name of the file, or as \\t."""
+    """Tabs by the name of the file, or written with a backslash."""
     (tmp_path / "in.tsv").write_text("space\ttimestamp\na,b\t2006-04-07\n")
     esdb("write", "out.esdb", "in.tsv")
     assert events()[0]["space"] == "a,b"

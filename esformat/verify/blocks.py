@@ -1,0 +1,165 @@
+"""Reading blocks for a check: each once through its handle, the rest by walking from frame to frame."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from esformat.block import FRAME_BYTES, FRAME_HEADER_BYTES, Block, decode_block
+from esformat.checksum import checksum64
+from esformat.errors import CorruptSegmentError, EsdbError
+from esformat.layout import BLOCK_MAGIC, HEADER_BYTES, MAX_BLOCK_BYTES, TRAILER_BYTES, BlockHandle, BlockKind
+from esformat.source import Source
+from esformat.verify.coverage import Coverage
+from esformat.verify.report import Findings
+
+BAD_BYTES = (EsdbError, ValueError, ArithmeticError, LookupError, MemoryError, struct.error, pa.ArrowException)
+"""What decoding of hostile bytes can raise: our own errors, and those of libraries where we did not foresee it."""
+
+CHILDREN = {
+    BlockKind.FOOTER: set(BlockKind),
+    BlockKind.DIRECTORY_ROOT: {BlockKind.DIRECTORY, BlockKind.DATA},
+    BlockKind.DIRECTORY: {BlockKind.DATA},
+    BlockKind.INDEX_ROOT: {BlockKind.INDEX, BlockKind.POSTINGS},
+    BlockKind.INDEX: {BlockKind.POSTINGS},
+}
+"""Blocks that nothing leads to any more when one of a kind is damaged: that is no further problem."""
+
+_FRAME_HEAD = struct.Struct("<4sBBHII")
+CHECKSUM_BYTES = FRAME_BYTES - FRAME_HEADER_BYTES
+_SEARCH_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A block frame that a walk came by: what its head says, nothing of it verified."""
+
+    offset: int
+    length: int
+    kind: int
+
+
+class Blocks:
+    """The blocks of one source. Damage goes to `findings`; what is left can be read on."""
+
+    def __init__(self, source: Source, findings: Findings, progress: Callable[[int, int], None] | None) -> None:
+        self._source = source
+        self.findings = findings
+        self._progress = progress
+        self._covered = Coverage()
+        self._done = 0
+        self.count = 0
+        self.orphans: set[int] = set()
+        """Kinds of blocks that may lie about with nothing leading to them, as what led to them is damaged."""
+        self.end = max(source.size - TRAILER_BYTES, 0)
+        self._search_budget = 2 * source.size
+
+    def bytes_at(self, offset: int, length: int) -> bytes:
+        """Bytes of the source. Raises CorruptSegmentError where it has fewer, OSError."""
+        return self._source.read_at(offset, length)
+
+    def read(self, handle: BlockHandle, kind: int) -> Block | None:
+        """The block that a handle leads to; None, and a problem, if it is not there whole. Ask once for each block."""
+        try:
+            if not (HEADER_BYTES <= handle.offset <= handle.end <= self.end):
+                raise CorruptSegmentError("a handle leads outside the blocks of the file", offset=handle.offset)
+            if not FRAME_BYTES <= handle.length <= MAX_BLOCK_BYTES:
+                raise CorruptSegmentError(f"a handle tells of a block of {handle.length} bytes", offset=handle.offset)
+            if not self._covered.add(handle.offset, handle.end):
+                raise CorruptSegmentError("two handles lead to the same bytes", offset=handle.offset)
+            self._advance(handle.length)
+            return self._decode(handle, kind, handle.check)
+        except EsdbError as error:
+            self.lose(kind, error, handle.offset)
+            return None
+
+    def read_again(self, handle: BlockHandle, kind: int) -> Block | None:
+        """A block that `read` gave before; None if it changed meanwhile."""
+        try:
+            return decode_block(self.bytes_at(handle.offset, handle.length), kind, handle.check, handle.offset)
+        except EsdbError as error:
+            self.lose(kind, error, handle.offset)
+            return None
+
+    def lose(self, kind: int, error: Exception, offset: int) -> None:
+        """Note that a block cannot be used, and what thereby becomes unreachable."""
+        self.findings.add_error(error, offset)
+        self.orphans |= CHILDREN.get(BlockKind(kind), set()) if kind in BlockKind else set()
+
+    def _decode(self, handle: BlockHandle, kind: int, check: int | None) -> Block:
+        block = decode_block(self.bytes_at(handle.offset, handle.length), kind, check, handle.offset)
+        if kind != BlockKind.DATA and block.dictionary:
+            raise CorruptSegmentError("a block other than a data block names a dictionary", offset=handle.offset)
+        self.count += 1
+        return block
+
+    def _advance(self, length: int) -> None:
+        self._done += length
+        if self._progress:
+            self._progress(min(self._done, self._source.size), self._source.size)
+
+    # ------------------------------------------------------------ without handles
+
+    def gaps(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Bytes of [start, end) that no handle led to."""
+        return self._covered.gaps(start, min(end, self.end))
+
+    def read_found(self, found: Found) -> Block | None:
+        """A block that a walk came by."""
+        self._covered.add(found.offset, found.offset + found.length)
+        self._advance(found.length)
+        try:
+            return self._decode(BlockHandle(found.offset, found.length, 0), found.kind, None)
+        except EsdbError as error:
+            self.findings.add_error(error, found.offset)
+            return None
+
+    def walk(self, start: int, end: int) -> Iterator[Found | tuple[int, int]]:
+        """Go from frame to frame through bytes [start, end). Gives the blocks, and ranges of bytes that are none."""
+        at = start
+        while at < end:
+            found = self._frame_at(at, end)
+            if found is None:
+                after = self._next_frame(at + 1, end)
+                yield at, after
+                at = after
+            else:
+                yield found
+                at += found.length
+
+    def _frame_at(self, at: int, end: int) -> Found | None:
+        """The frame that begins at a byte, if one does: the next begins where it ends, or its checksum matches."""
+        if at + FRAME_BYTES > end:
+            return None
+        magic, kind, reserved, _, body_length, _ = _FRAME_HEAD.unpack(self.bytes_at(at, FRAME_HEADER_BYTES))
+        length = body_length + FRAME_BYTES
+        after = at + length
+        if magic != BLOCK_MAGIC or reserved or length > MAX_BLOCK_BYTES or after > end:
+            return None
+        if after < end and self.bytes_at(after, min(4, end - after)) != BLOCK_MAGIC[: end - after]:
+            return Found(at, length, kind) if self._is_whole(at, length) else None
+        return Found(at, length, kind)
+
+    def _is_whole(self, at: int, length: int) -> bool:
+        """Whether a checksum matches. Always False once more was read for this than twice the file."""
+        self._search_budget -= length
+        if self._search_budget < 0:
+            return False
+        stored = self.bytes_at(at, length)
+        return checksum64(stored[:-CHECKSUM_BYTES]) == int.from_bytes(stored[-CHECKSUM_BYTES:], "little")
+
+    def _next_frame(self, at: int, end: int) -> int:
+        """The first byte from `at` on at which a frame begins; `end` if none does."""
+        overlap = len(BLOCK_MAGIC) - 1
+        while at < end:
+            piece = self.bytes_at(at, min(_SEARCH_BYTES, end - at))
+            place = piece.find(BLOCK_MAGIC)
+            while place >= 0:
+                if self._frame_at(at + place, end) is not None:
+                    return at + place
+                place = piece.find(BLOCK_MAGIC, place + 1)
+            at += max(1, len(piece) - overlap) if at + len(piece) < end else len(piece)
+        return end

@@ -1,0 +1,143 @@
+"""Data blocks: that each holds what its directory leaf says, in order, and that all its columns decode."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from esformat.block import Block
+from esformat.encoding import NEEDS_DICTIONARY, DecodeContext, Shape
+from esformat.errors import CorruptSegmentError
+from esformat.layout import MAX_BLOCK_ROWS
+from esformat.schema import EventSchema
+from esformat.verify.parts import Parts, within
+
+I64 = npt.NDArray[np.int64]
+Key = tuple[bytes, bytes]
+_HEAD = struct.Struct("<qII")  # base, runs, chunks; then their lengths
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the directory says of a block: its runs as (key, rows), and its time span."""
+
+    runs: list[tuple[Key, int]]
+    min_timestamp: int
+    max_timestamp: int
+
+
+class DataCheck:
+    """Checks data blocks one after another, in file order."""
+
+    def __init__(self, schema: EventSchema, contexts: Callable[[int], list[DecodeContext | None]], own: DecodeContext):
+        """`contexts` gives, for a dictionary number, how each column is decoded; None for one whose dictionary is lost."""
+        self._schema = schema
+        self._contexts = contexts
+        self._own = own
+        self._last: tuple[Key, int] | None = None
+
+    def break_order(self) -> None:
+        """The next block does not follow the last one that was checked: what lies between is lost."""
+        self._last = None
+
+    def check(self, block: Block, expected: Expected | None) -> list[pa.Array | None]:
+        """Its columns, in schema order, None for those that need a lost dictionary. Raises CorruptSegmentError.
+
+        Without `expected`, when nothing is known of the block but itself, it is held against itself.
+        """
+        within(1, block.count, MAX_BLOCK_ROWS, "the number of rows of a data block")
+        head = Parts(block.body, self._own)
+        base, run_count, chunk_count = head.fields(_HEAD)
+        if chunk_count != len(self._schema.fields) + 2:
+            raise CorruptSegmentError(f"a data block has {chunk_count} chunks for {len(self._schema.fields)} columns")
+        chunks = self._chunks(block, head.at, chunk_count)
+        within(1, run_count, block.count, "the number of runs of a data block")
+
+        runs = self._runs(chunks[0], run_count, block.count)
+        times = self._timestamps(chunks[1], base, [rows for _, rows in runs])
+        if expected is not None:
+            if runs != expected.runs:
+                raise CorruptSegmentError("the keys of a data block are not those that the directory says")
+            if (int(times.min()), int(times.max())) != (expected.min_timestamp, expected.max_timestamp):
+                raise CorruptSegmentError("the time span of a data block is not the one that the directory says")
+        self._follow(runs, times)
+        contexts = self._contexts(block.dictionary)
+        return [
+            self._column(chunk, block.count, field.type, context, nullable=field.nullable)
+            for chunk, field, context in zip(chunks[2:], self._schema.fields, contexts, strict=True)
+        ]
+
+    def _chunks(self, block: Block, at: int, count: int) -> list[memoryview]:
+        (*lengths,) = Parts(block.body[at:], self._own).fields(struct.Struct(f"<{count}I"))
+        at += 4 * count
+        if at + sum(lengths) != len(block.body):
+            raise CorruptSegmentError("the chunks of a data block do not add up to its body")
+        chunks = []
+        for length in lengths:
+            chunks.append(block.body[at : at + length])
+            at += length
+        return chunks
+
+    def _runs(self, chunk: memoryview, count: int, row_count: int) -> list[tuple[Key, int]]:
+        parts = Parts(chunk, self._own)
+        rows = parts.counts(count, least=1).tolist()
+        keys = list(zip(parts.keys(count), parts.keys(count), strict=True))
+        parts.end()
+        if sum(rows) != row_count:
+            raise CorruptSegmentError("the runs of a data block do not add up to its rows")
+        if any(a >= b for a, b in zip(keys[:-1], keys[1:], strict=True)):
+            raise CorruptSegmentError("the runs of a data block do not ascend")
+        if not self._schema.binary_keys:
+            _check_text(keys)
+        return list(zip(keys, rows, strict=True))
+
+    def _timestamps(self, chunk: memoryview, base: int, run_rows: Sequence[int]) -> I64:
+        """All timestamps, checked to ascend within each run. Sums are modulo 2^64, as NumPy's are."""
+        parts = Parts(chunk, self._own)
+        steps = parts.numbers(sum(run_rows))
+        parts.end()
+        rows = np.array(run_rows, dtype=np.int64)
+        starts = np.cumsum(rows) - rows
+        sums = np.cumsum(steps)
+        times = sums - np.repeat(sums[starts] - steps[starts], rows) + np.int64(base)
+        falls = times[1:] < times[:-1]
+        falls[starts[1:] - 1] = False  # from one run to the next time may go back
+        if bool(falls.any()):
+            raise CorruptSegmentError("timestamps decrease within a run")
+        if int(times.min()) != base:
+            raise CorruptSegmentError("the base of a data block is not its smallest timestamp")
+        return times
+
+    def _follow(self, runs: list[tuple[Key, int]], times: I64) -> None:
+        """Hold the block's first event against the last one of the block before."""
+        first = (runs[0][0], int(times[0]))
+        if self._last is not None and first < self._last:
+            self._last = None
+            raise CorruptSegmentError("the events of a data block do not come after those of the block before")
+        self._last = (runs[-1][0], int(times[-1]))
+
+    def _column(
+        self, chunk: memoryview, count: int, kind: pa.DataType, context: DecodeContext | None, *, nullable: bool
+    ) -> pa.Array | None:
+        if context is None:
+            if len(chunk) > 1 and (chunk[0] == Shape.CODES or chunk[1] & NEEDS_DICTIONARY):
+                return None
+            context = self._own
+        parts = Parts(chunk, self._own)
+        values = parts.values(count, kind, context, nullable=nullable)
+        parts.end()
+        return values
+
+
+def _check_text(keys: list[Key]) -> None:
+    try:
+        for space, grouping in keys:
+            space.decode()
+            grouping.decode()
+    except UnicodeDecodeError as error:
+        raise CorruptSegmentError(f"a key is not UTF-8 text: {error}") from None

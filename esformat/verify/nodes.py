@@ -1,0 +1,167 @@
+"""Each rule of packed integers and column nodes, sections 7 to 9 of the format; readers need only some of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from esformat.codec import check_frame
+from esformat.encoding import (
+    BytesNode,
+    DecodeContext,
+    NodeHead,
+    Shape,
+    check_lengths,
+    entries_field,
+    number_dtype,
+    read_head,
+    shape_of,
+)
+from esformat.errors import CorruptSegmentError
+from esformat.layout import MAX_FRAME_BYTES
+from esformat.packing import MAX_WIDTH, Pack, decode_ints, planes, read_pack
+
+I64 = npt.NDArray[np.int64]
+_PACK_HEADER_BYTES = 8
+_NODE_HEADER_BYTES = 4
+_BASE_LENGTH_AT = 2
+
+
+def check_pack(body: memoryview, at: int, count: int, max_width: int = 8) -> Pack:
+    """Open a pack that keeps every rule. Raises CorruptSegmentError."""
+    pack = read_pack(body, at, count, max_width)
+    if not count:
+        if any(body[at : at + _PACK_HEADER_BYTES]) or pack.end != at + _PACK_HEADER_BYTES:
+            raise CorruptSegmentError("packed numbers that are none are not eight zero bytes")
+        return pack
+    if pack.raw < pack.width:
+        check_frame(pack.codec, body[pack.stored_at : pack.end])
+    elif pack.codec or pack.end != pack.stored_at:
+        raise CorruptSegmentError("packed numbers without compressed planes store some")
+    return pack
+
+
+def check_node(
+    body: memoryview,
+    at: int,
+    count: int,
+    kind: pa.DataType,
+    context: DecodeContext,
+    *,
+    nullable: bool = True,
+    whole: bool = True,
+) -> int:
+    """Check a node of `count` values at byte `at`; give the byte after it. Raises CorruptSegmentError.
+
+    nullable: whether nulls are allowed. whole: whether its values are those of a column, not parts of them.
+    """
+    head = read_head(body, at, count, context.plain)
+    shape = head.shape
+    _check_head(head, context, whole=whole)
+    if head.valid is not None:
+        check_pack(body, at + _NODE_HEADER_BYTES, count)
+        if not nullable and not head.valid.all():
+            raise CorruptSegmentError("a null where the schema forbids it")
+    if shape == Shape.CODES:
+        return _check_codes(body, head, count, context, nullable=nullable)
+    if shape != shape_of(kind):
+        raise CorruptSegmentError(f"a column of type {kind} is stored in shape {shape}")
+    if shape == Shape.NULL:
+        return head.at
+    if shape == Shape.INTS:
+        pack = check_pack(body, head.at, count)
+        numbers = decode_ints(body, pack, context.plain)
+        _check_range(numbers, kind)
+        _check_null_slots(numbers, head)
+        return pack.end
+    if shape == Shape.WIDE:
+        return _check_wide(body, head, count, kind, context)
+    if shape == Shape.BYTES:
+        return _check_bytes(body, at, count, kind, context)
+    return _check_nested(body, head, count, kind, context)
+
+
+def _check_head(head: NodeHead, context: DecodeContext, *, whole: bool) -> None:
+    shape = head.shape
+    if shape > max(Shape):
+        raise CorruptSegmentError(f"unknown shape {shape}")
+    if shape != Shape.BYTES and (head.frame_rows or head.needs_dictionary):
+        raise CorruptSegmentError(f"a node of shape {shape} has frame rows or a dictionary")
+    if head.needs_dictionary and context.framed is context.plain:
+        raise CorruptSegmentError("frames need a zstd dictionary that the block does not name")
+    if head.valid is not None and shape in (Shape.NULL, Shape.CODES):
+        raise CorruptSegmentError(f"a node of shape {shape} has validity")
+    if shape == Shape.CODES and (not whole or context.values is None):
+        raise CorruptSegmentError("a node of codes has no dictionary of values")
+
+
+def _check_codes(body: memoryview, head: NodeHead, count: int, context: DecodeContext, *, nullable: bool) -> int:
+    pack = check_pack(body, head.at, count)
+    codes = decode_ints(body, pack, context.plain)
+    assert context.values is not None
+    if count and not (int(codes.min()) >= (0 if nullable else 1) and int(codes.max()) < len(context.values)):
+        raise CorruptSegmentError("a code has no value in the column's dictionary")
+    return pack.end
+
+
+def _check_range(numbers: I64, kind: pa.DataType) -> None:
+    """Fixed-width values are stored as the integer with their bits, so they stay within what the type can hold."""
+    if not len(numbers):
+        return
+    low, high = int(numbers.min()), int(numbers.max())
+    dtype = number_dtype(kind)
+    limits = (0, 1) if pt.is_boolean(kind) else (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max))
+    if dtype.itemsize < numbers.itemsize and not limits[0] <= low <= high <= limits[1]:
+        raise CorruptSegmentError(f"numbers from {low} to {high} do not fit type {kind}")
+
+
+def _check_null_slots(numbers: npt.NDArray[np.integer], head: NodeHead) -> None:
+    if head.valid is not None and bool(numbers[head.valid == 0].any()):
+        raise CorruptSegmentError("the slot of a null does not hold 0")
+
+
+def _check_wide(body: memoryview, head: NodeHead, count: int, kind: pa.DataType, context: DecodeContext) -> int:
+    pack = check_pack(body, head.at, count, MAX_WIDTH)
+    if count:
+        if pack.width != kind.bit_width // 8 or body[head.at + _BASE_LENGTH_AT]:
+            raise CorruptSegmentError(f"values of type {kind} are stored in {pack.width} bytes each, or with a base")
+        _check_null_slots(planes(body, pack, context.plain).T, head)
+    return pack.end
+
+
+def _check_bytes(body: memoryview, at: int, count: int, kind: pa.DataType, context: DecodeContext) -> int:
+    node = BytesNode(body, at, count, context)
+    check_pack(body, node.head.at, count)
+    lengths = node.all_lengths(context)
+    _check_null_slots(lengths, node.head)
+    if pt.is_fixed_size_binary(kind):
+        wrong = lengths != kind.byte_width
+        if bool((wrong if node.head.valid is None else wrong & (node.head.valid != 0)).any()):
+            raise CorruptSegmentError(f"a value of type {kind} has another length")
+    for frame in node.stored_frames(list(range(len(node.table)))):
+        check_frame(node.codec, frame)
+    return node.end
+
+
+def _check_nested(body: memoryview, head: NodeHead, count: int, kind: pa.DataType, context: DecodeContext) -> int:
+    present = count if head.valid is None else int(head.valid.sum())
+    if head.shape == Shape.LIST:
+        pack = check_pack(body, head.at, count)
+        lengths = check_lengths(decode_ints(body, pack, context.plain))
+        _check_null_slots(lengths, head)
+        element = entries_field(kind) if pt.is_map(kind) else kind.value_field
+        return _check_child(body, pack.end, int(lengths.sum()), element, context)
+    if head.shape == Shape.FIXED:
+        return _check_child(body, head.at, present * kind.list_size, kind.value_field, context)
+    at = head.at
+    for place in range(kind.num_fields):
+        at = _check_child(body, at, present, kind.field(place), context)
+    return at
+
+
+def _check_child(body: memoryview, at: int, count: int, field: pa.Field, context: DecodeContext) -> int:
+    if count > MAX_FRAME_BYTES:
+        raise CorruptSegmentError("lists have more elements than a block can hold")
+    return check_node(body, at, count, field.type, context, nullable=field.nullable, whole=False)

@@ -1,0 +1,87 @@
+"""The body of a block, read part after part, each held against every rule."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from esformat.block import Block
+from esformat.data_block import key_bytes
+from esformat.encoding import DecodeContext, decode_node
+from esformat.errors import CorruptSegmentError
+from esformat.layout import MAX_KEY_BYTES, BlockHandle
+from esformat.packing import decode_ints
+from esformat.verify.nodes import check_node, check_pack
+
+I64 = npt.NDArray[np.int64]
+
+
+class Parts:
+    """A place in a body that moves on with what is read. All methods raise CorruptSegmentError."""
+
+    def __init__(self, body: memoryview, context: DecodeContext) -> None:
+        self.body, self.at = body, 0
+        self._context = context
+
+    def fields(self, layout: struct.Struct) -> tuple[Any, ...]:
+        """Fixed fields."""
+        try:
+            fields = layout.unpack_from(self.body, self.at)
+        except struct.error:
+            raise CorruptSegmentError("a body is cut short") from None
+        self.at += layout.size
+        return fields
+
+    def numbers(self, count: int) -> I64:
+        """A pack."""
+        pack = check_pack(self.body, self.at, count)
+        self.at = pack.end
+        return decode_ints(self.body, pack, self._context.plain)
+
+    def counts(self, count: int, least: int = 0) -> I64:
+        """A pack of numbers of which none is below `least`."""
+        numbers = self.numbers(count)
+        if count and int(numbers.min()) < least:
+            raise CorruptSegmentError(f"a count or length is {int(numbers.min())}, less than {least}")
+        return numbers
+
+    def values(
+        self, count: int, kind: pa.DataType, context: DecodeContext | None = None, *, nullable: bool = False
+    ) -> pa.Array:
+        """A node."""
+        context = context or self._context
+        end = check_node(self.body, self.at, count, kind, context, nullable=nullable)
+        array, decoded_end = decode_node(self.body, self.at, count, kind, context)
+        if end != decoded_end:
+            raise CorruptSegmentError("a node is longer than its values")
+        self.at = end
+        return array
+
+    def keys(self, count: int) -> list[bytes]:
+        """A node of spaces or groupings."""
+        keys = key_bytes(self.values(count, pa.binary()))
+        longest = max(map(len, keys), default=0)
+        if longest > MAX_KEY_BYTES:
+            raise CorruptSegmentError(f"a key has {longest} bytes")
+        return keys
+
+    def handles(self, count: int) -> list[BlockHandle]:
+        """Three packs: offset, length and check of each block."""
+        columns = [self.counts(count).tolist() for _ in range(3)]
+        return [BlockHandle(*parts) for parts in zip(*columns, strict=True)]
+
+    def end(self) -> None:
+        """Nothing may be left."""
+        if self.at != len(self.body):
+            raise CorruptSegmentError(f"{len(self.body) - self.at} bytes are left over at the end of a body")
+
+
+def within(low: int, value: int, high: int, what: str) -> int:
+    """`value`, unless it is out of its bounds: then CorruptSegmentError."""
+    if not low <= value <= high:
+        raise CorruptSegmentError(f"{what} is {value}, not between {low} and {high}")
+    return value

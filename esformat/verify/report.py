@@ -1,0 +1,71 @@
+"""What a check of a file found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from esformat.errors import EsdbError
+
+MAX_PROBLEMS = 1000
+"""Kept of the problems of one file: a list of more helps nobody and could grow with what a hostile file claims."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One place where a file breaks the format: the byte, what is wrong there and what to do, if anything is known."""
+
+    offset: int
+    what: str
+    hint: str | None = None
+
+    def __str__(self) -> str:
+        todo = f"; {self.hint}" if self.hint else ""
+        return " ".join(f"at byte {self.offset}: {self.what}{todo}".split())
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The answer of `verify`. `num_events` and `num_blocks` count what was read and found whole."""
+
+    path: str
+    size_bytes: int
+    num_events: int
+    num_blocks: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+class Findings:
+    """Collects problems, the first of them in full."""
+
+    def __init__(self) -> None:
+        self._problems: list[Problem] = []
+        self._more = 0
+
+    def __len__(self) -> int:
+        return len(self._problems) + self._more
+
+    def add(self, offset: int, what: str, hint: str | None = None) -> None:
+        """Keep a problem."""
+        if len(self._problems) < MAX_PROBLEMS:
+            self._problems.append(Problem(offset, what, hint))
+        else:
+            self._more += 1
+
+    def add_error(self, error: Exception, offset: int) -> None:
+        """Keep what an error says; `offset` is where, if the error does not know."""
+        if isinstance(error, EsdbError):
+            self.add(offset if error.offset is None else error.offset, error.message)
+        else:  # bytes so absurd that they failed in a library below us
+            self.add(offset, f"cannot be decoded: {type(error).__name__}: {error}")
+
+    def problems(self) -> tuple[Problem, ...]:
+        """All that was found, by place."""
+        found = sorted(self._problems, key=lambda problem: problem.offset)
+        if self._more:
+            found.append(Problem(found[-1].offset, f"{self._more} more problems are not listed"))
+        return tuple(found)

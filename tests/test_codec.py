@@ -1,0 +1,154 @@
+"""Every codec comes back; frames that lie about their size cost nothing."""
+
+from __future__ import annotations
+
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+import zstandard
+from damage import assert_refused_or_read
+from event_strategies import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esformat.codec import (
+    Codec,
+    Decompressor,
+    codec_from_name,
+    load_dictionary,
+    make_compressor,
+    train_dictionary,
+)
+from esformat.errors import CorruptSegmentError, UnsupportedVersionError, UsageError
+
+CODECS = list(Codec)
+TEXTS = [b'{"url": "/products/%d", "agent": "Mozilla/5.0 (X11; Linux x86_64)"}' % n for n in range(4000)]
+
+
+@pytest.fixture(scope="module")
+def dictionary():
+    """A zstd dictionary trained on TEXTS."""
+    trained = train_dictionary(TEXTS, 4096)
+    assert trained is not None
+    return trained.as_bytes()
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@examples(40)
+@given(pieces=st.lists(st.binary(max_size=60) | st.binary(max_size=4).map(lambda b: b * 500), max_size=8))
+def test_frames_come_back(codec, pieces):
+    """One by one, and a run of them into one buffer; empty frames too."""
+    compressor = make_compressor(codec)
+    assert compressor.codec is codec
+    data = b"".join(pieces)
+    edges = np.concatenate([[0], np.cumsum([len(piece) for piece in pieces])]).astype(np.int64)
+    frames = [bytes(frame) for frame in compressor.compress_many(memoryview(data), edges)]
+    assert frames == [compressor.compress(piece) for piece in pieces]
+    reader = Decompressor()
+    sizes = [len(piece) for piece in pieces]
+    assert [reader.decompress(codec, frame, size) for frame, size in zip(frames, sizes, strict=True)] == pieces
+    out = bytearray(len(data))
+    reader.decompress_run(codec, memoryview(b"".join(frames)), [len(frame) for frame in frames], sizes, memoryview(out))
+    assert out == data
+
+
+def test_dictionary_makes_small_frames_smaller(dictionary):
+    """With a dictionary a frame is smaller, and only that dictionary opens it."""
+    zstd = load_dictionary(dictionary)
+    frame = make_compressor(Codec.ZSTD, None, zstd).compress(TEXTS[7])
+    assert len(frame) < len(make_compressor(Codec.ZSTD).compress(TEXTS[7]))
+    assert Decompressor(zstd).decompress(Codec.ZSTD, frame, len(TEXTS[7])) == TEXTS[7]
+    with pytest.raises(CorruptSegmentError, match="zstd frame"):
+        Decompressor().decompress(Codec.ZSTD, frame, len(TEXTS[7]))
+
+
+def test_too_little_to_learn():
+    """Where zstd cannot train there is no dictionary, and no error."""
+    assert train_dictionary([b"a"], 4096) is None
+    assert train_dictionary([], 4096) is None
+
+
+def test_broken_dictionary():
+    """Bytes that are no zstd dictionary are the file's fault."""
+    with pytest.raises(CorruptSegmentError, match="dictionary is broken"):
+        make_compressor(Codec.ZSTD, None, load_dictionary(b"not a dictionary"))
+
+
+def test_levels():
+    """A higher level makes smaller frames."""
+    rng = np.random.default_rng(1)
+    data = b"".join(TEXTS[n] for n in rng.integers(0, 4000, 3000).tolist())
+    assert len(make_compressor(Codec.ZSTD, 19).compress(data)) < len(make_compressor(Codec.ZSTD, -50).compress(data))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("wrong", [-1, 1, 1000])
+def test_frames_of_another_size(codec, wrong):
+    """A frame holds exactly the bytes that it should, alone and in a run."""
+    frame = make_compressor(codec).compress(TEXTS[0])
+    size = len(TEXTS[0]) + wrong
+    with pytest.raises(CorruptSegmentError):
+        Decompressor().decompress(codec, frame, size)
+    with pytest.raises(CorruptSegmentError):
+        Decompressor().decompress_run(codec, memoryview(frame), [len(frame)], [size], memoryview(bytearray(size)))
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_damaged_frames(codec):
+    """Cut or flipped frames are refused or hold other bytes of the same length."""
+    frame = make_compressor(codec).compress(b"abcabcabcabc" * 3)
+
+    def read(damaged: bytes) -> None:
+        assert len(Decompressor().decompress(codec, damaged, 36)) == 36
+        out = bytearray(36)
+        Decompressor().decompress_run(codec, memoryview(damaged), [len(damaged)], [36], memoryview(out))
+
+    assert_refused_or_read(frame, read)
+
+
+def test_a_bomb_is_refused_before_it_is_unpacked():
+    """A gigabyte of zeroes in 32 KiB, where 100 bytes are expected, takes no memory."""
+    bomb = zstandard.ZstdCompressor().compress(bytes(1 << 30))
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptSegmentError):
+            Decompressor().decompress(Codec.ZSTD, bomb, 100)
+        with pytest.raises(CorruptSegmentError):
+            Decompressor().decompress_run(Codec.ZSTD, memoryview(bomb), [len(bomb)], [100], memoryview(bytearray(100)))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_frame_without_its_size():
+    """zstd frames of the format carry their content size; one that does not is refused."""
+    compressor = zstandard.ZstdCompressor(write_content_size=False)
+    with pytest.raises(CorruptSegmentError):
+        Decompressor().decompress(Codec.ZSTD, compressor.compress(b"abc"), 3)
+
+
+def test_unknown_codec():
+    """A codec of a newer writer is no damage."""
+    with pytest.raises(UnsupportedVersionError, match="unknown codec 9"):
+        Decompressor().decompress(9, b"abc", 3)
+    with pytest.raises(UnsupportedVersionError, match="unknown codec 9"):
+        Decompressor().decompress_run(9, memoryview(b"abc"), [3], [3], memoryview(bytearray(3)))
+
+
+@pytest.mark.parametrize("name", ["gzip", "ZSTD", "", None, 3, ["zstd"]])
+def test_unknown_codec_names(name):
+    """The message lists the codecs there are."""
+    with pytest.raises(UsageError, match="unknown codec.*choose one of none, zstd, lz4"):
+        codec_from_name(name)
+
+
+def test_codec_that_is_not_installed(monkeypatch):
+    """Without its package lz4 says how to get it, for writing and for reading."""
+    frame = make_compressor(Codec.LZ4).compress(b"abc")
+    monkeypatch.setitem(sys.modules, "lz4.block", None)
+    with pytest.raises(UnsupportedVersionError, match=r"pip install 'esformat\[lz4\]'"):
+        codec_from_name("lz4")
+    with pytest.raises(UnsupportedVersionError, match="not installed"):
+        Decompressor().decompress(Codec.LZ4, frame, 3)

@@ -1,0 +1,185 @@
+"""Packed integers: what goes in comes out, small, and bytes that no writer made are refused."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pytest
+from damage import assert_refused_or_read
+from event_strategies import HIGHEST, LOWEST, examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esformat.codec import Codec, Decompressor, make_compressor
+from esformat.errors import CorruptSegmentError
+from esformat.packing import (
+    best_raw,
+    decode_ints,
+    decode_list,
+    decode_many,
+    encode_fixed,
+    encode_int_runs,
+    encode_ints,
+    plane_bytes,
+    planes,
+    read_pack,
+)
+
+PLAIN = Decompressor()
+NONE = make_compressor(Codec.NONE)
+ZSTD = make_compressor(Codec.ZSTD)
+
+PACKS = [
+    ([], "00 00 00 00 00000000"),
+    ([0, 0], "00 00 00 00 00000000"),
+    ([7, 7, 7], "00 00 08 00 00000000 07000000 00000000"),
+    ([1, 300, 5], "02 00 00 00 06000000 012c05 000100"),
+    ([300, 301, 555], "01 00 08 00 03000000 2c010000 00000000 0001ff"),
+    ([-1, 1], "01 00 08 00 02000000 ffffffff ffffffff 0002"),
+    ([LOWEST, HIGHEST], "08 00 08 00 10000000 00000000 00000080" + " 00ff" * 8),
+]
+
+
+@pytest.mark.parametrize(("numbers", "stored"), PACKS, ids=lambda x: str(x)[:12])
+def test_pack_bytes(numbers, stored):
+    """Numbers and the bytes of their pack are the same thing, read either way."""
+    assert encode_ints(np.array(numbers, np.int64), NONE) == bytes.fromhex(stored)
+    assert unpacked(bytes.fromhex(stored), len(numbers)) == numbers
+
+
+def unpacked(stored: bytes, count: int) -> list[int]:
+    """The numbers of a whole pack."""
+    body = memoryview(stored)
+    pack = read_pack(body, 0, count)
+    assert pack.end == len(stored)
+    return decode_ints(body, pack, PLAIN).tolist()
+
+
+int64s = st.lists(
+    st.one_of(st.integers(LOWEST, HIGHEST), st.integers(-3, 3), st.sampled_from([255, 256, 65535, LOWEST, HIGHEST])),
+    max_size=40,
+)
+
+
+@examples(200)
+@given(int64s, st.integers(0, 8), st.sampled_from(Codec), st.data())
+def test_any_numbers_come_back(numbers, raw, codec, data):
+    """Whole, in part, as a list, and several packs at a time; with any number of raw planes."""
+    stored = encode_ints(np.array(numbers, np.int64), make_compressor(codec), raw=raw)
+    body = memoryview(b"before" + stored + b"after")
+    pack = read_pack(body, 6, len(numbers))
+    assert pack.end == 6 + len(stored)
+    assert decode_ints(body, pack, PLAIN).tolist() == numbers
+    low = data.draw(st.integers(0, len(numbers)))
+    high = data.draw(st.integers(low, len(numbers)))
+    assert decode_ints(body, pack, PLAIN, low, high).tolist() == numbers[low:high]
+    assert decode_list(body, pack, PLAIN, low, high) == numbers[low:high]
+
+
+@examples(100)
+@given(st.lists(int64s, min_size=1, max_size=6), st.sampled_from(Codec), st.integers(0, 8))
+def test_many_packs_at_a_time(runs, codec, raw):
+    """Each run is packed as if it were alone, and decoding them together gives them one after another."""
+    compressor = make_compressor(codec)
+    bounds = [0, *np.cumsum([len(run) for run in runs]).tolist()]
+    together = encode_int_runs(np.array([n for run in runs for n in run], np.int64), bounds, compressor, raw=raw)
+    assert together == [encode_ints(np.array(run, np.int64), compressor, raw=raw) for run in runs]
+    parts = [(memoryview(pack), read_pack(memoryview(pack), 0, len(run))) for pack, run in zip(together, runs, strict=True)]
+    assert decode_many(parts, PLAIN).tolist() == [n for run in runs for n in run]
+
+
+@pytest.mark.parametrize("codecs", [(Codec.NONE, Codec.ZSTD), (Codec.ZSTD, Codec.LZ4, Codec.ZSTD)], ids=str)
+def test_packs_of_different_codecs_decode_together(codecs):
+    """Files that were merged hold blocks of several codecs."""
+    numbers = np.arange(1000) % 7
+    stored = [memoryview(encode_ints(numbers, make_compressor(codec))) for codec in codecs]
+    parts = [(body, read_pack(body, 0, 1000)) for body in stored]
+    assert [pack.codec for _, pack in parts] == list(codecs)
+    assert decode_many(parts, PLAIN).tolist() == numbers.tolist() * len(codecs)
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.int64, np.uint64])
+def test_every_integer_type(dtype):
+    """The ends of each type survive; those of uint64 as the int64 with the same bits."""
+    ends = np.array([np.iinfo(dtype).min, 0, np.iinfo(dtype).max], dtype)
+    assert unpacked(encode_ints(ends, ZSTD), 3) == ends.astype(np.int64).tolist()
+
+
+@pytest.mark.parametrize("width", [16, 32])
+def test_wide_values(width):
+    """Values of 16 and 32 bytes, plane by plane."""
+    matrix = np.random.default_rng(5).integers(0, 4, (50, width), dtype=np.uint8)
+    stored = memoryview(encode_fixed(matrix, ZSTD))
+    pack = read_pack(stored, 0, 50, 32)
+    assert (pack.width, pack.base, pack.end) == (width, 0, len(stored))
+    assert planes(stored, pack, PLAIN).T.tolist() == matrix.tolist()
+    with pytest.raises(CorruptSegmentError):
+        read_pack(stored, 0, 50)  # where numbers are expected, 8 bytes are the most
+
+
+def test_planes_stand_lowest_first():
+    """Byte k of number i stands at k times the count plus i."""
+    stored = memoryview(encode_ints(np.array([0x0102, 0x0304]), ZSTD, raw=1))
+    assert plane_bytes(stored, read_pack(stored, 0, 2), PLAIN) == b"\x02\x04\x01\x03"
+
+
+def test_bytes_that_do_not_compress_are_stored():
+    """A frame that would grow is not compressed."""
+    noise = np.random.default_rng(2).integers(0, 256, 100)
+    stored = encode_ints(noise, ZSTD)
+    assert stored[3] == Codec.NONE
+    assert len(stored) == 8 + 100
+
+
+@pytest.mark.parametrize("noisy_planes", [0, 1, 2])
+def test_best_raw_is_the_smallest(noisy_planes):
+    """Planes of noise are best left raw: no other choice makes fewer bytes."""
+    rng = np.random.default_rng(3)
+    numbers = np.repeat(np.arange(512) // 100, 2) << (8 * noisy_planes)
+    if noisy_planes:
+        numbers += rng.integers(0, 1 << 8 * noisy_planes, 1024)
+    sizes = [len(encode_ints(numbers, ZSTD, raw=raw)) for raw in range(9)]
+    assert sizes[best_raw(numbers, ZSTD)] == min(sizes)
+    assert best_raw(numbers, ZSTD) >= noisy_planes
+
+
+WRONG_HEADERS = [
+    ("width of 9", (9, 0, 0, 0, 0), b""),
+    ("more raw planes than planes", (1, 2, 0, 0, 0), bytes(9)),
+    ("base of 4 bytes", (1, 0, 4, 0, 1), bytes(9)),
+    ("planes beyond the body", (1, 0, 0, 0, 99), bytes(9)),
+    ("raw planes beyond the body", (8, 8, 0, 0, 0), bytes(9)),
+]
+
+
+@pytest.mark.parametrize(("head", "rest"), [case[1:] for case in WRONG_HEADERS], ids=[case[0] for case in WRONG_HEADERS])
+def test_wrong_headers(head, rest):
+    """A header that no writer makes is refused when it is read."""
+    with pytest.raises(CorruptSegmentError, match="packed numbers"):
+        read_pack(memoryview(struct.pack("<4BI", *head) + rest), 0, 4)
+
+
+def test_planes_of_another_size():
+    """Planes that hold more or fewer bytes than the count asks for."""
+    stored = memoryview(encode_ints(np.arange(100) % 5, ZSTD))
+    for count in (99, 101):
+        for decode in (lambda pack: decode_ints(stored, pack, PLAIN), lambda pack: decode_many([(stored, pack)], PLAIN)):
+            with pytest.raises(CorruptSegmentError):
+                decode(read_pack(stored, 0, count))
+
+
+@pytest.mark.parametrize("raw", [0, 1, 8])
+@pytest.mark.parametrize("codec", Codec)
+def test_damaged_packs(codec, raw):
+    """Cut or flipped, a pack is refused or holds other numbers: never another error."""
+    numbers = np.array([1000, 1001, 70000, 1000, 1000, 1000, 1000, 1000])
+    stored = encode_ints(numbers, make_compressor(codec), raw=raw)
+
+    def read(damaged: bytes) -> None:
+        body = memoryview(damaged)
+        pack = read_pack(body, 0, len(numbers))
+        assert len(decode_ints(body, pack, PLAIN)) == len(numbers)
+        assert len(decode_many([(body, pack)], PLAIN)) == len(numbers)
+
+    assert_refused_or_read(stored, read)
