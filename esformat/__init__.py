@@ -16,6 +16,7 @@ from esformat.scan import Scan
 from esformat.segment import Counts, Segment, Space
 from esformat.segment import open_segment as open
 from esformat.source import BytesSource, CountingSource, FileSource, Source
+from esformat.verify import Problem, Report, verify
 from esformat.writer import Writer, create
 
 __version__ = "0.1.0"
@@ -31,6 +32,8 @@ __all__ = [
     "Event",
     "FileSource",
     "InvalidEventError",
+    "Problem",
+    "Report",
     "Scan",
     "Segment",
     "Source",
@@ -43,4 +46,5 @@ __all__ = [
     "__version__",
     "create",
     "open",
+    "verify",
 ]

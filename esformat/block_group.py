@@ -53,7 +53,7 @@ class BlockGroup:
         self.row_count = int(self._counts.sum())
         self._starts: I64 = np.cumsum(self._counts) - self._counts  # of each block within the group
         self._origins: I64 = np.array([p.leaf.block_rows[p.block] for p in portions])  # within the segment
-        self._leaves = list(dict.fromkeys(portion.leaf for portion in portions))
+        self._leaves = list({p.leaf.first_row: p.leaf for p in portions}.values())  # a leaf may be decoded twice
         edges = [leaf.run_edges[:-1] for leaf in self._leaves] + [self._leaves[-1].run_edges[-1:]]
         self._edges: I64 = np.concatenate(edges)  # first row of each run of the leaves, within the segment
         self._times: I64 | None = None
@@ -174,8 +174,13 @@ class BlockGroup:
         kind = self._reader.schema.key_type
         if name == "grouping" and not self._has_groupings():
             return pa.repeat(pa.scalar(b"" if self._reader.schema.binary_keys else "", kind), len(run_of))
-        keys = [k for leaf in self._leaves for k in (leaf.spaces if name == "space" else leaf.groupings)]
-        return pa.array(keys, pa.binary()).cast(kind).take(pa.array(run_of))
+        return self._run_keys(name).take(pa.array(run_of))
+
+    def _run_keys(self, name: str) -> pa.Array:
+        """The keys of all runs of the group's leaves."""
+        runs = [leaf.run_keys for leaf in self._leaves]
+        keys = pa.concat_arrays([(run.spaces if name == "space" else run.groupings).as_array() for run in runs])
+        return keys.cast(self._reader.schema.key_type)
 
     def _has_groupings(self) -> bool:
         return any(leaf.has_groupings for leaf in self._leaves)
@@ -198,11 +203,16 @@ class BlockGroup:
         return EventRows(
             times=times if places is None else times[places],
             data=data,
-            spaces=_objects(self._shown_keys("space"))[run_of],
-            groupings=_objects(self._shown_keys("grouping"))[run_of] if self._has_groupings() else None,
+            spaces=self._run_keys("space").to_numpy(zero_copy_only=False)[run_of],
+            groupings=self._run_keys("grouping").to_numpy(zero_copy_only=False)[run_of]
+            if self._has_groupings()
+            else None,
             empty=b"" if self._reader.schema.binary_keys else "",
             attributes=self._attributes(columns, places),
         )
+
+    def _key_objects(self, name: str) -> npt.NDArray[np.object_]:
+        return np.asarray(self._run_keys(name).to_numpy(zero_copy_only=False))
 
     def _attributes(self, columns: Sequence[str], places: I64 | None) -> Attributes:
         names = [name for name in columns if name not in ("space", "grouping", "timestamp", DATA_COLUMN)]
@@ -212,10 +222,6 @@ class BlockGroup:
             return GroupAttributes(blocks, self._starts.tolist(), places)
         others = self.to_batch(names, places) if names else None
         return BatchAttributes(others, self._reader.schema.indexes)
-
-    def _shown_keys(self, name: str) -> list[str | bytes]:
-        keys = [k for leaf in self._leaves for k in (leaf.spaces if name == "space" else leaf.groupings)]
-        return [*keys] if self._reader.schema.binary_keys else [key.decode() for key in keys]
 
     def column(self, place: int, places: I64 | None) -> pa.Array:
         """A payload or index column at `places`."""
@@ -374,12 +380,6 @@ class FramePlan:
 def _decompressed_alike(member: tuple[BytesNode, int]) -> tuple[int, int, bool]:
     node, dictionary = member
     return dictionary, node.codec, node.head.needs_dictionary
-
-
-def _objects(keys: list[str | bytes]) -> npt.NDArray[np.object_]:
-    objects = np.empty(len(keys), dtype=object)
-    objects[:] = keys
-    return objects
 
 
 def _both(mask: Mask | None, other: Mask) -> Mask:

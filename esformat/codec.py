@@ -133,7 +133,11 @@ class Decompressor:
     __slots__ = ("_zstd",)
 
     def __init__(self, dictionary: zstandard.ZstdCompressionDict | None = None) -> None:
-        self._zstd = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES, dict_data=dictionary)
+        """Raises CorruptSegmentError for a dictionary that zstd cannot use."""
+        try:
+            self._zstd = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES, dict_data=dictionary)
+        except zstandard.ZstdError as error:
+            raise CorruptSegmentError(f"the compression dictionary is broken: {error}") from None
 
     def decompress(self, codec: int, frame: bytes | memoryview, size: int) -> bytes:
         """One frame of exactly `size` uncompressed bytes. Raises CorruptSegmentError if it is anything else."""
@@ -226,8 +230,5 @@ def train_dictionary(samples: list[bytes | bytearray | memoryview], size: int) -
 
 
 def load_dictionary(data: bytes) -> zstandard.ZstdCompressionDict:
-    """The zstd dictionary stored as `data`."""
-    try:
-        return zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_FULLDICT)
-    except (zstandard.ZstdError, ValueError) as error:
-        raise CorruptSegmentError(f"the compression dictionary is broken: {error}") from None
+    """The zstd dictionary stored as `data`; whether it is one shows when a `Decompressor` is made with it."""
+    return zstandard.ZstdCompressionDict(data, dict_type=zstandard.DICT_TYPE_FULLDICT)

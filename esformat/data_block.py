@@ -10,9 +10,10 @@ Timestamps are differences within a run; the first row of each run counts from t
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +21,15 @@ import pyarrow as pa
 
 from esformat.block import Block, encode_block
 from esformat.codec import Decompressor
-from esformat.encoding import BytesNode, DecodeContext, EncodeContext, bytes_of, decode_node, encode_node
+from esformat.encoding import (
+    BytesNode,
+    DecodeContext,
+    EncodeContext,
+    bytes_array,
+    bytes_of,
+    decode_node,
+    encode_node,
+)
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_BLOCK_ROWS, BlockKind
 from esformat.packing import Pack, decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
@@ -57,12 +66,36 @@ def encode_runs_of_keys(runs: Runs, context: EncodeContext) -> bytes:
     )
 
 
+class Keys:
+    """Decoded keys: kept as their bytes side by side, given as a list for look-ups or as an array for scans."""
+
+    __slots__ = ("_array", "_list", "all_empty")
+
+    def __init__(self, lengths: npt.NDArray[Any], data: bytes) -> None:
+        self.all_empty = not data
+        self._array = bytes_array(lengths, pa.py_buffer(data), pa.binary())
+        self._list: list[bytes] | None = None
+
+    def as_list(self) -> list[bytes]:
+        """The keys as Python bytes."""
+        if self._list is None:
+            self._list = [b""] * len(self._array) if self.all_empty else self._array.to_pylist()
+        return self._list
+
+    def as_array(self) -> pa.Array:
+        """The keys as an Arrow binary array."""
+        return self._array
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.as_list())
+
+
 class RunKeys(NamedTuple):
-    """Decoded runs: rows of each, and their spaces and groupings as bytes."""
+    """Decoded runs: rows of each, and their spaces and groupings."""
 
     rows: I64
-    spaces: list[bytes]
-    groupings: list[bytes]
+    spaces: Keys
+    groupings: Keys
 
 
 def decode_runs_of_keys(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[RunKeys, int]:
@@ -76,14 +109,12 @@ def decode_runs_of_keys(body: memoryview, at: int, count: int, context: DecodeCo
     return RunKeys(rows, spaces, groupings), at
 
 
-def decode_keys(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[list[bytes], int]:
-    """A node of keys as a list of bytes; also the byte after it. Raises CorruptSegmentError."""
+def decode_keys(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[Keys, int]:
+    """A node of keys; also the byte after it. Raises CorruptSegmentError."""
     node = BytesNode(body, at, count, context)
     if node.head.valid is not None:
         raise CorruptSegmentError("a key is null")
-    if not node.lengths.width and not node.lengths.base:
-        return [b""] * count, node.end
-    return node.all_values(context), node.end
+    return Keys(*node.all_values(context)), node.end
 
 
 def encode_timestamps(

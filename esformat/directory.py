@@ -82,14 +82,13 @@ def encode_leaf(runs: Runs, spans: list[BlockSpan], context: EncodeContext) -> b
 class Leaf:
     """A decoded leaf. Rows and blocks are numbered as in the whole segment.
 
-    `spaces`, `groupings`: keys of each run, as bytes; `run_rows[i]`…`run_rows[i + 1]`: its rows; `run_edges`: the
-    same as an array.
+    `run_keys`: the runs; `run_rows[i]`…`run_rows[i + 1]`: rows of the i-th; `run_edges`: the same as an array.
     `block_rows[j]`…`block_rows[j + 1]`: rows of the leaf's j-th block; `block_offsets[j]`…`[j + 1]`: its bytes.
     """
 
     __slots__ = (
         "block_checks", "block_max", "block_min", "block_offsets", "block_rows", "first_block", "first_row",
-        "groupings", "has_groupings", "last_row", "run_edges", "run_keys", "run_rows", "size_bytes", "spaces",
+        "has_groupings", "last_row", "run_edges", "run_keys", "run_rows", "size_bytes",
     )  # fmt: skip
 
     def __init__(
@@ -115,9 +114,7 @@ class Leaf:
             raise CorruptSegmentError("a directory leaf contradicts itself", offset=block.offset)
         for length in (int(lengths.min()), int(lengths.max())):
             check_length(length, block.offset)
-        self.spaces = self.run_keys.spaces
-        self.groupings = self.run_keys.groupings
-        self.has_groupings = any(self.groupings)
+        self.has_groupings = not self.run_keys.groupings.all_empty
         self.first_row, self.first_block = first_row, first_block
         self.run_edges: I64 = np.concatenate([[first_row], first_row + np.cumsum(self.run_keys.rows)])
         self.run_rows: list[int] = self.run_edges.tolist()
@@ -127,7 +124,17 @@ class Leaf:
         self.block_min: list[int] = low.tolist()
         self.block_max: list[int] = high.tolist()
         self.last_row = self.run_rows[-1]
-        self.size_bytes = 200 * (len(self.spaces) + block_count) + 4 * len(body)
+        self.size_bytes = 200 * (block.count + block_count) + 4 * len(body)
+
+    @property
+    def spaces(self) -> list[bytes]:
+        """The space of each run."""
+        return self.run_keys.spaces.as_list()
+
+    @property
+    def groupings(self) -> list[bytes]:
+        """The grouping of each run."""
+        return self.run_keys.groupings.as_list()
 
     @property
     def block_count(self) -> int:
@@ -141,10 +148,11 @@ class Leaf:
 
     def runs_of(self, space: bytes) -> tuple[int, int]:
         """The runs [first, last) of a space in this leaf."""
-        first = bisect_left(self.spaces, space)
-        if first == len(self.spaces) or self.spaces[first] != space:
+        spaces = self.spaces
+        first = bisect_left(spaces, space)
+        if first == len(spaces) or spaces[first] != space:
             return first, first
-        return first, bisect_right(self.spaces, space, first)
+        return first, bisect_right(spaces, space, first)
 
     def block_of(self, row: int) -> int:
         """The leaf's block that holds a row of the segment."""
@@ -200,7 +208,7 @@ class Root:
         body, count = block.body, block.count
         if count > len(body) + 1:  # more leaves than a root of that size can name
             raise CorruptSegmentError("the directory root's count is out of bounds", offset=block.offset)
-        self.first_spaces, at = decode_keys(body, 0, count, context)
+        first_spaces, at = decode_keys(body, 0, count, context)
         columns, at = decode_columns(body, at, count, 9, context.plain)
         high = columns[7] + columns[8]  # modulo 2^64, as they were written
         runs, rows, blocks, data_offsets, offsets, lengths, checks, low = (column.tolist() for column in columns[:8])
@@ -211,6 +219,7 @@ class Root:
             or bool((high < columns[7]).any())
         ):
             raise CorruptSegmentError("the directory root contradicts itself", offset=block.offset)
+        self.first_spaces = first_spaces.as_list()
         self.run_count = sum(runs)
         self.rows: list[int] = list(accumulate(rows, initial=0))
         self.blocks: list[int] = list(accumulate(blocks, initial=0))

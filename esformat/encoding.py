@@ -364,15 +364,14 @@ class BytesNode:
         edges = list(accumulate(self.table, initial=self.at))
         return [self.body[edges[frame] : edges[frame + 1]] for frame in frames]
 
-    def all_values(self, context: DecodeContext) -> list[bytes]:
-        """Every value as Python bytes; null slots are empty."""
+    def all_values(self, context: DecodeContext) -> tuple[npt.NDArray[Any], bytes]:
+        """The lengths of all values and their bytes side by side; null slots are empty."""
         lengths = self.all_lengths(context)
         sizes = frame_sizes(lengths, self.rows)
         out = bytearray(int(sizes.sum()))
         stored = self.body[self.at : self.end]
         self.decompressor(context).decompress_run(self.codec, stored, self.table, sizes.tolist(), memoryview(out))
-        data = bytes(out)
-        return [data[a:b] for a, b in pairwise(accumulate(lengths.tolist(), initial=0))]
+        return lengths, bytes(out)
 
     def values(self, low: int, high: int, context: DecodeContext, frames: Cache) -> list[bytes | None]:
         """Values [low, high) as Python bytes. Decompresses only the frames that hold them and are not in `frames`."""

@@ -84,7 +84,7 @@ class Event(tuple):  # type: ignore[type-arg]
         return (*self[:4], self.indexes, self.columns)
 
     def __eq__(self, other: object) -> bool:
-        return self._plain() == other._plain() if isinstance(other, Event) else NotImplemented
+        return isinstance(other, Event) and self._plain() == other._plain()
 
     def __ne__(self, other: object) -> bool:
         return not self == other

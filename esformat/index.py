@@ -86,7 +86,8 @@ class Index:
     @property
     def value_count(self) -> int:
         """Distinct values."""
-        return self._reader.index_root(self.place).value_count
+        count: int = self._reader.index_root(self.place).value_count
+        return count
 
     @property
     def type(self) -> pa.DataType:

@@ -61,6 +61,33 @@ def check_table(table: pa.Table, schema: EventSchema) -> pa.Table:
     return pa.table(columns, schema=schema.arrow)
 
 
+def _plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    """A column in its logical type: dictionaries, run ends, views and extension types become plain values."""
+    kind = normalise_type(column.type)
+    if column.type == kind:
+        return column
+    try:
+        plain = pa.chunked_array([_unfold(chunk).cast(kind) for chunk in column.chunks], kind)
+        plain.validate()
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise InvalidEventError(f"column {name!r} of type {column.type} cannot be read: {error}") from None
+    return plain
+
+
+def _unfold(array: pa.Array) -> pa.Array:
+    """The array without what Arrow's casts cannot take off."""
+    if isinstance(array, pa.ExtensionArray):
+        return _unfold(array.storage)
+    if pt.is_run_end_encoded(array.type):
+        return _unfold(pc.run_end_decode(array))
+    if pt.is_list_view(array.type) or pt.is_large_list_view(array.type):
+        lists = pa.LargeListArray if pt.is_large_list_view(array.type) else pa.ListArray
+        lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False))
+        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), lengths.dtype.name)
+        return lists.from_arrays(offsets, array.flatten(), mask=array.is_null())
+    return array
+
+
 def _first_row(mask: Any) -> int:
     return int(pc.index(mask, True).as_py())
 
@@ -70,8 +97,8 @@ def _key_column(table: pa.Table, name: str, schema: EventSchema) -> pa.ChunkedAr
     if name not in table.column_names:
         empty = b"" if schema.binary_keys else ""
         return pa.chunked_array([pa.repeat(pa.scalar(empty, kind), len(table))])
-    column = table.column(name)
-    given = normalise_type(column.type)
+    column = _plain(table.column(name), name)
+    given = column.type
     textual = pt.is_string(given) or pt.is_large_string(given)
     if (pt.is_null(given) and len(table)) or not (
         textual or pt.is_binary(given) or pt.is_large_binary(given) or pt.is_null(given)
@@ -98,7 +125,7 @@ def _key_column(table: pa.Table, name: str, schema: EventSchema) -> pa.ChunkedAr
 
 
 def _timestamps(table: pa.Table) -> pa.ChunkedArray:
-    column = table.column("timestamp")
+    column = _plain(table.column("timestamp"), "timestamp")
     kind = column.type
     if column.null_count:
         raise InvalidEventError(
@@ -134,7 +161,7 @@ def _payload_column(table: pa.Table, name: str, kind: pa.DataType, nullable: boo
         if name == DATA_COLUMN and pt.is_binary(kind):
             return pa.chunked_array([pa.repeat(pa.scalar(b"", kind), len(table))])
         raise InvalidEventError(f"the table has no column {name!r}", hint="the segment's schema requires it")
-    column = table.column(name)
+    column = _plain(table.column(name), name)
     if column.null_count and not nullable:
         raise InvalidEventError(
             f"column {name!r} is null in row {_first_row(column.is_null())}", hint="the schema forbids it"
@@ -142,8 +169,6 @@ def _payload_column(table: pa.Table, name: str, kind: pa.DataType, nullable: boo
     if column.type == kind:
         return column
     try:
-        if isinstance(column.type, pa.BaseExtensionType):
-            column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidEventError(
@@ -201,25 +226,19 @@ class EventRows:
             self._columns[name].append(value)
         self._bytes += len(row[DATA_COLUMN]) if isinstance(row.get(DATA_COLUMN), bytes | str) else 8
 
-    def _key(self, key: Any, what: str) -> Any:
-        if self._schema.binary_keys:
-            key = key.encode() if isinstance(key, str) else key
-            if not isinstance(key, bytes | bytearray | memoryview):
-                raise InvalidEventError(f"{what} must be bytes, not {type(key).__name__}")
-            key = stored = bytes(key)
-        else:
-            try:
-                key = bytes(key).decode() if isinstance(key, bytes | bytearray | memoryview) else key
-                stored = key.encode()
-            except UnicodeError:
-                raise InvalidEventError(
-                    f"{what} {key!r} is not UTF-8 text", hint='create the file with keys="binary"'
-                ) from None
-            except AttributeError:
-                raise InvalidEventError(f"{what} must be text, not {type(key).__name__}") from None
+    def _key(self, key: Any, what: str) -> str | bytes:
+        binary = self._schema.binary_keys
+        if not isinstance(key, str | bytes | bytearray | memoryview):
+            raise InvalidEventError(f"{what} must be {'bytes' if binary else 'text'}, not {type(key).__name__}")
+        try:
+            stored = key.encode() if isinstance(key, str) else bytes(key)
+            shown = stored if binary else key if isinstance(key, str) else stored.decode()
+        except UnicodeError:
+            hint = "encode it first" if binary else 'create the file with keys="binary"'
+            raise InvalidEventError(f"{what} {key!r} is not UTF-8 text", hint=hint) from None
         if len(stored) > MAX_KEY_BYTES:
             raise InvalidEventError(f"{what} has {len(stored)} bytes, more than {MAX_KEY_BYTES}")
-        return key
+        return shown
 
     def _data(self, data: Any, field: Field) -> Any:
         if not (pt.is_binary(field.type) or pt.is_large_binary(field.type)):
@@ -227,7 +246,10 @@ class EventRows:
         if data is None:
             return None if field.nullable else b""
         if isinstance(data, str):
-            data = data.encode()
+            try:
+                data = data.encode()
+            except UnicodeError:
+                raise InvalidEventError("data is text that cannot be UTF-8", hint="encode it first") from None
         if not isinstance(data, bytes | bytearray | memoryview):
             raise InvalidEventError(
                 f"data must be bytes, not {type(data).__name__}", hint="encode it first, e.g. as JSON"

@@ -13,6 +13,12 @@ from esformat.errors import UsageError
 PARTIAL_SUFFIX = ".partial"
 
 
+def partial_name(name: str, token: str) -> str:
+    """A hidden name beside `name` that no file system finds too long; `token` tells several writers apart."""
+    short = os.fsencode(name)[:128].decode("utf-8", "ignore")
+    return f".{short}.{token}{PARTIAL_SUFFIX}"
+
+
 class Publication:
     """A file that appears under `path` with `commit`, complete, or not at all.
 
@@ -25,7 +31,7 @@ class Publication:
         self._overwrite = overwrite
         if not overwrite and path.exists():
             raise self._exists()
-        self._partial = path.with_name(f".{path.name}.{secrets.token_hex(6)}{PARTIAL_SUFFIX}")
+        self._partial = path.with_name(partial_name(path.name, secrets.token_hex(6)))
         self.file: BinaryIO = self._partial.open("xb", buffering=1 << 20)
 
     def _exists(self) -> UsageError:

@@ -192,10 +192,8 @@ def portions(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed)
         yield Portion(leaf, block, first, last, rows, stretch.run_start)
 
 
-def block_portions(
-    reader: Reader, query: Query, stretches: Iterable[Stretch], narrowed: Narrowed
-) -> Iterator[Portion]:
-    """The portions of stretches that follow the query's direction, one for each block however many stretches it holds."""
+def block_portions(reader: Reader, query: Query, stretches: Iterable[Stretch], narrowed: Narrowed) -> Iterator[Portion]:
+    """The portions of stretches in the query's direction: one for each block, however many stretches it holds."""
     held: list[Portion] = []
     for stretch in stretches:
         for portion in portions(reader, query, stretch, narrowed):

@@ -17,6 +17,7 @@ KEY_COLUMNS = ("space", "grouping", "timestamp")
 TIMESTAMP_TYPE = pa.timestamp("us", "UTC")
 DATA_COLUMN = "data"
 MAX_NESTING = 32
+MAX_FIXED_SIZE = 1 << 24  # bytes of a fixed-size binary, elements of a fixed-size list
 
 Json = dict[str, Any]
 
@@ -95,8 +96,13 @@ class EventSchema:
         return cls(fields, keys)
 
 
-def type_to_json(kind: pa.DataType) -> Any:
-    """A logical type as JSON: a name, or an object for types with parameters."""
+def type_to_json(kind: pa.DataType, depth: int = 0) -> Any:
+    """A logical type as JSON: a name, or an object for types with parameters.
+
+    Raises InvalidEventError for a type that cannot be stored.
+    """
+    if depth > MAX_NESTING:
+        raise InvalidEventError(f"types that nest deeper than {MAX_NESTING} levels cannot be stored")
     if kind in _SIMPLE_NAMES:
         return _SIMPLE_NAMES[kind]
     if pt.is_timestamp(kind):
@@ -107,23 +113,23 @@ def type_to_json(kind: pa.DataType) -> Any:
         return {"duration": kind.unit}
     if pt.is_decimal128(kind) or pt.is_decimal256(kind):
         return {"decimal": [kind.precision, kind.scale], "bits": kind.bit_width}
-    if pt.is_fixed_size_binary(kind):
+    if pt.is_fixed_size_binary(kind) and kind.byte_width < MAX_FIXED_SIZE:
         return {"fixed_size_binary": kind.byte_width}
+
+    def child(field: pa.Field) -> Json:
+        return {"name": field.name, "type": type_to_json(field.type, depth + 1), "nullable": field.nullable}
+
     if pt.is_map(kind):
-        return {"map": [type_to_json(kind.key_type), _child(kind.item_field)], "sorted": kind.keys_sorted}
-    if pt.is_fixed_size_list(kind):
-        return {"fixed_size_list": _child(kind.value_field), "size": kind.list_size}
+        return {"map": [type_to_json(kind.key_type, depth + 1), child(kind.item_field)], "sorted": kind.keys_sorted}
+    if pt.is_fixed_size_list(kind) and kind.list_size < MAX_FIXED_SIZE:
+        return {"fixed_size_list": child(kind.value_field), "size": kind.list_size}
     if pt.is_list(kind):
-        return {"list": _child(kind.value_field)}
+        return {"list": child(kind.value_field)}
     if pt.is_large_list(kind):
-        return {"large_list": _child(kind.value_field)}
+        return {"large_list": child(kind.value_field)}
     if pt.is_struct(kind):
-        return {"struct": [_child(kind.field(i)) for i in range(kind.num_fields)]}
-    raise InvalidEventError(f"columns of type {kind} cannot be stored", hint="cast the column first")
-
-
-def _child(field: pa.Field) -> Json:
-    return {"name": field.name, "type": type_to_json(field.type), "nullable": field.nullable}
+        return {"struct": [child(kind.field(i)) for i in range(kind.num_fields)]}
+    raise InvalidEventError(f"values of type {kind} cannot be stored", hint="cast the column first")
 
 
 def type_from_json(stored: Any, depth: int = 0) -> pa.DataType:
@@ -161,7 +167,7 @@ def type_from_json(stored: Any, depth: int = 0) -> pa.DataType:
 
 
 def _bounded(size: Any) -> int:
-    if not isinstance(size, int) or not 0 <= size < 1 << 24:
+    if not isinstance(size, int) or not 0 <= size < MAX_FIXED_SIZE:
         raise ValueError(f"size {size!r} is out of bounds")
     return size
 
@@ -210,7 +216,10 @@ def make_schema(arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool) 
         if column.name in KEY_COLUMNS:
             continue
         kind = normalise_type(column.type)
-        type_to_json(kind)  # refuses what cannot be stored
+        try:
+            type_to_json(kind)
+        except InvalidEventError as error:
+            raise InvalidEventError(f"column {column.name!r}: {error.message}", hint=error.hint) from None
         indexed = column.name in indexes
         if indexed:
             _check_indexable(column.name, kind)

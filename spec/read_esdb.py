@@ -500,6 +500,7 @@ METADATA, DATA, DIRECTORY, DIRECTORY_ROOT, INDEX, INDEX_ROOT, POSTINGS, FILTER, 
 KIND_NAMES = ("METADATA", "DATA", "DIRECTORY", "DIRECTORY_ROOT", "INDEX", "INDEX_ROOT", "POSTINGS", "FILTER", "DICTIONARY", "FOOTER")
 MAGIC = b"\x89ESDB\r\n\x1a"
 HEADER_SIZE, TRAILER_SIZE, FRAME_SIZE = 16, 48, 24
+MOST_ENTRIES = 131_072  # of a leaf, an index page and the like
 Handle = tuple[int, int, int]  # offset, length, check
 
 
@@ -574,6 +575,7 @@ class File:
             columns[column] = entry = ColumnDictionary()
             if size:
                 entry.zstd = zstandard.ZstdCompressionDict(cursor.take(size))
+            require(values <= MOST_ENTRIES, f"a dictionary of {values} values")
             if values:
                 entry.values = read_node(cursor, self.schema[column]["type"], values)
                 require(None not in entry.values, "a null in a dictionary")
@@ -584,6 +586,7 @@ class File:
 
     def leaves(self) -> Iterator[Leaf]:
         root = self.block(self.entries[DIRECTORY_ROOT, 0, 0], DIRECTORY_ROOT)
+        require(root.count <= len(self.data), f"a directory of {root.count} leaves")
         cursor = Cursor(root.body)
         first_spaces = read_node(cursor, "binary", root.count)
         runs, rows, blocks = (read_counts(cursor, root.count) for _ in range(3))
@@ -617,7 +620,7 @@ class File:
         block = self.block(handle, DATA)
         cursor = Cursor(block.body)
         base, runs, chunks = cursor.fields("qII")
-        require(1 <= block.count <= 65536 and chunks == 2 + len(self.schema), f"{block.count} rows, {chunks} chunks")
+        require(1 <= runs <= block.count <= 65536 and chunks == 2 + len(self.schema), f"{block.count} rows, {chunks} chunks")
         lengths = cursor.fields(f"{chunks}I")
         key_chunk, time_chunk, *rest = (Cursor(cursor.take(length)) for length in lengths)
         cursor.end()
@@ -680,6 +683,7 @@ class File:
         """(value, events, form, numbers of its list) of every value."""
         kind = self.schema[column]["type"]
         root = self.block(self.entries[INDEX_ROOT, column, 0], INDEX_ROOT)
+        require(root.count <= len(self.data), f"an index of {root.count} pages")
         cursor = Cursor(root.body)
         first_values = read_node(cursor, kind, root.count)
         counts = read_counts(cursor, root.count)
@@ -687,6 +691,7 @@ class File:
         cursor.end()
         for first, count, handle in zip(first_values, counts, handles, strict=True):
             page = self.block(handle, INDEX)
+            require(1 <= page.count <= MOST_ENTRIES, f"an index page of {page.count} values")
             cursor = Cursor(page.body)
             values = read_node(cursor, kind, page.count)
             require(page.count == count and values[0] == first, "an index page differs from the root")
@@ -701,6 +706,7 @@ class File:
 
     def _chunks(self, cursor: Cursor) -> Iterator[int]:
         (chunks,) = cursor.fields("I")
+        require(1 <= chunks <= MOST_ENTRIES, f"a chunk table of {chunks} chunks")
         firsts, *handles = (read_pack(cursor, chunks) for _ in range(4))
         last = -1
         for first, handle in zip(firsts, zip(*handles, strict=True), strict=True):
@@ -742,7 +748,7 @@ class Leaf:
 def read_leaf(block: Block, first_offset: int) -> Leaf:
     cursor = Cursor(block.body)
     (blocks,) = cursor.fields("I")
-    require(1 <= blocks <= 256, f"a leaf of {blocks} blocks")
+    require(1 <= blocks <= 256 and 1 <= block.count <= MOST_ENTRIES, f"a leaf of {blocks} blocks, {block.count} runs")
     run_rows = read_counts(cursor, block.count)
     spaces, groupings = read_node(cursor, "binary", block.count), read_node(cursor, "binary", block.count)
     block_rows, lengths, checks = (read_counts(cursor, blocks) for _ in range(3))

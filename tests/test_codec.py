@@ -73,7 +73,7 @@ def test_too_little_to_learn():
 def test_broken_dictionary():
     """Bytes that are no zstd dictionary are the file's fault."""
     with pytest.raises(CorruptSegmentError, match="dictionary is broken"):
-        make_compressor(Codec.ZSTD, None, load_dictionary(b"not a dictionary"))
+        Decompressor(load_dictionary(b"not a dictionary"))
 
 
 def test_levels():

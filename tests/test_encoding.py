@@ -188,7 +188,12 @@ def test_damaged_nodes(kind, values, codec):
 ABSURD_NODES = [
     ("unknown flags", bytes([1, 4, 0, 0]) + bytes(8), pa.int8(), "unknown flags 0x4"),
     ("other shape", bytes([4, 0, 1, 0]) + bytes(10), pa.int8(), "stored in shape 4"),
-    ("validity of 2", bytes([1, 1, 0, 0]) + struct.pack("<BBBBI", 1, 1, 0, 0, 0) + b"\x02", pa.int8(), "other values than 0 and 1"),
+    (
+        "validity of 2",
+        bytes([1, 1, 0, 0]) + struct.pack("<BBBBI", 1, 1, 0, 0, 0) + b"\x02",
+        pa.int8(),
+        "other values than 0 and 1",
+    ),
     ("no rows per frame", bytes([4, 0, 0, 0]) + bytes(10), pa.binary(), "expected 4"),
     ("too many rows per frame", bytes([4, 0, 1, 4]) + bytes(10), pa.binary(), "expected 4"),
     ("frame table of 3-byte entries", bytes([4, 0, 1, 0]) + bytes(8) + b"\0\3" + bytes(9), pa.binary(), "3 bytes"),
@@ -196,7 +201,9 @@ ABSURD_NODES = [
 ]
 
 
-@pytest.mark.parametrize(("stored", "kind", "message"), [case[1:] for case in ABSURD_NODES], ids=[c[0] for c in ABSURD_NODES])
+@pytest.mark.parametrize(
+    ("stored", "kind", "message"), [case[1:] for case in ABSURD_NODES], ids=[c[0] for c in ABSURD_NODES]
+)
 def test_nodes_that_no_writer_makes(stored, kind, message):
     """Each says what is wrong."""
     with pytest.raises(CorruptSegmentError, match=message):

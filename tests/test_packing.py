@@ -85,7 +85,9 @@ def test_many_packs_at_a_time(runs, codec, raw):
     bounds = [0, *np.cumsum([len(run) for run in runs]).tolist()]
     together = encode_int_runs(np.array([n for run in runs for n in run], np.int64), bounds, compressor, raw=raw)
     assert together == [encode_ints(np.array(run, np.int64), compressor, raw=raw) for run in runs]
-    parts = [(memoryview(pack), read_pack(memoryview(pack), 0, len(run))) for pack, run in zip(together, runs, strict=True)]
+    parts = [
+        (memoryview(pack), read_pack(memoryview(pack), 0, len(run))) for pack, run in zip(together, runs, strict=True)
+    ]
     assert decode_many(parts, PLAIN).tolist() == [n for run in runs for n in run]
 
 
@@ -153,7 +155,9 @@ WRONG_HEADERS = [
 ]
 
 
-@pytest.mark.parametrize(("head", "rest"), [case[1:] for case in WRONG_HEADERS], ids=[case[0] for case in WRONG_HEADERS])
+@pytest.mark.parametrize(
+    ("head", "rest"), [case[1:] for case in WRONG_HEADERS], ids=[case[0] for case in WRONG_HEADERS]
+)
 def test_wrong_headers(head, rest):
     """A header that no writer makes is refused when it is read."""
     with pytest.raises(CorruptSegmentError, match="packed numbers"):
@@ -164,7 +168,10 @@ def test_planes_of_another_size():
     """Planes that hold more or fewer bytes than the count asks for."""
     stored = memoryview(encode_ints(np.arange(100) % 5, ZSTD))
     for count in (99, 101):
-        for decode in (lambda pack: decode_ints(stored, pack, PLAIN), lambda pack: decode_many([(stored, pack)], PLAIN)):
+        for decode in (
+            lambda pack: decode_ints(stored, pack, PLAIN),
+            lambda pack: decode_many([(stored, pack)], PLAIN),
+        ):
             with pytest.raises(CorruptSegmentError):
                 decode(read_pack(stored, 0, count))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,7 +31,7 @@ def size(number: int) -> str:
     """Write a number of bytes in a unit of thousands."""
     if number < 1000:
         return count(number, "byte")
-    power = min(4, int(math.log10(number * 1.00005) // 3))  # 999,950 bytes and more are a megabyte
+    power = next((power for power in (1, 2, 3) if number / 1000**power < 999.95), 4)  # what rounds to 1000.0 is 1.0
     return f"{number / 1000**power:.1f} {('kB', 'MB', 'GB', 'TB')[power - 1]}"
 
 

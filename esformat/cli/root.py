@@ -72,6 +72,8 @@ def run(arguments: Sequence[str]) -> int:
         return _wrong_usage(error)
     except (click.Abort, KeyboardInterrupt):
         return _failed("interrupted", _INTERRUPTED)
+    except MemoryError:
+        return _failed("out of memory", 1)
     except (click.ClickException, EsdbError, pa.ArrowException, OSError, UnicodeError) as error:
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
             return _reader_left()

@@ -8,6 +8,7 @@ import esformat
 from esformat.cli.console import count, progress, say, size, warn
 from esformat.cli.root import one_line
 
+_HINT = "restore the file from a copy, or write it again"
 _EXAMPLES = """\b
 Examples:
   esdb verify activity.esdb
@@ -35,8 +36,7 @@ def _verify(file: str) -> bool:
         warn(f"esdb: {one_line(error)}")
         return False
     for problem in report.problems:
-        line = " ".join(str(problem).split())
-        warn(line if line.startswith(file) else f"{file}: {line}")
+        warn(f"{file}: {problem}" + ("" if problem.hint else f"; {_HINT}"))
     if report.ok:
         events, blocks = count(report.num_events, "event"), count(report.num_blocks, "block")
         say(f"{file}: ok, {events} in {blocks}, {size(report.size_bytes)}")

@@ -92,8 +92,10 @@ class Source:
             yield
         except InputError:
             raise
-        except (OSError, pa.ArrowException) as error:
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:  # the last for names in binary formats
             raise InputError(f"cannot be read: {_cause(error)}", path=self.path) from error
+        except MemoryError as error:  # damaged lengths, mostly
+            raise InputError("cannot be read: it claims more data than memory can hold", path=self.path) from error
 
     def close(self) -> None:
         """Free the temporary file of an input that could be read once only."""

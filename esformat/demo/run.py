@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shlex
+import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -156,9 +158,20 @@ def _draw(real: EventSet, measured: _Measured, folder: Path) -> Path:
 
 def _show_what_is_left(console: Console, picture: Path, path: Path, subject: Subject) -> None:
     show_heading(console, "Yours to look at")
+    command = _command()
     for line in (
         str(picture),
-        f"esdb info {path}",
-        f"esdb scan {path} --space={shlex.quote(subject.key)} --reverse --limit=10",
+        f"{command} info {shlex.quote(str(path))}",
+        f"{command} scan {shlex.quote(str(path))} --space={shlex.quote(subject.key)} --reverse --limit=10",
     ):
         console.print(Text(f"  {line}"), soft_wrap=True)
+
+
+def _command() -> str:
+    """Name `esdb` in a way that works in the user's shell, where this environment may not be active."""
+    if shutil.which("esdb"):
+        return "esdb"
+    script = Path(sys.executable).with_name("esdb")
+    if not script.exists():
+        return f"{shlex.quote(sys.executable)} -m esformat"
+    return shlex.quote(str(script.relative_to(Path.cwd()) if script.is_relative_to(Path.cwd()) else script))

@@ -28,6 +28,9 @@ CHILDREN = {
 }
 """Blocks that nothing leads to any more when one of a kind is damaged: that is no further problem."""
 
+KINDS = frozenset(map(int, BlockKind))
+"""Kinds that this version knows."""
+
 _FRAME_HEAD = struct.Struct("<4sBBHII")
 CHECKSUM_BYTES = FRAME_BYTES - FRAME_HEADER_BYTES
 _SEARCH_BYTES = 1 << 20
@@ -87,11 +90,12 @@ class Blocks:
     def lose(self, kind: int, error: Exception, offset: int) -> None:
         """Note that a block cannot be used, and what thereby becomes unreachable."""
         self.findings.add_error(error, offset)
-        self.orphans |= CHILDREN.get(BlockKind(kind), set()) if kind in BlockKind else set()
+        if kind in KINDS:
+            self.orphans |= CHILDREN.get(BlockKind(kind), set())
 
     def _decode(self, handle: BlockHandle, kind: int, check: int | None) -> Block:
         block = decode_block(self.bytes_at(handle.offset, handle.length), kind, check, handle.offset)
-        if kind != BlockKind.DATA and block.dictionary:
+        if block.dictionary and kind in KINDS - {BlockKind.DATA}:
             raise CorruptSegmentError("a block other than a data block names a dictionary", offset=handle.offset)
         self.count += 1
         return block

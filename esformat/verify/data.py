@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -35,15 +36,11 @@ class DataCheck:
     """Checks data blocks one after another, in file order."""
 
     def __init__(self, schema: EventSchema, contexts: Callable[[int], list[DecodeContext | None]], own: DecodeContext):
-        """`contexts` gives, for a dictionary number, how each column is decoded; None for one whose dictionary is lost."""
+        """`contexts`: for a dictionary number, how each column is decoded; None where that dictionary is lost."""
         self._schema = schema
         self._contexts = contexts
         self._own = own
         self._last: tuple[Key, int] | None = None
-
-    def break_order(self) -> None:
-        """The next block does not follow the last one that was checked: what lies between is lost."""
-        self._last = None
 
     def check(self, block: Block, expected: Expected | None) -> list[pa.Array | None]:
         """Its columns, in schema order, None for those that need a lost dictionary. Raises CorruptSegmentError.
@@ -90,7 +87,7 @@ class DataCheck:
         parts.end()
         if sum(rows) != row_count:
             raise CorruptSegmentError("the runs of a data block do not add up to its rows")
-        if any(a >= b for a, b in zip(keys[:-1], keys[1:], strict=True)):
+        if any(a >= b for a, b in pairwise(keys)):
             raise CorruptSegmentError("the runs of a data block do not ascend")
         if not self._schema.binary_keys:
             _check_text(keys)
@@ -104,7 +101,7 @@ class DataCheck:
         rows = np.array(run_rows, dtype=np.int64)
         starts = np.cumsum(rows) - rows
         sums = np.cumsum(steps)
-        times = sums - np.repeat(sums[starts] - steps[starts], rows) + np.int64(base)
+        times: I64 = sums - np.repeat(sums[starts] - steps[starts], rows) + np.int64(base)
         falls = times[1:] < times[:-1]
         falls[starts[1:] - 1] = False  # from one run to the next time may go back
         if bool(falls.any()):

@@ -142,7 +142,7 @@ def _check_bytes(body: memoryview, at: int, count: int, kind: pa.DataType, conte
             raise CorruptSegmentError(f"a value of type {kind} has another length")
     for frame in node.stored_frames(list(range(len(node.table)))):
         check_frame(node.codec, frame)
-    return node.end
+    return int(node.end)
 
 
 def _check_nested(body: memoryview, head: NodeHead, count: int, kind: pa.DataType, context: DecodeContext) -> int:

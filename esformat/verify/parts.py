@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.block import Block
 from esformat.data_block import key_bytes
 from esformat.encoding import DecodeContext, decode_node
 from esformat.errors import CorruptSegmentError

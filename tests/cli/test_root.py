@@ -94,8 +94,8 @@ def test_unreadable_files(esdb, tmp_path, name, file, message):
     (tmp_path / "text.esdb").write_text("this is no segment, whatever its name says\n" * 50)
     result = esdb(name, file)
     assert (result.status, result.out) == (1, b"")
-    assert message in result.err
-    assert result.err.count("\n") == 1
+    assert all(message in line for line in result.err.splitlines())
+    assert result.err.count("\n") == 1 or name == "verify"  # which has a line for each problem
     assert "Traceback" not in result.err
 
 

@@ -38,5 +38,5 @@ def test_damage(esdb, activity, tmp_path, step):
         result = esdb("verify", "damaged.esdb")
         assert result.status == 1, at
         assert result.out == b""
-        assert all("damaged.esdb: " in line for line in result.err.splitlines())
+        assert all(line.startswith("damaged.esdb: at byte ") and "; " in line for line in result.err.splitlines())
         assert "Traceback" not in result.err

@@ -45,6 +45,8 @@ COLUMNS = [
     ("s", "UTC", ["1.5", "-1.5", "+1", "1e3", "x", "", None], None, [1_500_000, -1_500_000, 1_000_000, None, None, None, None]),
     ("ms", "UTC", ["1.5"], None, [1500]),
     ("s", "UTC", [Decimal("1.000002")], None, [1_000_002]),
+    ("s", "UTC", [1.0000009, -1.0000009], None, [1_000_001, -1_000_001]),
+    ("s", "UTC", ["-0.0000005", "0.0000005"], None, [-1, 0]),
     ("%Y%m%d", "UTC", [20060407, 2], None, [us("2006-04-07"), None]),
     ("%d/%m/%Y %H:%M", "Europe/Stockholm", ["01/07/2006 12:00"], None, [us("2006-07-01 10:00")]),
     (None, "UTC", [datetime(2006, 4, 7)], pa.timestamp("s"), [us("2006-04-07")]),
@@ -80,6 +82,12 @@ def test_nanoseconds(values, type_, nanos):
     assert times.has_nanos
     assert times.nanos().to_pylist() == nanos
     assert times.timestamps().cast(pa.int64()).to_pylist() == [nano // 1000 for nano in nanos]
+
+
+def test_nanoseconds_of_numbers():
+    """Decimal text is exact, before 1970, too."""
+    times = Clock("s").read(pa.array(["-0.000000001", "-1.5", "1.000000001"]))
+    assert times.nanos().to_pylist() == [-1, -1_500_000_000, 1_000_000_001]
 
 
 def test_without_nanoseconds():

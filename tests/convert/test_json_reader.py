@@ -124,8 +124,9 @@ def test_mixed_types(data, expected):
 
 def test_deep_nesting():
     """Thousands of brackets are a bad line and no crash."""
-    data = b'{"u":' + b"[" * 200_000 + b"]" * 200_000 + b'}\n{"u":"a"}\n'
-    found = read(data)
+    line = b'{"u":' + b"[" * 200_000 + b"]" * 200_000 + b"}\n"
+    assert bad_of(read(line)) == [(1, "nested deeper than 100 levels")]
+    found = read(line + b'{"u":"a"}\n')
     assert bad_of(found) == [(1, "nested deeper than 100 levels")]
     assert rows_of(found) == [{"u": "a"}]
 

@@ -190,7 +190,8 @@ def test_note_of_a_key_that_no_line_has(tmp_path):
 
 
 DIRTY = (
-    b'u,t,x\na,2006-04-07,1\nb,2006-04-08\n,2006-04-09,3\nd,never,4\n\xff,2006-04-10,5\nf,,6\ng,2006-04-11,7\n"h,8\n'
+    b"u,t,x\na,2006-04-07,1\nb,2006-04-08\n,2006-04-09,3\nd,never,4\n\xff,2006-04-10,5\nf,,6\n"
+    b'g,2006-04-11,seven\n"h,8\n'
 )
 REASONS = [
     (3, "2 fields where the names of the columns are 3"),

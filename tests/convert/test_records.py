@@ -7,7 +7,7 @@ import io
 import pyarrow as pa
 import pyarrow.csv
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from esformat.convert import records
@@ -52,6 +52,7 @@ def test_records_are_those_of_pyarrow(data):
 
 
 @given(CSV_TEXT, st.integers(1, 9))
+@example(b'"a"\r\nb', 4)
 def test_blocks_do_not_depend_on_reads(data, size):
     """The records are the same however many bytes each read gives, and begin on the same lines."""
     record = CsvSyntax(",").record
@@ -79,6 +80,7 @@ def test_blocks_hold_everything(data, size):
         (b'5" pipe,a\nb,c\n', 14),  # a quote inside a field is a character
         (b'"a""b\n"\n', 8),
         (b"a\r", 0),  # a line feed may follow
+        (b'"a"\r', 0),
         (b"a\rb\r\nc", 5),
         (b"", 0),
     ],

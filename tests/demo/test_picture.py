@@ -27,7 +27,7 @@ def time_line(spaces, values, count=50):
     ("spaces", "values"),
     [
         (["README.md", "a/" * 60], ["added", "modified"]),
-        (["$x$ {", "_under_", "日本"], ["\\frac", ""]),
+        (["$\\frac{$", "_under_", "日本"], ["\\frac", ""]),
         (["one"], [""]),
         (["two"], ["_a", "_b"]),
     ],

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import os
+import subprocess
+from pathlib import Path
 
 import matplotlib as mpl
 import pyarrow as pa
@@ -15,6 +18,8 @@ from esformat.demo.errors import DemoError
 from esformat.demo.event_set import EventSet
 from esformat.demo.own_events import read_own_events
 from esformat.demo.run import PICTURE, run_demo
+
+ROOT = Path(esformat.__file__).parents[1]
 
 
 @pytest.fixture
@@ -33,8 +38,17 @@ def test_whole_demo(tmp_path, console, monkeypatch):
     for name in ("python-files.esdb", "click-stream.esdb"):
         assert esformat.verify(tmp_path / "out" / name).ok
     printed = console.file.getvalue()
-    for expected in ("verified", "scan_index", "JSON lines, gzip", "DuckDB", "3,000 events", "esdb scan"):
+    for expected in ("verified", "scan_index", "JSON lines, gzip", "DuckDB", "3,000 events"):
         assert expected in printed
+    last_lines = printed.splitlines()[-3:]
+    assert last_lines[0].strip() == str(picture)
+    for command in last_lines[1:]:  # what it tells people to type works as it stands
+        assert (
+            subprocess.run(
+                command, shell=True, capture_output=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+            ).returncode
+            == 0
+        )
     assert "\x1b" not in printed  # not a terminal: no colours, no moving parts
 
 

@@ -1,0 +1,72 @@
+"""`verify`: the order in which a file is checked.
+
+Everything is checked once, along the handles: header, trailer, footer; metadata and dictionaries; space filter; the
+values of all indexes; directory and data blocks; posting lists; statistics. What no handle led to is walked through
+from frame to frame. Memory is bounded by the largest block, the roots of directory and indexes, and one number for
+each index page.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from esformat.errors import UnsupportedVersionError
+from esformat.layout import HEADER_BYTES, TRAILER_BYTES, BlockKind
+from esformat.source import FileSource, Source
+from esformat.verify.blocks import BAD_BYTES, KINDS, Blocks
+from esformat.verify.contents import Contents
+from esformat.verify.loose import Loose
+from esformat.verify.opening import Opening
+from esformat.verify.report import Findings, Report
+
+
+def verify(path: str | os.PathLike[str] | Source, *, progress: Callable[[int, int], None] | None = None) -> Report:
+    """Hold every byte of a segment against every rule of the format.
+
+    progress: called now and then with the bytes done and the bytes in all.
+    A damaged block is one problem of the report and does not stop the rest; a file that does not even open is checked
+    as far as its blocks tell. Raises OSError where the file cannot be read, and nothing for what its bytes say.
+    """
+    source = path if isinstance(path, Source) and not isinstance(path, str | Path) else FileSource(path)
+    findings = Findings()
+    blocks = Blocks(source, findings, progress)
+    opening = Opening(blocks, source.size)
+    loose = Loose(blocks, opening)
+    try:
+        opening.check()
+        event_count = _check_contents(blocks, opening, loose)
+        _check_the_rest(blocks, opening, loose)
+    except UnsupportedVersionError as error:  # of another version all rules may be different
+        findings.add_error(error, max(0, source.size - TRAILER_BYTES))
+        event_count = 0
+    if progress:
+        progress(source.size, source.size)
+    return Report(source.name, source.size, event_count + loose.event_count, blocks.count, findings.problems())
+
+
+def _check_contents(blocks: Blocks, opening: Opening, loose: Loose) -> int:
+    """Check what the footer leads to; events in sound data blocks."""
+    entries, schema = opening.entries, opening.schema
+    if entries is None:
+        return 0
+    if schema is None:  # both copies of the metadata are damaged: the frames of all other blocks are checked
+        blocks.orphans |= set(BlockKind)
+        return 0
+    for (kind, _, _), handle in entries.items():
+        if kind not in KINDS:
+            blocks.read(handle, kind)
+    contents = Contents(blocks, opening, loose, schema)
+    try:
+        contents.check()
+    except BAD_BYTES as error:
+        blocks.findings.add_error(error, blocks.end)
+    return contents.event_count
+
+
+def _check_the_rest(blocks: Blocks, opening: Opening, loose: Loose) -> None:
+    """Walk through the bytes that no handle led to."""
+    for start, end in blocks.gaps(HEADER_BYTES, blocks.end):
+        for _ in loose.walk(start, end):
+            pass

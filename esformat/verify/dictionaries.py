@@ -1,0 +1,64 @@
+"""Dictionary blocks, and how the columns of a data block are decoded with them."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from esformat.block import Block
+from esformat.dictionary import ColumnDictionary
+from esformat.encoding import DecodeContext
+from esformat.errors import CorruptSegmentError
+from esformat.layout import MAX_PAGE_ENTRIES
+from esformat.schema import Field
+from esformat.verify.parts import Parts, within
+
+_ENTRY = struct.Struct("<HHII")  # column, reserved, zstd bytes, values
+
+
+def read_dictionary(block: Block, fields: Sequence[Field], own: DecodeContext) -> list[ColumnDictionary]:
+    """What a dictionary block says of each column. Raises CorruptSegmentError."""
+    parts = Parts(block.body, own)
+    columns: list[ColumnDictionary] = []
+    for _ in range(block.count):
+        place, reserved, zstd_bytes, value_count = parts.fields(_ENTRY)
+        within(0, place, len(fields) - 1, "the column of a dictionary")
+        within(0, reserved, 0, "a reserved field of a dictionary")
+        within(0, value_count, MAX_PAGE_ENTRIES, "the number of values of a dictionary")
+        (zstd,) = parts.fields(struct.Struct(f"{zstd_bytes}s")) if zstd_bytes else (b"",)
+        values = parts.values(value_count, fields[place].type) if value_count else None
+        if any(column.column == place for column in columns):
+            raise CorruptSegmentError(f"a dictionary speaks of column {place} twice")
+        columns.append(ColumnDictionary(place, zstd, values))
+    parts.end()
+    return columns
+
+
+class Contexts:
+    """For each dictionary number, how columns are decoded; None for those whose dictionary is lost."""
+
+    def __init__(self, own: DecodeContext) -> None:
+        self._own = own
+        self._known: dict[int, list[DecodeContext | None]] = {}
+        self._lost: set[int] = set()
+
+    def add(self, number: int, contexts: list[DecodeContext | None]) -> None:
+        """Take the contexts of a dictionary."""
+        self._known[number] = contexts
+
+    def lose(self, number: int) -> None:
+        """The dictionary of that number is there; until `add`, it cannot be read."""
+        self._lost.add(number)
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._known
+
+    def of(self, number: int, column_count: int) -> list[DecodeContext | None]:
+        """The contexts of blocks that name a number. Raises CorruptSegmentError if the file has no such dictionary."""
+        if not number:
+            return [self._own] * column_count
+        if number in self._known:
+            return self._known[number]
+        if number in self._lost:
+            return [None] * column_count
+        raise CorruptSegmentError(f"a data block needs dictionary {number}, which the file does not have")

@@ -1,0 +1,62 @@
+"""Blocks that no handle leads to, found by walking from frame to frame: checked for what they are by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from esformat.block import Block
+from esformat.layout import BlockKind
+from esformat.verify.blocks import BAD_BYTES, KINDS, Blocks, Found
+from esformat.verify.data import DataCheck
+from esformat.verify.opening import Opening
+
+
+class Loose:
+    """Walks ranges of bytes and checks what lies there."""
+
+    def __init__(self, blocks: Blocks, opening: Opening) -> None:
+        self._blocks = blocks
+        self._opening = opening
+        self.event_count = 0
+
+    def walk(self, start: int, end: int) -> Iterator[tuple[Block | None, list[object] | None]]:
+        """Check bytes [start, end); give each block, None for a damaged one, and the columns of sound data blocks."""
+        for found in self._blocks.walk(start, end):
+            if isinstance(found, tuple):
+                self._blocks.findings.add(found[0], f"{found[1] - found[0]} bytes are no block")
+                yield None, None
+                continue
+            block = self._blocks.read_found(found)
+            if block is None:
+                yield None, None
+                continue
+            yield block, self._examine(block, found)
+
+    def _examine(self, block: Block, found: Found) -> list[object] | None:
+        if found.kind not in self._blocks.orphans:
+            name = BlockKind(found.kind).name if found.kind in KINDS else f"unknown ({found.kind})"
+            self._blocks.findings.add(found.offset, f"nothing leads to this block of kind {name}")
+        if found.kind == BlockKind.METADATA:
+            self._opening.adopt(block)
+        elif found.kind == BlockKind.DICTIONARY and self._opening.entries is None and self._opening.schema is not None:
+            if 1 not in self._opening.contexts:  # without a footer, the first one found is number 1
+                self._opening.adopt_dictionary(1, block)
+        elif found.kind == BlockKind.DATA:
+            return self._examine_data(block)
+        return None
+
+    def _examine_data(self, block: Block) -> list[object] | None:
+        schema = self._opening.schema
+        if schema is None:
+            return None
+        opening, count = self._opening, len(schema.fields)
+        if opening.entries is None:
+            opening.contexts.lose(block.dictionary)
+        check = DataCheck(schema, lambda number: opening.contexts.of(number, count), opening.own)
+        try:
+            columns: list[object] = list(check.check(block, None))
+        except BAD_BYTES as error:
+            self._blocks.lose(BlockKind.DATA, error, block.offset)
+            return None
+        self.event_count += block.count
+        return columns

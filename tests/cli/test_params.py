@@ -1,0 +1,81 @@
+"""Values of the command line."""
+
+from __future__ import annotations
+
+import click
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esformat.cli.params import ColumnType, Hex, Moment, Names, Pair
+
+MOMENTS = [
+    ("2006-04-07", 1_144_368_000_000_000),
+    ("2006-04-07T17:08", 1_144_429_680_000_000),
+    ("2006-04-07 17:08:00.000001Z", 1_144_429_680_000_001),
+    ("2006-04-07T17:08+02:00", 1_144_422_480_000_000),
+    ("1969-12-31T23:59:59.999999", -1),
+    ("1144429680000000", 1_144_429_680_000_000),
+    ("-5", -5),
+    ("0", 0),
+]
+
+
+@pytest.mark.parametrize(("text", "micros"), MOMENTS)
+def test_moment(text, micros):
+    """ISO 8601, UTC without a zone, or microseconds."""
+    assert Moment().convert(text, None, None) == micros
+
+
+@pytest.mark.parametrize("text", ["", "now", "-1h", "2006-02-30", "12:00", "1.5", "2006-04-07T17:08:00.0000001"])
+def test_no_moment(text):
+    """Everything else is refused."""
+    with pytest.raises(click.BadParameter):
+        Moment().convert(text, None, None)
+
+
+@given(st.binary())
+def test_hex(value):
+    """Any bytes have one hexadecimal form, in capitals or not."""
+    assert Hex().convert(value.hex(), None, None) == value
+    assert Hex().convert(value.hex(" ").upper(), None, None) == value
+
+
+@pytest.mark.parametrize("text", ["0", "0x00", "xy", "é"])
+def test_no_hex(text):
+    """What is not whole bytes is refused."""
+    with pytest.raises(click.BadParameter, match="is not bytes in hexadecimal"):
+        Hex().convert(text, None, None)
+
+
+def test_pair():
+    """The first equals sign parts; the value may be empty or have more of them."""
+    assert [Pair().convert(text, None, None) for text in ("a=b", "a=", "a=b=c")] == [
+        ("a", "b"),
+        ("a", ""),
+        ("a", "b=c"),
+    ]
+    for text in ("a", "=b", ""):
+        with pytest.raises(click.BadParameter, match="is not of the form NAME=VALUE"):
+            Pair().convert(text, None, None)
+
+
+def test_column_type():
+    """Types by the names that people know them by."""
+    assert ColumnType().convert("a=int64", None, None) == ("a", pa.int64())
+    assert ColumnType().convert("a=timestamp", None, None) == ("a", pa.timestamp("us", "UTC"))
+    with pytest.raises(click.BadParameter, match="'json' is none of the types string, int64"):
+        ColumnType().convert("a=json", None, None)
+
+
+def test_names():
+    """Commas part names, unless in quotes."""
+    assert Names().convert("a,b c,é", None, None) == ("a", "b c", "é")
+    assert Names().convert('a,"b,c"', None, None) == ("a", "b,c")
+
+
+@pytest.mark.parametrize(("kind", "value"), [(Moment(), 5), (Hex(), b"a"), (Pair(), ("a", "b")), (Names(), ("a",))])
+def test_converted_already(kind, value):
+    """A default of the right type stays as it is."""
+    assert kind.convert(value, None, None) == value

@@ -1,0 +1,58 @@
+"""What becomes of bad rows: stop, skip, collect."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from esformat.convert.bad_rows import Collect, Skip, Stop
+from esformat.convert.errors import BadRowError
+from esformat.convert.rows import BadRow
+
+ROWS = [BadRow("in.csv", "line", 7, "no space: 'u' has no value", ",é"), BadRow("in.csv", "line", 9, "broken", "x")]
+
+
+def test_stop():
+    """The first bad row ends it, told with where and what to do; none is none."""
+    policy = Stop()
+    policy.take([])
+    with pytest.raises(BadRowError) as caught:
+        policy.take(ROWS)
+    assert str(caught.value) == (
+        "in.csv: line 7: no space: 'u' has no value; "
+        "mend it, or leave bad rows out with --on-error skip or --on-error collect FILE"
+    )
+
+
+def test_skip():
+    """Bad rows are counted, from the start of the last pass."""
+    policy = Skip()
+    policy.take(ROWS)
+    policy.take(ROWS[:1])
+    assert policy.count == 3
+    policy.begin()
+    assert policy.count == 0
+
+
+def test_collect(tmp_path):
+    """Bad rows are written; a new pass forgets those before."""
+    policy = Collect(tmp_path / "bad.jsonl")
+    policy.take(ROWS)
+    policy.begin()
+    policy.take(ROWS[:1])
+    policy.close()
+    assert policy.count == 1
+    (line,) = (tmp_path / "bad.jsonl").read_text("utf-8").splitlines()
+    assert json.loads(line) == {"file": "in.csv", "line": 7, "reason": "no space: 'u' has no value", "text": ",é"}
+
+
+def test_collect_nowhere(tmp_path):
+    """A place that cannot be written is told at once."""
+    with pytest.raises(FileNotFoundError):
+        Collect(tmp_path / "nowhere" / "bad.jsonl")
+
+
+def test_bad_row_is_one_line():
+    """A bad row can be told in a line."""
+    assert str(ROWS[1]) == "in.csv: line 9: broken"

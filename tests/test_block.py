@@ -1,0 +1,110 @@
+"""The frame around every block: nothing in it can change unnoticed."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from damage import assert_refused
+from event_strategies import examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esformat.block import FRAME_BYTES, check_length, decode_block, encode_block, handle_of
+from esformat.checksum import checksum64
+from esformat.errors import ChecksumMismatchError, CorruptSegmentError
+from esformat.layout import BlockKind
+
+
+@examples(50)
+@given(st.sampled_from(BlockKind), st.binary(max_size=50), st.integers(0, 2**32 - 1), st.integers(0, 2**16 - 1))
+def test_what_is_framed_comes_back(kind, body, count, dictionary):
+    """Kind, body, count and dictionary number survive; the handle fits."""
+    stored = encode_block(kind, body, count=count, dictionary=dictionary)
+    handle = handle_of(stored, 4096)
+    assert (handle.offset, handle.length, handle.end) == (4096, len(stored), 4096 + len(stored))
+    block = decode_block(stored, kind, handle.check, 4096)
+    assert (block.kind, bytes(block.body), block.count, block.dictionary, block.offset) == (
+        kind,
+        body,
+        count,
+        dictionary,
+        4096,
+    )
+
+
+def framed(magic=b"ESBK", kind=2, reserved=0, dictionary=0, length=3, count=1, body=b"abc") -> bytes:
+    """A block put together by hand, with a right checksum."""
+    head = struct.pack("<4sBBHII", magic, kind, reserved, dictionary, length, count) + body
+    return head + struct.pack("<Q", checksum64(head))
+
+
+def test_bytes_of_a_block():
+    """Magic, kind, zero, dictionary, body length, count, body, checksum."""
+    stored = encode_block(BlockKind.DATA, b"abc", count=1)
+    assert stored == framed()
+    assert stored[:19].hex(" ") == "45 53 42 4b 02 00 00 00 03 00 00 00 01 00 00 00 61 62 63"
+    assert len(stored) == FRAME_BYTES + 3
+
+
+def test_damaged_blocks():
+    """Cut at each length or with any bit flipped, a block is refused."""
+    stored = encode_block(BlockKind.DATA, b"some body of a block", count=3, dictionary=1)
+    check = handle_of(stored, 0).check
+    assert_refused(stored, lambda damaged: decode_block(damaged, BlockKind.DATA, check, 0))
+    assert_refused(stored, lambda damaged: decode_block(damaged, BlockKind.DATA, None, 0))
+
+
+WRONG_FRAMES = [
+    ("other magic", framed(magic=b"ESBX"), "header"),
+    ("reserved byte", framed(reserved=1), "header"),
+    ("body length", framed(length=4), "header"),
+    ("kind", framed(kind=3), "of kind 3, expected 2"),
+]
+
+
+@pytest.mark.parametrize(("stored", "message"), [c[1:] for c in WRONG_FRAMES], ids=[c[0] for c in WRONG_FRAMES])
+def test_frames_that_no_writer_makes(stored, message):
+    """A right checksum does not excuse a wrong frame."""
+    with pytest.raises(CorruptSegmentError, match=message) as caught:
+        decode_block(stored, BlockKind.DATA, None, 77)
+    assert caught.value.offset == 77
+    assert not isinstance(caught.value, ChecksumMismatchError)
+
+
+def test_a_block_that_lies_where_another_should():
+    """A block of the right kind with a right checksum, but not the one that its handle means."""
+    one, other = (encode_block(BlockKind.DATA, body, count=1) for body in (b"abc", b"abd"))
+    with pytest.raises(ChecksumMismatchError, match="another block lies here"):
+        decode_block(other, BlockKind.DATA, handle_of(one, 0).check, 0)
+
+
+def test_checksum_error_says_both_sums():
+    """What was computed, what is stored, where, and what to do."""
+    stored = bytearray(framed())
+    stored[17] ^= 1
+    with pytest.raises(ChecksumMismatchError) as caught:
+        decode_block(bytes(stored), BlockKind.DATA, None, 1234)
+    message = str(caught.value)
+    assert f"{checksum64(bytes(stored[:-8])):016x}" in message
+    assert stored[-8:][::-1].hex() in message
+    assert "at byte 1234" in message
+    assert "esdb verify" in message
+
+
+@pytest.mark.parametrize("length", [0, FRAME_BYTES - 1, (1 << 30) + 1, 0xFFFF_FFFF])
+def test_lengths_out_of_bounds(length):
+    """A length that no writer makes is refused before anything is read for it."""
+    with pytest.raises(CorruptSegmentError, match=f"{length} is out of bounds"):
+        check_length(length, 0)
+
+
+@pytest.mark.parametrize("length", [FRAME_BYTES, 1 << 30])
+def test_lengths_within_bounds(length):
+    """The shortest and the longest block."""
+    check_length(length, 0)
+
+
+def test_checksum_is_xxh3():
+    """The value that the xxHash specification gives for no bytes."""
+    assert checksum64(b"") == 0x2D06800538D394C2

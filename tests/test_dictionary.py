@@ -1,0 +1,76 @@
+"""Dictionary blocks: what columns' nodes refer to comes back."""
+
+from __future__ import annotations
+
+import struct
+
+import pyarrow as pa
+import pytest
+from damage import assert_refused_or_read
+
+from esformat.block import decode_block, encode_block
+from esformat.codec import Codec, Decompressor, make_compressor
+from esformat.dictionary import ColumnDictionary, decode_dictionary, encode_dictionary, with_null
+from esformat.encoding import DecodeContext, EncodeContext
+from esformat.errors import CorruptSegmentError
+from esformat.layout import BlockKind
+from esformat.schema import Field
+
+PLAIN = Decompressor()
+READ = DecodeContext(PLAIN, PLAIN)
+WRITE = EncodeContext(make_compressor(Codec.ZSTD), make_compressor(Codec.ZSTD))
+FIELDS = [Field("data", pa.binary()), Field("type", pa.string()), Field("note", pa.large_string())]
+COLUMNS = [
+    ColumnDictionary(0, b"zstd dictionary"),
+    ColumnDictionary(1, values=pa.array(["", "page", "signup"])),
+    ColumnDictionary(2, b"both", pa.array(["é"], pa.large_string())),
+]
+
+
+def decode(body: bytes, count: int) -> list[ColumnDictionary]:
+    """The columns of a dictionary block with that body."""
+    stored = encode_block(BlockKind.DICTIONARY, body, count=count)
+    return decode_dictionary(decode_block(stored, BlockKind.DICTIONARY, None, 0), FIELDS, READ)
+
+
+def body_of(columns: list[ColumnDictionary]) -> bytes:
+    """The body of the block with some columns."""
+    return bytes(decode_block(encode_dictionary(columns, WRITE), BlockKind.DICTIONARY, None, 0).body)
+
+
+@pytest.mark.parametrize("columns", [[], COLUMNS[:1], COLUMNS[1:2], COLUMNS])
+def test_dictionary_comes_back(columns):
+    """zstd dictionaries, values, both or none."""
+    found = decode(body_of(columns), len(columns))
+    assert [(c.column, c.zstd) for c in found] == [(c.column, c.zstd) for c in columns]
+    for mine, given in zip(found, columns, strict=True):
+        assert (mine.values is None) == (given.values is None)
+        assert given.values is None or mine.values.equals(given.values)
+
+
+WRONG = [
+    ("cut short", b"\0" * 11, 1, "cut short"),
+    ("column that is not there", struct.pack("<HHII", 3, 0, 0, 0), 1, "breaks the format"),
+    ("reserved field", struct.pack("<HHII", 0, 1, 0, 0), 1, "breaks the format"),
+    ("dictionary beyond the block", struct.pack("<HHII", 0, 0, 1, 0), 1, "breaks the format"),
+    ("absurd number of values", struct.pack("<HHII", 0, 0, 0, 2**32 - 1), 1, "breaks the format"),
+    ("null among the values", body_of([ColumnDictionary(1, values=pa.array(["a", None]))]), 1, "holds a null"),
+    ("more than its columns", body_of(COLUMNS), 2, "longer than its columns"),
+]
+
+
+@pytest.mark.parametrize(("body", "count", "message"), [c[1:] for c in WRONG], ids=[c[0] for c in WRONG])
+def test_dictionaries_that_no_writer_makes(body, count, message):
+    """Each says what is wrong."""
+    with pytest.raises(CorruptSegmentError, match=message):
+        decode(body, count)
+
+
+def test_damaged_dictionary():
+    """Damage beneath a right checksum is refused or gives other columns."""
+    assert_refused_or_read(body_of(COLUMNS), lambda damaged: decode(damaged, len(COLUMNS)))
+
+
+def test_code_0_is_null():
+    """The values by code begin with the null."""
+    assert with_null(pa.array(["a", "b"])).to_pylist() == [None, "a", "b"]

@@ -1,0 +1,188 @@
+"""The directory: leaves and root come back, say where each key and row is, and contradict themselves at no byte."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import accumulate, groupby
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from damage import assert_refused_or_read
+from event_strategies import HIGHEST, LOWEST, examples
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esformat.block import decode_block, encode_block
+from esformat.codec import Codec, Decompressor, make_compressor
+from esformat.data_block import Runs
+from esformat.directory import BlockSpan, Leaf, LeafEntry, Root, encode_leaf, encode_root, leaf_is_full
+from esformat.encoding import DecodeContext, EncodeContext
+from esformat.errors import CorruptSegmentError
+from esformat.layout import BlockHandle, BlockKind
+
+PLAIN = Decompressor()
+READ = DecodeContext(PLAIN, PLAIN)
+WRITE = EncodeContext(make_compressor(Codec.ZSTD), make_compressor(Codec.ZSTD))
+CHECK = (1 << 32) - 1
+
+moments = st.one_of(st.integers(-9, 9), st.integers(LOWEST, HIGHEST), st.sampled_from([LOWEST, HIGHEST]))
+spans = st.tuples(moments, moments).map(sorted)
+
+
+def runs_of(keys: list[tuple[bytes, bytes]], rows: list[int]) -> Runs:
+    """Runs with those keys."""
+    spaces, groupings = zip(*keys, strict=True)
+    return Runs(pa.array(spaces, pa.binary()), pa.array(groupings, pa.binary()), np.array(rows, np.int64))
+
+
+def leaf_of(stored: bytes, first_row: int = 0, first_block: int = 0, offset: int = 16) -> Leaf:
+    """A stored leaf as a reader opens it."""
+    return Leaf(decode_block(stored, BlockKind.DIRECTORY, None, 99), first_row, first_block, offset, READ)
+
+
+@examples(100)
+@given(st.data())
+def test_leaf_comes_back(data):
+    """Keys, rows, blocks and time spans; lookups agree with a search through the list."""
+    key = st.binary(max_size=3)
+    keys = sorted(data.draw(st.sets(st.tuples(key, key), min_size=1, max_size=20)))
+    rows = data.draw(st.lists(st.integers(1, 9), min_size=len(keys), max_size=len(keys)))
+    cuts = {0, sum(rows), *data.draw(st.lists(st.integers(0, sum(rows)), max_size=5))}
+    edges = sorted(cuts)
+    blocks = []
+    for first, last in zip(edges, edges[1:], strict=False):
+        low, high = data.draw(spans)
+        blocks.append(
+            BlockSpan(last - first, data.draw(st.integers(24, 9999)), data.draw(st.integers(0, CHECK)), low, high)
+        )
+    leaf = leaf_of(encode_leaf(runs_of(keys, rows), blocks, WRITE), 1000, 50, 4096)
+
+    assert list(zip(leaf.spaces, leaf.groupings, strict=True)) == keys
+    assert leaf.has_groupings == any(grouping for _, grouping in keys)
+    assert leaf.run_rows == list(accumulate(rows, initial=1000))
+    assert leaf.run_edges.tolist() == leaf.run_rows
+    assert (leaf.first_row, leaf.last_row, leaf.first_block, leaf.block_count) == (
+        1000,
+        1000 + sum(rows),
+        50,
+        len(blocks),
+    )
+    assert leaf.block_rows == [1000 + edge for edge in edges]
+    assert list(zip(leaf.block_min, leaf.block_max, strict=True)) == [
+        (b.min_timestamp, b.max_timestamp) for b in blocks
+    ]
+    offsets = list(accumulate((block.length for block in blocks), initial=4096))
+    expected = [BlockHandle(at, b.length, b.check) for at, b in zip(offsets, blocks, strict=False)]
+    assert [leaf.handle(number) for number in range(len(blocks))] == expected
+    for space in {*leaf.spaces, b"", b"\xff\xff\xff\xff"}:
+        first, last = leaf.runs_of(space)
+        assert [n for n, (s, _) in enumerate(keys) if s == space] == list(range(first, last))
+    for row in range(1000, leaf.last_row):
+        assert leaf.block_of(row) == bisect_right(leaf.block_rows, row) - 1
+
+
+@examples(100)
+@given(st.data())
+def test_root_comes_back(data):
+    """Counts, places and time spans; the leaves of a space are those that can hold it, and no row or block is missed."""
+    count = data.draw(st.integers(0, 12))
+    firsts = sorted(data.draw(st.lists(st.binary(max_size=2), min_size=count, max_size=count)))
+    numbers = st.integers(1, 2**20)
+    entries = []
+    for space in firsts:
+        low, high = data.draw(spans)
+        handle = BlockHandle(data.draw(numbers), data.draw(numbers), data.draw(st.integers(0, CHECK)))
+        entries.append(LeafEntry(space, *data.draw(st.tuples(*[numbers] * 4)), handle, low, high))
+    root = Root(decode_block(encode_root(entries, WRITE), BlockKind.DIRECTORY_ROOT, None, 0), READ)
+
+    assert len(root) == count
+    assert root.first_spaces == firsts
+    assert root.run_count == sum(entry.runs for entry in entries)
+    assert root.rows == list(accumulate((entry.rows for entry in entries), initial=0))
+    assert root.blocks == list(accumulate((entry.blocks for entry in entries), initial=0))
+    assert [root.handle(number) for number in range(count)] == [entry.handle for entry in entries]
+    assert list(zip(root.min_timestamps, root.max_timestamps, strict=True)) == [
+        (e.min_timestamp, e.max_timestamp) for e in entries
+    ]
+    for space in {*firsts, b"", b"a", b"\xff\xff\xff"}:
+        last_before = max((n for n, first in enumerate(firsts) if first < space), default=0)
+        named = [n for n, first in enumerate(firsts) if first == space]
+        assert set(root.leaves_of(space)) >= ({last_before, *named} if count and space >= firsts[0] else set())
+    for number in range(count):
+        assert root.leaf_of_row(root.rows[number]) == root.leaf_of_row(root.rows[number + 1] - 1) == number
+        assert root.leaf_of_block(root.blocks[number]) == root.leaf_of_block(root.blocks[number + 1] - 1) == number
+
+
+LEAVES = [
+    (0, 255, 255, False), (0, 256, 1, True), (0, 1, 256, True), (1023, 256, 1, True), (1024, 256, 1, False),
+    (1024, 512, 1, True), (10**6, 4095, 1, False), (10**6, 4096, 1, True), (10**6, 1, 256, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "runs", "blocks", "full"), LEAVES)
+def test_leaves_grow_with_the_file(before, runs, blocks, full):
+    """After each 1,024 leaves the next may hold twice the runs, up to 4,096; 256 blocks are always the most."""
+    assert leaf_is_full(before, runs, blocks) == full
+
+
+KEYS = [(b"a", b""), (b"a", b"web"), (b"b", b"")]
+BLOCKS = [BlockSpan(4, 100, 1, -5, 5), BlockSpan(3, 90, 2, 0, 70000)]
+ENTRIES = [
+    LeafEntry(b"a", 3, 7, 2, 16, BlockHandle(206, 80, 5), -5, 70000),
+    LeafEntry(b"b", 1, 9, 1, 286, BlockHandle(386, 70, 6), 3, 4),
+]
+
+
+def test_damaged_leaf():
+    """Beneath a right checksum, damage is refused or gives another leaf: never another error."""
+    stored = encode_leaf(runs_of(KEYS, [3, 2, 2]), BLOCKS, WRITE)
+    body = bytes(decode_block(stored, BlockKind.DIRECTORY, None, 0).body)
+    assert_refused_or_read(body, lambda damaged: leaf_of(encode_block(BlockKind.DIRECTORY, damaged, count=3)))
+    for count in (0, 2, 4, 1 << 17, (1 << 32) - 1):
+        with pytest.raises(CorruptSegmentError) as caught:
+            leaf_of(encode_block(BlockKind.DIRECTORY, body, count=count))
+        assert caught.value.offset in (99, None)
+
+
+def test_damaged_root():
+    """The same for the root."""
+    body = bytes(decode_block(encode_root(ENTRIES, WRITE), BlockKind.DIRECTORY_ROOT, None, 0).body)
+
+    def read(damaged: bytes, count: int = 2) -> Root:
+        stored = encode_block(BlockKind.DIRECTORY_ROOT, damaged, count=count)
+        return Root(decode_block(stored, BlockKind.DIRECTORY_ROOT, None, 0), READ)
+
+    assert_refused_or_read(body, read)
+    for count in (0, 1, 3, (1 << 32) - 1):
+        with pytest.raises(CorruptSegmentError):
+            read(body, count)
+
+
+CONTRADICTIONS = [
+    ("rows of runs and blocks differ", [3, 2, 3], BLOCKS),
+    ("a run without rows", [7, 0, 0], BLOCKS),
+    ("a block without rows", [3, 2, 2], [BlockSpan(7, 100, 1, 0, 0), BlockSpan(0, 90, 2, 0, 0)]),
+    ("time runs backwards", [3, 2, 2], [BlockSpan(4, 100, 1, 5, -5), BLOCKS[1]]),
+    ("a block shorter than its frame", [3, 2, 2], [BlockSpan(4, 23, 1, 0, 0), BLOCKS[1]]),
+    ("a block longer than any", [3, 2, 2], [BlockSpan(4, 2**31, 1, 0, 0), BLOCKS[1]]),
+    ("no blocks", [3, 2, 2], []),
+    ("more blocks than a leaf covers", [100, 100, 57], [BlockSpan(1, 30, 0, 0, 0)] * 257),
+]
+
+
+@pytest.mark.parametrize(("rows", "blocks"), [c[1:] for c in CONTRADICTIONS], ids=[c[0] for c in CONTRADICTIONS])
+def test_leaves_that_contradict_themselves(rows, blocks):
+    """What its parts say of each other must agree."""
+    with pytest.raises(CorruptSegmentError):
+        leaf_of(encode_leaf(runs_of(KEYS, rows), blocks, WRITE))
+
+
+def test_runs_of_a_segment_cover_all_rows(write):
+    """Over all leaves, the runs are those of the sorted events, each once, in order."""
+    rows = [(f"s{n % 40:02}", b"", n, f"g{n % 3}") for n in range(500)]
+    segment = write(rows)
+    found = [(e.space, e.grouping) for e in segment.scan()]
+    expected = sorted((space, grouping) for space, _, _, grouping in rows)
+    assert found == expected
+    assert segment.info()["groupings"] == len(list(groupby(expected)))

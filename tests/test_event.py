@@ -1,0 +1,132 @@
+"""Events as Python values: compared, hashed, shown, pickled; timestamps of either kind."""
+
+from __future__ import annotations
+
+import copy
+import datetime as dt
+import pickle
+
+import numpy as np
+import pytest
+
+import esformat
+from esformat.errors import InvalidEventError
+from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP, make_event, to_microseconds
+
+FACTS = ("customer-1", "web", 1_403_534_919_000_000, b'{"url": "/"}', {"type": "page"}, {"amount": 2.5})
+
+
+@pytest.fixture
+def events(write):
+    """The same events, read in every way there is."""
+    rows = [("a", b"x", 5, "g", {"type": "page"}), ("a", b"y", 5, "g"), ("a", b"z", 7, "h", {"type": "é"})]
+    segment = write(rows, indexes=["type"])
+    ways = [segment.scan(), segment["a"].scan(), segment["a"].scan(grouping="g"), segment.scan_index("type", "é")]
+    return [list(way) for way in ways]
+
+
+def test_names_of_its_facts():
+    """What an event says by name."""
+    event = make_event(*FACTS)
+    assert (event.space, event.grouping, event.timestamp, event.data, event.indexes, event.columns) == FACTS
+    assert event.time == dt.datetime(2014, 6, 23, 14, 48, 39, tzinfo=dt.UTC)
+
+
+def test_what_an_event_gives_is_the_callers_own():
+    """Changing the dict that was given, or one that was got, changes no event."""
+    indexes = {"type": "page"}
+    event = make_event("a", "", 1, b"", indexes, {})
+    indexes["type"] = "other"
+    event.indexes["type"] = "other"
+    event.columns["x"] = 1
+    assert (event.indexes, event.columns) == ({"type": "page"}, {})
+
+
+def test_events_equal_however_they_were_read(events):
+    """By all their facts: an event of one scan equals the same event of another, and no other event."""
+    everything, of_space, of_grouping, of_index = events
+    assert everything == of_space
+    assert everything[:2] == of_grouping
+    assert everything[2:] == of_index
+    for one, other in zip(everything, of_space, strict=True):
+        assert one == other
+        assert not one != other
+        assert hash(one) == hash(other)
+    assert len(set(everything + of_space)) == 3
+    assert everything[0] != everything[1]
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_events_differ_in_every_fact(place):
+    """A change of any one fact makes another event."""
+    changed = list(FACTS)
+    changed[place] = ["other", "other", 0, b"other", {}, {}][place]
+    assert make_event(*changed) != make_event(*FACTS)
+
+
+def test_an_event_is_no_tuple_to_others():
+    """It equals no tuple, whatever it holds inside."""
+    event = make_event(*FACTS)
+    assert event != tuple(event)
+    assert event != FACTS
+    assert event != "customer-1"
+
+
+@pytest.mark.parametrize("again", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"])
+def test_events_survive(events, again):
+    """Pickled or copied, an event keeps all its facts and needs no file."""
+    for event in [*events[0], *events[1], make_event(*FACTS)]:
+        other = again(event)
+        assert other == event
+        assert type(other) is esformat.Event
+        assert (other.indexes, other.columns, other.time) == (event.indexes, event.columns, event.time)
+
+
+def test_repr_says_what_there_is():
+    """Empty attributes are left out."""
+    assert repr(make_event("a", "", -5, None, {}, {})) == "Event(space='a', grouping='', timestamp=-5, data=None)"
+    assert repr(make_event(b"\xff", b"g", 5, b"x", {"type": "page"}, {"n": None})) == (
+        "Event(space=b'\\xff', grouping=b'g', timestamp=5, data=b'x', indexes={'type': 'page'}, columns={'n': None})"
+    )
+
+
+def test_indexes_after_the_segment_is_closed(write):
+    """An event needs the file no more, whichever scan it came from and whether or not it was asked before."""
+    segment = write([("a", b"x", n, "", {"type": f"t{n}"}) for n in range(5)], indexes=["type"])
+    kept = [*segment.scan(), *segment["a"].scan(), *segment["a"].scan(reverse=True), *segment.scan_index("type", "t3")]
+    segment.close()
+    assert [event.indexes["type"] for event in kept] == [*(f"t{n}" for n in [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 4, 3, 2, 1, 0]), "t3"]
+    assert all(event.columns == {} for event in kept)
+
+
+TIMES = [
+    (0, 0),
+    (MIN_TIMESTAMP, MIN_TIMESTAMP),
+    (MAX_TIMESTAMP, MAX_TIMESTAMP),
+    (np.int64(7), 7),
+    (np.uint8(7), 7),
+    (dt.datetime(1970, 1, 1, tzinfo=dt.UTC), 0),
+    (dt.datetime(1, 1, 1, tzinfo=dt.UTC), -62_135_596_800_000_000),
+    (dt.datetime(9999, 12, 31, 23, 59, 59, 999_999, dt.UTC), 253_402_300_799_999_999),
+    (dt.datetime(2014, 6, 23, 16, 48, 39, 1, dt.timezone(dt.timedelta(hours=2))), 1_403_534_919_000_001),
+]
+
+
+@pytest.mark.parametrize(("moment", "expected"), TIMES)
+def test_moments(moment, expected):
+    """Whole numbers of any kind and aware datetimes of any zone."""
+    assert to_microseconds(moment) == expected
+    assert type(to_microseconds(moment)) is int
+
+
+@pytest.mark.parametrize("moment", [dt.datetime(2014, 6, 23), dt.date(2014, 6, 23), 1.0, "2014", None, True, 2**63, b"1", np.float64(1)])  # noqa: DTZ001
+def test_what_is_no_moment(moment):
+    """The message says what it was for."""
+    with pytest.raises(InvalidEventError, match="^start "):
+        to_microseconds(moment, "start")
+
+
+def test_time_beyond_datetime():
+    """Python's datetime ends at the year 9999; the number does not."""
+    with pytest.raises(OverflowError):
+        _ = make_event("a", "", MAX_TIMESTAMP, b"", {}, {}).time

@@ -1,0 +1,99 @@
+"""The metadata block: schema, properties and statistics come back; broken JSON is the file's fault."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from damage import assert_refused_or_read
+
+from esformat.block import Block, decode_block, encode_block
+from esformat.errors import CorruptSegmentError, UsageError
+from esformat.layout import BlockKind
+from esformat.metadata import Metadata, Statistics, check_properties
+from esformat.schema import EventSchema, Field
+
+SCHEMA = EventSchema((Field("data", pa.binary(), nullable=False), Field("type", pa.string(), indexed=True)))
+STATISTICS = Statistics(2, 1, 1, 1, -5, 2**62, {"type": {"values": 2, "events": 2}})
+
+
+def block(document: object) -> Block:
+    """A metadata block that holds a document, or these bytes."""
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return decode_block(encode_block(BlockKind.METADATA, body), BlockKind.METADATA, None, 16)
+
+
+def document(metadata: Metadata) -> dict:
+    """What the block of some metadata holds."""
+    return json.loads(bytes(decode_block(metadata.encode(), BlockKind.METADATA, None, 16).body))
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        Metadata(SCHEMA, "zstd", None, {}, STATISTICS),
+        Metadata(SCHEMA, "zstd", -3, {"source": "shop", "ключ": "\0 значение"}),
+        Metadata(EventSchema((), binary_keys=True), "none", None, {}, Statistics(0, 0, 0, 0, None, None)),
+    ],
+)
+def test_metadata_comes_back(metadata):
+    """With and without statistics."""
+    assert Metadata.decode(decode_block(metadata.encode(), BlockKind.METADATA, None, 16)) == metadata
+
+
+def test_names_of_newer_writers_are_skipped():
+    """At any level but within the schema's types."""
+    stored = document(Metadata(SCHEMA, "zstd", None, {}, STATISTICS))
+    stored["new"] = [1]
+    stored["statistics"]["new"] = 1
+    stored["schema"]["new"] = {}
+    stored["schema"]["columns"][0]["new"] = 0
+    assert Metadata.decode(block(stored)) == Metadata(SCHEMA, "zstd", None, {}, STATISTICS)
+
+
+def broken(**changes: object) -> dict:
+    """A right document with some names changed; `...` removes one."""
+    stored = document(Metadata(SCHEMA, "zstd", None, {}, STATISTICS)) | changes
+    return {name: value for name, value in stored.items() if value is not ...}
+
+
+WRONG = [
+    b"", b"\xff", b"[]", b"null", b"7", b"[" * 100_000, b'{"format": "esdb"}', broken(format="parquet"),
+    broken(schema=...), broken(schema={"keys": "numbers", "columns": []}), broken(schema={"keys": "text", "columns": 5}),
+    broken(schema={"keys": "text", "columns": [{"name": "a", "type": "int7", "nullable": True, "indexed": False}]}),
+    broken(codec=...), broken(level="high"), broken(properties=[1]),
+    broken(statistics={}), broken(statistics=3),
+    broken(statistics={"events": -1, "spaces": 0, "runs": 0, "data_blocks": 0, "min_timestamp": None, "max_timestamp": None, "indexes": {}}),
+    broken(statistics={"events": 1, "spaces": 0, "runs": 0, "data_blocks": 0, "min_timestamp": "x", "max_timestamp": None, "indexes": {}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("stored", WRONG, ids=lambda stored: str(stored)[:60])
+def test_metadata_that_no_writer_makes(stored):
+    """Whatever is wrong with it, the error says that the metadata is, and where it lies."""
+    with pytest.raises(CorruptSegmentError, match="metadata|schema") as caught:
+        Metadata.decode(block(stored))
+    assert caught.value.offset in (16, None)
+
+
+def test_damaged_metadata():
+    """Damage beneath a right checksum is refused or gives other metadata."""
+    body = bytes(decode_block(Metadata(SCHEMA, "zstd", None, {"a": "b"}, STATISTICS).encode(), 1, None, 0).body)
+    assert_refused_or_read(body, lambda damaged: Metadata.decode(block(damaged)))
+
+
+@pytest.mark.parametrize("properties", [{"a": 1}, {1: "a"}, {"a": None}, {"a": b"b"}])
+def test_properties_map_text_to_text(properties):
+    """Anything else is the caller's fault."""
+    with pytest.raises(UsageError, match="must map text to text"):
+        check_properties(properties)
+
+
+def test_properties_are_copied():
+    """Later changes of the caller's dict do not reach the file."""
+    given = {"a": "b"}
+    kept = check_properties(given)
+    given["a"] = "c"
+    assert kept == {"a": "b"}
+    assert check_properties(None) == {}

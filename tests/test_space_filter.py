@@ -1,0 +1,91 @@
+"""The space filter never says no to a space that is there, and seldom says maybe to one that is not."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+from event_strategies import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from small_pieces import Pieces, cut_small
+
+import esformat
+from esformat.block import Block, decode_block
+from esformat.builder import encode_filter_page
+from esformat.checksum import checksum64
+from esformat.errors import CorruptSegmentError
+from esformat.layout import BlockKind
+from esformat.space_filter import SALTS, bucket_count, build_filter, hash_keys, page_may_contain, page_of
+
+
+def pages_of(keys: list[bytes]) -> list[Block]:
+    """The filter of some keys, as a reader has it."""
+    return [decode_block(encode_filter_page(body), BlockKind.FILTER, None, 0) for body in build_filter(hash_keys(keys))]
+
+
+def may_contain(pages: list[Block], key: bytes, count: int) -> bool:
+    """What the filter says of a key."""
+    hashed, buckets = checksum64(key), bucket_count(count)
+    return page_may_contain(pages[page_of(hashed, buckets)], hashed, buckets)
+
+
+@examples(100)
+@given(st.sets(st.binary(max_size=8), max_size=60), st.sampled_from([1, 2, 2048]))
+def test_no_false_negatives(keys, page_buckets):
+    """Every key that was put in is found, however the filter is cut into pages."""
+    with cut_small(Pieces(filter_page_buckets=page_buckets)):
+        pages = pages_of(sorted(keys))
+        assert all(may_contain(pages, key, len(keys)) for key in keys)
+
+
+@pytest.mark.parametrize("count", [1, 1000, 60_000])
+def test_false_positives_are_about_one_in_a_hundred(count):
+    """At ten bits for each space; the filter of 60,000 spaces has two pages."""
+    keys = [b"space-%d" % n for n in range(count)]
+    pages = pages_of(keys)
+    assert len(pages) == (2 if count == 60_000 else 1)
+    assert all(may_contain(pages, key, count) for key in keys)
+    wrong = sum(may_contain(pages, b"absent-%d" % n, count) for n in range(20_000))
+    assert wrong < 0.02 * 20_000
+    if count > 1:
+        assert wrong > 0.001 * 20_000  # a filter that says no to everything would be wrong elsewhere
+
+
+def test_bits_of_one_key():
+    """One key in one bucket of 32 bytes: one bit in each word, as section 13 of the spec says."""
+    hashed = checksum64(b"customer-1")
+    (page,) = build_filter(hash_keys([b"customer-1"]))
+    words = [1 << (((hashed & 0xFFFFFFFF) * salt & 0xFFFFFFFF) >> 27) for salt in SALTS]
+    assert page == struct.pack("<8I", *words)
+
+
+@pytest.mark.parametrize(("spaces", "buckets"), [(0, 1), (1, 1), (25, 1), (26, 2), (1000, 40), (10**7, 390_625)])
+def test_buckets(spaces, buckets):
+    """Ten bits for each space, rounded up."""
+    assert bucket_count(spaces) == buckets
+
+
+def test_empty_filter_denies_everything():
+    """A segment without spaces."""
+    assert not any(may_contain(pages_of([]), b"%d" % n, 0) for n in range(100))
+
+
+def test_filter_page_cut_short():
+    """A page that ends before its bucket."""
+    hashed = checksum64(b"a")
+    short = decode_block(encode_filter_page(bytes(31)), BlockKind.FILTER, None, 0)
+    with pytest.raises(CorruptSegmentError, match="filter page is cut short"):
+        page_may_contain(short, hashed, 1)
+
+
+def test_may_contain_of_a_segment(write):
+    """One read of the filter answers; the directory is not asked. Text and bytes are the same key."""
+    segment = write([(f"space-{n}", b"", n) for n in range(300)])
+    counted = esformat.CountingSource(esformat.FileSource(segment.path))
+    with esformat.open(counted) as same:
+        before = counted.reads
+        assert all(same.may_contain(f"space-{n}") for n in range(300))
+        assert same.may_contain(b"space-7")
+        assert counted.reads - before <= 301
+        assert sum(same.may_contain(f"absent-{n}") for n in range(1000)) < 50
