@@ -188,8 +188,8 @@ class Decompressor:
 _SINGLE_SEGMENT = 0x20  # bit of a zstd frame's descriptor, its fifth byte: the content itself is the window
 
 
-def check_frame(codec: int, frame: bytes | memoryview) -> None:
-    """Hold a frame's header against the rules that decompression does not enforce.
+def check_frame(codec: int, frame: bytes | memoryview, size: int) -> None:
+    """Hold a frame of `size` uncompressed bytes against rules that not all ways to decompress it enforce.
 
     Raises CorruptSegmentError, UnsupportedVersionError.
     """
@@ -201,6 +201,8 @@ def check_frame(codec: int, frame: bytes | memoryview) -> None:
         facts = zstandard.get_frame_parameters(frame)
     except zstandard.ZstdError as error:
         raise CorruptSegmentError(f"a zstd frame does not decompress: {error}") from None
+    if facts.content_size != size:
+        raise CorruptSegmentError(f"a zstd frame claims {facts.content_size} bytes, expected {size}")
     if facts.has_checksum or facts.dict_id:
         raise CorruptSegmentError("a zstd frame has a checksum or a dictionary id")
     if facts.window_size > MAX_WINDOW_BYTES and not frame[4] & _SINGLE_SEGMENT:

@@ -30,18 +30,19 @@ class Index:
         self.place = reader.schema.positions[name]
         self._type = reader.fields[self.place].type
 
+    def holds(self, value: Any) -> bool:
+        """Whether an event of this index can have a value, by its type."""
+        if pt.is_boolean(self._type):
+            return isinstance(value, bool)
+        if pt.is_integer(self._type):
+            return isinstance(value, int | np.integer) and not isinstance(value, bool)
+        return isinstance(value, str)
+
     def check_value(self, value: Any) -> Any:
         """`value` as the index holds it. Raises UsageError for one that no event of this index can have."""
-        kind = self._type
-        if pt.is_boolean(kind):
-            fits = isinstance(value, bool)
-        elif pt.is_integer(kind):
-            fits = isinstance(value, int) and not isinstance(value, bool)
-        else:
-            fits = isinstance(value, str)
-        if not fits:
-            raise UsageError(f"index {self.name!r} holds values of type {kind}, not {value!r}")
-        return value
+        if not self.holds(value):
+            raise UsageError(f"index {self.name!r} holds values of type {self._type}, not {value!r}")
+        return int(value) if isinstance(value, np.integer) else value
 
     def find(self, value: Any) -> Posting | None:
         """The posting list of a value; None where no event has it."""

@@ -154,6 +154,24 @@ def _timestamps(table: pa.Table) -> pa.ChunkedArray:
         raise InvalidEventError(f"column 'timestamp' does not fit 64 bits: {error}") from None
 
 
+_FAMILIES = (
+    lambda kind: pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind),
+    lambda kind: pt.is_string(kind) or pt.is_large_string(kind) or _is_binary(kind),
+    pt.is_timestamp,
+    pt.is_date,
+    pt.is_time,
+    pt.is_duration,
+    pt.is_nested,
+)
+"""Types whose values are converted to one another where none is lost; a number never becomes text by itself."""
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(
+        pt.is_binary(kind) or pt.is_large_binary(kind) or (pt.is_fixed_size_binary(kind) and not pt.is_decimal(kind))
+    )
+
+
 def _payload_column(table: pa.Table, name: str, kind: pa.DataType, nullable: bool) -> pa.ChunkedArray:
     if name not in table.column_names:
         if nullable:
@@ -169,6 +187,8 @@ def _payload_column(table: pa.Table, name: str, kind: pa.DataType, nullable: boo
     if column.type == kind:
         return column
     try:
+        if not pt.is_null(column.type) and not any(family(column.type) and family(kind) for family in _FAMILIES):
+            raise pa.ArrowInvalid("cast it first")
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidEventError(

@@ -65,7 +65,8 @@ class Publication:
 
     def abort(self) -> None:
         """Leave nothing behind."""
-        self.file.close()
+        with contextlib.suppress(OSError):  # closing writes what is left: on a full disk it fails once more
+            self.file.close()
         with contextlib.suppress(FileNotFoundError):
             self._partial.unlink()
 

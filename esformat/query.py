@@ -69,8 +69,9 @@ def make_query(
         raise UsageError(f"limit must be a whole number from 0, not {limit!r}")
     checked = None
     if columns is not None:
-        if isinstance(columns, str):
-            raise UsageError(f"columns must be a list of names, not the text {columns!r}")
+        if isinstance(columns, str) or not isinstance(columns, Iterable):
+            text = "the text " if isinstance(columns, str) else ""
+            raise UsageError(f"columns must be a list of names, not {text}{columns!r}")
         checked = tuple(columns)
         if not checked:
             raise UsageError("columns must name at least one column", hint="to count events use scan().count()")

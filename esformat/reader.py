@@ -179,6 +179,8 @@ class Reader:
 
     def _read_index_root(self, place: int) -> IndexRoot:
         key = (BlockKind.INDEX_ROOT, place, 0)
+        if place >= len(self.fields):
+            raise CorruptSegmentError(f"there is an index on column {place}, which does not exist", path=self.name)
         if key not in self.table:
             raise CorruptSegmentError(f"the index on {self.fields[place].name!r} is missing", path=self.name)
         block = self._opening.get(key) or self.read(self.table[key], BlockKind.INDEX_ROOT)

@@ -27,6 +27,8 @@ def open_segment(path: str | os.PathLike[str] | Source, *, cache_bytes: int = CA
     Raises OSError (no such file …), CorruptSegmentError, UnsupportedVersionError.
     """
     source = FileSource(path) if isinstance(path, str | os.PathLike) else path
+    if not isinstance(source, Source):
+        raise UsageError(f"cannot open {path!r}", hint="give a path or a Source of bytes")
     try:
         return Segment(Reader(source, cache_bytes))
     except EsdbError as error:
@@ -240,7 +242,7 @@ class Segment:
         index = Index(self._reader, name)
 
         def count(value: Any) -> int:
-            posting = index.find(index.check_value(value))
+            posting = index.find(value) if index.holds(value) else None
             if posting is None:
                 raise KeyError(value)
             return posting.count

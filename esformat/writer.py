@@ -90,15 +90,22 @@ def create(
         raise UsageError(f"indexes must be a list of column names, not the text {indexes!r}")
     if level is not None and codec != "zstd":
         raise UsageError(f"codec {codec!r} has no levels")
-    if level is not None and not -100 <= level <= 22:
-        raise UsageError(f"zstd level {level} is not between -100 and 22")
+    if level is not None and not (isinstance(level, int) and -100 <= level <= 22):
+        raise UsageError(f"zstd level {level!r} is not between -100 and 22")
+    if threads is not None and not (isinstance(threads, int) and threads > 0):
+        raise UsageError(f"threads must be a whole number from 1, not {threads!r}")
+    if schema is not None and not isinstance(schema, pa.Schema):
+        raise UsageError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
+    indexes = tuple(indexes)
     for name in indexes:
         if not isinstance(name, str) or not name or name in KEY_COLUMNS:
             raise UsageError(f"{name!r} cannot be the name of an index")
-    workers = threads or min(os.cpu_count() or 1, 8)
+        if indexes.count(name) > 1:
+            raise UsageError(f"index {name!r} is named twice")
+    workers = min(os.cpu_count() or 1, 8) if threads is None else threads
     options = WriteOptions(codec_from_name(codec), level, codec, check_properties(properties), workers)
     known = None if schema is None else make_schema(schema, indexes, binary_keys=keys == "binary")
-    return Writer(Path(path), known, tuple(indexes), keys == "binary", options, overwrite=overwrite)
+    return Writer(Path(path), known, indexes, keys == "binary", options, overwrite=overwrite)
 
 
 class Writer:

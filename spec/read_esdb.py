@@ -506,9 +506,28 @@ Handle = tuple[int, int, int]  # offset, length, check
 
 @dataclass
 class Block:
+    """What was in a frame."""
+
     count: int
     dictionary: int
     body: bytes
+
+
+def read_metadata(block: Block) -> Json:
+    """The metadata, with all names that this reader uses in it (§ 15)."""
+    try:
+        metadata = json.loads(text(block.body))
+        require(metadata["format"] == "esdb" and metadata["schema"]["keys"] in ("text", "binary"), "the metadata's format or keys")
+        for name in ("codec", "level", "properties", "statistics"):
+            require(name in metadata, f"the metadata lacks {name!r}")
+        for column in metadata["schema"]["columns"]:
+            require(isinstance(column["name"], str) and column["nullable"] in (True, False), "the schema is damaged")
+            shape_of(column["type"])
+        for name in ("events", "spaces", "runs", "data_blocks", "min_timestamp", "max_timestamp", "indexes"):
+            require(name in metadata["statistics"], f"the statistics lack {name!r}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise Corrupt(f"the metadata is damaged: {error!r}") from error
+    return metadata
 
 
 class File:
@@ -519,7 +538,7 @@ class File:
         self.entries = self._open()
         copy = self.entries.get((METADATA, 0, 0))
         require(copy is not None and (DIRECTORY_ROOT, 0, 0) in self.entries, "the footer lacks metadata or directory")
-        self.metadata: Json = json.loads(text(self.block(copy, METADATA).body))
+        self.metadata = read_metadata(self.block(copy, METADATA))
         self.schema: list[Json] = self.metadata["schema"]["columns"]
         self.dictionaries = {
             ordinal: self._read_dictionary(handle)
@@ -803,6 +822,7 @@ def facts(file: File) -> dict[str, Json]:
     indexes = {}
     for (kind, ordinal, _), _ in file.entries.items():
         if kind == INDEX_ROOT:
+            require(ordinal < len(file.schema), f"an index on column {ordinal}")
             name = file.schema[ordinal]["name"]
             sizes = [len(rows) for _, rows in file.index(name)]
             indexes[name] = {"values": len(sizes), "events": sum(sizes)}

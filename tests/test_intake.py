@@ -46,6 +46,8 @@ GOOD = [
     ("data as text", {"data": ["x", "é"]}, "data", [b"x", "é".encode()]),
     ("missing index is null", {}, "type", [None, None]),
     ("index as dictionary", {"type": pa.array(["p", None]).dictionary_encode()}, "type", ["p", None]),
+    ("index without a type", {"type": pa.nulls(2)}, "type", [None, None]),
+    ("numbers that are whole", {"n": [1.0, None]}, "n", [1, None]),
     ("numbers that fit", {"n": pa.array([-128, None], pa.int64())}, "n", [-128, None]),
 ]  # fmt: skip
 
@@ -95,6 +97,9 @@ BAD = [
     ("null data", {"data": [b"x", None]}, "column 'data' is null in row 1; the schema forbids it"),
     ("data of another type", {"data": [1.5, 2.5]}, "column 'data' of type double does not fit the schema's binary"),
     ("number that does not fit", {"n": [1, 128]}, "column 'n' of type int64 does not fit the schema's int8"),
+    ("number where text is wanted", {"type": [5, 6]}, "column 'type' of type int64 does not fit the schema's string: cast it first"),
+    ("truth where a number is wanted", {"n": [True, False]}, "column 'n' of type bool does not fit"),
+    ("time where a number is wanted", {"n": pa.array([1, 2], US)}, "column 'n' of type timestamp"),
     ("index of bytes that are no text", {"type": [b"\xff", b"a"]}, "column 'type' of type binary does not fit"),
 ]  # fmt: skip
 
@@ -280,7 +285,7 @@ ONE_BY_ONE = [
 ]
 
 
-@pytest.mark.parametrize(("given", "name", "expected"), ONE_BY_ONE, ids=str)
+@pytest.mark.parametrize(("given", "name", "expected"), ONE_BY_ONE, ids=map(str, range(len(ONE_BY_ONE))))
 def test_events_one_at_a_time(given, name, expected):
     """Keys and payloads in any of Python's forms."""
     assert added(**given)[name] == expected

@@ -6,10 +6,16 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from typing import TextIO
 
 import click
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Tell whether somebody looks at `stream`, which is None where it was closed before we began."""
+    return stream is not None and stream.isatty()
 
 
 def say(message: str) -> None:
@@ -48,7 +54,7 @@ def moment(micros: int | None) -> str:
 @contextmanager
 def progress(title: str) -> Iterator[Callable[[int, int], None] | None]:
     """Show a bar on stderr if that is a terminal. Gives what to call with bytes done and bytes in all; None without."""
-    if not sys.stderr.isatty():
+    if not is_terminal(sys.stderr):
         yield None
         return
     from rich.console import Console

@@ -11,6 +11,8 @@ from typing import Any, BinaryIO
 
 import click
 
+from esformat.cli.console import is_terminal
+
 _BINARY = ("arrow", "arrows", "parquet")
 
 
@@ -22,7 +24,9 @@ def format_option(*formats: str) -> Callable[[Any], Any]:
 
 def chosen_format(asked: str | None, out: str) -> str:
     """Tell the format to write to `out`, where "-" is stdout. Arrow is a stream in a pipe, and a file in a file."""
-    to_terminal = out == "-" and sys.stdout.isatty()
+    if out == "-" and sys.stdout is None:
+        raise click.UsageError("standard output is closed")
+    to_terminal = out == "-" and is_terminal(sys.stdout)
     if asked is None:
         return "table" if to_terminal else "jsonl"
     if asked in _BINARY and to_terminal:

@@ -40,6 +40,19 @@ class Moment(click.ParamType[int]):
         return int(times.micros[0])
 
 
+class Limit(click.ParamType[int]):
+    """How many at most: nothing below 0, and no more than 64 bits count."""
+
+    name = "n"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        if not re.fullmatch(r"\d+", value, re.ASCII):
+            self.fail(f"{value!r} is not a number of lines", param, ctx)
+        return min(int(value), 2**63 - 1)
+
+
 class Hex(click.ParamType[bytes]):
     """Bytes in hexadecimal, as 00ff or "00 ff"."""
 

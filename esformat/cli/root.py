@@ -58,11 +58,22 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command and return its exit status. What goes wrong is one line on stderr."""
+    status = _invoke(arguments)
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        _discard_output()
+        if status == 0 and error.errno != errno.EPIPE:
+            return _failed(one_line(error), 1)
+    return status
+
+
+def _invoke(arguments: Sequence[str]) -> int:
     try:
         # not main.main(), which has its own idea of how a broken pipe ends
         with main.make_context("esdb", list(arguments)) as context:
             status = main.invoke(context)
-        sys.stdout.flush()
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except click.exceptions.NoArgsIsHelpError as error:
@@ -76,7 +87,7 @@ def run(arguments: Sequence[str]) -> int:
         return _failed("out of memory", 1)
     except (click.ClickException, EsdbError, pa.ArrowException, OSError, UnicodeError) as error:
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
-            return _reader_left()
+            return 0  # whoever read our output, `head` for example, has seen enough
         return _failed(one_line(error), 2 if isinstance(error, _WRONG_USAGE) else 1)
     return status if isinstance(status, int) else 0
 
@@ -102,7 +113,6 @@ def _failed(message: str, status: int) -> int:
     return status
 
 
-def _reader_left() -> int:
-    """End quietly: whoever read our output, `head` for example, has seen enough."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what Python flushes when it exits
-    return 0
+def _discard_output() -> None:
+    """Send nowhere what could not be written, since Python tries once more when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,7 +10,7 @@ import pyarrow as pa
 import esformat
 from esformat.cli.console import say, warn
 from esformat.cli.output import chosen_format, format_option, opened_output
-from esformat.cli.params import Hex, Moment, Names, Pair
+from esformat.cli.params import Hex, Limit, Moment, Names, Pair
 from esformat.convert.sinks import write_batches
 
 _EXAMPLES = """\b
@@ -37,7 +37,7 @@ Examples:
 @click.option("--start", type=Moment(), metavar="TIME", help="From this time on: ISO 8601, or µs since 1970.")
 @click.option("--end", type=Moment(), metavar="TIME", help="Before this time.")
 @click.option("--reverse", is_flag=True, help="Last event first.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N events. Default: 50 in a table.")
+@click.option("--limit", type=Limit(), metavar="N", help="At most N events. Default: 50 in a table.")
 @click.option("--columns", type=Names(), metavar="A,B,…", help="Only these columns.")
 @click.option("--count", "only_count", is_flag=True, help="Print only how many events there are.")
 @format_option("jsonl", "csv", "arrow", "parquet")

@@ -14,7 +14,7 @@ import pyarrow as pa
 import esformat
 from esformat.cli.console import say
 from esformat.cli.output import chosen_format, format_option, opened_output
-from esformat.cli.params import Hex
+from esformat.cli.params import Hex, Limit
 from esformat.convert.sinks import write_batches
 
 _BATCH_ROWS = 10_000
@@ -33,7 +33,7 @@ Row = tuple[str | bytes | int, ...]  # the keys, then the count
 @click.option("--prefix", metavar="TEXT", help="Only keys that begin so.")
 @click.option("--prefix-hex", type=Hex(), metavar="HEX", help="The same, in hexadecimal.")
 @click.option("--sort", type=click.Choice(["key", "count"]), default="key", show_default=True, help="Line order.")
-@click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N lines. Default: 50 in a table.")
+@click.option("--limit", type=Limit(), metavar="N", help="At most N lines. Default: 50 in a table.")
 @click.option("--groupings", is_flag=True, help="A line for each grouping of each space.")
 @format_option("jsonl", "csv")
 def spaces(file: str, prefix: str | None, prefix_hex: bytes | None, groupings: bool, **shown: Any) -> None:

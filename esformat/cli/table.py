@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from esformat.cli.console import say
+from esformat.cli.console import is_terminal, say
 from esformat.convert.json_text import as_text
 
 ROWS_SHOWN = 50
@@ -36,7 +36,7 @@ def show_rows(names: Sequence[str], rows: Iterable[Sequence[str]], *, right: Ite
         table.add_column(Text(name), justify="right" if place in aligned else "left", no_wrap=True, overflow="ellipsis")
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    console = Console() if sys.stdout.isatty() else Console(width=_PIPE_WIDTH)
+    console = Console() if is_terminal(sys.stdout) else Console(width=_PIPE_WIDTH)
     with console.capture() as written:  # rich has its own idea of how a broken pipe ends
         console.print(table)
     say(written.get().rstrip("\n"))

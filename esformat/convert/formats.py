@@ -28,6 +28,7 @@ _MAGIC = (
     (b"ARROW1", "arrow"),
     (b"\xff\xff\xff\xff", "arrow"),  # the marker before the first message of a stream
 )
+_SEGMENT_MAGIC = b"\x89ESDB\r\n\x1a"
 
 
 def format_by_name(path: str) -> str | None:
@@ -46,6 +47,9 @@ def format_of(source: Source, asked: str | None = None) -> str:
     with source.open() as stream:
         start = stream.read(16)
     by_magic = next((name for magic, name in _MAGIC if start.startswith(magic)), None)
+    if start.startswith(_SEGMENT_MAGIC) or PurePath(source.path).suffix == ".esdb":
+        hint = "take its events out with `esdb scan --format parquet -o FILE` first"
+        raise InputError("is a segment, not an input", path=source.path, hint=hint)
     if by_magic is None:
         raise InputError(
             "its format is not told by its name", path=source.path, hint=f"give --input-format {'|'.join(FORMATS)}"

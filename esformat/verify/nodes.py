@@ -15,6 +15,7 @@ from esformat.encoding import (
     Shape,
     check_lengths,
     entries_field,
+    frame_sizes,
     number_dtype,
     read_head,
     shape_of,
@@ -37,7 +38,7 @@ def check_pack(body: memoryview, at: int, count: int, max_width: int = 8) -> Pac
             raise CorruptSegmentError("packed numbers that are none are not eight zero bytes")
         return pack
     if pack.raw < pack.width:
-        check_frame(pack.codec, body[pack.stored_at : pack.end])
+        check_frame(pack.codec, body[pack.stored_at : pack.end], (pack.width - pack.raw) * count)
     elif pack.codec or pack.end != pack.stored_at:
         raise CorruptSegmentError("packed numbers without compressed planes store some")
     return pack
@@ -140,8 +141,9 @@ def _check_bytes(body: memoryview, at: int, count: int, kind: pa.DataType, conte
         wrong = lengths != kind.byte_width
         if bool((wrong if node.head.valid is None else wrong & (node.head.valid != 0)).any()):
             raise CorruptSegmentError(f"a value of type {kind} has another length")
-    for frame in node.stored_frames(list(range(len(node.table)))):
-        check_frame(node.codec, frame)
+    sizes = frame_sizes(lengths, node.rows).tolist()
+    for frame, size in zip(node.stored_frames(list(range(len(sizes)))), sizes, strict=True):
+        check_frame(node.codec, frame, size)
     return int(node.end)
 
 

@@ -57,7 +57,9 @@ def esdb(capfdbinary, monkeypatch, tmp_path):
 
 
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "NO_COLOR": "1"}
+    """Give the environment of a user: buffered output, as Python has it by default."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    return {**inherited, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", "NO_COLOR": "1"}
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.cli.params import ColumnType, Hex, Moment, Names, Pair
+from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair
 
 MOMENTS = [
     ("2006-04-07", 1_144_368_000_000_000),
@@ -33,6 +33,19 @@ def test_no_moment(text):
     """Everything else is refused."""
     with pytest.raises(click.BadParameter):
         Moment().convert(text, None, None)
+
+
+@pytest.mark.parametrize(("text", "limit"), [("0", 0), ("7", 7), ("9" * 30, 2**63 - 1)])
+def test_limit(text, limit):
+    """More than there can be is as much as there is."""
+    assert Limit().convert(text, None, None) == limit
+
+
+@pytest.mark.parametrize("text", ["-1", "x", "1.5", "", "٣"])
+def test_no_limit(text):
+    """What counts nothing is refused."""
+    with pytest.raises(click.BadParameter, match="is not a number of lines"):
+        Limit().convert(text, None, None)
 
 
 @given(st.binary())
@@ -75,7 +88,9 @@ def test_names():
     assert Names().convert('a,"b,c"', None, None) == ("a", "b,c")
 
 
-@pytest.mark.parametrize(("kind", "value"), [(Moment(), 5), (Hex(), b"a"), (Pair(), ("a", "b")), (Names(), ("a",))])
+@pytest.mark.parametrize(
+    ("kind", "value"), [(Moment(), 5), (Limit(), 5), (Hex(), b"a"), (Pair(), ("a", "b")), (Names(), ("a",))]
+)
 def test_converted_already(kind, value):
     """A default of the right type stays as it is."""
     assert kind.convert(value, None, None) == value

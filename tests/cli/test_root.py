@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -53,7 +54,10 @@ WRONG_USAGE = [
     (["nope"], "esdb: No such command 'nope' (see 'esdb --help')"),
     (["scan"], "esdb scan: Missing argument 'FILE' (see 'esdb scan --help')"),
     (["scan", "activity.esdb", "--nope"], "esdb scan: No such option '--nope'"),
-    (["scan", "activity.esdb", "--limit", "-1"], "esdb scan: Invalid value for '--limit': -1 is not in the range x>=0"),
+    (
+        ["scan", "activity.esdb", "--limit", "-1"],
+        "esdb scan: Invalid value for '--limit': '-1' is not a number of lines",
+    ),
     (["scan", "activity.esdb", "--start", "soon"], "'soon' is no ISO 8601 time, as 2006-04-07T17:08, nor microseconds"),
     (["scan", "activity.esdb", "--start", "2024-03-01T00:00:00.0000001"], "is finer than the microseconds"),
     (["scan", "activity.esdb", "--index", "type"], "'type' is not of the form NAME=VALUE"),
@@ -121,6 +125,18 @@ def test_full_disk(activity, name):
         )
     assert done.returncode == 1
     assert done.stderr == b"esdb: no space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(["scan"], 2), (["spaces"], 2), (["scan", "--count"], 2), (["info"], 0), (["verify"], 0)]
+)
+def test_closed_streams(activity, arguments, status):
+    """Without standard streams there is no traceback, nor a place to show one."""
+    command = shlex.join([sys.executable, "-m", "esformat", *arguments, str(activity)])
+    done = subprocess.run(["bash", "-c", f"{command} <&- >&-"], env=environment(), capture_output=True, check=False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (status, False)
+    done = subprocess.run(["bash", "-c", f"{command} <&- >&- 2>&-"], env=environment(), check=False)
+    assert done.returncode == status
 
 
 LONG_OUTPUT = [["scan", "--format", format_] for format_ in ("jsonl", "csv", "arrow", "parquet", "table")]

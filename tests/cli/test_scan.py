@@ -48,6 +48,7 @@ QUESTIONS = [
     (["--space", "customer-1", "--reverse"], [28, 25, 22, 19, 16, 13, 10, 7, 4, 1]),
     (["--space", "customer-1", "--limit", "3"], [1, 4, 7]),
     (["--space", "customer-1", "--limit", "0"], []),
+    (["--space", "customer-2", "--limit", "99999999999999999999"], [2, 5, 8, 11, 14, 17, 20, 23, 26]),
     (["--space", "customer-1", "--reverse", "--limit", "2"], [28, 25]),
     (["--space", "customer-1", "--grouping", "web"], [4, 10, 16, 22, 28]),
     (["--space", "customer-1", "--grouping", ""], [1, 7, 13, 19, 25]),
@@ -191,6 +192,7 @@ def test_typed_indexes(esdb, tmp_path):
         ("i=9", 0),
         ("b=true", 1),
         ("b=FALSE", 1),
+        ("b=True", 1),
         ("x=y=p=q", 1),
         ("x=y=", 0),
     ]:

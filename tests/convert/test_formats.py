@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+import esformat
 from esformat.convert.errors import InputError
 from esformat.convert.formats import format_by_name, format_of
 from esformat.convert.source import Source
@@ -70,6 +71,17 @@ def test_by_content(write, expected):
 def test_asked_for():
     """What is asked for counts more than what a name tells."""
     assert format_of_stdin(b"", "tsv") == "tsv"
+
+
+def test_segment(tmp_path):
+    """A segment is told apart, by its name or its first bytes."""
+    path = tmp_path / "a.esdb"
+    esformat.create(path).finish()
+    nameless = tmp_path / "nameless"
+    nameless.write_bytes(path.read_bytes())
+    for name in (path, nameless):
+        with pytest.raises(InputError, match="is a segment, not an input; take its events out with"):
+            format_of(Source(str(name)))
 
 
 def test_not_told():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 from datetime import datetime
 
 import pyarrow as pa
@@ -273,6 +274,26 @@ def test_missing_file(tmp_path):
     with pytest.raises(InputError, match=r"nowhere\.csv: no such file"):
         load(tmp_path, [tmp_path / "nowhere.csv"])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_damaged_inputs(tmp_path):
+    """Whatever happens to the bytes of an input, it is read or refused with an error that is one line."""
+    chance = random.Random(1)
+    for _ in range(200):
+        format_ = chance.choice(list(FORMATS))
+        data = bytearray(FORMATS[format_](TABLE))
+        for _ in range(chance.randint(0, 4)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        if chance.random() < 0.2:
+            del data[chance.randrange(len(data)) :]
+        options = InputOptions(format="arrow" if format_ == "arrows" else format_)
+        message = "<stdin>: "
+        try:
+            load(tmp_path, ["-"], options=options, stdin=io.BytesIO(bytes(data)), bad_rows=Skip())
+        except esformat.EsdbError as error:
+            message = str(error)
+        assert message.startswith("<stdin>: ")
+        assert "\n" not in message
 
 
 def test_progress(tmp_path):

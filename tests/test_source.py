@@ -1,0 +1,102 @@
+"""Where bytes come from: files, memory, anything that reads at a place; counted; closed."""
+
+from __future__ import annotations
+
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import esformat
+from esformat.errors import ClosedError, CorruptSegmentError
+from esformat.source import BytesSource, ClosedSource, CountingSource, FileSource, Source
+
+CONTENT = bytes(range(256)) * 8
+
+
+@pytest.fixture(params=["file", "bytes"])
+def source(request, tmp_path):
+    """CONTENT, in a file and in memory."""
+    if request.param == "bytes":
+        return BytesSource(CONTENT)
+    (tmp_path / "content").write_bytes(CONTENT)
+    return FileSource(tmp_path / "content")
+
+
+def test_any_place(source):
+    """Every source gives exactly the bytes that lie there."""
+    assert isinstance(source, Source)
+    assert source.size == len(CONTENT)
+    for offset, length in ((0, 0), (0, 5), (100, 300), (len(CONTENT) - 1, 1), (0, len(CONTENT))):
+        assert source.read_at(offset, length) == CONTENT[offset : offset + length]
+
+
+def test_reading_beyond_the_end(source):
+    """Fewer bytes than were asked for are an error that says how many are missing."""
+    with pytest.raises(CorruptSegmentError, match="ends 3 bytes early"):
+        source.read_at(len(CONTENT) - 2, 5)
+
+
+def test_counting(source):
+    """Reads and bytes; name and size are those of the source."""
+    counted = CountingSource(source)
+    assert (counted.name, counted.size) == (source.name, source.size)
+    assert counted.read_at(5, 7) == CONTENT[5:12]
+    counted.read_at(0, 3)
+    assert (counted.reads, counted.bytes_read) == (2, 10)
+
+
+def test_closed(source):
+    """What takes its place says that the segment is closed."""
+    closed = ClosedSource(source)
+    with pytest.raises(ClosedError, match="the segment is closed"):
+        closed.read_at(0, 1)
+
+
+def test_file_that_is_cut_short_while_open(tmp_path):
+    """An error of the bytes, not a dead process."""
+    path = tmp_path / "content"
+    path.write_bytes(CONTENT)
+    source = FileSource(path)
+    os.truncate(path, 100)
+    with pytest.raises(CorruptSegmentError, match="ends 50 bytes early") as caught:
+        source.read_at(50, 100)
+    assert (caught.value.path, caught.value.offset) == (str(path), 100)
+
+
+def test_reads_that_stop_early(tmp_path, monkeypatch):
+    """The kernel may give less than was asked for; only nothing is the end."""
+    path = tmp_path / "content"
+    path.write_bytes(CONTENT)
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda descriptor, length, offset: pread(descriptor, min(length, 100), offset))
+    assert FileSource(path).read_at(10, 1000) == CONTENT[10:1010]
+
+
+def test_descriptor_is_given_back(tmp_path):
+    """When nobody holds the source any more, and not before."""
+    path = tmp_path / "content"
+    path.write_bytes(CONTENT)
+
+    def held() -> int:
+        return sum(os.path.realpath(f"/proc/self/fd/{n}") == str(path) for n in os.listdir("/proc/self/fd"))
+
+    source = FileSource(path)
+    assert held() == 1
+    del source
+    assert held() == 0
+
+
+def test_missing_file(tmp_path):
+    """The OSError that any open gives."""
+    with pytest.raises(FileNotFoundError):
+        esformat.open(tmp_path / "nothing.esdb")
+    with pytest.raises(IsADirectoryError):
+        esformat.open(tmp_path)
+
+
+def test_threads_read_side_by_side(source):
+    """Reads have no common position."""
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda n: source.read_at(n, 50), range(1000)))
+    assert found == [CONTENT[n : n + 50] for n in range(1000)]
