@@ -180,7 +180,10 @@ class BlockGroup:
         """The keys of all runs of the group's leaves."""
         runs = [leaf.run_keys for leaf in self._leaves]
         keys = pa.concat_arrays([(run.spaces if name == "space" else run.groupings).as_array() for run in runs])
-        return keys.cast(self._reader.schema.key_type)
+        try:
+            return keys.cast(self._reader.schema.key_type)
+        except pa.ArrowInvalid as error:
+            raise CorruptSegmentError(f"a key is not UTF-8 text: {error}", path=self._reader.name) from None
 
     def _has_groupings(self) -> bool:
         return any(leaf.has_groupings for leaf in self._leaves)

@@ -56,3 +56,10 @@ class Cache:
                 oldest = next(iter(self._sizes))
                 self._held -= self._sizes.pop(oldest)
                 del self._values[oldest]
+
+    def close(self) -> None:
+        """Forget everything, and keep nothing from now on."""
+        with self._lock:
+            self._limit = self._held = 0
+            self._values.clear()
+            self._sizes.clear()

@@ -20,6 +20,7 @@ from esformat.errors import CorruptSegmentError, UnsupportedVersionError, UsageE
 MAX_WINDOW_LOG = 23
 MAX_WINDOW_BYTES = 1 << MAX_WINDOW_LOG
 """Largest zstd window that a reader accepts: what a streaming decompressor may allocate."""
+_SINGLE_SEGMENT = 0x20  # bit of a zstd frame's descriptor, its fifth byte: the content itself is the window
 
 
 class Codec(enum.IntEnum):
@@ -156,6 +157,24 @@ class Decompressor:
             return _decompress_lz4(frame, size)
         raise UnsupportedVersionError(f"unknown codec {codec}", hint="read the file with a newer esformat")
 
+    def check(self, codec: int, frame: bytes | memoryview, size: int) -> None:
+        """Hold one frame of `size` uncompressed bytes against all rules of the format; reading needs only some.
+
+        Raises CorruptSegmentError, UnsupportedVersionError.
+        """
+        self.decompress(codec, frame, size)
+        if codec != Codec.ZSTD:
+            return
+        try:
+            facts = zstandard.get_frame_parameters(frame)
+            self._zstd.decompress(frame, allow_extra_data=False)
+        except zstandard.ZstdError as error:
+            raise CorruptSegmentError(f"a zstd frame does not decompress: {error}") from None
+        if facts.has_checksum or facts.dict_id:
+            raise CorruptSegmentError("a zstd frame has a checksum or a dictionary id")
+        if facts.window_size > MAX_WINDOW_BYTES and not frame[4] & _SINGLE_SEGMENT:
+            raise CorruptSegmentError(f"a zstd frame needs a window of {facts.window_size} bytes")
+
     def decompress_run(
         self, codec: int, frames: memoryview, lengths: Sequence[int], sizes: Sequence[int], out: memoryview
     ) -> None:
@@ -183,30 +202,6 @@ class Decompressor:
                 raise CorruptSegmentError(f"zstd frames hold {filled} bytes or more, expected {len(out)}")
         except zstandard.ZstdError as error:
             raise CorruptSegmentError(f"a zstd frame does not decompress: {error}") from None
-
-
-_SINGLE_SEGMENT = 0x20  # bit of a zstd frame's descriptor, its fifth byte: the content itself is the window
-
-
-def check_frame(codec: int, frame: bytes | memoryview, size: int) -> None:
-    """Hold a frame of `size` uncompressed bytes against rules that not all ways to decompress it enforce.
-
-    Raises CorruptSegmentError, UnsupportedVersionError.
-    """
-    if codec not in CODEC_NAMES.values():
-        raise UnsupportedVersionError(f"unknown codec {codec}", hint="read the file with a newer esformat")
-    if codec != Codec.ZSTD:
-        return
-    try:
-        facts = zstandard.get_frame_parameters(frame)
-    except zstandard.ZstdError as error:
-        raise CorruptSegmentError(f"a zstd frame does not decompress: {error}") from None
-    if facts.content_size != size:
-        raise CorruptSegmentError(f"a zstd frame claims {facts.content_size} bytes, expected {size}")
-    if facts.has_checksum or facts.dict_id:
-        raise CorruptSegmentError("a zstd frame has a checksum or a dictionary id")
-    if facts.window_size > MAX_WINDOW_BYTES and not frame[4] & _SINGLE_SEGMENT:
-        raise CorruptSegmentError(f"a zstd frame needs a window of {facts.window_size} bytes")
 
 
 def _decompress_lz4(frame: bytes | memoryview, size: int) -> bytes:

@@ -29,6 +29,7 @@ from esformat.encoding import (
     bytes_of,
     decode_node,
     encode_node,
+    slices,
 )
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_BLOCK_ROWS, BlockKind
@@ -69,22 +70,25 @@ def encode_runs_of_keys(runs: Runs, context: EncodeContext) -> bytes:
 class Keys:
     """Decoded keys: kept as their bytes side by side, given as a list for look-ups or as an array for scans."""
 
-    __slots__ = ("_array", "_list", "all_empty")
+    __slots__ = ("_data", "_lengths", "_list", "all_empty")
 
     def __init__(self, lengths: npt.NDArray[Any], data: bytes) -> None:
         self.all_empty = not data
-        self._array = bytes_array(lengths, pa.py_buffer(data), pa.binary())
+        self._lengths, self._data = lengths, data
         self._list: list[bytes] | None = None
 
     def as_list(self) -> list[bytes]:
         """The keys as Python bytes."""
         if self._list is None:
-            self._list = [b""] * len(self._array) if self.all_empty else self._array.to_pylist()
+            if self.all_empty:
+                self._list = [b""] * len(self._lengths)
+            else:
+                self._list = slices(self._data, list(accumulate(self._lengths.tolist(), initial=0)))
         return self._list
 
     def as_array(self) -> pa.Array:
         """The keys as an Arrow binary array."""
-        return self._array
+        return bytes_array(self._lengths, pa.py_buffer(self._data), pa.binary())
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.as_list())
@@ -114,6 +118,8 @@ def decode_keys(body: memoryview, at: int, count: int, context: DecodeContext) -
     node = BytesNode(body, at, count, context)
     if node.head.valid is not None:
         raise CorruptSegmentError("a key is null")
+    if not node.lengths.width and not node.lengths.base:  # no grouping anywhere: the usual case
+        return Keys(np.zeros(count, dtype=np.int64), b""), node.end
     return Keys(*node.all_values(context)), node.end
 
 

@@ -143,7 +143,7 @@ def _timestamps(table: pa.Table) -> pa.ChunkedArray:
                 f"column 'timestamp' does not fit microseconds: {error}",
                 hint="keep the nanoseconds in a column of their own and floor this one",
             ) from None
-    if not pt.is_integer(kind):
+    if not (pt.is_integer(kind) or pt.is_null(kind)):  # null: there are no rows
         raise InvalidEventError(
             f"column 'timestamp' must be a timestamp with a zone or int64 microseconds, not {kind}",
             hint="cast it first",

@@ -94,9 +94,18 @@ class Reader:
             if key[0] != BlockKind.DICTIONARY or (key[0], key[1], 1) not in self.table:
                 raise  # only dictionaries have a spare
 
+    def shown(self, key: bytes) -> str | bytes:
+        """A space or grouping as callers see it. Raises CorruptSegmentError for text that is none."""
+        try:
+            return key if self.schema.binary_keys else key.decode()
+        except UnicodeDecodeError:
+            raise CorruptSegmentError(f"the key {key!r} is not UTF-8 text", path=self.name) from None
+
     def close(self) -> None:
         """Let go of the source; reads that are under way end well, later ones raise ClosedError."""
         self.source = ClosedSource(self.source)
+        self._cache.close()
+        self.frames.close()
 
     def read(self, handle: BlockHandle, kind: int) -> Block:
         """One verified block. Raises CorruptSegmentError, ChecksumMismatchError, ClosedError."""
@@ -208,6 +217,15 @@ class Reader:
         """The leaf's data block of that number, with what was decoded of it for earlier questions."""
         key = leaf.first_block + number
         return self._cache.find(key) or self._cache.get(key, lambda: self._read_data_block(leaf, number))
+
+    def few_data_blocks(self, leaf: Leaf, numbers: Sequence[int]) -> list[DataBlock]:
+        """The same of several numbers, ascending or descending: the blocks that are missing come with few reads."""
+        found: dict[int, Any] = {number: self._cache.find(leaf.first_block + number) for number in numbers}
+        missing = sorted(number for number, block in found.items() if block is None)
+        for number, block in zip(missing, self.data_blocks([(leaf, number) for number in missing]), strict=True):
+            found[number] = block
+            self._cache.keep(leaf.first_block + number, block, block.size_bytes)
+        return list(found.values())
 
     def _read_data_block(self, leaf: Leaf, number: int) -> DataBlock:
         offset = leaf.block_offsets[number]

@@ -15,8 +15,11 @@ import pyarrow as pa
 
 from esformat.block_events import EventMaker, find_rows
 from esformat.block_group import BlockGroup, Later, at_once
+from esformat.data_block import DataBlock
+from esformat.directory import Leaf
 from esformat.event import Event
 from esformat.event_rows import EventRows, rows_of_batch
+from esformat.index import Index
 from esformat.merge import Source as MergeSource
 from esformat.merge import merge_by_time
 from esformat.query import Narrowed, Portion, Query, Stretch, block_portions, narrow, portions
@@ -24,6 +27,7 @@ from esformat.reader import Reader
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
 BATCH_STORED_BYTES = 2 << 20
+POINT_BLOCKS = 8  # the same where the answer is one run of rows, made into events block by block
 MIN_PARALLEL_BATCHES = 4
 SORTED_ROWS = 8192  # short runs up to so many rows are sorted together rather than merged
 
@@ -45,18 +49,21 @@ class Scan:
         stretches: Stretches,
         *,
         span: tuple[int, int],
+        whole: bool = False,
         merged: bool = False,
         keys: tuple[str | bytes, str | bytes] | None = None,
     ) -> None:
         """Made by the verbs of Segment and Space.
 
         stretches: gives the stretches of rows to read, in row order. span: the rows [low, high) that they lie in.
+        whole: whether they are all rows of the segment, time apart.
         merged: whether their rows are merged by time. keys: space and grouping where all rows share them.
         """
         self._reader = reader
         self._query = query
         self._stretches = stretches
         self._span = span
+        self._whole = whole
         self._merged = merged
         self._keys = keys
 
@@ -136,11 +143,20 @@ class Scan:
             leaf = reader.leaf(leaf_number)
             edges = leaf.block_rows
             blocks = range(bisect_right(edges, first) - 1, bisect_left(edges, last))
-            for number in reversed(blocks) if reverse else blocks:
+            if len(blocks) == 1:
+                opened: Iterable[tuple[int, DataBlock]] = [(blocks[0], reader.data_block(leaf, blocks[0]))]
+            else:
+                opened = self._few_at_a_time(leaf, blocks[::-1] if reverse else blocks)
+            for number, block in opened:
                 origin = edges[number]
-                block = reader.data_block(leaf, number)
                 low, high = max(first - origin, 0), min(last - origin, block.row_count)
                 yield maker.stretch(block, max(run_start - origin, 0), low, high)
+
+    def _few_at_a_time(self, leaf: Leaf, numbers: Iterable[int]) -> Iterator[tuple[int, DataBlock]]:
+        """Data blocks of a leaf that lie near each other, read together."""
+        rest = iter(numbers)
+        while few := list(islice(rest, POINT_BLOCKS)):
+            yield from zip(few, self._reader.few_data_blocks(leaf, few), strict=True)
 
     def _filtered_events(self, maker: EventMaker) -> Iterator[Iterator[Event]]:
         """The events that meet time and conditions, block by block."""
@@ -283,6 +299,10 @@ class Scan:
         yield from (batch for batch in ordered.to_batches() if len(batch))
 
     def _count(self) -> int:
+        if self._whole and len(self._query.conditions) == 1 and not self._query.timed:
+            ((name, value),) = self._query.conditions
+            posting = Index(self._reader, name).find(value)
+            return 0 if posting is None else posting.count
         narrowed = self._narrow()
         if narrowed.nothing:
             return 0

@@ -233,7 +233,7 @@ class Segment:
             yield self._shown(current), count
 
     def _shown(self, key: bytes) -> str | bytes:
-        return key if self._reader.schema.binary_keys else key.decode()
+        return self._reader.shown(key)
 
     # ------------------------------------------------------------ indexes
 
@@ -309,9 +309,7 @@ class Segment:
                     if key == wanted:
                         yield Stretch(number, leaf.run_rows[run], leaf.run_rows[run + 1], -1)
 
-        if query.reverse:
-            return Scan(reader, query, stretches, span=(0, rows[-1]))
-        return Scan(reader, query, stretches, span=(0, rows[-1]))
+        return Scan(reader, query, stretches, span=(0, rows[-1]), whole=wanted is None)
 
 
 class Space:
@@ -335,7 +333,7 @@ class Space:
         return self._shown(self.key_bytes)
 
     def _shown(self, key: bytes) -> str | bytes:
-        return key if self._reader.schema.binary_keys else key.decode()
+        return self._reader.shown(key)
 
     def __repr__(self) -> str:
         return f"<esformat.Space {self.key!r}, {self.num_events} events>"

@@ -1,15 +1,16 @@
 """An independent reader of `.esdb` files, written from `format.md` alone and to be read beside it.
 
     python read_esdb.py FILE               every event, one JSON object a line, in file order
-    python read_esdb.py FILE --facts       what is in the file, counted; compared with the file's own statistics
+    python read_esdb.py FILE --facts       what is in the file, counted, after comparing it with the file's statistics
     python read_esdb.py FILE --index NAME  every value of an index with the rows that have it
 
-It needs Python and the package `zstandard`, shares no code with `esformat`, reads the whole file into memory and verifies all it uses;
-"§ 9" in a comment is section 9 of `format.md`. Where a rule is broken it raises `Corrupt`; where the file is newer, `TooNew`.
+It needs Python, the package `zstandard` and `xxh3.py` beside it, shares no code with `esformat`, reads the whole file
+into memory and verifies all that it uses; "§ 9" in a comment is section 9 of `format.md`. Where a rule is broken it
+raises `Corrupt`, where the file is newer, `TooNew`.
 
-How a value looks in the output: text, numbers, booleans and nulls as in JSON; bytes as `{"hex": "00ff"}`; decimals and floats that are not
-finite as text; dates, times and durations as the whole number of their unit; an interval as [months, days, nanoseconds]; a list as an
-array, a struct as an object, a map as an array of [key, value] pairs.
+How a value looks in the output: text, numbers, booleans and nulls as in JSON; bytes as `{"hex": "00ff"}`; decimals, and
+floats that are not finite, as text; dates, times and durations as the whole number of their unit; an interval as
+[months, days, nanoseconds]; a list as an array, a struct as an object, a map as an array of [key, value] pairs.
 """
 
 from __future__ import annotations
@@ -19,21 +20,23 @@ import json
 import struct
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import zstandard
+from xxh3 import M32, u64_at, xxh3
 
-Json = Any  # what `json.loads` gives; types are its objects as § 15 describes them
+Json = Any  # what `json.loads` gives; types are its objects, as § 15 describes them
 
 
-class Corrupt(Exception):
+class Corrupt(Exception):  # noqa: N818 - said of the bytes, as in the text beside it
     """The bytes break a rule of the format."""
 
 
-class TooNew(Exception):
+class TooNew(Exception):  # noqa: N818 - as above
     """The bytes use something that version 1 does not know."""
 
 
@@ -42,129 +45,26 @@ def require(holds: bool, message: str) -> None:
         raise Corrupt(message)
 
 
-# ── The checksum: xxh3-64 with seed 0 ────────────────────────────────────────────────────────────────────────────────────────────────
-# Four ways by length. All end in an "avalanche", which lets every bit of the input reach every bit of the output.
-
-M32, M64 = 2**32 - 1, 2**64 - 1
-P32 = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D)
-P64 = (0x9E3779B185EBCA87, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0x85EBCA77C2B2AE63, 0x27D4EB2F165667C5)
-SECRET = bytes.fromhex(
-    "b8fe6c3923a44bbe7c01812cf721ad1cded46de9839097db7240a4a4b7b3671fcb79e64eccc0e578825ad07dccff7221"
-    "b8084674f743248ee03590e6813a264c3c2852bb91c300cb88d0658b1b532ea371644897a20df94e3819ef46a9deacd8"
-    "a8fa763fe39c343ff9dcbbc7c70b4f1d8a51e04bcdb45931c89f7ec9d9787364eac5ac8334d3ebc3c581a0fffa1363eb"
-    "170ddd51b7f0da49d316552629d4689e2b16be587d47a1fc8ff8b8d17ad031ce45cb3a8f95160428afd7fbcabb4b407e"
-)
+@contextmanager
+def inside(where: str) -> Iterator[None]:
+    """Say where something was found to be corrupt."""
+    try:
+        yield
+    except Corrupt as error:
+        raise Corrupt(f"{where}: {error}") from error
 
 
-def u32_at(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at : at + 4], "little")
+# ── Codecs (§ 7) ────────────────────────────────────────────────────────────────────────────────────────────────────
 
-
-def u64_at(data: bytes, at: int) -> int:
-    return int.from_bytes(data[at : at + 8], "little")
-
-
-def rotate(number: int, bits: int) -> int:
-    return (number << bits | number >> (64 - bits)) & M64
-
-
-def fold(a: int, b: int) -> int:
-    """Multiply to 128 bits and lay the halves over each other."""
-    product = a * b
-    return (product ^ product >> 64) & M64
-
-
-def xxh3_avalanche(h: int) -> int:
-    h = (h ^ h >> 37) * 0x165667919E3779F9 & M64
-    return h ^ h >> 32
-
-
-def xxh64_avalanche(h: int) -> int:
-    h = (h ^ h >> 33) * P64[1] & M64
-    h = (h ^ h >> 29) * P64[2] & M64
-    return h ^ h >> 32
-
-
-def xxh3(data: bytes) -> int:
-    if len(data) <= 16:
-        return xxh3_short(data)
-    if len(data) <= 240:
-        return xxh3_medium(data)
-    return xxh3_long(data)
-
-
-def xxh3_short(data: bytes) -> int:
-    size = len(data)
-    if size == 0:
-        return xxh64_avalanche(u64_at(SECRET, 56) ^ u64_at(SECRET, 64))
-    if size <= 3:
-        mixed = data[0] << 16 | data[size >> 1] << 24 | data[-1] | size << 8
-        return xxh64_avalanche(mixed ^ u32_at(SECRET, 0) ^ u32_at(SECRET, 4))
-    if size <= 8:
-        h = (u32_at(data, size - 4) + (u32_at(data, 0) << 32)) ^ u64_at(SECRET, 8) ^ u64_at(SECRET, 16)
-        h = (h ^ rotate(h, 49) ^ rotate(h, 24)) * 0x9FB21C651E98DF25 & M64
-        h = (h ^ ((h >> 35) + size)) * 0x9FB21C651E98DF25 & M64
-        return h ^ h >> 28
-    low = u64_at(data, 0) ^ u64_at(SECRET, 24) ^ u64_at(SECRET, 32)
-    high = u64_at(data, size - 8) ^ u64_at(SECRET, 40) ^ u64_at(SECRET, 48)
-    swapped = int.from_bytes(low.to_bytes(8, "little"), "big")
-    return xxh3_avalanche((size + swapped + high + fold(low, high)) & M64)
-
-
-def xxh3_medium(data: bytes) -> int:
-    size = len(data)
-
-    def mix(at: int, key: int) -> int:
-        return fold(u64_at(data, at) ^ u64_at(SECRET, key), u64_at(data, at + 8) ^ u64_at(SECRET, key + 8))
-
-    h = size * P64[0]
-    if size <= 128:  # pairs of 16 bytes, from both ends towards the middle
-        for pair in range((size - 1) // 32 + 1):
-            h += mix(16 * pair, 32 * pair) + mix(size - 16 * (pair + 1), 32 * pair + 16)
-        return xxh3_avalanche(h & M64)
-    for piece in range(8):
-        h += mix(16 * piece, 16 * piece)
-    h = xxh3_avalanche(h & M64)
-    for piece in range(8, size // 16):
-        h += mix(16 * piece, 16 * (piece - 8) + 3)
-    return xxh3_avalanche((h + mix(size - 16, 119)) & M64)
-
-
-def xxh3_long(data: bytes) -> int:
-    """Eight lanes take in stripes of 64 bytes; after each 16 stripes they are scrambled."""
-    size = len(data)
-    lanes = [P32[2], *P64[:4], P32[1], P64[4], P32[0]]
-    keys = [struct.unpack_from("<8Q", SECRET, at) for at in range(0, 129, 8)]
-
-    def take_in(at: int, key: tuple[int, ...]) -> None:
-        for lane, (number, secret) in enumerate(zip(struct.unpack_from("<8Q", data, at), key, strict=True)):
-            mixed = number ^ secret
-            lanes[lane ^ 1] += number
-            lanes[lane] += (mixed & M32) * (mixed >> 32)
-
-    for stripe in range((size - 1) // 64):
-        take_in(64 * stripe, keys[stripe % 16])
-        if stripe % 16 == 15:
-            for lane, secret in enumerate(keys[16]):
-                h = lanes[lane] & M64
-                lanes[lane] = (h ^ h >> 47 ^ secret) * P32[0] & M64
-    take_in(size - 64, struct.unpack_from("<8Q", SECRET, 121))
-    h = size * P64[0]
-    for lane in range(0, 8, 2):
-        a, b = lanes[lane] & M64, lanes[lane + 1] & M64
-        h += fold(a ^ u64_at(SECRET, 11 + 8 * lane), b ^ u64_at(SECRET, 19 + 8 * lane))
-    return xxh3_avalanche(h & M64)
-
-
-# ── Codecs (§ 7) ─────────────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-NONE, ZSTD, LZ4 = 0, 1, 2
-MOST_FRAME_BYTES = 2**31 - 1
+NONE, ZSTD, LZ4 = range(3)
+MOST_BYTES = 2**31 - 1
+MOST_WINDOW = 8 << 20
+SINGLE_SEGMENT = 0x20  # a bit in the fifth byte of a zstd frame
 
 
 def decompress(codec: int, frame: bytes, size: int, dictionary: zstandard.ZstdCompressionDict | None = None) -> bytes:
     """Give back the `size` bytes of one frame; any other size is corrupt."""
-    require(size <= MOST_FRAME_BYTES, f"a frame claims {size} bytes")
+    require(size <= MOST_BYTES, f"a frame claims {size} bytes")
     if codec == NONE:
         data = frame
     elif codec == ZSTD:
@@ -182,8 +82,7 @@ def zstd_frame(frame: bytes, size: int, dictionary: zstandard.ZstdCompressionDic
         facts = zstandard.get_frame_parameters(frame)
         require(facts.content_size == size, f"a zstd frame claims {facts.content_size} bytes where {size} are expected")
         require(not facts.has_checksum and not facts.dict_id, "a zstd frame has a checksum or a dictionary id")
-        single_segment = bool(frame[4] & 0x20)
-        require(single_segment or facts.window_size <= 8 << 20, f"a zstd frame needs a window of {facts.window_size} bytes")
+        require(facts.window_size <= MOST_WINDOW or frame[4] & SINGLE_SEGMENT > 0, "a zstd frame's window is too large")
         return zstandard.ZstdDecompressor(dict_data=dictionary).decompress(frame, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise Corrupt(f"zstd: {error}") from error
@@ -196,8 +95,7 @@ def lz4_block(block: bytes, size: int) -> bytes:
     def number(nibble: int) -> int:
         """A length of 15 or more goes on in bytes, until one is not 255."""
         nonlocal at
-        total = nibble
-        more = nibble == 15
+        total, more = nibble, nibble == 15
         while more:
             total += block[at]
             more = block[at] == 255
@@ -219,13 +117,13 @@ def lz4_block(block: bytes, size: int) -> bytes:
             length = number(token & 15) + 4
             require(0 < distance <= len(out), f"lz4: a copy from {distance} bytes ago")
             require(len(out) + length <= size, "lz4: more bytes than expected")
-            pattern = bytes(out[-distance:])
+            pattern = bytes(out[-distance:])  # which the copy repeats where it is longer than the distance
             out += (pattern * (length // distance + 1))[:length]
     except IndexError as error:
         raise Corrupt("lz4: the block is cut short") from error
 
 
-# ── Reading on through a body ────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── Reading on through a body ───────────────────────────────────────────────────────────────────────────────────────
 
 
 class Cursor:
@@ -235,7 +133,7 @@ class Cursor:
         self.data, self.at = data, 0
 
     def take(self, size: int) -> bytes:
-        require(size <= len(self.data) - self.at, f"cut short: {size} bytes wanted, {len(self.data) - self.at} are left")
+        require(size <= len(self.data) - self.at, f"{size} bytes wanted, {len(self.data) - self.at} are left")
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -246,20 +144,33 @@ class Cursor:
         require(self.at == len(self.data), f"{len(self.data) - self.at} bytes are left over")
 
 
+class Handle(NamedTuple):
+    """Where a block lies and which one it must be (§ 3)."""
+
+    offset: int
+    length: int
+    check: int
+
+
 def signed(number: int, bits: int = 64) -> int:
     """Read the low `bits` bits as two's complement."""
     number &= (1 << bits) - 1
     return number - (1 << bits) if number >> (bits - 1) else number
 
 
-# ── Packed integers (§ 8) ────────────────────────────────────────────────────────────────────────────────────────────────────────────
+def cut(whole: Any, lengths: list[int]) -> list[Any]:
+    """Cut a list or bytes into pieces of these lengths."""
+    return [whole[a:b] for a, b in pairwise(accumulate(lengths, initial=0))]
+
+
+# ── Packed integers (§ 8) ───────────────────────────────────────────────────────────────────────────────────────────
 
 
 def read_pack(cursor: Cursor, count: int, wide: int = 0) -> list[int]:
     """Read `count` numbers; with `wide`, unsigned ones of so many bytes."""
     width, raw, base_length, codec, stored = cursor.fields("BBBBI")
     if not count:
-        require(not any((width, raw, base_length, codec, stored)), "a pack of no numbers is not eight zero bytes")
+        require((width, raw, base_length, codec, stored) == (0,) * 5, "a pack of no numbers is not eight zero bytes")
         return []
     require(width == wide if wide else width <= 8, f"a pack of width {width}")
     require(raw <= width, f"{raw} raw planes of {width}")
@@ -280,40 +191,43 @@ def read_pack(cursor: Cursor, count: int, wide: int = 0) -> list[int]:
 def read_counts(cursor: Cursor, count: int) -> list[int]:
     """Read a pack of lengths or counts."""
     numbers = read_pack(cursor, count)
-    require(all(number >= 0 for number in numbers), "a length is negative")
+    require(min(numbers, default=0) >= 0, "a length is negative")
     return numbers
 
 
-# ── Types (§ 15) and how the bits of one value read ──────────────────────────────────────────────────────────────────────────────────
-
-NULL_SHAPE, INTS, WIDE, CODES, BYTES, LIST, FIXED, STRUCT = range(8)
-
-BINARY_TYPES = ("binary", "large_binary")
-TEXT_TYPES = ("string", "large_string")
-MOST_VALUES = 2**31 - 1
+def read_handles(cursor: Cursor, count: int) -> list[Handle]:
+    """Read three packs: offset, length and check of some blocks."""
+    columns = [read_pack(cursor, count) for _ in range(3)]
+    return [Handle(*parts) for parts in zip(*columns, strict=True)]
 
 
-def float_text(bits: int, layout: str) -> float | str:
-    number = struct.unpack("<" + layout, bits.to_bytes(struct.calcsize(layout), "little"))[0]
-    if number != number:
-        return "NaN"
-    return number if abs(number) != float("inf") else "Infinity" if number > 0 else "-Infinity"
+# ── Types (§ 15) and how the bits of one value read ─────────────────────────────────────────────────────────────────
+
+NULL, INTS, WIDE, CODES, BYTES, LIST, FIXED, STRUCT = range(8)
+Storage = tuple[int, Callable[[Any], Any], int]  # shape; what makes a value of what a node holds; bytes of a wide value
 
 
-def integer(bits: int, is_signed: bool) -> Callable[[int], int]:
-    """How to read an integer type from the 64 bits in a pack, which must be what such a value extends to."""
+def integer(bits: int, *, unsigned: bool = False) -> Storage:
+    """An integer type: the 64 bits of a packed number must be those that its value extends to."""
 
     def read(number: int) -> int:
-        value = signed(number, bits) if is_signed else number & ((1 << bits) - 1)
-        require(value == (number if is_signed else number & M64), f"{number} does not fit {bits} bits")
+        value = number & (1 << bits) - 1 if unsigned else signed(number, bits)
+        require(signed(value) == number, f"{number} does not fit {bits} bits")
         return value
 
-    return read
+    return INTS, read, 0
 
 
-def floating(bits: int, layout: str) -> Callable[[int], float | str]:
-    read_bits = integer(bits, is_signed=False)
-    return lambda number: float_text(read_bits(number), layout)
+def floating(bits: int, layout: str) -> Storage:
+    _, bits_of, _ = integer(bits, unsigned=True)
+
+    def read(number: int) -> float | str:
+        (value,) = struct.unpack("<" + layout, bits_of(number).to_bytes(bits // 8, "little"))
+        if value != value:
+            return "NaN"
+        return value if abs(value) != float("inf") else "Infinity" if value > 0 else "-Infinity"
+
+    return INTS, read, 0
 
 
 def boolean(number: int) -> bool:
@@ -321,60 +235,91 @@ def boolean(number: int) -> bool:
     return number == 1
 
 
-INTS_TYPES: dict[str, Callable[[int], Any]] = {
-    "bool": boolean,
-    **{f"int{bits}": integer(bits, is_signed=True) for bits in (8, 16, 32, 64)},
-    **{f"uint{bits}": integer(bits, is_signed=False) for bits in (8, 16, 32, 64)},
-    "float16": floating(16, "e"),
-    "float32": floating(32, "f"),
-    "float64": floating(64, "d"),
-    "date32": integer(32, is_signed=True),
-    "date64": integer(64, is_signed=True),
+def text(value: bytes) -> str:
+    try:
+        return value.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise Corrupt(f"text is not UTF-8: {error}") from error
+
+
+def fixed_size(size: int) -> Storage:
+    def read(value: bytes) -> bytes:
+        require(len(value) == size, f"{len(value)} bytes of fixed size {size}")
+        return value
+
+    return BYTES, read, 0
+
+
+def decimal(bits: int, scale: int) -> Storage:
+    def read(number: int) -> str:
+        number = signed(number, bits)
+        if scale <= 0:
+            return str(number * 10**-scale)
+        digits = str(abs(number)).rjust(scale + 1, "0")
+        return f"{'-' if number < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
+
+    return WIDE, read, bits // 8
+
+
+SIMPLE_TYPES: dict[str, Storage] = {
+    "null": (NULL, list, 0),
+    "bool": (INTS, boolean, 0),
+    **{f"int{bits}": integer(bits) for bits in (8, 16, 32, 64)},
+    **{f"uint{bits}": integer(bits, unsigned=True) for bits in (8, 16, 32, 64)},
+    **{f"float{bits}": floating(bits, layout) for bits, layout in ((16, "e"), (32, "f"), (64, "d"))},
+    "date32": integer(32),
+    "date64": integer(64),
+    "month_day_nano_interval": (WIDE, lambda n: [signed(n, 32), signed(n >> 32, 32), signed(n >> 64)], 16),
+    **dict.fromkeys(("binary", "large_binary"), (BYTES, bytes, 0)),
+    **dict.fromkeys(("string", "large_string"), (BYTES, text, 0)),
 }
 
 
-def ints_reader(kind: Json) -> Callable[[int], Any] | None:
-    if isinstance(kind, str):
-        return INTS_TYPES.get(kind)
-    if "time" in kind:
-        return integer(32 if kind["time"] in ("s", "ms") else 64, is_signed=True)
-    return integer(64, is_signed=True) if "timestamp" in kind or "duration" in kind else None
-
-
-def wide_reader(kind: Json) -> tuple[int, Callable[[int], Any]] | None:
-    """Bytes of a wide type and how to read it, or None if `kind` is none."""
-    if kind == "month_day_nano_interval":
-        return 16, lambda n: [signed(n, 32), signed(n >> 32, 32), signed(n >> 64)]
-    if isinstance(kind, dict) and "decimal" in kind:
-        bits, scale = kind["bits"], kind["decimal"][1]
-        return bits // 8, lambda n: decimal_text(signed(n, bits), scale)
-    return None
-
-
-def decimal_text(unscaled: int, scale: int) -> str:
-    if scale <= 0:
-        return str(unscaled * 10**-scale)
-    digits = str(abs(unscaled)).rjust(scale + 1, "0")
-    return f"{'-' if unscaled < 0 else ''}{digits[:-scale]}.{digits[-scale:]}"
-
-
-def shape_of(kind: Json) -> int:
-    """The one shape, codes apart, that a type is stored in."""
-    if kind == "null":
-        return NULL_SHAPE
-    if ints_reader(kind):
-        return INTS
-    if wide_reader(kind):
-        return WIDE
-    if kind in (*BINARY_TYPES, *TEXT_TYPES) or (isinstance(kind, dict) and "fixed_size_binary" in kind):
-        return BYTES
-    for name, shape in (("list", LIST), ("large_list", LIST), ("map", LIST), ("fixed_size_list", FIXED), ("struct", STRUCT)):
-        if isinstance(kind, dict) and name in kind:
-            return shape
+def storage(kind: Json) -> Storage:
+    """How values of a type are stored where they are not codes."""
+    if isinstance(kind, str) and kind in SIMPLE_TYPES:
+        return SIMPLE_TYPES[kind]
+    match kind:
+        case {"time": "s" | "ms"}:
+            return integer(32)
+        case {"time": _} | {"timestamp": _} | {"duration": _}:
+            return integer(64)
+        case {"decimal": [_, scale], "bits": bits}:
+            return decimal(bits, scale)
+        case {"fixed_size_binary": size}:
+            return fixed_size(size)
+        case {"list": _} | {"large_list": _} | {"map": _}:
+            return LIST, list, 0
+        case {"fixed_size_list": _, "size": size} if size >= 0:
+            return FIXED, list, 0
+        case {"struct": _}:
+            return STRUCT, dict, 0
     raise TooNew(f"type {kind!r} is unknown")
 
 
-# ── Column nodes (§ 9) ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
+def children(kind: Json) -> list[Json]:
+    """The children of a nested type; a map has one, a struct of key and value."""
+    match kind:
+        case {"list": child} | {"large_list": child} | {"fixed_size_list": child}:
+            return [child]
+        case {"map": [key, item]}:
+            pair = [{"name": "key", "type": key, "nullable": False}, {**item, "name": "value"}]
+            return [{"name": "entries", "type": {"struct": pair}, "nullable": False}]
+        case {"struct": fields}:
+            return list(fields)
+    return []
+
+
+def check_type(kind: Json, depth: int = 0) -> None:
+    """Refuse a type with a part that is unknown, or one nested too deep."""
+    require(depth <= 32, "types nest too deep")
+    storage(kind)
+    for child in children(kind):
+        require(isinstance(child["name"], str) and child["nullable"] in (True, False), "a child is damaged")
+        check_type(child["type"], depth + 1)
+
+
+# ── Column nodes (§ 9) ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
 @dataclass
@@ -385,127 +330,102 @@ class ColumnDictionary:
     values: list[Any] | None = None
 
 
-def read_node(cursor: Cursor, kind: Json, count: int, dictionary: ColumnDictionary | None = None, whole_column: bool = True) -> list[Any]:
-    """Read a node of `count` values of a type. Codes stand only for whole values of a column, so not inside nested types."""
-    require(count <= MOST_VALUES, f"a node of {count} values")
+NO_DICTIONARY = ColumnDictionary()
+
+
+def read_node(cursor: Cursor, kind: Json, count: int, dictionary: ColumnDictionary = NO_DICTIONARY) -> list[Any]:
+    """Read a node of `count` values of a type."""
+    require(count <= MOST_BYTES, f"a node of {count} values")
     shape, flags, frame_rows = cursor.fields("BBH")
-    if flags & ~3:
-        raise TooNew(f"node flags {flags:#x} are unknown")
-    if shape > STRUCT:
-        raise TooNew(f"shape {shape} is unknown")
-    if shape == CODES:
-        require(whole_column and not flags and not frame_rows, "a CODES node has flags, frame rows or a parent")
-        values = dictionary.values if dictionary else None
-        codes = read_pack(cursor, count)
-        require(all(0 <= code <= len(values or ()) for code in codes), "a code is outside the dictionary")
-        return [values[code - 1] if code and values else None for code in codes]
-    require(shape == shape_of(kind), f"shape {shape} for type {kind!r}")
-    require(1 <= frame_rows <= 1024 if shape == BYTES else frame_rows == 0, f"{frame_rows} frame rows in shape {shape}")
-    require(shape == BYTES or not flags & 2, f"a dictionary for shape {shape}")
+    if shape > STRUCT or flags & ~3:
+        raise TooNew(f"a node of shape {shape} with flags {flags:#x}")
+    if shape == BYTES:
+        require(1 <= frame_rows <= 1024, f"frames of {frame_rows} rows")
+    else:
+        require(not frame_rows and not flags & 2, f"frame rows or a dictionary for shape {shape}")
     valid = [1] * count
     if flags & 1:
-        require(shape != NULL_SHAPE, "validity of nulls")
+        require(shape not in (NULL, CODES), f"validity in shape {shape}")
         valid = read_pack(cursor, count)
-        require(all(bit in (0, 1) for bit in valid), "validity is neither 0 nor 1")
-    if shape == NULL_SHAPE:
+        require(set(valid) <= {0, 1}, "validity is neither 0 nor 1")
+    if shape == CODES:
+        return read_codes(cursor, count, dictionary.values)
+    expected, convert, width = storage(kind)
+    require(shape == expected, f"shape {shape} for type {kind!r}")
+    inner = ColumnDictionary(dictionary.zstd)  # codes stand for whole values of a column, not for parts of them
+    if shape == NULL:
         return [None] * count
     if shape in (FIXED, STRUCT):
-        present = iter(read_present(cursor, kind, sum(valid), shape, dictionary))
+        read = read_fixed_lists if shape == FIXED else read_structs
+        present = iter(read(cursor, kind, sum(valid), inner))
         return [next(present) if bit else None for bit in valid]
-    if shape == INTS:
-        read = ints_reader(kind)
-        values = read_pack(cursor, count)
-    elif shape == WIDE:
-        size, read = wide_reader(kind)
-        values = read_pack(cursor, count, wide=size)
-    elif shape == BYTES:
-        values, read = read_bytes(cursor, count, frame_rows, kind, dictionary if flags & 2 else None, flags), bytes_reader(kind)
+    if shape == BYTES:
+        stored: list[Any] = read_bytes(cursor, count, frame_rows, dictionary.zstd if flags & 2 else None, flags & 2 > 0)
+    elif shape == LIST:
+        stored = read_lists(cursor, kind, count, inner)
     else:
-        values, read = read_lists(cursor, kind, count, dictionary), list
-    require(all(bit or not value for bit, value in zip(valid, values, strict=True)), "a null slot is not 0")
-    return [read(value) if bit else None for bit, value in zip(valid, values, strict=True)]
+        stored = read_pack(cursor, count, width)
+    require(all(bit or not value for bit, value in zip(valid, stored, strict=True)), "the slot of a null is not 0")
+    return [convert(value) if bit else None for bit, value in zip(valid, stored, strict=True)]
 
 
-def read_present(cursor: Cursor, kind: Json, count: int, shape: int, dictionary: ColumnDictionary | None) -> Iterator[Any]:
-    """The values of a fixed-size list or struct node, of which only those that are not null are stored."""
-    if shape == FIXED:
-        child, size = kind["fixed_size_list"], kind["size"]
-        elements = read_node(cursor, child["type"], count * size, dictionary, whole_column=False)
-        return iter([elements[i * size : (i + 1) * size] for i in range(count)])
-    fields = kind["struct"]
-    columns = [read_node(cursor, child["type"], count, dictionary, whole_column=False) for child in fields]
-    return iter([{child["name"]: column[i] for child, column in zip(fields, columns, strict=True)} for i in range(count)])
-
-
-def read_lists(cursor: Cursor, kind: Json, count: int, dictionary: ColumnDictionary | None) -> list[list[Any]]:
-    lengths = read_counts(cursor, count)
-    if "map" in kind:
-        key_kind, item = kind["map"]
-        child = {"struct": [{"name": "key", "type": key_kind}, {"name": "value", "type": item["type"]}]}
-        entries = read_node(cursor, child, sum(lengths), dictionary, whole_column=False)
-        require(all(entry is not None and entry["key"] is not None for entry in entries), "an entry or a key of a map is null")
-        elements = [[entry["key"], entry["value"]] for entry in entries]
-    else:
-        child = kind.get("list") or kind["large_list"]
-        elements = read_node(cursor, child["type"], sum(lengths), dictionary, whole_column=False)
-    return cut(elements, lengths)
+def read_codes(cursor: Cursor, count: int, values: list[Any] | None) -> list[Any]:
+    codes = read_pack(cursor, count)
+    require(values is not None, "codes without a dictionary of values")
+    with_null = [None, *(values or ())]
+    require(all(0 <= code < len(with_null) for code in codes), "a code is outside the dictionary")
+    return [with_null[code] for code in codes]
 
 
 def read_bytes(
-    cursor: Cursor, count: int, frame_rows: int, kind: Json, dictionary: ColumnDictionary | None, flags: int
+    cursor: Cursor, count: int, frame_rows: int, zstd: zstandard.ZstdCompressionDict | None, needs_zstd: bool
 ) -> list[bytes]:
-    require(not flags & 2 or (dictionary is not None and dictionary.zstd is not None), "frames need a zstd dictionary that is not there")
+    require(zstd is not None or not needs_zstd, "frames need a zstd dictionary that is not there")
     lengths = read_counts(cursor, count)
     codec, entry_width = cursor.fields("BB")
     require(entry_width in (2, 4), f"a frame table with entries of {entry_width} bytes")
     groups = [lengths[at : at + frame_rows] for at in range(0, count, frame_rows)]
-    stored = cursor.fields(f"{len(groups)}{'H' if entry_width == 2 else 'I'}")
-    values: list[bytes] = []
-    for group, size in zip(groups, stored, strict=True):
-        data = decompress(codec, cursor.take(size), sum(group), dictionary.zstd if dictionary else None)
-        values += cut(data, group)
+    table = cursor.fields(f"{len(groups)}{'H' if entry_width == 2 else 'I'}")
+    frames = [decompress(codec, cursor.take(size), sum(group), zstd) for group, size in zip(groups, table, strict=True)]
+    return [value for frame, group in zip(frames, groups, strict=True) for value in cut(frame, group)]
+
+
+def read_child(cursor: Cursor, child: Json, count: int, dictionary: ColumnDictionary) -> list[Any]:
+    values = read_node(cursor, child["type"], count, dictionary)
+    require(child["nullable"] or None not in values, f"a null in {child['name']!r}")
     return values
 
 
-def bytes_reader(kind: Json) -> Callable[[bytes], Any]:
-    if kind in TEXT_TYPES:
-        return text
-    if isinstance(kind, dict):
-        size = kind["fixed_size_binary"]
-
-        def fixed(value: bytes) -> bytes:
-            require(len(value) == size, f"{len(value)} bytes of fixed size {size}")
-            return value
-
-        return fixed
-    return bytes
+def read_lists(cursor: Cursor, kind: Json, count: int, dictionary: ColumnDictionary) -> list[list[Any]]:
+    lengths = read_counts(cursor, count)
+    elements = read_child(cursor, children(kind)[0], sum(lengths), dictionary)
+    if "map" in kind:
+        elements = [[entry["key"], entry["value"]] for entry in elements]
+    return cut(elements, lengths)
 
 
-def text(value: bytes) -> str:
-    try:
-        return value.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise Corrupt(f"text is not UTF-8: {error}") from error
+def read_fixed_lists(cursor: Cursor, kind: Json, count: int, dictionary: ColumnDictionary) -> list[list[Any]]:
+    elements = read_child(cursor, children(kind)[0], count * kind["size"], dictionary)
+    return cut(elements, [kind["size"]] * count)
 
 
-def cut(whole: Any, lengths: list[int]) -> list[Any]:
-    """Cut a list or bytes into pieces of these lengths."""
-    edges = [0, *accumulate(lengths)]
-    return [whole[a:b] for a, b in pairwise(edges)]
+def read_structs(cursor: Cursor, kind: Json, count: int, dictionary: ColumnDictionary) -> list[dict[str, Any]]:
+    fields = children(kind)
+    columns = [read_child(cursor, child, count, dictionary) for child in fields]
+    names = [child["name"] for child in fields]
+    return [dict(zip(names, (column[i] for column in columns), strict=True)) for i in range(count)]
 
 
-# ── Handles, frames, trailer, footer (§ 2-6, 16) ─────────────────────────────────────────────────────────────────────────────────────
+# ── Handles, frames, trailer, footer, metadata (§ 2-6, 14-16) ───────────────────────────────────────────────────────
 
 METADATA, DATA, DIRECTORY, DIRECTORY_ROOT, INDEX, INDEX_ROOT, POSTINGS, FILTER, DICTIONARY, FOOTER = range(1, 11)
-KIND_NAMES = ("METADATA", "DATA", "DIRECTORY", "DIRECTORY_ROOT", "INDEX", "INDEX_ROOT", "POSTINGS", "FILTER", "DICTIONARY", "FOOTER")
 MAGIC = b"\x89ESDB\r\n\x1a"
 HEADER_SIZE, TRAILER_SIZE, FRAME_SIZE = 16, 48, 24
 MOST_ENTRIES = 131_072  # of a leaf, an index page and the like
-Handle = tuple[int, int, int]  # offset, length, check
+STATISTICS = ("events", "spaces", "runs", "data_blocks", "min_timestamp", "max_timestamp", "indexes")
 
 
-@dataclass
-class Block:
+class Block(NamedTuple):
     """What was in a frame."""
 
     count: int
@@ -513,283 +433,136 @@ class Block:
     body: bytes
 
 
+def read_block(data: bytes, handle: Handle, kind: int) -> Block:
+    """Verify the block that a handle leads to."""
+    end = handle.offset + handle.length
+    require(handle.offset >= HEADER_SIZE and end <= len(data) - TRAILER_SIZE, "it does not lie within the file")
+    require(FRAME_SIZE <= handle.length <= 2**30, f"a length of {handle.length}")
+    framed, checksum = data[handle.offset : end - 8], u64_at(data, end - 8)
+    require(checksum & M32 == handle.check, "another block lies here")
+    require(xxh3(framed) == checksum, "the checksum does not match")
+    magic, found, reserved, dictionary, size, count = struct.unpack_from("<4sBBHII", framed)
+    require(
+        magic == b"ESBK" and found == kind and size == handle.length - FRAME_SIZE, "the frame's magic, kind or length"
+    )
+    require(reserved == 0 and (kind == DATA or dictionary == 0), "a reserved field is not 0")
+    return Block(count, dictionary, framed[16:])
+
+
+def read_trailer(data: bytes) -> Handle:
+    """Check header and trailer; give the footer's handle."""
+    require(len(data) >= HEADER_SIZE + FRAME_SIZE + TRAILER_SIZE, f"{len(data)} bytes are too few for a segment")
+    trailer = data[-TRAILER_SIZE:]
+    require(trailer[40:] == MAGIC[::-1], "no trailer at the end: no segment, or cut short")
+    opening, offset, length, check, major, minor, reserved, checksum = struct.unpack("<QQIIHHIQ", trailer[:40])
+    require(xxh3(trailer[:32]) == checksum, "the trailer's checksum does not match")
+    if major != 1:
+        raise TooNew(f"major version {major}")
+    require(reserved == 0, "a reserved field of the trailer is not 0")
+    require(HEADER_SIZE <= opening <= offset and offset + length == len(data) - TRAILER_SIZE, "the footer's place")
+    require(data[:HEADER_SIZE] == struct.pack("<8sHHI", MAGIC, major, minor, 0), "the header is damaged")
+    return Handle(offset, length, check)
+
+
+def read_footer(block: Block) -> dict[tuple[int, int, int], Handle]:
+    """The offset table: (kind, ordinal, copy) -> handle. Kinds that we do not know just stay there."""
+    cursor, entries = Cursor(block.body), {}
+    for _ in range(block.count):
+        kind, copy, ordinal, *handle = cursor.fields("BBHQII")
+        entries[kind, ordinal, copy] = Handle(*handle)
+    cursor.end()
+    require(list(entries) == sorted(entries) and len(entries) == block.count, "the entries are not in order")
+    require((METADATA, 0, 0) in entries and (DIRECTORY_ROOT, 0, 0) in entries, "metadata or directory are missing")
+    return entries
+
+
 def read_metadata(block: Block) -> Json:
-    """The metadata, with all names that this reader uses in it (§ 15)."""
+    """The metadata, with all names that this reader uses in it."""
     try:
         metadata = json.loads(text(block.body))
-        require(metadata["format"] == "esdb" and metadata["schema"]["keys"] in ("text", "binary"), "the metadata's format or keys")
-        for name in ("codec", "level", "properties", "statistics"):
-            require(name in metadata, f"the metadata lacks {name!r}")
-        for column in metadata["schema"]["columns"]:
-            require(isinstance(column["name"], str) and column["nullable"] in (True, False), "the schema is damaged")
-            shape_of(column["type"])
-        for name in ("events", "spaces", "runs", "data_blocks", "min_timestamp", "max_timestamp", "indexes"):
-            require(name in metadata["statistics"], f"the statistics lack {name!r}")
-    except (ValueError, KeyError, TypeError) as error:
-        raise Corrupt(f"the metadata is damaged: {error!r}") from error
+        require(metadata["format"] == "esdb", f"the format is {metadata['format']!r}")
+        require(metadata["schema"]["keys"] in ("text", "binary"), f"the keys are {metadata['schema']['keys']!r}")
+        check_type({"struct": metadata["schema"]["columns"]}, -1)
+        require(all(c["indexed"] in (True, False) for c in metadata["schema"]["columns"]), "a column is damaged")
+        require(metadata.keys() >= {"codec", "level", "properties"}, "names are missing")
+        require(metadata["statistics"].keys() >= set(STATISTICS), "statistics are missing")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise Corrupt(repr(error)) from error
     return metadata
 
 
-class File:
-    """A whole segment in memory, opened: its footer read, its metadata parsed, its dictionaries ready."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-        self.entries = self._open()
-        copy = self.entries.get((METADATA, 0, 0))
-        require(copy is not None and (DIRECTORY_ROOT, 0, 0) in self.entries, "the footer lacks metadata or directory")
-        self.metadata = read_metadata(self.block(copy, METADATA))
-        self.schema: list[Json] = self.metadata["schema"]["columns"]
-        self.dictionaries = {
-            ordinal: self._read_dictionary(handle)
-            for (kind, ordinal, spare), handle in self.entries.items()
-            if kind == DICTIONARY and not spare
-        }
-
-    def _open(self) -> dict[tuple[int, int, int], Handle]:
-        """Check header and trailer and give back the footer's entries: (kind, ordinal, copy) -> handle."""
-        data = self.data
-        require(len(data) >= HEADER_SIZE + FRAME_SIZE + TRAILER_SIZE, f"{len(data)} bytes are too few for a segment")
-        trailer = data[-TRAILER_SIZE:]
-        require(trailer[40:] == MAGIC[::-1], "no trailer at the end: no segment, or cut short")
-        opening, *footer, major, _minor, reserved, checksum = struct.unpack("<QQIIHHIQ", trailer[:40])
-        if major != 1:
-            raise TooNew(f"major version {major}")
-        require(xxh3(trailer[:32]) == checksum, "the trailer's checksum does not match")
-        require(reserved == 0, "a reserved field of the trailer is not 0")
-        require(HEADER_SIZE <= opening <= footer[0] and footer[0] + footer[1] == len(data) - TRAILER_SIZE, "the footer's place")
-        magic, major, _minor, reserved = struct.unpack_from("<8sHHI", data)
-        require(magic == MAGIC and major == 1 and reserved == 0, "the header is damaged")
-        block = self.block((footer[0], footer[1], footer[2]), FOOTER)
-        cursor = Cursor(block.body)
-        entries = {}
-        for _ in range(block.count):
-            kind, spare, ordinal, *handle = cursor.fields("BBHQII")
-            entries[kind, ordinal, spare] = (handle[0], handle[1], handle[2])
-        cursor.end()
-        require(list(entries) == sorted(entries) and len(entries) == block.count, "the footer's entries are not in order")
-        return entries
-
-    def block(self, handle: Handle, kind: int) -> Block:
-        """Read and verify the block that a handle leads to."""
-        offset, length, check = handle
-        name = f"{KIND_NAMES[kind - 1]} block at byte {offset}"
-        fits = offset >= HEADER_SIZE and offset + length <= len(self.data) - TRAILER_SIZE
-        require(fits and FRAME_SIZE <= length <= 2**30, f"{name}: {length} bytes do not fit")
-        data = self.data[offset : offset + length]
-        checksum = u64_at(data, length - 8)
-        require(checksum & M32 == check, f"{name}: the handle is another block's")
-        require(xxh3(data[:-8]) == checksum, f"{name}: the checksum does not match")
-        magic, found, reserved, dictionary, size, count = struct.unpack_from("<4sBBHII", data)
-        require(magic == b"ESBK" and found == kind and size == length - FRAME_SIZE, f"{name}: magic, kind {found} or length {size}")
-        require(reserved == 0 and (kind == DATA or dictionary == 0), f"{name}: a reserved field is not 0")
-        return Block(count, dictionary, data[16:-8])
-
-    def _read_dictionary(self, handle: Handle) -> dict[int, ColumnDictionary]:
-        block = self.block(handle, DICTIONARY)
-        cursor, columns = Cursor(block.body), {}
-        for _ in range(block.count):
-            column, reserved, size, values = cursor.fields("HHII")
-            require(reserved == 0 and column < len(self.schema), f"a dictionary for column {column}")
-            columns[column] = entry = ColumnDictionary()
-            if size:
-                entry.zstd = zstandard.ZstdCompressionDict(cursor.take(size))
-            require(values <= MOST_ENTRIES, f"a dictionary of {values} values")
-            if values:
-                entry.values = read_node(cursor, self.schema[column]["type"], values)
-                require(None not in entry.values, "a null in a dictionary")
-        cursor.end()
-        return columns
-
-    # ── Directory and events (§ 10, 11) ──────────────────────────────────────────────────────────────────────────────────────────────
-
-    def leaves(self) -> Iterator[Leaf]:
-        root = self.block(self.entries[DIRECTORY_ROOT, 0, 0], DIRECTORY_ROOT)
-        require(root.count <= len(self.data), f"a directory of {root.count} leaves")
-        cursor = Cursor(root.body)
-        first_spaces = read_node(cursor, "binary", root.count)
-        runs, rows, blocks = (read_counts(cursor, root.count) for _ in range(3))
-        data_offsets = read_pack(cursor, root.count)
-        handles = zip(*(read_pack(cursor, root.count) for _ in range(3)), strict=True)
-        lows, spans = read_pack(cursor, root.count), read_pack(cursor, root.count)
-        cursor.end()
-        for i, handle in enumerate(handles):
-            leaf = read_leaf(self.block(handle, DIRECTORY), data_offsets[i])
-            counts = (len(leaf.run_rows), sum(leaf.run_rows), len(leaf.handles))
-            require(counts == (runs[i], rows[i], blocks[i]), f"leaf {i}: counts {counts} differ from the root's")
-            require(not leaf.spaces or leaf.spaces[0] == first_spaces[i], f"leaf {i}: another first space")
-            times = (min(leaf.lows), max(leaf.highs))
-            require(times == (lows[i], signed(lows[i] + spans[i])), f"leaf {i}: times {times} differ from the root's")
-            yield leaf
-
-    def data_blocks(self) -> Iterator[tuple[list[tuple[bytes, bytes]], list[int], list[list[Any]]]]:
-        """Every data block as (key of each row, timestamps, columns)."""
-        for leaf in self.leaves():
-            keys = [key for key, n in zip(leaf.keys(), leaf.run_rows, strict=True) for _ in range(n)]
-            at = 0
-            for handle, rows, low, high in zip(leaf.handles, leaf.block_rows, leaf.lows, leaf.highs, strict=True):
-                block_keys, times, columns = self._read_data(handle)
-                require(len(times) == rows, f"data block at byte {handle[0]}: {len(times)} rows, the directory says {rows}")
-                require(block_keys == keys[at : at + rows], f"data block at byte {handle[0]}: keys differ from the directory's")
-                require((min(times), max(times)) == (low, high), f"data block at byte {handle[0]}: times differ from the directory's")
-                yield block_keys, times, columns
-                at += rows
-
-    def _read_data(self, handle: Handle) -> tuple[list[tuple[bytes, bytes]], list[int], list[list[Any]]]:
-        block = self.block(handle, DATA)
-        cursor = Cursor(block.body)
-        base, runs, chunks = cursor.fields("qII")
-        require(1 <= runs <= block.count <= 65536 and chunks == 2 + len(self.schema), f"{block.count} rows, {chunks} chunks")
-        lengths = cursor.fields(f"{chunks}I")
-        key_chunk, time_chunk, *rest = (Cursor(cursor.take(length)) for length in lengths)
-        cursor.end()
-
-        run_rows = read_counts(key_chunk, runs)
-        spaces, groupings = read_node(key_chunk, "binary", runs), read_node(key_chunk, "binary", runs)
-        key_chunk.end()
-        require(sum(run_rows) == block.count and 0 not in run_rows, "runs do not add up to the block's rows")
-        keys = [(space, grouping) for n, space, grouping in zip(run_rows, spaces, groupings, strict=True) for _ in range(n)]
-
-        times: list[int] = []
-        for number, is_first in zip(read_pack(time_chunk, block.count), run_starts(run_rows), strict=True):
-            times.append(signed((base if is_first else times[-1]) + number))
-            require(is_first or times[-1] >= times[-2], "timestamps decrease within a run")
-        time_chunk.end()
-        require(min(times) == base, "the base is not the smallest timestamp")
-
-        dictionary = self.dictionaries[block.dictionary] if block.dictionary else {}
-        columns = []
-        for i, (field, chunk) in enumerate(zip(self.schema, rest, strict=True)):
-            values = read_node(chunk, field["type"], block.count, dictionary.get(i))
-            chunk.end()
-            require(field["nullable"] or None not in values, f"a null in column {field['name']!r}")
-            columns.append(values)
-        return keys, times, columns
-
-    def events(self) -> Iterator[Json]:
-        key_text = text if self.metadata["schema"]["keys"] == "text" else bytes
-        names = [field["name"] for field in self.schema]
-        for keys, times, columns in self.data_blocks():
-            for i, (space, grouping) in enumerate(keys):
-                event = {"space": key_text(space), "grouping": key_text(grouping), "timestamp": times[i]}
-                yield event | {"columns": {name: column[i] for name, column in zip(names, columns, strict=True)}}
-
-    # ── Indexes (§ 12) ───────────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def index(self, name: str) -> Iterator[tuple[Any, list[int]]]:
-        """Every value of an index, ascending, with the rows that have it."""
-        names = [field["name"] for field in self.schema]
-        if name not in names or (INDEX_ROOT, names.index(name), 0) not in self.entries:
-            raise Corrupt(f"there is no index {name!r}")
-        column = names.index(name)
-        blocks, first_row = [], 0  # what BLOCKS lists need: each block's column and the number of its first row
-        for _, times, columns in self.data_blocks():
-            blocks.append((first_row, columns[column]))
-            first_row += len(times)
-        for value, events, form, numbers in self._postings(column):
-            rows = numbers
-            if not form & 1:
-                require(rows[-1] < first_row, f"index {name!r}: row {rows[-1]} of {first_row}")
-            else:
-                require(numbers[-1] < len(blocks), f"index {name!r}: block {numbers[-1]} of {len(blocks)}")
-                held = [[start + i for i, found in enumerate(values) if found == value] for start, values in map(blocks.__getitem__, numbers)]
-                require(all(held), f"index {name!r}: a block listed for {value!r} does not hold it")
-                rows = [row for part in held for row in part]
-            require(len(rows) == events, f"index {name!r}: {len(rows)} events of {value!r}, the page says {events}")
-            yield value, rows
-
-    def _postings(self, column: int) -> Iterator[tuple[Any, int, int, list[int]]]:
-        """(value, events, form, numbers of its list) of every value."""
-        kind = self.schema[column]["type"]
-        root = self.block(self.entries[INDEX_ROOT, column, 0], INDEX_ROOT)
-        require(root.count <= len(self.data), f"an index of {root.count} pages")
-        cursor = Cursor(root.body)
-        first_values = read_node(cursor, kind, root.count)
-        counts = read_counts(cursor, root.count)
-        handles = list(zip(*(read_pack(cursor, root.count) for _ in range(3)), strict=True))
-        cursor.end()
-        for first, count, handle in zip(first_values, counts, handles, strict=True):
-            page = self.block(handle, INDEX)
-            require(1 <= page.count <= MOST_ENTRIES, f"an index page of {page.count} values")
-            cursor = Cursor(page.body)
-            values = read_node(cursor, kind, page.count)
-            require(page.count == count and values[0] == first, "an index page differs from the root")
-            events, forms, lengths = read_counts(cursor, count), read_pack(cursor, count), read_counts(cursor, count)
-            for value, n, form, length in zip(values, events, forms, lengths, strict=True):
-                if not 0 <= form <= 3:
-                    raise TooNew(f"posting list of form {form}")
-                body = Cursor(cursor.take(length))
-                yield value, n, form, list(self._chunks(body) if form & 2 else read_list(body))
-                body.end()
-            cursor.end()
-
-    def _chunks(self, cursor: Cursor) -> Iterator[int]:
-        (chunks,) = cursor.fields("I")
-        require(1 <= chunks <= MOST_ENTRIES, f"a chunk table of {chunks} chunks")
-        firsts, *handles = (read_pack(cursor, chunks) for _ in range(4))
-        last = -1
-        for first, handle in zip(firsts, zip(*handles, strict=True), strict=True):
-            block = self.block(handle, POSTINGS)
-            body = Cursor(block.body)
-            numbers = read_list(body)
-            body.end()
-            require(numbers[0] == first > last and len(numbers) == block.count, "a chunk of a posting list differs from its table")
-            last = numbers[-1]
-            yield from numbers
-
-    # ── Space filter (§ 13) ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-    def filter_pages(self) -> list[bytes]:
-        handles = [handle for (kind, _, spare), handle in self.entries.items() if kind == FILTER and not spare]
-        return [self.block(handle, FILTER).body for handle in handles]
+def read_dictionary(block: Block, schema: list[Json]) -> dict[int, ColumnDictionary]:
+    """What a dictionary block says, by column."""
+    cursor, columns = Cursor(block.body), {}
+    for _ in range(block.count):
+        column, reserved, zstd_size, values = cursor.fields("HHII")
+        require(reserved == 0 and column < len(schema) and values <= MOST_ENTRIES, f"column {column}, {values} values")
+        columns[column] = entry = ColumnDictionary()
+        if zstd_size:
+            entry.zstd = zstandard.ZstdCompressionDict(cursor.take(zstd_size))
+        if values:
+            entry.values = read_node(cursor, schema[column]["type"], values)
+            require(None not in entry.values, "a null in a dictionary")
+    cursor.end()
+    return columns
 
 
-def run_starts(run_rows: list[int]) -> Iterator[bool]:
-    for rows in run_rows:
-        yield True
-        yield from [False] * (rows - 1)
+# ── Directory (§ 11) ────────────────────────────────────────────────────────────────────────────────────────────────
+
+Key = tuple[bytes, bytes]  # space, grouping
 
 
 @dataclass
 class Leaf:
-    spaces: list[bytes]
-    groupings: list[bytes]
+    """Runs of rows, and the data blocks that hold them. Times are (smallest, largest)."""
+
+    keys: list[Key]
     run_rows: list[int]
     block_rows: list[int]
     handles: list[Handle]
-    lows: list[int]
-    highs: list[int]
+    times: list[tuple[int, int]]
 
-    def keys(self) -> list[tuple[bytes, bytes]]:
-        return list(zip(self.spaces, self.groupings, strict=True))
+
+def read_keys(cursor: Cursor, count: int) -> list[Key]:
+    spaces, groupings = read_node(cursor, "binary", count), read_node(cursor, "binary", count)
+    require(None not in spaces and None not in groupings, "a key is null")
+    return list(zip(spaces, groupings, strict=True))
+
+
+def read_times(cursor: Cursor, count: int) -> list[tuple[int, int]]:
+    """Largest times are stored as differences from the smallest, all of it modulo 2^64."""
+    lows, spans = read_pack(cursor, count), read_pack(cursor, count)
+    return [(low, signed(low + span)) for low, span in zip(lows, spans, strict=True)]
 
 
 def read_leaf(block: Block, first_offset: int) -> Leaf:
     cursor = Cursor(block.body)
     (blocks,) = cursor.fields("I")
-    require(1 <= blocks <= 256 and 1 <= block.count <= MOST_ENTRIES, f"a leaf of {blocks} blocks, {block.count} runs")
-    run_rows = read_counts(cursor, block.count)
-    spaces, groupings = read_node(cursor, "binary", block.count), read_node(cursor, "binary", block.count)
+    require(1 <= blocks <= 256 and 1 <= block.count <= MOST_ENTRIES, f"{blocks} blocks, {block.count} runs")
+    run_rows, keys = read_counts(cursor, block.count), read_keys(cursor, block.count)
     block_rows, lengths, checks = (read_counts(cursor, blocks) for _ in range(3))
-    lows, spans = read_pack(cursor, blocks), read_pack(cursor, blocks)
+    times = read_times(cursor, blocks)
     cursor.end()
     offsets = accumulate(lengths[:-1], initial=first_offset)
-    highs = [signed(low + span) for low, span in zip(lows, spans, strict=True)]
-    leaf = Leaf(spaces, groupings, run_rows, block_rows, list(zip(offsets, lengths, checks, strict=True)), lows, highs)
-    require(sum(run_rows) == sum(block_rows), "the runs of a leaf do not add up to its blocks' rows")
-    require(all(a < b for a, b in pairwise(leaf.keys())), "the runs of a leaf do not ascend")
-    return leaf
+    handles = [Handle(*parts) for parts in zip(offsets, lengths, checks, strict=True)]
+    require(sum(run_rows) == sum(block_rows), "the runs do not add up to the blocks' rows")
+    require(all(a < b for a, b in pairwise(keys)), "the runs do not ascend")
+    return Leaf(keys, run_rows, block_rows, handles, times)
 
 
-def read_list(cursor: Cursor) -> list[int]:
+# ── Posting lists and space filter (§ 12, 13) ───────────────────────────────────────────────────────────────────────
+
+SALTS = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
+
+
+def read_list(body: bytes) -> list[int]:
+    cursor = Cursor(body)
     count, first = cursor.fields("IQ")
     require(1 <= count <= 4096, f"a list of {count} numbers")
     steps = read_pack(cursor, count - 1)
-    require(all(step >= 1 for step in steps), "a posting list does not ascend")
+    cursor.end()
+    require(min(steps, default=1) >= 1, "a posting list does not ascend")
     return list(accumulate(steps, initial=first))
-
-
-SALTS = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 
 
 def may_hold(pages: list[bytes], space: bytes) -> bool:
@@ -801,40 +574,200 @@ def may_hold(pages: list[bytes], space: bytes) -> bool:
     return all(word >> ((h * salt & M32) >> 27) & 1 for word, salt in zip(words, SALTS, strict=True))
 
 
-# ── What the command prints ──────────────────────────────────────────────────────────────────────────────────────────────────────────
+# ── The file ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def facts(file: File) -> dict[str, Json]:
-    """Count what is in the file and compare it with the statistics."""
-    events = runs = blocks = 0
-    last_key, spaces = None, set()
-    low, high = None, None
-    for keys, times, _ in file.data_blocks():
-        blocks, events = blocks + 1, events + len(times)
-        low, high = min(times[0] if low is None else low, *times), max(times[0] if high is None else high, *times)
-        for key in keys:
-            require(last_key is None or last_key <= key, "events are not sorted by space and grouping")
-            runs += key != last_key
-            spaces.add(key[0])
-            last_key = key
-    pages = file.filter_pages()
-    require(not pages or all(may_hold(pages, space) for space in spaces), "the space filter turns away a space that is here")
-    indexes = {}
-    for (kind, ordinal, _), _ in file.entries.items():
-        if kind == INDEX_ROOT:
-            require(ordinal < len(file.schema), f"an index on column {ordinal}")
-            name = file.schema[ordinal]["name"]
-            sizes = [len(rows) for _, rows in file.index(name)]
-            indexes[name] = {"values": len(sizes), "events": sum(sizes)}
-    counted = {"events": events, "spaces": len(spaces), "runs": runs, "data_blocks": blocks}
-    counted |= {"min_timestamp": low, "max_timestamp": high, "indexes": indexes}
-    stated = file.metadata["statistics"]
-    for name, number in counted.items():
-        require(stated[name] == number, f"the statistics say {name} = {stated[name]}, counted {number}")
-    return {"size": len(file.data), **counted, **{name: file.metadata[name] for name in ("codec", "level", "properties", "schema")}}
+class Rows(NamedTuple):
+    """A decoded data block: of each row its key and timestamp, and the columns."""
+
+    keys: list[Key]
+    times: list[int]
+    columns: list[list[Any]]
+
+
+class File:
+    """A whole segment in memory."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        footer = read_trailer(data)
+        with inside("footer"):
+            self.entries = read_footer(read_block(data, footer, FOOTER))
+        with inside("metadata"):
+            self.metadata = read_metadata(self.block((METADATA, 0), METADATA))
+        self.schema: list[Json] = self.metadata["schema"]["columns"]
+        self.names: list[str] = [column["name"] for column in self.schema]
+        with inside("dictionary"):
+            numbers = [ordinal for kind, ordinal, copy in self.entries if (kind, copy) == (DICTIONARY, 0)]
+            self.dictionaries = {
+                n: read_dictionary(self.block((DICTIONARY, n), DICTIONARY), self.schema) for n in numbers
+            }
+
+    def block(self, where: Handle | tuple[int, int], kind: int) -> Block:
+        """The block that a handle leads to, or that the footer has under a kind and ordinal."""
+        return read_block(self.data, where if isinstance(where, Handle) else self.entries[*where, 0], kind)
+
+    # ── Events (§ 10) ───────────────────────────────────────────────────────────────────────────────────────────────
+
+    def leaves(self) -> Iterator[Leaf]:
+        with inside("directory root"):
+            root = self.block((DIRECTORY_ROOT, 0), DIRECTORY_ROOT)
+            require(root.count <= len(self.data), f"{root.count} leaves")
+            cursor = Cursor(root.body)
+            spaces = read_node(cursor, "binary", root.count)
+            runs, rows, blocks, data_offsets = (read_counts(cursor, root.count) for _ in range(4))
+            handles, times = read_handles(cursor, root.count), read_times(cursor, root.count)
+            cursor.end()
+        for i, handle in enumerate(handles):
+            with inside(f"directory leaf at byte {handle.offset}"):
+                leaf = read_leaf(self.block(handle, DIRECTORY), data_offsets[i])
+                found = (leaf.keys[0][0], len(leaf.keys), sum(leaf.run_rows), len(leaf.handles))
+                require(found == (spaces[i], runs[i], rows[i], blocks[i]), f"the root says otherwise than {found}")
+                span = (min(low for low, _ in leaf.times), max(high for _, high in leaf.times))
+                require(span == times[i], "the root says another time span")
+            yield leaf
+
+    def data_blocks(self) -> Iterator[Rows]:
+        """Every data block, held against its leaf."""
+        for leaf in self.leaves():
+            keys = iter([key for key, n in zip(leaf.keys, leaf.run_rows, strict=True) for _ in range(n)])
+            for handle, count, span in zip(leaf.handles, leaf.block_rows, leaf.times, strict=True):
+                with inside(f"data block at byte {handle.offset}"):
+                    rows = self.read_data(self.block(handle, DATA))
+                    require(len(rows.times) == count, f"{len(rows.times)} rows, the directory says {count}")
+                    require(rows.keys == [next(keys) for _ in range(count)], "other keys than the directory's")
+                    require((min(rows.times), max(rows.times)) == span, "another time span than the directory's")
+                yield rows
+
+    def read_data(self, block: Block) -> Rows:
+        cursor = Cursor(block.body)
+        base, runs, chunk_count = cursor.fields("qII")
+        require(1 <= runs <= block.count <= 65536, f"{runs} runs, {block.count} rows")
+        require(chunk_count == 2 + len(self.schema), f"{chunk_count} chunks for {len(self.schema)} columns")
+        key_chunk, time_chunk, *chunks = (Cursor(cursor.take(n)) for n in cursor.fields(f"{chunk_count}I"))
+        cursor.end()
+
+        run_rows = read_counts(key_chunk, runs)
+        require(sum(run_rows) == block.count and 0 not in run_rows, "the runs do not add up to the rows")
+        keys = [key for key, n in zip(read_keys(key_chunk, runs), run_rows, strict=True) for _ in range(n)]
+        key_chunk.end()
+
+        times: list[int] = []
+        first_rows = set(accumulate(run_rows, initial=0))
+        for row, number in enumerate(read_pack(time_chunk, block.count)):
+            times.append(signed((base if row in first_rows else times[-1]) + number))
+            require(row in first_rows or times[-1] >= times[-2], "timestamps decrease within a run")
+        require(min(times) == base, "the base is not the smallest timestamp")
+        time_chunk.end()
+
+        require(not block.dictionary or block.dictionary in self.dictionaries, f"no dictionary {block.dictionary}")
+        dictionaries = self.dictionaries[block.dictionary] if block.dictionary else {}
+        columns = []
+        for place, (child, chunk) in enumerate(zip(self.schema, chunks, strict=True)):
+            columns.append(read_child(chunk, child, block.count, dictionaries.get(place, NO_DICTIONARY)))
+            chunk.end()
+        return Rows(keys, times, columns)
+
+    def events(self) -> Iterator[Json]:
+        shown = text if self.metadata["schema"]["keys"] == "text" else bytes
+        for rows in self.data_blocks():
+            for row, (space, grouping) in enumerate(rows.keys):
+                event = {"space": shown(space), "grouping": shown(grouping), "timestamp": rows.times[row]}
+                yield event | {"columns": {name: c[row] for name, c in zip(self.names, rows.columns, strict=True)}}
+
+    # ── Indexes (§ 12) ──────────────────────────────────────────────────────────────────────────────────────────────
+
+    def index(self, name: str) -> Iterator[tuple[Any, list[int]]]:
+        """Every value of an index, ascending, with the rows that have it."""
+        require(name in self.names, f"there is no column {name!r}")
+        column = self.names.index(name)
+        require((INDEX_ROOT, column, 0) in self.entries, f"there is no index {name!r}")
+        blocks = [rows.columns[column] for rows in self.data_blocks()]
+        first_rows = list(accumulate(map(len, blocks), initial=0))
+        with inside(f"index {name!r}"):
+            for value, events, form, numbers in self.postings(column):
+                require(numbers[-1] < (len(blocks) if form & 1 else first_rows[-1]), f"a list goes on to {numbers[-1]}")
+                rows = numbers
+                if form & 1:  # the list names blocks; in each of them the column tells the rows
+                    held = [[i for i, found in enumerate(blocks[b], first_rows[b]) if found == value] for b in numbers]
+                    require(all(held), f"a block that is listed does not hold {value!r}")
+                    rows = [row for part in held for row in part]
+                require(len(rows) == events, f"{len(rows)} events of {value!r}, the page says {events}")
+                yield value, rows
+
+    def postings(self, column: int) -> Iterator[tuple[Any, int, int, list[int]]]:
+        """(value, events, form, numbers of its list) of every value."""
+        kind = self.schema[column]["type"]
+        root = self.block((INDEX_ROOT, column), INDEX_ROOT)
+        require(root.count <= len(self.data), f"an index of {root.count} pages")
+        cursor = Cursor(root.body)
+        firsts, counts = read_node(cursor, kind, root.count), read_counts(cursor, root.count)
+        handles = read_handles(cursor, root.count)
+        cursor.end()
+        last: list[Any] = []
+        for first, count, handle in zip(firsts, counts, handles, strict=True):
+            page = self.block(handle, INDEX)
+            require(1 <= page.count == count <= MOST_ENTRIES, f"an index page of {page.count} values")
+            cursor = Cursor(page.body)
+            values = read_node(cursor, kind, count)
+            require(values[0] == first and None not in values, "an index page differs from the root")
+            require(all(a < b for a, b in pairwise([*last, *values])), "the values do not ascend")
+            last = values[-1:]
+            events, forms, lengths = (read_counts(cursor, count) for _ in range(3))
+            for value, n, form, length in zip(values, events, forms, lengths, strict=True):
+                if form > 3:
+                    raise TooNew(f"a posting list of form {form}")
+                stored = cursor.take(length)
+                yield value, n, form, self.read_chunks(stored) if form & 2 else read_list(stored)
+            cursor.end()
+
+    def read_chunks(self, stored: bytes) -> list[int]:
+        cursor = Cursor(stored)
+        (count,) = cursor.fields("I")
+        require(1 <= count <= MOST_ENTRIES, f"a chunk table of {count} chunks")
+        firsts, handles = read_pack(cursor, count), read_handles(cursor, count)
+        cursor.end()
+        numbers: list[int] = []
+        for first, handle in zip(firsts, handles, strict=True):
+            block = self.block(handle, POSTINGS)
+            chunk = read_list(block.body)
+            require(len(chunk) == block.count and chunk[0] == first, "a chunk differs from its table")
+            require(not numbers or numbers[-1] < first, "the chunks do not ascend")
+            numbers += chunk
+        return numbers
+
+    # ── Counts ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def facts(self) -> dict[str, Json]:
+        """Count what is in the file and compare it with the statistics and the filter."""
+        counted: dict[str, Json] = dict.fromkeys(("events", "spaces", "runs", "data_blocks"), 0)
+        times: set[int] = set()
+        last: Key | None = None
+        pages = [self.block((FILTER, n), FILTER).body for kind, n, copy in self.entries if (kind, copy) == (FILTER, 0)]
+        for rows in self.data_blocks():
+            counted["data_blocks"] += 1
+            counted["events"] += len(rows.times)
+            times = {*times, min(rows.times), max(rows.times)}
+            for key in rows.keys:
+                if key != last:
+                    require(last is None or last < key, "events are not sorted by space and grouping")
+                    counted["runs"] += 1
+                    counted["spaces"] += last is None or key[0] != last[0]
+                    require(not pages or may_hold(pages, key[0]), f"the filter turns away {key[0]!r}, which is here")
+                    last = key
+        counted |= {"min_timestamp": min(times, default=None), "max_timestamp": max(times, default=None), "indexes": {}}
+        for name in (column["name"] for column in self.schema if column["indexed"]):
+            sizes = [len(rows) for _, rows in self.index(name)]
+            counted["indexes"][name] = {"values": len(sizes), "events": sum(sizes)}
+        for name, number in counted.items():
+            stated = self.metadata["statistics"][name]
+            require(stated == number, f"the statistics say {name} = {stated}, counted {number}")
+        other = {name: self.metadata[name] for name in ("codec", "level", "properties", "schema")}
+        return {"size": len(self.data), **counted, **other}
 
 
 def line(value: Json) -> str:
+    """JSON as this command prints it."""
     return json.dumps(value, ensure_ascii=False, default=lambda data: {"hex": data.hex()})
 
 
@@ -847,7 +780,7 @@ def main() -> int:
     try:
         file = File(arguments.file.read_bytes())
         if arguments.facts:
-            print(line(facts(file)))
+            print(line(file.facts()))
         elif arguments.index:
             for value, rows in file.index(arguments.index):
                 print(line({"value": value, "rows": rows}))

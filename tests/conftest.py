@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 import pytest
+from clicks import click_table, in_file_order, write_clicks
 
 import esformat
+
+
+@pytest.fixture(scope="session")
+def clicks(tmp_path_factory):
+    """30,000 clicks: the path of a file, and a frame with the same events in the same order."""
+    path = tmp_path_factory.mktemp("clicks") / "clicks.esdb"
+    table = click_table(30_000)
+    write_clicks(path, table)
+    return path, in_file_order(table)
 
 
 @pytest.fixture

@@ -68,6 +68,16 @@ def test_kept_on_the_side():
     assert cache.find("a") == "first"
 
 
+def test_closed():
+    """It gives and keeps nothing any more."""
+    cache = Cache(100 * ENTRY)
+    cache.get("a", lambda: Thing(50))
+    cache.close()
+    assert cache.find("a") is None
+    assert cache.get("b", lambda: Thing(50)).size_bytes == 50
+    assert cache.find("b") is None
+
+
 def test_an_error_is_not_kept():
     """What could not be made is tried again."""
     cache = Cache(100 * ENTRY)

@@ -9,6 +9,8 @@ import pickle
 import numpy as np
 import pytest
 
+from small_pieces import Pieces, cut_small
+
 import esformat
 from esformat.errors import InvalidEventError
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP, make_event, to_microseconds
@@ -72,7 +74,9 @@ def test_an_event_is_no_tuple_to_others():
     assert event != "customer-1"
 
 
-@pytest.mark.parametrize("again", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"])
+@pytest.mark.parametrize(
+    "again", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy, copy.deepcopy], ids=["pickle", "copy", "deepcopy"]
+)
 def test_events_survive(events, again):
     """Pickled or copied, an event keeps all its facts and needs no file."""
     for event in [*events[0], *events[1], make_event(*FACTS)]:
@@ -90,12 +94,21 @@ def test_repr_says_what_there_is():
     )
 
 
-def test_indexes_after_the_segment_is_closed(write):
-    """An event needs the file no more, whichever scan it came from and whether or not it was asked before."""
+@pytest.mark.parametrize("block_rows", [1, 2, 1024])
+def test_indexes_after_the_segment_is_closed(write, block_rows):
+    """An event needs the file no more, whichever scan it came from; also where values are stored as codes."""
+    with cut_small(Pieces(block_rows=block_rows)):
+        repeated = write([("a", b"x", n, "", {"type": f"t{n % 2}"}) for n in range(40)], indexes=["type"])
+        kept = [*repeated.scan(limit=30), *repeated["a"].scan(reverse=True)]
+    repeated.close()
+    assert [event.indexes["type"] for event in kept] == [f"t{event.timestamp % 2}" for event in kept]
     segment = write([("a", b"x", n, "", {"type": f"t{n}"}) for n in range(5)], indexes=["type"])
     kept = [*segment.scan(), *segment["a"].scan(), *segment["a"].scan(reverse=True), *segment.scan_index("type", "t3")]
     segment.close()
-    assert [event.indexes["type"] for event in kept] == [*(f"t{n}" for n in [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 4, 3, 2, 1, 0]), "t3"]
+    assert [event.indexes["type"] for event in kept] == [
+        *(f"t{n}" for n in [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 4, 3, 2, 1, 0]),
+        "t3",
+    ]
     assert all(event.columns == {} for event in kept)
 
 
@@ -119,7 +132,9 @@ def test_moments(moment, expected):
     assert type(to_microseconds(moment)) is int
 
 
-@pytest.mark.parametrize("moment", [dt.datetime(2014, 6, 23), dt.date(2014, 6, 23), 1.0, "2014", None, True, 2**63, b"1", np.float64(1)])  # noqa: DTZ001
+@pytest.mark.parametrize(
+    "moment", [dt.datetime(2014, 6, 23), dt.date(2014, 6, 23), 1.0, "2014", None, True, 2**63, b"1", np.float64(1)]
+)  # noqa: DTZ001
 def test_what_is_no_moment(moment):
     """The message says what it was for."""
     with pytest.raises(InvalidEventError, match="^start "):

@@ -176,7 +176,9 @@ def test_anything_with_an_arrow_interface():
         assert to_arrow(given).equals(expected)
 
 
-@pytest.mark.parametrize("given", [None, 5, "a,b", [{"space": "a"}], np.zeros(3), {"space": ["a"]}], ids=lambda x: type(x).__name__)
+@pytest.mark.parametrize(
+    "given", [None, 5, "a,b", [{"space": "a"}], np.zeros(3), {"space": ["a"]}], ids=lambda x: type(x).__name__
+)
 def test_what_is_no_table(given):
     """The message names its type and what would do."""
     with pytest.raises(InvalidEventError, match=f"from {type(given).__name__}; give a pyarrow table, or anything"):
@@ -223,7 +225,9 @@ def test_ways_of_lying_in_memory(array):
 
 def test_slices_of_list_views():
     """Views may lie anywhere in their values, in any order."""
-    views = pa.ListViewArray.from_arrays(pa.array([3, 0, 1], pa.int32()), pa.array([1, 2, 0], pa.int32()), pa.array([5, 6, 7, 8]))
+    views = pa.ListViewArray.from_arrays(
+        pa.array([3, 0, 1], pa.int32()), pa.array([1, 2, 0], pa.int32()), pa.array([5, 6, 7, 8])
+    )
     given = pa.table({"space": ["a"] * 2, "timestamp": [1, 2], "x": views.slice(0, 2)})
     checked = check_table(given, make_schema(given.schema, [], binary_keys=False))
     assert checked["x"].to_pylist() == [[8], [5, 6]]
@@ -254,7 +258,9 @@ def test_what_cannot_be_unfolded():
 # ---------------------------------------------------------------- events one at a time
 
 
-def added(schema: EventSchema = SCHEMA, space="a", data=b"x", timestamp=1, grouping="", indexes=None, columns=None) -> dict:
+def added(
+    schema: EventSchema = SCHEMA, space="a", data=b"x", timestamp=1, grouping="", indexes=None, columns=None
+) -> dict:
     """The row that one event becomes."""
     rows = EventRows(schema)
     rows.add(space, data, timestamp, grouping, indexes, columns)

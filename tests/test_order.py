@@ -38,7 +38,10 @@ def test_ranks_of_values(kind, values, data):
 
 @examples(150)
 @given(
-    st.lists(st.tuples(st.integers(0, 3) | st.integers(0, 1 << 40), st.integers(-2, 2) | st.integers(LOWEST, HIGHEST)), max_size=40)
+    st.lists(
+        st.tuples(st.integers(0, 3) | st.integers(0, 1 << 40), st.integers(-2, 2) | st.integers(LOWEST, HIGHEST)),
+        max_size=40,
+    )
 )
 def test_order_is_stable(rows):
     """By key, then time, then arrival; None where that is the order already."""

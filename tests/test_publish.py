@@ -132,7 +132,9 @@ def python(code: str, *arguments: object, **options: object) -> subprocess.Popen
     """Another Python, with this package."""
     environment = os.environ | {"PYTHONPATH": str(Path(esformat.__file__).parents[1])}
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options
+    )
 
 
 KILLED = """

@@ -104,7 +104,10 @@ NORMALISED = [
     (pa.binary_view(), pa.binary()),
     (pa.list_view(pa.string_view()), pa.list_(pa.string())),
     (pa.large_list_view(pa.int8()), pa.large_list(pa.int8())),
-    (pa.struct([pa.field("a", pa.dictionary(pa.int8(), pa.string()), nullable=False)]), pa.struct([pa.field("a", pa.string(), nullable=False)])),
+    (
+        pa.struct([pa.field("a", pa.dictionary(pa.int8(), pa.string()), nullable=False)]),
+        pa.struct([pa.field("a", pa.string(), nullable=False)]),
+    ),
     (pa.map_(pa.string_view(), pa.binary_view()), pa.map_(pa.string(), pa.binary())),
     (pa.list_(pa.string_view(), 2), pa.list_(pa.string(), 2)),
     (pa.uuid(), pa.binary(16)),
@@ -130,14 +133,18 @@ def test_types_that_cannot_be_stored(kind):
         make_schema(pa.schema([pa.field("odd", kind)]), [], binary_keys=False)
 
 
-@pytest.mark.parametrize("kind", [pa.string(), pa.large_string(), pa.bool_(), pa.int8(), pa.uint64(), pa.dictionary(pa.int8(), pa.string())])
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_string(), pa.bool_(), pa.int8(), pa.uint64(), pa.dictionary(pa.int8(), pa.string())]
+)
 def test_types_that_can_be_indexed(kind):
     """Text, whole numbers and booleans."""
     schema = make_schema(pa.schema([pa.field("a", kind)]), ["a"], binary_keys=False)
     assert schema.indexes == ("a",)
 
 
-@pytest.mark.parametrize("kind", [pa.float64(), pa.binary(), pa.timestamp("us"), pa.list_(pa.int8()), pa.null(), pa.decimal128(5)])
+@pytest.mark.parametrize(
+    "kind", [pa.float64(), pa.binary(), pa.timestamp("us"), pa.list_(pa.int8()), pa.null(), pa.decimal128(5)]
+)
 def test_types_that_cannot_be_indexed(kind):
     """The message says which can."""
     with pytest.raises(InvalidEventError, match="'a' of type .* cannot be indexed; index string, integer or boolean"):
@@ -145,7 +152,12 @@ def test_types_that_cannot_be_indexed(kind):
 
 
 SCHEMA = pa.schema(
-    [pa.field("space", pa.int8()), pa.field("b", pa.string()), pa.field("timestamp", pa.null()), pa.field("a", pa.int8(), nullable=False)]
+    [
+        pa.field("space", pa.int8()),
+        pa.field("b", pa.string()),
+        pa.field("timestamp", pa.null()),
+        pa.field("a", pa.int8(), nullable=False),
+    ]
 )
 
 
@@ -166,7 +178,12 @@ def test_key_columns_are_no_payload():
         (SCHEMA, ["nope"], UsageError, "no column 'nope' to index; the columns are"),
         (SCHEMA, ["b", "b"], UsageError, "named twice"),
         (pa.schema([("a", pa.int8()), ("a", pa.int8())]), [], InvalidEventError, "unique, found twice: a"),
-        (pa.schema([(f"c{n}", pa.int8()) for n in range(4097)]), [], InvalidEventError, "4097 columns are more than the 4096"),
+        (
+            pa.schema([(f"c{n}", pa.int8()) for n in range(4097)]),
+            [],
+            InvalidEventError,
+            "4097 columns are more than the 4096",
+        ),
     ],
 )
 def test_schemas_that_cannot_be(arrow, indexes, error, message):

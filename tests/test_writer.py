@@ -213,11 +213,18 @@ def test_existing_file(path, overwrite):
 
 def test_no_events(path):
     """A file without events is a file; also with indexes, groupings and a schema."""
-    for number, options in enumerate([{}, {"indexes": ["type"]}, {"codec": "none"}, {"schema": pa.schema([("n", pa.int8())]), "indexes": ["n"]}]):
+    for number, options in enumerate(
+        [{}, {"indexes": ["type"]}, {"codec": "none"}, {"schema": pa.schema([("n", pa.int8())]), "indexes": ["n"]}]
+    ):
         target = path.with_name(f"{number}.esdb")
         esformat.create(target, **options).finish()
         with esformat.open(target) as segment:
-            assert (segment.num_events, segment.num_spaces, segment.min_timestamp, segment.max_timestamp) == (0, 0, None, None)
+            assert (segment.num_events, segment.num_spaces, segment.min_timestamp, segment.max_timestamp) == (
+                0,
+                0,
+                None,
+                None,
+            )
             assert list(segment.scan()) == list(segment.scan(reverse=True)) == []
             assert segment.scan().to_table().num_rows == segment.scan(grouping="a", start=0).count() == 0
             assert segment.find("") is None
@@ -344,7 +351,12 @@ def test_same_events_same_bytes(tmp_path_factory, recording: Recording, threads:
     """However many threads encode, and in whatever pieces the events were handed over."""
     directory = tmp_path_factory.mktemp("same")
     whole = [("table", len(recording.rows))]
-    ways = [recording, vars_of(recording, threads=threads), vars_of(recording, cuts=whole), vars_of(recording, cuts=[("events", len(recording.rows))])]
+    ways = [
+        recording,
+        vars_of(recording, threads=threads),
+        vars_of(recording, cuts=whole),
+        vars_of(recording, cuts=[("events", len(recording.rows))]),
+    ]
     with cut_small(recording.pieces):
         for number, way in enumerate(ways):
             write_recording(way, directory / f"{number}.esdb")

@@ -32,14 +32,12 @@ class FilterCheck:
                 self._usable = False
                 continue
             sizes.append(len(block.body) // BUCKET_BYTES)
-            full = number < len(handles) - 1
-            if (
-                len(block.body) % BUCKET_BYTES
-                or block.count
-                or not (PAGE_BUCKETS if full else 1) <= sizes[-1] <= PAGE_BUCKETS
-            ):
+            least = PAGE_BUCKETS if number < len(handles) - 1 else 1
+            if len(block.body) % BUCKET_BYTES or not least <= sizes[-1] <= PAGE_BUCKETS:
                 blocks.findings.add(handle.offset, f"a page of the space filter has {len(block.body)} bytes")
                 self._usable = False
+            if block.count:
+                blocks.findings.add(handle.offset, f"a page of the space filter has a count of {block.count}")
         self._buckets = sum(sizes)
 
     def add(self, spaces: Sequence[bytes]) -> None:

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from esformat.codec import check_frame
+from esformat.codec import Decompressor
 from esformat.encoding import (
     BytesNode,
     DecodeContext,
@@ -30,7 +30,7 @@ _NODE_HEADER_BYTES = 4
 _BASE_LENGTH_AT = 2
 
 
-def check_pack(body: memoryview, at: int, count: int, max_width: int = 8) -> Pack:
+def check_pack(body: memoryview, at: int, count: int, plain: Decompressor, max_width: int = 8) -> Pack:
     """Open a pack that keeps every rule. Raises CorruptSegmentError."""
     pack = read_pack(body, at, count, max_width)
     if not count:
@@ -38,7 +38,7 @@ def check_pack(body: memoryview, at: int, count: int, max_width: int = 8) -> Pac
             raise CorruptSegmentError("packed numbers that are none are not eight zero bytes")
         return pack
     if pack.raw < pack.width:
-        check_frame(pack.codec, body[pack.stored_at : pack.end], (pack.width - pack.raw) * count)
+        plain.check(pack.codec, body[pack.stored_at : pack.end], (pack.width - pack.raw) * count)
     elif pack.codec or pack.end != pack.stored_at:
         raise CorruptSegmentError("packed numbers without compressed planes store some")
     return pack
@@ -62,7 +62,7 @@ def check_node(
     shape = head.shape
     _check_head(head, context, whole=whole)
     if head.valid is not None:
-        check_pack(body, at + _NODE_HEADER_BYTES, count)
+        check_pack(body, at + _NODE_HEADER_BYTES, count, context.plain)
         if not nullable and not head.valid.all():
             raise CorruptSegmentError("a null where the schema forbids it")
     if shape == Shape.CODES:
@@ -72,7 +72,7 @@ def check_node(
     if shape == Shape.NULL:
         return head.at
     if shape == Shape.INTS:
-        pack = check_pack(body, head.at, count)
+        pack = check_pack(body, head.at, count, context.plain)
         numbers = decode_ints(body, pack, context.plain)
         _check_range(numbers, kind)
         _check_null_slots(numbers, head)
@@ -99,7 +99,7 @@ def _check_head(head: NodeHead, context: DecodeContext, *, whole: bool) -> None:
 
 
 def _check_codes(body: memoryview, head: NodeHead, count: int, context: DecodeContext, *, nullable: bool) -> int:
-    pack = check_pack(body, head.at, count)
+    pack = check_pack(body, head.at, count, context.plain)
     codes = decode_ints(body, pack, context.plain)
     assert context.values is not None
     if count and not (int(codes.min()) >= (0 if nullable else 1) and int(codes.max()) < len(context.values)):
@@ -124,7 +124,7 @@ def _check_null_slots(numbers: npt.NDArray[np.integer], head: NodeHead) -> None:
 
 
 def _check_wide(body: memoryview, head: NodeHead, count: int, kind: pa.DataType, context: DecodeContext) -> int:
-    pack = check_pack(body, head.at, count, MAX_WIDTH)
+    pack = check_pack(body, head.at, count, context.plain, MAX_WIDTH)
     if count:
         if pack.width != kind.bit_width // 8 or body[head.at + _BASE_LENGTH_AT]:
             raise CorruptSegmentError(f"values of type {kind} are stored in {pack.width} bytes each, or with a base")
@@ -134,23 +134,24 @@ def _check_wide(body: memoryview, head: NodeHead, count: int, kind: pa.DataType,
 
 def _check_bytes(body: memoryview, at: int, count: int, kind: pa.DataType, context: DecodeContext) -> int:
     node = BytesNode(body, at, count, context)
-    check_pack(body, node.head.at, count)
+    check_pack(body, node.head.at, count, context.plain)
     lengths = node.all_lengths(context)
     _check_null_slots(lengths, node.head)
     if pt.is_fixed_size_binary(kind):
         wrong = lengths != kind.byte_width
         if bool((wrong if node.head.valid is None else wrong & (node.head.valid != 0)).any()):
             raise CorruptSegmentError(f"a value of type {kind} has another length")
+    decompressor = node.decompressor(context)
     sizes = frame_sizes(lengths, node.rows).tolist()
     for frame, size in zip(node.stored_frames(list(range(len(sizes)))), sizes, strict=True):
-        check_frame(node.codec, frame, size)
+        decompressor.check(node.codec, frame, size)
     return int(node.end)
 
 
 def _check_nested(body: memoryview, head: NodeHead, count: int, kind: pa.DataType, context: DecodeContext) -> int:
     present = count if head.valid is None else int(head.valid.sum())
     if head.shape == Shape.LIST:
-        pack = check_pack(body, head.at, count)
+        pack = check_pack(body, head.at, count, context.plain)
         lengths = check_lengths(decode_ints(body, pack, context.plain))
         _check_null_slots(lengths, head)
         element = entries_field(kind) if pt.is_map(kind) else kind.value_field

@@ -37,7 +37,7 @@ class Parts:
 
     def numbers(self, count: int) -> I64:
         """A pack."""
-        pack = check_pack(self.body, self.at, count)
+        pack = check_pack(self.body, self.at, count, self._context.plain)
         self.at = pack.end
         return decode_ints(self.body, pack, self._context.plain)
 

@@ -41,3 +41,9 @@ def test_no_events(esdb, tmp_path):
     result = esdb("info", "empty.esdb")
     assert result.status == 0
     assert ["first", "-"] in [line.split() for line in result.lines]
+
+
+def test_properties(esdb, tmp_path):
+    """What the writer was given to keep is shown."""
+    esformat.create(tmp_path / "kept.esdb", properties={"source.space": "user id"}).finish()
+    assert ["source.space", "user", "id"] in [line.split() for line in esdb("info", "kept.esdb").lines]

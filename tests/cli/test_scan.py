@@ -184,15 +184,16 @@ def test_typed_indexes(esdb, tmp_path):
     (tmp_path / "in.jsonl").write_text(
         '{"space":"a","timestamp":"2006-04-07","i":5,"b":true,"x=y":"p=q"}\n'
         '{"space":"a","timestamp":"2006-04-08","i":-7,"b":false,"x=y":"r"}\n'
+        '{"space":"a","timestamp":"2006-04-09","i":1,"b":true,"x=y":"s"}\n'
     )
     esdb("write", "typed.esdb", "in.jsonl", "--index", "i", "--index", "b", "--index", "x=y")
     for condition, count in [
         ("i=5", 1),
         ("i=-7", 1),
         ("i=9", 0),
-        ("b=true", 1),
+        ("b=true", 2),
         ("b=FALSE", 1),
-        ("b=True", 1),
+        ("b=True", 2),
         ("x=y=p=q", 1),
         ("x=y=", 0),
     ]:

@@ -79,7 +79,9 @@ def test_segment(tmp_path):
     esformat.create(path).finish()
     nameless = tmp_path / "nameless"
     nameless.write_bytes(path.read_bytes())
-    for name in (path, nameless):
+    damaged = tmp_path / "damaged.esdb"
+    damaged.write_bytes(b"")
+    for name in (path, nameless, damaged):
         with pytest.raises(InputError, match="is a segment, not an input; take its events out with"):
             format_of(Source(str(name)))
 

@@ -1,0 +1,379 @@
+"""`Scan`: lazy, repeatable, in every form; it reads what it needs and no more, and its memory does not grow."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from clicks import TYPES, frame_of, frame_of_events
+from small_pieces import Pieces, cut_small
+
+import esformat
+
+
+@pytest.fixture
+def counted(clicks):
+    """The clicks, open, with their reads counted from here on."""
+    source = esformat.CountingSource(esformat.FileSource(clicks[0]))
+    with esformat.open(source) as segment:
+        source.reads = source.bytes_read = 0
+        yield segment, source
+
+
+@pytest.fixture
+def segment(clicks):
+    """The clicks, open."""
+    with esformat.open(clicks[0]) as segment:
+        yield segment
+
+
+# ---------------------------------------------------------------- right at full size
+
+
+def hour(frame: pd.DataFrame, share: float) -> int:
+    """A moment that so much of the events lie before."""
+    return int(frame["timestamp"].quantile(share))
+
+
+def largest(frame: pd.DataFrame) -> str:
+    """The space with the most events."""
+    return frame["space"].value_counts().index[0]
+
+
+def merged(frame: pd.DataFrame) -> pd.DataFrame:
+    """Rows of one space in time order, groupings merged."""
+    return frame.sort_values("timestamp", kind="stable")
+
+
+QUESTIONS = {
+    "everything": (lambda s, f: s.scan(), lambda f: f),
+    "a tenth of the time": (
+        lambda s, f: s.scan(start=hour(f, 0.4), end=hour(f, 0.5)),
+        lambda f: f[(f["timestamp"] >= hour(f, 0.4)) & (f["timestamp"] < hour(f, 0.5))],
+    ),
+    "one grouping": (lambda s, f: s.scan(grouping="web"), lambda f: f[f["grouping"] == "web"]),
+    "a frequent value": (lambda s, f: s.scan_index("type", "page"), lambda f: f[f["type"] == "page"]),
+    "a rare value": (lambda s, f: s.scan_index("type", "signup"), lambda f: f[f["type"] == "signup"]),
+    "two values": (
+        lambda s, f: s.scan_index({"type": "cart", "country": "C07"}),
+        lambda f: f[(f["type"] == "cart") & (f["country"] == "C07")],
+    ),
+    "a value and a time": (
+        lambda s, f: s.scan_index("country", "C29", end=hour(f, 0.3)),
+        lambda f: f[(f["country"] == "C29") & (f["timestamp"] < hour(f, 0.3))],
+    ),
+    "one space": (lambda s, f: s[largest(f)].scan(), lambda f: merged(f[f["space"] == largest(f)])),
+    "one space and grouping": (
+        lambda s, f: s[largest(f)].scan(grouping="app"),
+        lambda f: f[(f["space"] == largest(f)) & (f["grouping"] == "app")],
+    ),
+    "one space and value": (
+        lambda s, f: s[largest(f)].scan_index("type", "purchase"),
+        lambda f: merged(f[(f["space"] == largest(f)) & (f["type"] == "purchase")]),
+    ),
+    "one space, grouping, value, time": (
+        lambda s, f: s[largest(f)].scan_index("type", "search", grouping="web", start=hour(f, 0.5)),
+        lambda f: f[(f["space"] == largest(f)) & (f["grouping"] == "web") & (f["type"] == "search") & (f["timestamp"] >= hour(f, 0.5))],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("ask", "expected"), QUESTIONS.values(), ids=QUESTIONS.keys())
+def test_answers_at_full_size(clicks, segment, ask, expected):
+    """With block sizes, dictionaries and lists as built: as columns, as events, counted."""
+    frame = clicks[1]
+    wanted = expected(frame).reset_index(drop=True)
+    assert len(wanted) > 10
+    answer = ask(segment, frame)
+    assert answer.count() == len(wanted)
+    pd.testing.assert_frame_equal(frame_of(answer), wanted, check_dtype=False)
+    pd.testing.assert_frame_equal(frame_of_events(answer), wanted, check_dtype=False)
+
+
+def test_the_file_has_all_that_files_have(segment):
+    """Or the test above would not say much."""
+    blocks = segment.info()["blocks"]
+    assert blocks["dictionary"]["count"] == 2
+    assert blocks["data"]["count"] > 10
+    assert blocks["directory"]["count"] > 3
+
+
+@pytest.mark.parametrize("name", ["everything", "one grouping", "one space", "a frequent value"])
+def test_mirrors_at_full_size(clicks, segment, name):
+    """Backwards is forwards, turned round."""
+    ask, _ = QUESTIONS[name]
+    options = {
+        "everything": ("scan", {}),
+        "one grouping": ("scan", {"grouping": "web"}),
+        "a frequent value": ("scan_index", {"name": "type", "value": "page"}),
+    }
+    forward = frame_of(ask(segment, clicks[1]))
+    if name == "one space":
+        backward = segment[largest(clicks[1])].scan(reverse=True)
+    else:
+        verb, given = options[name]
+        backward = getattr(segment, verb)(**given, reverse=True)
+    expected = forward[::-1].reset_index(drop=True)
+    pd.testing.assert_frame_equal(frame_of(backward), expected)
+    pd.testing.assert_frame_equal(frame_of_events(backward), expected, check_dtype=False)
+
+
+def test_index_values_at_full_size(clicks, segment):
+    """Values and counts, without reading an event."""
+    for name in ("type", "country"):
+        assert dict(segment.index_values(name).items()) == clicks[1][name].value_counts().sort_index().to_dict()
+
+
+# ---------------------------------------------------------------- forms
+
+
+def test_forms_agree(segment):
+    """Batches, table, stream, pandas, DuckDB: the same rows."""
+    answer = segment.scan(start=1_403_534_925_000_000, columns=["timestamp", "type", "space"])
+    table = answer.to_table()
+    assert table.schema.equals(answer.schema)
+    assert answer.column_names == ("timestamp", "type", "space")
+    assert pa.Table.from_batches(answer.batches()).equals(table)
+    assert answer.to_reader().read_all().equals(table)
+    assert pa.table(answer).equals(table)
+    pd.testing.assert_frame_equal(answer.to_pandas(), table.to_pandas())
+    counted = duckdb.sql("SELECT type, count(*) AS n FROM answer GROUP BY type ORDER BY type").fetchall()
+    assert counted == sorted(table["type"].to_pandas().value_counts().items())
+
+
+def test_nothing_is_read_before_it_is_asked_for(counted):
+    """Making a scan, its schema and its repr cost no read."""
+    segment, source = counted
+    answers = [segment.scan(), segment.scan_index("type", "page", reverse=True), segment.scan(grouping="web", limit=3)]
+    for answer in answers:
+        assert answer.schema.names == segment.schema.names
+        assert repr(answer).startswith("<esformat.Scan of ")
+    assert source.reads == 0
+
+
+def test_repr(write):
+    """What was asked."""
+    segment = write([("a", b"", 1)], indexes=["type"])
+    name = repr(segment.path)
+    assert repr(segment.scan()) == f"<esformat.Scan of {name}>"
+    answer = segment.scan_index("type", "page", start=dt.datetime(1970, 1, 1, tzinfo=dt.UTC), limit=5, reverse=True)
+    assert repr(answer) == f"<esformat.Scan of {name}, start=0, limit=5, type='page', reverse>"
+
+
+def test_used_again_and_again(segment):
+    """Each use reads anew; uses do not disturb each other."""
+    answer = segment.scan_index("type", "cart")
+    first, second = iter(answer), iter(answer)
+    pairs = [(next(first), next(second)) for _ in range(100)]
+    assert all(one == other for one, other in pairs)
+    assert answer.count() == answer.to_table().num_rows == sum(1 for _ in answer)
+
+
+@pytest.mark.parametrize("limit", [0, 1, 2, 100, 29_999, 30_000, 40_000])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_limits(clicks, segment, limit, reverse):
+    """The first so many, in the direction of the scan."""
+    expected = clicks[1][:: -1 if reverse else 1][:limit].reset_index(drop=True)
+    answer = segment.scan(limit=limit, reverse=reverse)
+    assert answer.count() == len(expected)
+    pd.testing.assert_frame_equal(frame_of(answer), expected, check_dtype=False)
+
+
+def test_times_are_half_open(write):
+    """Start belongs to it, end does not; datetimes of any zone and numbers mean the same; an empty span is no error."""
+    segment = write([("a", b"%d" % n, n) for n in range(10)])
+    zone = dt.timezone(dt.timedelta(hours=-3))
+
+    def moment(us: int) -> dt.datetime:
+        return dt.datetime(1970, 1, 1, tzinfo=dt.UTC).astimezone(zone) + dt.timedelta(microseconds=us)
+
+    for scan in (segment.scan, segment["a"].scan):
+        assert [e.timestamp for e in scan(start=3, end=6)] == [3, 4, 5]
+        assert [e.timestamp for e in scan(start=moment(3), end=moment(6))] == [3, 4, 5]
+        assert [e.timestamp for e in scan(start=np.int64(8))] == [8, 9]
+        assert list(scan(start=5, end=5)) == list(scan(start=7, end=2)) == []
+        assert scan(start=5, end=5).count() == scan(start=99).count() == 0
+
+
+def test_events_of_some_columns(segment):
+    """Keys are always there; of the others only those that were asked for."""
+    event = next(iter(segment.scan(columns=["type"])))
+    assert event.data is None
+    assert (event.space, set(event.indexes), event.columns) == ("customer-1", {"type"}, {})
+    event = next(iter(segment["customer-1"].scan(columns=["data", "timestamp"])))
+    assert event.data.startswith(b"{")
+    assert event.indexes == {}
+
+
+# ---------------------------------------------------------------- what is read
+
+
+def test_opening_takes_two_reads(clicks, pieces_of=64):
+    """At most: one where what opening needs is among the last bytes, else one more."""
+    for opening_bytes, reads in ((None, 1), (pieces_of, 2)):
+        with cut_small(Pieces(opening_bytes=opening_bytes)):
+            source = esformat.CountingSource(esformat.FileSource(clicks[0]))
+            with esformat.open(source) as segment:
+                assert segment.num_events == 30_000
+            assert source.reads == reads
+
+
+def test_point_history_takes_two_reads(clicks):
+    """One of the directory, one of the data, for every space whose events lie in one or two leaves' blocks side by side."""
+    spaces = clicks[1]["space"].unique()
+    for space in spaces[:: len(spaces) // 40]:
+        source = esformat.CountingSource(esformat.FileSource(clicks[0]))
+        with esformat.open(source) as segment:
+            source.reads = 0
+            expected = (clicks[1]["space"] == space).sum()
+            assert sum(1 for _ in segment[space].scan()) == expected
+            assert source.reads <= 2, f"{space} with {expected} events"
+
+
+def test_absent_space_costs_one_read(counted):
+    """The directory says so; where the filter was asked first, not even that."""
+    segment, source = counted
+    assert segment.find("customer-nobody") is None
+    assert source.reads == 1
+    assert segment.find("customer-nobody") is None
+    assert source.reads == 1
+
+
+def test_the_cache_saves_reads(counted):
+    """Asking again reads nothing."""
+    segment, source = counted
+    first = [event.data for event in segment["customer-3"].scan(grouping="web")]
+    reads = source.reads
+    assert [event.data for event in segment["customer-3"].scan(grouping="web")] == first
+    assert source.reads == reads
+
+
+COUNTS = [
+    lambda s, f: (s.scan().count(), len(f)),
+    lambda s, f: (s.scan(limit=7).count(), 7),
+    lambda s, f: (s.scan(reverse=True, limit=99_999).count(), len(f)),
+    lambda s, f: (s.scan(start=0).count(), len(f)),
+    lambda s, f: (s.scan(end=0).count(), 0),
+    lambda s, f: (s.scan_index("type", "page").count(), (f["type"] == "page").sum()),
+    lambda s, f: (s.scan_index("type", "signup", reverse=True).count(), (f["type"] == "signup").sum()),
+    lambda s, f: (s.scan_index("type", "nothing").count(), 0),
+    lambda s, f: (s["customer-1"].scan().count(), (f["space"] == "customer-1").sum()),
+    lambda s, f: (s["customer-1"].scan(grouping="web").count(), ((f["space"] == "customer-1") & (f["grouping"] == "web")).sum()),
+    lambda s, f: (sum(s.index_values("country").values()), f["country"].notna().sum()),
+    lambda s, f: (len(s.spaces()), f["space"].nunique()),
+]  # fmt: skip
+
+
+class Watched(esformat.CountingSource):
+    """A source that remembers what was read of it."""
+
+    def __init__(self, source: esformat.Source) -> None:
+        super().__init__(source)
+        self.seen: list[bytes] = []
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        self.seen.append(super().read_at(offset, length))
+        return self.seen[-1]
+
+
+@pytest.mark.parametrize("count", COUNTS, ids=range(len(COUNTS)))
+def test_counts_without_reading_events(clicks, count):
+    """Where metadata, directory or index tell, no data block is read."""
+    source = Watched(esformat.FileSource(clicks[0]))
+    with esformat.open(source) as segment:
+        source.seen.clear()
+        found, expected = count(segment, clicks[1])
+    assert found == expected
+    assert b"ESBK\x02" not in b"".join(source.seen)  # how a data block begins
+    with esformat.open(source) as segment:
+        next(iter(segment.scan()))
+    assert b"ESBK\x02" in b"".join(source.seen)
+
+
+def test_a_short_answer_reads_little(counted):
+    """The first event of everything, the newest of a large space: a block or two, not the file."""
+    segment, source = counted
+    next(iter(segment.scan(limit=1)))
+    next(iter(segment.scan(limit=1, reverse=True)))
+    list(segment["customer-1"].scan(grouping="web", limit=3, reverse=True))
+    assert source.reads <= 8
+    assert source.bytes_read < segment.size_bytes / 4
+
+
+def test_neighbouring_blocks_are_read_together(counted):
+    """A scan of everything takes few reads, and reads nothing twice."""
+    segment, source = counted
+    assert sum(len(batch) for batch in segment.scan().batches()) == 30_000
+    assert source.bytes_read <= 1.1 * segment.size_bytes
+    assert source.reads <= 2 * segment.info()["blocks"]["directory"]["count"] + 5
+
+
+def test_a_time_range_leaves_blocks_out(counted, clicks):
+    """Blocks that cannot hold the time are not read: here a space with its own time."""
+    segment, source = counted
+    times = clicks[1][clicks[1]["space"] == "customer-1"]["timestamp"]
+    list(segment["customer-1"].scan(grouping="web", start=int(times.max())))
+    assert source.bytes_read < segment.size_bytes / 4
+
+
+# ---------------------------------------------------------------- memory
+
+MEMORY = """
+import resource, sys
+import pyarrow as pa
+import esformat
+pa.set_memory_pool(pa.system_memory_pool())
+with esformat.open(sys.argv[1]) as segment:
+    for batch in segment.scan().batches():
+        break
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    rows = sum(len(batch) for batch in segment.scan(reverse=len(sys.argv) > 2).batches())
+    events = sum(1 for _ in segment.scan(limit=rows // 4))
+    print(rows, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+def peak_growth(path: Path, *arguments: str) -> tuple[int, int]:
+    """Rows of a full scan in a fresh process, and by how many KiB it grew at most beyond its first batch."""
+    environment = os.environ | {"PYTHONPATH": str(Path(esformat.__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", MEMORY, str(path), *arguments],
+        env=environment,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    rows, growth = map(int, done.stdout.split())
+    return rows, growth
+
+
+@pytest.mark.parametrize("direction", [[], ["reverse"]], ids=["forward", "reverse"])
+def test_memory_does_not_grow_with_the_file(tmp_path, direction):
+    """A scan of a file eight times as large needs no more: the payloads alone would be 100 MB more."""
+    growths = []
+    for count in (50_000, 400_000):
+        path = tmp_path / f"{count}.esdb"
+        rng = np.random.default_rng(1)
+        data = pa.FixedSizeBinaryArray.from_buffers(pa.binary(300), count, [None, pa.py_buffer(rng.bytes(300 * count))])
+        spaces = pa.array(np.char.add("s", (np.arange(count) // 40).astype(str)))
+        with esformat.create(path, codec="none") as writer:
+            writer.add_table(pa.table({"space": spaces, "timestamp": np.arange(count), "data": data.cast(pa.binary())}))
+        rows, growth = peak_growth(path, *direction)
+        assert rows == count
+        growths.append(growth)
+    assert growths[1] < growths[0] + 30_000, growths
+
+
+def test_types_of_the_clicks_are_all_there(clicks):
+    """The questions above ask for each kind of value."""
+    assert sorted(clicks[1]["type"].unique()) == sorted(TYPES)
+    assert len(list(islice(clicks[1]["country"].dropna().unique(), 30))) == 30

@@ -1,0 +1,138 @@
+"""Typed and nested columns beside or instead of bytes: every Arrow type through a file and back."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from arrow_strategies import NESTED_TYPES, PLAIN_TYPES, array_of, types
+from event_strategies import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from small_pieces import Pieces, cut_small
+
+import esformat
+
+
+def round_trip(
+    columns: dict[str, pa.Array], pieces: Pieces, **options: object
+) -> tuple[pa.Table, list[esformat.Event]]:
+    """The table and the events of a file with these columns, all of one space, in their order."""
+    count = len(next(iter(columns.values())))
+    table = pa.table({"space": pa.array(["a"] * count, pa.string()), "timestamp": range(count)} | columns)
+    with tempfile.TemporaryDirectory() as directory, cut_small(pieces):
+        path = Path(directory) / "typed.esdb"
+        with esformat.create(path, **options) as writer:
+            writer.add_table(table)
+        with esformat.open(path) as segment:
+            return segment.scan().to_table(), list(segment.scan())
+
+
+def python_values(array: pa.Array) -> list | type:
+    """An array's values, or the error that Python has for values it cannot hold (dates after the year 9999 …)."""
+    try:
+        return array.to_pylist()
+    except (OverflowError, ValueError) as error:
+        return type(error)
+
+
+@pytest.mark.parametrize("kind", PLAIN_TYPES + NESTED_TYPES, ids=str)
+@examples(8)
+@given(data=st.data())
+def test_every_type(kind, data):
+    """As a column and by event, in one block and in many, with nulls in some of them."""
+    array = data.draw(array_of(kind))
+    pieces = Pieces(
+        block_rows=data.draw(st.sampled_from([2, 5, 1024])), frame_bytes=data.draw(st.sampled_from([4, 8192]))
+    )
+    table, events = round_trip({"x": array}, pieces, codec=data.draw(st.sampled_from(["zstd", "none"])))
+    assert table.schema.field("x").type == kind
+    assert table["x"].combine_chunks().equals(array)
+    expected = python_values(array)
+    if isinstance(expected, list):
+        assert [event.columns["x"] for event in events] == expected
+    else:
+        with pytest.raises(expected):
+            [event.columns for event in events]
+
+
+@examples(60)
+@given(st.data())
+def test_several_columns(data):
+    """Any types side by side, `data` among them or not."""
+    count = data.draw(st.integers(0, 6))
+    names = data.draw(st.lists(st.text(min_size=1, max_size=3), min_size=1, max_size=4, unique=True))
+    columns = {}
+    for name in {*names} - {"space", "grouping", "timestamp"}:
+        array = data.draw(array_of(data.draw(types()), max_size=count))
+        columns[name] = pa.concat_arrays([array, pa.nulls(count - len(array), array.type)])
+    if not columns:
+        return
+    table, events = round_trip(columns, Pieces(block_rows=data.draw(st.sampled_from([1, 4, 1024]))))
+    assert len(events) == count
+    for name, array in columns.items():
+        assert table[name].combine_chunks().equals(array)
+
+
+@pytest.mark.parametrize("kind", PLAIN_TYPES + NESTED_TYPES, ids=str)
+def test_nothing_but_nulls(kind):
+    """A column that says nothing, of any type."""
+    table, events = round_trip({"x": pa.nulls(7, kind)}, Pieces(block_rows=3))
+    assert table["x"].null_count == 7
+    assert [event.columns for event in events] == [{"x": None}] * 7
+
+
+REPEATED = pa.array(["page", None, "signup", "page"] * 20)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        REPEATED,
+        REPEATED.cast(pa.large_string()),
+        REPEATED.dictionary_encode(),
+        pa.chunked_array([REPEATED[:33].dictionary_encode(), REPEATED[33:].dictionary_encode()]),
+        pa.RunEndEncodedArray.from_arrays([40, 80], pa.array(["x", None])),
+        REPEATED.cast(pa.string_view()),
+    ],
+    ids=lambda array: str(array.type),
+)
+@pytest.mark.parametrize("indexed", [False, True])
+def test_text_that_repeats_itself(array, indexed):
+    """Stored as codes of a dictionary, and read as the plain text that it is."""
+    indexes = ["x"] if indexed else []
+    table, events = round_trip({"x": array}, Pieces(block_rows=10), indexes=indexes)
+    assert table["x"].type in (pa.string(), pa.large_string())
+    assert table["x"].to_pylist() == array.to_pylist()
+    shown = [event.indexes.get("x") if indexed else event.columns["x"] for event in events]
+    assert shown == array.to_pylist()
+
+
+def test_data_frame_with_every_kind_of_column(tmp_path):
+    """What pandas makes of a file is what went in."""
+    frame = pd.DataFrame(
+        {
+            "space": ["b", "a", "a"],
+            "timestamp": pd.to_datetime([1_403_534_919_000_001, -86_400_000_000, 5], unit="us", utc=True).as_unit("us"),
+            "whole": [1, 2, 3],
+            "part": [1.5, float("nan"), -0.0],
+            "flag": [True, False, True],
+            "text": ["x", None, "é"],
+            "day": pd.to_datetime(["2014-01-01", None, "1900-01-01"]).as_unit("s"),
+            "kind": pd.Categorical(["p", "q", "p"]),
+        }
+    )
+    with esformat.create(tmp_path / "a.esdb") as writer:
+        writer.add_table(frame)
+    with esformat.open(tmp_path / "a.esdb") as segment:
+        found = segment.scan(columns=list(frame.columns)).to_pandas()
+        assert (
+            segment.scan().to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)["whole"].dtype == pd.Int64Dtype()
+        )
+    expected = (
+        frame.sort_values(["space", "timestamp"]).reset_index(drop=True).assign(kind=lambda f: f["kind"].astype("str"))
+    )
+    pd.testing.assert_frame_equal(found, expected)
