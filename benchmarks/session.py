@@ -87,9 +87,9 @@ class Session:
                 able[name] = contender
         return able, lacking
 
-    def ready(self, work: str) -> tuple[dict[str, Reader], dict[str, Figure]]:
+    def ready(self, work: str, only: Sequence[str] | None = None) -> tuple[dict[str, Reader], dict[str, Figure]]:
         """The readers that take part in a work, and why other contenders do not."""
-        able, figures = self.willing(work)
+        able, figures = self.willing(work, only)
         readers: dict[str, Reader] = {}
         for name, contender in able.items():
             with excused(figure := Figure()):

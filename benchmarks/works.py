@@ -22,7 +22,7 @@ from benchmarks.session import Runner, Session
 from benchmarks.touch import Totals, touch
 
 WARMUP_EVENTS = 100_000
-WARMUP_QUESTIONS = 200
+WARMUP_QUESTIONS = 2_000
 OPEN_WARMUP_QUESTIONS = 20
 PROBES_AFTER_WRITING = 20
 MILLION = 1e6
@@ -173,9 +173,10 @@ class PointWork:
     ask: Callable[[Reader, str], Answer]
     expected: Callable[[Dataset, str], list[Row]]
     questions: Callable[[Dataset, int, int], Questions]
+    only: tuple[str, ...] | None = None  # the contenders that it is for
 
     def __call__(self, session: Session) -> dict[str, Figure]:
-        readers, figures = session.ready(self.id)
+        readers, figures = session.ready(self.id, self.only)
         dataset = session.dataset
         questions = self.questions(dataset, WARMUP_QUESTIONS, session.questions)
 
@@ -255,6 +256,10 @@ WORKS = {
         Work(
             "R2", "history of a space, uniform", "µs", False, "point",
             PointWork("R2", _history, Dataset.history, Dataset.uniform),
+        ),
+        Work(
+            "R2-uncached", "the same, esformat's caches off", "µs", False, "point",
+            PointWork("R2-uncached", _history, Dataset.history, Dataset.uniform, only=("esformat",)),
         ),
         Work(
             "R3", "index value in a space, newest first, uniform", "µs", False, "point",

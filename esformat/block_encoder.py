@@ -138,8 +138,9 @@ def train_on(sample: pa.Array, byte_count: int, codec: Codec, level: int | None)
         return b""
     without = sum(map(len, make_compressor(codec, level).compress_many(data, edges)))
     with_it = sum(map(len, make_compressor(codec, level, trained).compress_many(data, edges)))
-    saved = (without - with_it) * byte_count / len(data)
-    return trained.as_bytes() if saved > 2 * len(trained.as_bytes()) else b""
+    stored = trained.as_bytes()
+    saved = (without - with_it - len(stored)) * byte_count / len(data)  # its own bytes come from the sample: no gain
+    return stored if saved > 2 * len(stored) else b""
 
 
 def choose_raw(rows: SortedRows, schema: EventSchema, codec: Codec, level: int | None) -> dict[int, int]:

@@ -151,8 +151,12 @@ class EventMaker:
     def picked(self, block: DataBlock, run_start: int, places: list[int]) -> Iterator[Event]:
         """Events of some rows of a block, all of one run."""
         low, high = places[0], places[-1] + 1
-        times = block.run_timestamps(run_start, low, high, self._plain)
-        chosen = [times[row - low] for row in places]
+        if high - run_start > MANY_ROWS:
+            times = block.run_times(run_start, high, self._plain)
+            chosen = times[np.array(places) - run_start].tolist()
+        else:
+            near = block.run_timestamps(run_start, low, high, self._plain)
+            chosen = [near[row - low] for row in places]
         return self._make(block, chosen, self._chosen_data(block, places), places)
 
     def _make(self, block: DataBlock, times: list[int], data: list[Any], rows: Any) -> Iterator[Event]:

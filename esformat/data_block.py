@@ -152,6 +152,7 @@ class DataBlock:
     __slots__ = (
         "_nodes",
         "_planes",
+        "_times",
         "base",
         "body",
         "chunks",
@@ -168,9 +169,8 @@ class DataBlock:
         self.body, self.row_count, self.dictionary, self.offset = body, block.count, block.dictionary, block.offset
         self._nodes: dict[int, BytesNode] = {}
         self._planes: dict[int, tuple[Pack, bytes]] = {}
-        self.size_bytes = (
-            len(body) + 16 * block.count + 1000
-        )  # 16: planes of timestamps, lengths and codes, kept once decoded
+        self._times: dict[int, I64] = {}
+        self.size_bytes = len(body) + 40 * block.count + 1000  # 40: what is kept of each row once it was asked for
         try:
             self.base, self.run_count, count = _HEAD.unpack_from(body)
             if count != column_count + FIRST_COLUMN_CHUNK:
@@ -211,21 +211,33 @@ class DataBlock:
     def run_timestamps(self, start: int, low: int, high: int, decompressor: Decompressor) -> list[int]:
         """Timestamps of rows [low, high) of the one run that begins at row `start` of this block, µs."""
         pack, stored = self.planes_at(self.chunks[TIMESTAMPS_CHUNK], decompressor)
-        count, width, base = pack.numbers, pack.width, pack.base
-        if high - start > FEW_ROWS or width == 8 or base < 0:  # the last two may wrap round at 2^64, as NumPy does
-            wide = np.zeros((high - start, 8), dtype=np.uint8)
-            wide[:, :width] = np.frombuffer(stored, np.uint8).reshape(width, count)[:, start:high].T
-            numbers = wide.view("<i8")[:, 0]
-            if base:
-                numbers += base
-            numbers[:1] += self.base  # as an array: a scalar would warn where it wraps
-            return numbers.cumsum()[low - start :].tolist()  # type: ignore[no-any-return]
+        count, base = pack.numbers, pack.base
+        if high - start > FEW_ROWS or pack.width == 8 or base < 0:  # the last two may wrap round at 2^64, as NumPy does
+            return self.run_times(start, high, decompressor)[low - start :].tolist()  # type: ignore[no-any-return]
         from_bytes = int.from_bytes
         steps = [from_bytes(stored[row::count], "little") for row in range(start, high)]
         if base:
             steps = [base + step for step in steps]
-        steps[0] += self.base
+        if steps:
+            steps[0] += self.base
         return list(accumulate(steps))[low - start :]
+
+    def run_times(self, start: int, high: int, decompressor: Decompressor) -> I64:
+        """Timestamps of rows [start, high) of the one run that begins at row `start`; kept if it is a large one."""
+        known = self._times.get(start)
+        if known is not None and len(known) >= high - start:
+            return known[: high - start]
+        pack, stored = self.planes_at(self.chunks[TIMESTAMPS_CHUNK], decompressor)
+        wide = np.zeros((high - start, 8), dtype=np.uint8)
+        wide[:, : pack.width] = np.frombuffer(stored, np.uint8).reshape(pack.width, pack.numbers)[:, start:high].T
+        numbers = wide.view("<i8")[:, 0]
+        if pack.base:
+            numbers += pack.base
+        numbers[:1] += self.base  # as an array: a scalar would warn where it wraps
+        times: I64 = np.cumsum(numbers)
+        if 4 * (high - start) >= self.row_count:
+            self._times[start] = times
+        return times
 
     def column(self, position: int, kind: pa.DataType, context: DecodeContext) -> pa.Array:
         """All values of one column of the schema."""

@@ -19,7 +19,7 @@ import enum
 import struct
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,6 @@ from esformat.layout import MAX_FRAME_BYTES
 from esformat.packing import (
     MAX_WIDTH,
     decode_ints,
-    decode_list,
     encode_fixed,
     encode_int_runs,
     encode_ints,
@@ -326,7 +325,21 @@ class BytesNode:
     It holds no decompressor, so threads may share it; its methods take the caller's context.
     """
 
-    __slots__ = ("at", "body", "codec", "count", "end", "head", "key", "length_bytes", "lengths", "rows", "table")
+    __slots__ = (
+        "at",
+        "body",
+        "codec",
+        "count",
+        "edges",
+        "end",
+        "head",
+        "key",
+        "length_bytes",
+        "lengths",
+        "rows",
+        "short",
+        "table",
+    )
 
     def __init__(self, body: memoryview, at: int, count: int, context: DecodeContext, key: Hashable = None) -> None:
         """`key`: what tells the node from others in a cache. Raises CorruptSegmentError for a broken frame table."""
@@ -337,7 +350,9 @@ class BytesNode:
             raise CorruptSegmentError(f"a column node has shape {head.shape}, expected {Shape.BYTES:d}")
         self.body, self.head, self.count, self.rows = body, head, count, rows
         self.lengths = lengths = read_pack(body, head.at, count)
+        self.edges: npt.NDArray[np.int64] | None = None
         self.length_bytes: bytes | None = None
+        self.short = lengths.width == 1 and not lengths.base  # lengths below 256, one byte each
         frames = -(-count // rows)
         try:
             self.codec, width = _FRAMES.unpack_from(body, lengths.end)
@@ -375,56 +390,94 @@ class BytesNode:
 
     def values(self, low: int, high: int, context: DecodeContext, frames: Cache) -> list[bytes | None]:
         """Values [low, high) as Python bytes. Decompresses only the frames that hold them and are not in `frames`."""
-        rows = self.rows
-        first, last = low // rows, -(-high // rows)
-        start = first * rows
-        edges = self._edges(start, min(last * rows, self.count), context)
-        stored = self._frame(first, edges, start, context, frames)
-        if last - first > 1:
-            stored = b"".join(
-                [stored, *(self._frame(f, edges, start, context, frames) for f in range(first + 1, last))]
-            )
-        near = edges[low - start : high - start + 1]
-        values: list[bytes | None] = [*slices(stored, near)]
+        first, last = low // self.rows, -(-high // self.rows)
+        values: list[bytes | None]
+        if last - first == 1 and self.short:
+            start = first * self.rows
+            near, stored = self._frame(first, context, frames)
+            values = [stored[a:b] for a, b in pairwise(near[low - start : high - start + 1])]
+        else:
+            edges = self._edges(context)
+            stored = self._span(first, last, edges, context, frames)
+            values = [*slices(stored, (edges[low : high + 1] - edges[first * self.rows]).tolist())]
         return values if self.head.valid is None else self._with_nulls(values, range(low, high))
 
     def chosen_values(self, places: list[int], context: DecodeContext, frames: Cache) -> list[bytes | None]:
         """The values at ascending places as Python bytes, decompressing only the frames that hold them."""
         rows = self.rows
-        start = places[0] // rows * rows
-        edges = self._edges(start, min((places[-1] // rows + 1) * rows, self.count), context)
-        values: list[bytes | None] = []
-        for frame, members in groupby(places, rows.__rfloordiv__):
-            stored = self._frame(frame, edges, start, context, frames)
-            origin = edges[frame * rows - start]
-            for place in members:
-                at = place - start
-                values.append(stored[edges[at] - origin : edges[at + 1] - origin])
+        values: list[bytes | None]
+        first = places[0] // rows
+        if self.short and places[-1] // rows == first:
+            near, stored = self._frame(first, context, frames)
+            values = [stored[near[at] : near[at + 1]] for at in (place - first * rows for place in places)]
+            return values if self.head.valid is None else self._with_nulls(values, places)
+        edges = self._edges(context)
+        wanted = np.array(places)
+        touched = np.unique(wanted // rows)
+        last = int(touched[-1]) + 1
+        begins, ends = edges[wanted], edges[wanted + 1]
+        if 2 * len(touched) > last - first:  # dense: one span of frames
+            stored = self._span(first, last, edges, context, frames)
+            origin = edges[first * rows]
+            cuts = zip((begins - origin).tolist(), (ends - origin).tolist(), strict=True)
+            values = [stored[a:b] for a, b in cuts]
+        else:
+            held = {frame: self._span(frame, frame + 1, edges, context, frames) for frame in touched.tolist()}
+            origins = edges[wanted // rows * rows]
+            cuts = zip((begins - origins).tolist(), (ends - origins).tolist(), strict=True)
+            values = [held[place // rows][a:b] for place, (a, b) in zip(places, cuts, strict=True)]
         return values if self.head.valid is None else self._with_nulls(values, places)
 
-    def _edges(self, start: int, stop: int, context: DecodeContext) -> list[int]:
-        """Where each value of [start, stop) begins within their bytes, and where the last ends."""
-        pack = self.lengths
-        if pack.base < 0 or pack.width > 4:
-            raise CorruptSegmentError("a stored length is out of bounds")
-        if pack.width == 1 and not pack.base:  # the usual case: lengths below 256, kept for the next question
-            if self.length_bytes is None:
-                self.length_bytes = plane_bytes(self.body, pack, context.plain)
-            return list(accumulate(self.length_bytes[start:stop], initial=0))
-        return list(accumulate(decode_list(self.body, pack, context.plain, start, stop), initial=0))
+    def _frame(self, number: int, context: DecodeContext, frames: Cache) -> tuple[list[int], bytes]:
+        """One frame of short values: the edges of the values in it, and its uncompressed bytes.
 
-    def _frame(self, number: int, edges: list[int], start: int, context: DecodeContext, frames: Cache) -> bytes:
-        """The uncompressed bytes of one frame; `edges` begin at value `start`."""
+        Python's integers are quicker here than arrays: this is what most histories come to.
+        """
+        if self.length_bytes is None:
+            self.length_bytes = plane_bytes(self.body, self.lengths, context.plain)
+        start = number * self.rows
+        edges = list(accumulate(self.length_bytes[start : start + self.rows], initial=0))
         key = (self.key, number)
-        known: bytes | None = frames.find(key)
-        if known is not None:
-            return known
-        rows, table = self.rows, self.table
-        at = self.at + sum(table[:number])
-        size = edges[min((number + 1) * rows, self.count) - start] - edges[number * rows - start]
-        stored = self.body[at : at + table[number]]
-        made = self.decompressor(context).decompress(self.codec, stored, size)
-        frames.keep(key, made, size)
+        stored: bytes | None = frames.find(key)
+        if stored is None:
+            at = self.at + sum(self.table[:number])
+            frame = self.body[at : at + self.table[number]]
+            stored = self.decompressor(context).decompress(self.codec, frame, edges[-1])
+            frames.keep(key, stored, len(stored))
+        return edges, stored
+
+    def _edges(self, context: DecodeContext) -> npt.NDArray[np.int64]:
+        """Where each value begins within the bytes of all, and where the last ends; kept for the next question."""
+        if self.edges is None:
+            edges = np.zeros(self.count + 1, dtype=np.int64)
+            np.cumsum(self.all_lengths(context), out=edges[1:])
+            if int(edges[-1]) > MAX_FRAME_BYTES:
+                raise CorruptSegmentError("the lengths of a block's values are out of bounds")
+            self.edges = edges
+        return self.edges
+
+    def _span(
+        self, first: int, last: int, edges: npt.NDArray[np.int64], context: DecodeContext, frames: Cache
+    ) -> bytes:
+        """The uncompressed bytes of frames [first, last); several that are missing are decompressed with one call."""
+        key, rows, table = self.key, self.rows, self.table
+        known: list[bytes] = [found for n in range(first, last) if (found := frames.find((key, n))) is not None]
+        if len(known) == last - first:
+            return known[0] if last - first == 1 else b"".join(known)
+        at = self.at + sum(table[:first])
+        bounds = [int(edges[min(number * rows, self.count)]) for number in range(first, last + 1)]
+        sizes = [b - a for a, b in pairwise(bounds)]
+        decompressor = self.decompressor(context)
+        if last - first == 1:
+            made = decompressor.decompress(self.codec, self.body[at : at + table[first]], sizes[0])
+            frames.keep((key, first), made, len(made))
+            return made
+        lengths = table[first:last]
+        out = bytearray(bounds[-1] - bounds[0])
+        decompressor.decompress_run(self.codec, self.body[at : at + sum(lengths)], lengths, sizes, memoryview(out))
+        made = bytes(out)
+        for number, (a, b) in enumerate(pairwise(bounds), first):
+            frames.keep((key, number), made[a - bounds[0] : b - bounds[0]], b - a)
         return made
 
     def _with_nulls(self, values: list[bytes | None], places: Sequence[int]) -> list[bytes | None]:

@@ -26,7 +26,7 @@ from esformat.source import ClosedSource, Source
 OPENING_BYTES = 32 << 10
 """Read from the end of a file at once: for most files it holds all that opening needs."""
 CACHE_BYTES = 128 << 20
-"""How much an open segment keeps of what point reads decoded: half for blocks, half for payload frames."""
+"""How much an open segment keeps of what questions decoded: directory and indexes, data blocks, payload frames."""
 READ_GAP_BYTES = 16 << 10
 """Blocks that lie no further apart are read together, gap included: a leaf between two of them, or a pruned block."""
 
@@ -81,8 +81,9 @@ class Reader:
         for key, handle in self.table.items():  # small blocks that the opening read brought along
             if key[0] in (BlockKind.DICTIONARY, BlockKind.INDEX_ROOT) and handle.offset >= tail.trailer.opening_offset:
                 self._keep(tail, key, handle)
-        self._cache = Cache(cache_bytes // 2)
-        self.frames = Cache(cache_bytes // 2)
+        self._tables = Cache(cache_bytes // 4)  # decoded leaves and index pages: small, and dear to make
+        self._blocks = Cache(3 * cache_bytes // 8)
+        self.frames = Cache(3 * cache_bytes // 8)
         """Decompressed frames of strings and binary."""
         self._dictionaries: dict[int, list[ColumnDictionary]] = {}
         self._lock = Lock()
@@ -104,8 +105,8 @@ class Reader:
     def close(self) -> None:
         """Let go of the source; reads that are under way end well, later ones raise ClosedError."""
         self.source = ClosedSource(self.source)
-        self._cache.close()
-        self.frames.close()
+        for cache in (self._tables, self._blocks, self.frames):
+            cache.close()
 
     def read(self, handle: BlockHandle, kind: int) -> Block:
         """One verified block. Raises CorruptSegmentError, ChecksumMismatchError, ClosedError."""
@@ -172,7 +173,7 @@ class Reader:
     def leaf(self, number: int) -> Leaf:
         """A directory leaf."""
         key = (0, number)
-        return self._cache.find(key) or self._cache.get(key, lambda: self._read_leaf(number))
+        return self._tables.find(key) or self._tables.get(key, lambda: self._read_leaf(number))
 
     def _read_leaf(self, number: int) -> Leaf:
         root = self.root
@@ -184,7 +185,7 @@ class Reader:
 
     def index_root(self, place: int) -> IndexRoot:
         """The root of the index on a column."""
-        return self._cache.get((1, place), lambda: _Rooted(self._read_index_root(place))).root
+        return self._tables.get((1, place), lambda: _Rooted(self._read_index_root(place))).root
 
     def _read_index_root(self, place: int) -> IndexRoot:
         key = (BlockKind.INDEX_ROOT, place, 0)
@@ -202,7 +203,7 @@ class Reader:
             block = self.read(self.index_root(place).handles[number], BlockKind.INDEX)
             return Page(block, self.fields[place].type, self.own())
 
-        return self._cache.get((2, place, number), make)
+        return self._tables.get((2, place, number), make)
 
     def numbers(self, place: int, value: Any, posting: Posting) -> Numbers:
         """The numbers of a posting list that is not chunked."""
@@ -211,20 +212,20 @@ class Reader:
             numbers = decode_chunk(memoryview(posting.stored), self.own())
             return Numbers(numbers, posting.names_blocks and len(numbers) == self.root.blocks[-1])
 
-        return self._cache.get((4, place, value), make)
+        return self._tables.get((4, place, value), make)
 
     def data_block(self, leaf: Leaf, number: int) -> DataBlock:
         """The leaf's data block of that number, with what was decoded of it for earlier questions."""
         key = leaf.first_block + number
-        return self._cache.find(key) or self._cache.get(key, lambda: self._read_data_block(leaf, number))
+        return self._blocks.find(key) or self._blocks.get(key, lambda: self._read_data_block(leaf, number))
 
     def few_data_blocks(self, leaf: Leaf, numbers: Sequence[int]) -> list[DataBlock]:
         """The same of several numbers, ascending or descending: the blocks that are missing come with few reads."""
-        found: dict[int, Any] = {number: self._cache.find(leaf.first_block + number) for number in numbers}
+        found: dict[int, Any] = {number: self._blocks.find(leaf.first_block + number) for number in numbers}
         missing = sorted(number for number, block in found.items() if block is None)
         for number, block in zip(missing, self.data_blocks([(leaf, number) for number in missing]), strict=True):
             found[number] = block
-            self._cache.keep(leaf.first_block + number, block, block.size_bytes)
+            self._blocks.keep(leaf.first_block + number, block, block.size_bytes)
         return list(found.values())
 
     def _read_data_block(self, leaf: Leaf, number: int) -> DataBlock:
@@ -263,7 +264,7 @@ class Reader:
 
     def value_codes(self, dictionary: int, place: int) -> dict[Any, int]:
         """Code of each value of a column that is stored as codes, in blocks that name a dictionary number."""
-        return self._cache.get((3, dictionary, place), lambda: _Codes(self._values(dictionary, place))).codes
+        return self._tables.get((3, dictionary, place), lambda: _Codes(self._values(dictionary, place))).codes
 
     def _values(self, dictionary: int, place: int) -> pa.Array:
         for column in self.dictionary(dictionary) if dictionary else ():

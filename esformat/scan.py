@@ -199,8 +199,7 @@ class Scan:
             return blocks.to_events(columns, blocks.select(self._query, narrowed), later)
 
         groups = self._groups(self._directed(), narrowed)
-        if self._query.limit is not None:  # one block at a time: the answer may be complete soon
-            groups = ([portion] for group in groups for portion in group)
+        if self._query.limit is not None:
             ahead: Iterator[EventRows] = (read(group, at_once) for group in groups)
         else:
             ahead = _with_payloads_ahead(groups, read)
@@ -242,14 +241,15 @@ class Scan:
                     yield batch
 
     def _groups(self, stretches: Iterable[Stretch], narrowed: Narrowed) -> Iterator[list[Portion]]:
-        """Portions, in the query's direction, that are read and decoded together."""
+        """Portions, in the query's direction, that are read and decoded together; one where a limit may end it soon."""
         group: list[Portion] = []
         stored = 0
+        most = BATCH_BLOCKS if self._query.limit is None else 1
         for portion in block_portions(self._reader, self._query, stretches, narrowed):
             group.append(portion)
             offsets = portion.leaf.block_offsets
             stored += offsets[portion.block + 1] - offsets[portion.block]
-            if len(group) == BATCH_BLOCKS or stored >= BATCH_STORED_BYTES:
+            if len(group) == most or stored >= BATCH_STORED_BYTES:
                 yield group
                 group, stored = [], 0
         if group:

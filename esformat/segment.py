@@ -10,7 +10,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from esformat.checksum import checksum64
-from esformat.errors import EsdbError, SpaceNotFoundError, UsageError
+from esformat.errors import CorruptSegmentError, EsdbError, SpaceNotFoundError, UsageError
 from esformat.index import Index
 from esformat.layout import BlockKind
 from esformat.query import Query, Stretch, make_query
@@ -191,7 +191,10 @@ class Segment:
         handle = self._reader.table.get((BlockKind.FILTER, page, 0))
         if handle is None:
             return True
-        return page_may_contain(self._reader.read(handle, BlockKind.FILTER), hashed, buckets)
+        try:
+            return page_may_contain(self._reader.read(handle, BlockKind.FILTER), hashed, buckets)
+        except CorruptSegmentError:  # a damaged filter costs time, not answers
+            return self.find(space) is not None
 
     def spaces(self, prefix: str | bytes | None = None) -> Counts:
         """Every space, in key order, and how many events it has; of those that begin with `prefix`."""

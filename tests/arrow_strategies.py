@@ -120,7 +120,7 @@ def _nested_values(kind: pa.DataType) -> st.SearchStrategy[Any]:
 
 
 def make_array(items: list[Any], kind: pa.DataType) -> pa.Array:
-    """An array of values as `values` makes them: temporal ones are whole numbers, beyond what `datetime` can hold too."""
+    """An array of values as `values` makes them: temporal ones are whole numbers, also beyond `datetime`."""
     if pt.is_temporal(kind) and kind != pa.month_day_nano_interval():
         return pa.array(items, pa.int32() if kind.bit_width == 32 else pa.int64()).view(kind)
     if pt.is_map(kind):

@@ -1,4 +1,4 @@
-"""A file of clicks as they are: skewed spaces, JSON payloads, two indexes, times nearly in order; and the same as a frame."""
+"""A file of clicks as they are: skewed spaces, JSON payloads, two indexes, times nearly in order; and as a frame."""
 
 from __future__ import annotations
 

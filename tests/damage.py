@@ -33,7 +33,7 @@ def assert_refused(stored: bytes, read: Callable[[bytes], object]) -> None:
 
 
 def assert_refused_or_read(stored: bytes, read: Callable[[bytes], object]) -> None:
-    """Every cut and every flip of bytes beneath a checksum is refused, or read without another error; some are refused."""
+    """Every cut and flip of bytes beneath a checksum is refused, or read without another error; some are refused."""
     refused = 0
     for damaged in (*cuts(stored), *flips(stored)):
         try:

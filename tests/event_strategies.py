@@ -122,6 +122,7 @@ PIECES = st.builds(
     opening_bytes=st.sampled_from([64, 1000, 65536]),
     read_gap_bytes=st.sampled_from([0, 16384]),
     batch_blocks=st.sampled_from([1, 2, 5, 48]),
+    point_blocks=st.sampled_from([1, 2, 8]),
     batch_stored_bytes=st.sampled_from([200, 2 << 20]),
     min_parallel_batches=st.sampled_from([1, 2, 4]),
     sorted_rows=st.sampled_from([1, 3, 10, 8192]),

@@ -44,6 +44,7 @@ PLACES = {
     "opening_bytes": [(reader, "OPENING_BYTES")],
     "read_gap_bytes": [(reader, "READ_GAP_BYTES")],
     "batch_blocks": [(scan, "BATCH_BLOCKS")],
+    "point_blocks": [(scan, "POINT_BLOCKS")],
     "batch_stored_bytes": [(scan, "BATCH_STORED_BYTES")],
     "min_parallel_batches": [(scan, "MIN_PARALLEL_BATCHES")],
     "sorted_rows": [(scan, "SORTED_ROWS")],
@@ -74,6 +75,7 @@ class Pieces:
     opening_bytes: int | None = None
     read_gap_bytes: int | None = None
     batch_blocks: int | None = None
+    point_blocks: int | None = None
     batch_stored_bytes: int | None = None
     min_parallel_batches: int | None = None
     sorted_rows: int | None = None

@@ -123,7 +123,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked():
 
 
 def test_a_frame_without_its_size():
-    """zstd frames of the format carry their content size; one that does not is refused."""
+    """Zstd frames of the format carry their content size; one that does not is refused."""
     compressor = zstandard.ZstdCompressor(write_content_size=False)
     with pytest.raises(CorruptSegmentError):
         Decompressor().decompress(Codec.ZSTD, compressor.compress(b"abc"), 3)
@@ -140,7 +140,7 @@ def test_unknown_codec():
 @pytest.mark.parametrize("name", ["gzip", "ZSTD", "", None, 3, ["zstd"]])
 def test_unknown_codec_names(name):
     """The message lists the codecs there are."""
-    with pytest.raises(UsageError, match="unknown codec.*choose one of none, zstd, lz4"):
+    with pytest.raises(UsageError, match=r"unknown codec.*choose one of none, zstd, lz4"):
         codec_from_name(name)
 
 

@@ -1,4 +1,4 @@
-"""Data blocks: runs, timestamps and columns come back from a block alone; damage beneath a right checksum is refused."""
+"""Data blocks: runs, timestamps and columns come back from a block alone; damage is refused."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def body_of(columns: list[ColumnDictionary]) -> bytes:
 
 @pytest.mark.parametrize("columns", [[], COLUMNS[:1], COLUMNS[1:2], COLUMNS])
 def test_dictionary_comes_back(columns):
-    """zstd dictionaries, values, both or none."""
+    """Zstd dictionaries, values, both or none."""
     found = decode(body_of(columns), len(columns))
     assert [(c.column, c.zstd) for c in found] == [(c.column, c.zstd) for c in columns]
     for mine, given in zip(found, columns, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -51,7 +51,7 @@ def test_leaf_comes_back(data):
     cuts = {0, sum(rows), *data.draw(st.lists(st.integers(0, sum(rows)), max_size=5))}
     edges = sorted(cuts)
     blocks = []
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in pairwise(edges):
         low, high = data.draw(spans)
         blocks.append(
             BlockSpan(last - first, data.draw(st.integers(24, 9999)), data.draw(st.integers(0, CHECK)), low, high)
@@ -85,7 +85,7 @@ def test_leaf_comes_back(data):
 @examples(100)
 @given(st.data())
 def test_root_comes_back(data):
-    """Counts, places and time spans; the leaves of a space are those that can hold it, and no row or block is missed."""
+    """Counts, places and time spans; the leaves of a space are those that can hold it; no row or block is missed."""
     count = data.draw(st.integers(0, 12))
     firsts = sorted(data.draw(st.lists(st.binary(max_size=2), min_size=count, max_size=count)))
     numbers = st.integers(1, 2**20)

@@ -1,5 +1,7 @@
 """Columns to bytes and back: every type, every shape, and bytes that no writer made."""
 
+# ruff: noqa: E501 - tables read better in one line per case
+
 from __future__ import annotations
 
 import math

@@ -8,7 +8,6 @@ import pickle
 
 import numpy as np
 import pytest
-
 from small_pieces import Pieces, cut_small
 
 import esformat
@@ -52,7 +51,7 @@ def test_events_equal_however_they_were_read(events):
     assert everything[2:] == of_index
     for one, other in zip(everything, of_space, strict=True):
         assert one == other
-        assert not one != other
+        assert (one != other) is False
         assert hash(one) == hash(other)
     assert len(set(everything + of_space)) == 3
     assert everything[0] != everything[1]
@@ -134,10 +133,10 @@ def test_moments(moment, expected):
 
 @pytest.mark.parametrize(
     "moment", [dt.datetime(2014, 6, 23), dt.date(2014, 6, 23), 1.0, "2014", None, True, 2**63, b"1", np.float64(1)]
-)  # noqa: DTZ001
+)
 def test_what_is_no_moment(moment):
     """The message says what it was for."""
-    with pytest.raises(InvalidEventError, match="^start "):
+    with pytest.raises(InvalidEventError, match=r"^start "):
         to_microseconds(moment, "start")
 
 

@@ -1,5 +1,7 @@
 """The metadata block: schema, properties and statistics come back; broken JSON is the file's fault."""
 
+# ruff: noqa: E501 - tables read better in one line per case
+
 from __future__ import annotations
 
 import json
@@ -72,7 +74,7 @@ WRONG = [
 @pytest.mark.parametrize("stored", WRONG, ids=lambda stored: str(stored)[:60])
 def test_metadata_that_no_writer_makes(stored):
     """Whatever is wrong with it, the error says that the metadata is, and where it lies."""
-    with pytest.raises(CorruptSegmentError, match="metadata|schema") as caught:
+    with pytest.raises(CorruptSegmentError, match=r"metadata|schema") as caught:
         Metadata.decode(block(stored))
     assert caught.value.offset in (16, None)
 

@@ -37,6 +37,7 @@ from esformat.postings import (
 )
 
 PLAIN = Decompressor()
+TEXT = pa.string()
 READ = DecodeContext(PLAIN, PLAIN)
 WRITE = EncodeContext(make_compressor(Codec.ZSTD), make_compressor(Codec.ZSTD))
 
@@ -109,7 +110,7 @@ def test_damaged_lists():
     assert_refused_or_read(table, lambda damaged: decode_chunk_table(memoryview(damaged), READ))
 
 
-def page_of(stored: bytes, kind: pa.DataType = pa.string()) -> Page:
+def page_of(stored: bytes, kind: pa.DataType = TEXT) -> Page:
     """A stored page as a reader opens it."""
     return Page(decode_block(stored, BlockKind.INDEX, None, 0), kind, READ)
 

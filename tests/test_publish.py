@@ -45,7 +45,7 @@ def test_abort_leaves_nothing(tmp_path):
 def test_existing_file_is_refused_at_once(tmp_path):
     """Before anything is written, and untouched."""
     (tmp_path / "a.esdb").write_bytes(b"old")
-    with pytest.raises(UsageError, match="a.esdb: the file exists; choose another name, or overwrite=True"):
+    with pytest.raises(UsageError, match=r"a.esdb: the file exists; choose another name, or overwrite=True"):
         Publication(tmp_path / "a.esdb", overwrite=False)
     assert names(tmp_path) == ["a.esdb"]
     assert (tmp_path / "a.esdb").read_bytes() == b"old"
@@ -102,7 +102,7 @@ def test_synced_before_it_is_visible(tmp_path, monkeypatch, overwrite):
     fsync = os.fsync
 
     def watched(descriptor: int) -> None:
-        target = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        target = Path(f"/proc/self/fd/{descriptor}").readlink()
         synced.append(("directory" if target.is_dir() else "file", path.exists()))
         fsync(descriptor)
 

@@ -1,5 +1,7 @@
 """What columns a segment has: types as JSON, what is normalised, what is refused."""
 
+# ruff: noqa: E501 - tables read better in one line per case
+
 from __future__ import annotations
 
 import json
@@ -92,7 +94,7 @@ def test_columns_that_nest_too_deep_are_not_written():
     kind = pa.int8()
     for _ in range(33):
         kind = pa.list_(kind)
-    with pytest.raises(InvalidEventError, match="'deep'.*nest deeper than 32"):
+    with pytest.raises(InvalidEventError, match=r"'deep'.*nest deeper than 32"):
         make_schema(pa.schema([pa.field("deep", kind)]), [], binary_keys=False)
 
 
@@ -129,7 +131,7 @@ def test_ways_of_lying_in_memory_become_plain_types(given_type, stored):
 )  # fmt: skip
 def test_types_that_cannot_be_stored(kind):
     """The message names the column and its type, and what to do."""
-    with pytest.raises(InvalidEventError, match="'odd'.*cannot be stored.*cast the column"):
+    with pytest.raises(InvalidEventError, match=r"'odd'.*cannot be stored.*cast the column"):
         make_schema(pa.schema([pa.field("odd", kind)]), [], binary_keys=False)
 
 
@@ -147,7 +149,7 @@ def test_types_that_can_be_indexed(kind):
 )
 def test_types_that_cannot_be_indexed(kind):
     """The message says which can."""
-    with pytest.raises(InvalidEventError, match="'a' of type .* cannot be indexed; index string, integer or boolean"):
+    with pytest.raises(InvalidEventError, match=r"'a' of type .* cannot be indexed; index string, integer or boolean"):
         make_schema(pa.schema([pa.field("a", kind)]), ["a"], binary_keys=False)
 
 

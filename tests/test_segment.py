@@ -1,4 +1,4 @@
-"""`open`, `Segment` and `Space`: what they say of a file, what they refuse, and what happens when it is closed or gone."""
+"""`open`, `Segment` and `Space`: what they say of a file, what they refuse, and what closing does."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_properties_are_the_callers_own(segment):
 
 
 def test_info_accounts_for_every_byte(many):
-    """Header, blocks of each kind and trailer add up to the file, but for spare copies and lists in blocks of their own."""
+    """Header, blocks and trailer add up to the file, but for lists in blocks of their own."""
     info = many.info()
     assert (info["events"], info["spaces"], info["groupings"]) == (300, 7, 21)
     blocks = info["blocks"]
@@ -110,10 +110,10 @@ def test_what_can_be_opened(segment, form):
         assert [event_facts(e) for e in other.scan()] == [event_facts(e) for e in segment.scan()]
 
 
-@pytest.mark.parametrize("given", [5, None, b"a.esdb", object()], ids=str)
+@pytest.mark.parametrize("given", [5, None, b"a.esdb", object], ids=str)
 def test_what_cannot_be_opened(given):
     """The message names what would do."""
-    with pytest.raises(UsageError, match="cannot open .*; give a path or a Source"):
+    with pytest.raises(UsageError, match=r"cannot open .*; give a path or a Source"):
         esformat.open(given)
 
 
@@ -124,12 +124,12 @@ def test_files_that_are_no_segments(tmp_path, content):
     """An error of the bytes that names the file; its descriptor is given back."""
     path = tmp_path / "other.esdb"
     path.write_bytes(content)
-    with pytest.raises(CorruptSegmentError, match="other.esdb: .*segment") as caught:
+    with pytest.raises(CorruptSegmentError, match=r"other.esdb: .*segment") as caught:
         esformat.open(path)
     assert caught.value.path == str(path)
     del caught
     gc.collect()
-    assert str(path) not in [os.path.realpath(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")]
+    assert str(path) not in [os.path.realpath(link) for link in Path("/proc/self/fd").iterdir()]
 
 
 # ---------------------------------------------------------------- spaces
@@ -214,7 +214,7 @@ def test_binary_keys(write):
 
 # ---------------------------------------------------------------- wrong questions
 
-NAIVE = dt.datetime(2014, 6, 23)  # noqa: DTZ001 - naive on purpose
+NAIVE = dt.datetime(2014, 6, 23)
 WRONG_QUESTIONS = [
     ({"start": NAIVE}, InvalidEventError, "start 2014-06-23T00:00:00 has no time zone"),
     ({"end": NAIVE}, InvalidEventError, "end 2014-06-23T00:00:00 has no time zone"),
@@ -322,8 +322,7 @@ def test_closing_during_a_scan(many, verb):
     found = [next(parts)]
     many.close()
     with pytest.raises(ClosedError):
-        for part in parts:
-            found.append(part)  # noqa: PERF402 - it may break off in the middle
+        found.extend(parts)
     if verb != "batches":
         assert [event_facts(event) for event in found] == whole[: len(found)]
     assert 0 < len(found) < len(whole)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -79,7 +80,7 @@ def test_descriptor_is_given_back(tmp_path):
     path.write_bytes(CONTENT)
 
     def held() -> int:
-        return sum(os.path.realpath(f"/proc/self/fd/{n}") == str(path) for n in os.listdir("/proc/self/fd"))
+        return sum(os.path.realpath(link) == str(path) for link in Path("/proc/self/fd").iterdir())
 
     source = FileSource(path)
     assert held() == 1

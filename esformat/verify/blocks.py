@@ -14,7 +14,7 @@ from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.layout import BLOCK_MAGIC, HEADER_BYTES, MAX_BLOCK_BYTES, TRAILER_BYTES, BlockHandle, BlockKind
 from esformat.source import Source
 from esformat.verify.coverage import Coverage
-from esformat.verify.report import Findings
+from esformat.verify.report import RESTORE, Findings
 
 BAD_BYTES = (EsdbError, ValueError, ArithmeticError, LookupError, MemoryError, struct.error, pa.ArrowException)
 """What decoding of hostile bytes can raise: our own errors, and those of libraries where we did not foresee it."""
@@ -30,6 +30,20 @@ CHILDREN = {
 
 KINDS = frozenset(map(int, BlockKind))
 """Kinds that this version knows."""
+
+LOSSES = {
+    BlockKind.METADATA: "the other copy tells the schema, if it is whole",
+    BlockKind.DATA: "the events in it are lost",
+    BlockKind.DIRECTORY: "the events of the data blocks before it are not found, but still there",
+    BlockKind.DIRECTORY_ROOT: "the file does not open, but its events are still there",
+    BlockKind.INDEX: "scans by these values of the index fail",
+    BlockKind.INDEX_ROOT: "scans by this index fail",
+    BlockKind.POSTINGS: "scans by a value of an index fail",
+    BlockKind.FILTER: "`may_contain` takes longer, as it asks the directory",
+    BlockKind.DICTIONARY: "the other copy is used, if it is whole; without both, the columns that need it are lost",
+    BlockKind.FOOTER: "the file does not open, but its events are still there",
+}
+"""What the loss of a block costs, as the specification says of its kind."""
 
 _FRAME_HEAD = struct.Struct("<4sBBHII")
 CHECKSUM_BYTES = FRAME_BYTES - FRAME_HEADER_BYTES
@@ -89,7 +103,8 @@ class Blocks:
 
     def lose(self, kind: int, error: Exception, offset: int) -> None:
         """Note that a block cannot be used, and what thereby becomes unreachable."""
-        self.findings.add_error(error, offset)
+        loss = LOSSES[BlockKind(kind)] if kind in KINDS else "this version of the format knows no use for it"
+        self.findings.add_error(error, offset, f"{loss}; {RESTORE}")
         if kind in KINDS:
             self.orphans |= CHILDREN.get(BlockKind(kind), set())
 
@@ -118,7 +133,7 @@ class Blocks:
         try:
             return self._decode(BlockHandle(found.offset, found.length, 0), found.kind, None)
         except EsdbError as error:
-            self.findings.add_error(error, found.offset)
+            self.lose(found.kind, error, found.offset)
             return None
 
     def walk(self, start: int, end: int) -> Iterator[Found | tuple[int, int]]:

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from esformat.errors import EsdbError
+from esformat.errors import EsdbError, UnsupportedVersionError
 
 MAX_PROBLEMS = 1000
 """Kept of the problems of one file: a list of more helps nobody and could grow with what a hostile file claims."""
 
 
+RESTORE = "restore the file from a copy, or write it anew from its events"
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One place where a file breaks the format: the byte, what is wrong there and what to do, if anything is known."""
+    """One place where a file breaks the format: the byte, what is wrong there, and what that costs or what to do."""
 
     offset: int
     what: str
-    hint: str | None = None
+    hint: str = RESTORE
 
     def __str__(self) -> str:
-        todo = f"; {self.hint}" if self.hint else ""
-        return " ".join(f"at byte {self.offset}: {self.what}{todo}".split())
+        return " ".join(f"at byte {self.offset}: {self.what}; {self.hint}".split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,19 +51,21 @@ class Findings:
     def __len__(self) -> int:
         return len(self._problems) + self._more
 
-    def add(self, offset: int, what: str, hint: str | None = None) -> None:
+    def add(self, offset: int, what: str, hint: str = RESTORE) -> None:
         """Keep a problem."""
         if len(self._problems) < MAX_PROBLEMS:
             self._problems.append(Problem(offset, what, hint))
         else:
             self._more += 1
 
-    def add_error(self, error: Exception, offset: int) -> None:
+    def add_error(self, error: Exception, offset: int, hint: str = RESTORE) -> None:
         """Keep what an error says; `offset` is where, if the error does not know."""
-        if isinstance(error, EsdbError):
-            self.add(offset if error.offset is None else error.offset, error.message)
+        if isinstance(error, UnsupportedVersionError):
+            self.add(offset if error.offset is None else error.offset, error.message, error.hint or hint)
+        elif isinstance(error, EsdbError):
+            self.add(offset if error.offset is None else error.offset, error.message, hint)
         else:  # bytes so absurd that they failed in a library below us
-            self.add(offset, f"cannot be decoded: {type(error).__name__}: {error}")
+            self.add(offset, f"cannot be decoded: {type(error).__name__}: {error}", hint)
 
     def problems(self) -> tuple[Problem, ...]:
         """All that was found, by place."""

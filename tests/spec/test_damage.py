@@ -1,0 +1,165 @@
+"""Damaged files by name: refused with an error that says what and where, or answered like whole ones; never wrongly.
+
+`verify` reports each of them, and the independent reader refuses what it needs.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from functools import cache
+
+import make_damaged
+import make_golden
+import pytest
+import read_esdb
+
+import esformat
+from spec.document import ROOT
+from spec.questions import Sound
+
+NAMES = ["no-events", "one-event", "times", "integers", "nested", "zstd", "zstd-dictionary", "lz4", "indexes"]
+BOMB_BYTES = 64 << 20
+
+
+@cache
+def _golden(name: str) -> Sound:
+    return Sound((make_golden.FOLDER / f"{name}.esdb").read_bytes())
+
+
+@cache
+def _one() -> Sound:
+    """The file of one event that forged ones are made from."""
+    return Sound(make_damaged.one_event())
+
+
+def _assert_found(sound: Sound, damaged: bytes) -> list[esformat.EsdbError]:
+    """A damaged file is detected or harmless for every question, and `verify` reports it in any case."""
+    errors = sound.errors_of(damaged)
+    for error in errors:
+        assert isinstance(error, esformat.CorruptSegmentError | esformat.UnsupportedVersionError)
+    report = esformat.verify(esformat.BytesSource(damaged))
+    assert not report.ok
+    for problem in report.problems:
+        assert 0 <= problem.offset <= len(damaged)
+        assert "\n" not in str(problem)
+    return errors
+
+
+def _possible() -> list[tuple[str, str]]:
+    """Each way of damage with each file that has the blocks for it and is changed by it."""
+    cases = []
+    for name in NAMES:
+        data = (make_golden.FOLDER / f"{name}.esdb").read_bytes()
+        blocks = len(make_damaged.blocks_of(data, make_damaged.DATA))
+        for how, damage in make_damaged.FOUND.items():
+            if make_damaged.DATA_BLOCKS_NEEDED.get(how, 0) <= blocks and damage(data) != data:
+                cases.append((how, name))
+    return cases
+
+
+@pytest.mark.parametrize(("how", "name"), _possible())
+def test_found_damage(how, name):
+    """What happens to files in the wild is noticed, with the byte at which it is."""
+    sound = _golden(name)
+    damaged = make_damaged.FOUND[how](sound.data)
+    errors = _assert_found(sound, damaged)
+    for error in errors:
+        assert error.offset is not None or not damaged
+        assert error.path == "<bytes>"
+        assert str(error).startswith("<bytes>: ")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tail_of_another_file(name):
+    """Half of a file and half of another are not a file, whichever comes first."""
+    for other in NAMES:
+        if other != name:
+            for damaged in (
+                make_damaged.tail_of(_golden(name).data, _golden(other).data),
+                make_damaged.tail_of(_golden(other).data, _golden(name).data),
+            ):
+                report = esformat.verify(esformat.BytesSource(damaged))
+                assert not report.ok
+
+
+@pytest.mark.parametrize("name", ["zstd-dictionary", "indexes", "lz4"])
+def test_every_pair_of_blocks_swapped(name):
+    """Two blocks of one kind and length in each other's place are noticed, as their handles say which belongs where."""
+    sound = _golden(name)
+    places = make_damaged.blocks(sound.data)
+    for first in places:
+        for second in places:
+            if first.kind == second.kind and first.length == second.length and first.offset < second.offset:
+                a, b = sound.data[first.offset : first.end], sound.data[second.offset : second.end]
+                if a != b:
+                    damaged = bytearray(sound.data)
+                    damaged[first.offset : first.end], damaged[second.offset : second.end] = b, a
+                    _assert_found(sound, bytes(damaged))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_page_zeroed(name):
+    """Each page of zeros is noticed."""
+    sound = _golden(name)
+    step = max(make_damaged.PAGE_BYTES, len(sound.data) // 16)
+    for at in range(0, len(sound.data) - make_damaged.PAGE_BYTES, step):
+        zeroed = bytearray(sound.data)
+        zeroed[at : at + make_damaged.PAGE_BYTES] = bytes(make_damaged.PAGE_BYTES)
+        _assert_found(sound, bytes(zeroed))
+
+
+@pytest.mark.parametrize("how", sorted(make_damaged.FORGED))
+def test_forged(how):
+    """Bytes that no writer of this version gives are refused though every checksum is right; within time and memory."""
+    sound = _one()
+    damaged = make_damaged.FORGED[how](sound.data)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    start = time.perf_counter()
+    errors = _assert_found(sound, damaged)
+    assert errors, "nothing was refused"
+    with pytest.raises((read_esdb.Corrupt, read_esdb.TooNew)):
+        _read_independently(damaged)
+    assert time.perf_counter() - start < 5
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10 < BOMB_BYTES
+
+
+def _read_independently(data: bytes) -> list[str]:
+    file = read_esdb.File(data)
+    file.facts()
+    return [read_esdb.line(event) for event in file.events()]
+
+
+@pytest.mark.parametrize("how", ["newer_major", "unknown_codec"])
+def test_newer_files_ask_for_a_newer_reader(how):
+    """What only a newer reader knows is not called damage."""
+    unsupported = [
+        error
+        for error in _one().errors_of(make_damaged.FORGED[how](_one().data))
+        if isinstance(error, esformat.UnsupportedVersionError)
+    ]
+    assert unsupported
+    assert all(error.hint for error in unsupported)
+
+
+def test_newer_minor_version_opens():
+    """A minor version to come, with a block of an unknown kind in the footer, answers everything as before."""
+    sound = _one()
+    newer = make_damaged.newer_minor(sound.data)
+    with esformat.open(esformat.BytesSource(newer)) as segment:
+        events = list(segment.scan())
+    with esformat.open(esformat.BytesSource(sound.data)) as segment:
+        assert events == list(segment.scan())
+    assert _read_independently(newer) == _read_independently(sound.data)
+    assert esformat.verify(esformat.BytesSource(newer)).problems == ()
+
+
+def test_committed_files():
+    """The damaged files in the repository are what their generator makes today, and are judged as their names say."""
+    folder = ROOT / "fixtures" / "damaged"
+    made = make_damaged.files()
+    assert {path.name for path in folder.iterdir()} == set(made)
+    for name, data in made.items():
+        assert (folder / name).read_bytes() == data, name
+        sound = name in ("newer_minor.esdb", "sound.esdb")
+        assert esformat.verify(folder / name).ok == sound

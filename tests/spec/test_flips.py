@@ -1,0 +1,144 @@
+"""R11 and R12 of the reliability promises: every bit of ten small files, and every length that they can be cut to.
+
+Whatever is asked of a damaged file is refused or answered as if it were whole, and `verify` reports every flip. A normal
+run takes a slice, always the same: a bit of each byte and 300 flips of larger files. `ESFORMAT_ALL_FLIPS=1` takes all.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from functools import cache
+
+import make_damaged
+import make_golden
+import pyarrow as pa
+import pytest
+
+import esformat
+from spec.questions import Sound
+
+ALL = bool(os.environ.get("ESFORMAT_ALL_FLIPS"))
+FLIPS_OF_LARGE_FILES = 100_000 if ALL else 300
+LARGE = ("zstd-dictionary", "indexes", "lz4", "uncompressed", "many-spaces")
+T0 = 1_403_534_919_000_000
+
+
+def _write(path, events, **options) -> bytes:
+    with esformat.create(path, **options) as writer:
+        if isinstance(events, pa.Table):
+            writer.add_table(events)
+        else:
+            for space, data, timestamp, grouping, indexes in events:
+                writer.add(space, data, timestamp=timestamp, grouping=grouping, indexes=indexes)
+    return path.read_bytes()
+
+
+def _events(count: int) -> list[tuple]:
+    rnd = random.Random(count)
+    return [
+        (f"s{rnd.randrange(4)}", b"%d" % rnd.randrange(10**6), T0 + rnd.randrange(9999), rnd.choice("ab"), {})
+        for _ in range(count)
+    ]
+
+
+def _indexed(count: int) -> list[tuple]:
+    return [(*event[:4], {"type": random.Random(i).choice("xyz")}) for i, event in enumerate(_events(count))]
+
+
+TYPES = pa.table(
+    {
+        "space": ["a", "a", "b"],
+        "timestamp": pa.array([3, -1, 2], pa.int64()),
+        "flag": [True, None, False],
+        "price": pa.array([None, 1, 2], pa.decimal128(9, 2)),
+        "tags": [["x", None], [], None],
+    }
+)
+
+SMALL = {
+    "no events": lambda path: _write(path, []),
+    "one event": lambda path: _write(path, [("s", b"payload", T0, None, {})]),
+    "one event, index": lambda path: _write(path, [("s", b"payload", T0, None, {"type": "x"})], indexes=["type"]),
+    "zstd": lambda path: _write(path, _events(20)),
+    "zstd, index": lambda path: _write(path, _indexed(12), indexes=["type"]),
+    "lz4": lambda path: _write(path, _events(20), codec="lz4"),
+    "uncompressed": lambda path: _write(path, _events(20), codec="none"),
+    "uncompressed, index": lambda path: _write(path, _indexed(12), codec="none", indexes=["type"]),
+    "binary keys": lambda path: _write(path, [(b"\x00", b"1", 1, b"\xff", {}), (b"", b"", 2, b"", {})], keys="binary"),
+    "types": lambda path: _write(path, TYPES, codec="none"),
+}
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """The ten small files, made once."""
+    folder = tmp_path_factory.mktemp("small")
+    return {name: Sound(make(folder / f"{i}.esdb")) for i, (name, make) in enumerate(SMALL.items())}
+
+
+@cache
+def _large(name: str) -> Sound:
+    return Sound((make_golden.FOLDER / f"{name}.esdb").read_bytes())
+
+
+def _bits(size: int) -> list[int]:
+    """The bits to flip: all, or one of every byte, a different one from byte to byte."""
+    return list(range(8 * size)) if ALL else [8 * at + at * 5 % 8 for at in range(size)]
+
+
+def test_there_are_ten_small_files(small):
+    """As promised; small, as each bit costs."""
+    assert len(small) == 10
+    assert all(len(sound.data) < 2500 for sound in small.values())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
+def test_every_bit(small, name):
+    """A flipped bit is detected or changes no answer."""
+    sound = small[name]
+    bits = _bits(len(sound.data))
+    unnoticed = [bit >> 3 for bit in bits if not sound.errors_of(make_damaged.flip(sound.data, bit))]
+    assert _unprotected(sound.data, unnoticed) == []
+
+
+def _unprotected(data: bytes, offsets: list[int]) -> list[int]:
+    """Of bytes whose damage no question noticed, those that the specification does not name: there should be none."""
+    unread = make_damaged.blocks_of(data, make_damaged.METADATA)[:1]  # the spare copy
+    unread += make_damaged.blocks_of(data, make_damaged.FILTER)  # without it the directory answers
+    ranges = [range(make_damaged.HEADER_BYTES), *(range(block.offset, block.end) for block in unread)]
+    return [offset for offset in offsets if not any(offset in named for named in ranges)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
+def test_verify_reports_every_bit(small, name):
+    """`verify` finds one problem for one flipped bit, wherever it is."""
+    data = small[name].data
+    for bit in _bits(len(data)):
+        report = esformat.verify(esformat.BytesSource(make_damaged.flip(data, bit)))
+        assert len(report.problems) == 1, (bit, *map(str, report.problems))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SMALL)
+def test_every_truncation(small, name):
+    """A file cut at any length does not open, with a clear error; `verify` says so and does not fail."""
+    data = small[name].data
+    for size in range(len(data)):
+        with pytest.raises(esformat.CorruptSegmentError) as caught:
+            esformat.open(esformat.BytesSource(data[:size], "cut.esdb"))
+        assert str(caught.value).startswith("cut.esdb: ")
+        assert not esformat.verify(esformat.BytesSource(data[:size])).ok
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGE)
+def test_flips_of_large_files(name):
+    """Random flips of larger files: the block that they hit is refused, all else is answered as before."""
+    sound = _large(name)
+    rnd = random.Random(name)
+    for _ in range(FLIPS_OF_LARGE_FILES // len(LARGE)):
+        damaged = make_damaged.flip(sound.data, rnd.randrange(8 * len(sound.data)))
+        sound.errors_of(damaged)

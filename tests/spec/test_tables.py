@@ -1,0 +1,150 @@
+"""The tables of the specification and the constants of the code, of the independent reader too, are the same."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+import make_damaged
+import pytest
+import read_esdb
+
+from esformat import block, codec, data_block, dictionary, encoding, footer, layout, packing, postings, space_filter
+from esformat import directory as directory_module
+from esformat.verify import data as verify_data
+from esformat.verify import dictionaries as verify_dictionaries
+from esformat.verify import opening as verify_opening
+from spec.document import TEXT, fixed_fields, numbers, struct_format, tables
+
+STRUCTURES = [
+    ("header", layout._HEADER),
+    ("handle", layout._HANDLE),
+    ("trailer", layout._TRAILER),
+    ("frame", block._FRAME),
+    ("pack", packing._PACK),
+    ("node", encoding._NODE),
+    ("data", data_block._HEAD),
+    ("data", verify_data._HEAD),
+    ("dictionary", dictionary._ENTRY),
+    ("dictionary", verify_dictionaries._ENTRY),
+    ("footer", footer._ENTRY),
+]
+
+
+@pytest.mark.parametrize(("name", "code"), STRUCTURES)
+def test_fields(name, code):
+    """The code has the fields of the table: the same types in the same order, at the offsets that the table gives."""
+    assert code.format == struct_format(name)
+    at = 0
+    for row in fixed_fields(name):
+        assert int(row["offset"]) == at, f"{name}: {row['field']}"
+        at += int(row["size"])
+    assert at == code.size
+
+
+def test_every_table_is_compared():
+    """A new table needs a test here."""
+    compared = {name for name, _ in STRUCTURES} | {"kinds", "codecs", "shapes", "forms", "limits"}
+    assert set(tables()) == compared
+
+
+def test_footer_entries_of_verify():
+    """`verify` reads the footer with its handles taken apart."""
+    taken_apart = struct_format("footer").replace("16s", struct_format("handle")[1:])
+    assert verify_opening._ENTRY.format == taken_apart
+
+
+def test_frame_ends_in_checksum():
+    """The frame's last field is the checksum: eight bytes before its end."""
+    last = tables()["frame"][-1]
+    assert (last["offset"], last["type"]) == ("end-8", "u64")
+    assert struct.calcsize(block._CHECK.format) == int(last["size"])
+    assert block.FRAME_BYTES == block.FRAME_HEADER_BYTES + 8 == read_esdb.FRAME_SIZE
+
+
+def test_sizes():
+    """Fixed parts have the sizes that the tables add up to."""
+    assert layout.HEADER_BYTES == read_esdb.HEADER_SIZE == make_damaged.HEADER_BYTES == 16
+    assert layout.TRAILER_BYTES == read_esdb.TRAILER_SIZE == make_damaged.TRAILER_BYTES == 48
+    assert layout._HANDLE.size == 16
+
+
+def test_magic():
+    """The magic numbers stand in the tables of header, trailer and frame."""
+    in_header = bytes.fromhex(fixed_fields("header")[0]["rule"])
+    assert in_header == layout.HEADER_MAGIC == read_esdb.MAGIC
+    in_trailer = re.search(r"`([0-9a-f ]+)`", next(line for line in TEXT.splitlines() if line.startswith("| 40 | 8 |")))
+    assert in_trailer is not None
+    assert bytes.fromhex(in_trailer[1]) == layout.TRAILER_MAGIC == layout.HEADER_MAGIC[::-1]
+    assert tables()["frame"][0]["rule"].encode() == layout.BLOCK_MAGIC
+
+
+def test_versions():
+    """The code writes the version that the specification is of."""
+    assert f"version {layout.MAJOR_VERSION}.{layout.MINOR_VERSION}" in TEXT.splitlines()[0]
+    rules = {row["field"]: row["rule"] for name in ("header", "trailer") for row in tables()[name]}
+    assert rules["major version"] == str(layout.MAJOR_VERSION)
+
+
+def test_kinds():
+    """Kinds of blocks have their numbers."""
+    kinds = numbers("kinds", "kind", "name")
+    assert kinds == {kind.name: kind.value for kind in layout.BlockKind}
+    assert kinds == {name: getattr(read_esdb, name) for name in kinds} == {n: getattr(make_damaged, n) for n in kinds}
+
+
+def test_kinds_in_the_footer():
+    """`verify` lets the footer name the kinds that are found through it, and no other."""
+    through_footer = {row["name"] for row in tables()["kinds"] if row["found through"] == "footer"}
+    assert through_footer == {kind.name for kind in verify_opening.NAMED_KINDS}
+
+
+def test_codecs():
+    """Codecs have their numbers."""
+    assert numbers("codecs", "id", "name") == {c.name: c.value for c in codec.Codec}
+    assert numbers("codecs", "id", "name") == {name: getattr(read_esdb, name) for name in ("NONE", "ZSTD", "LZ4")}
+
+
+def test_shapes():
+    """Shapes of nodes have their numbers."""
+    shapes = numbers("shapes", "shape", "name")
+    assert shapes == {shape.name: shape.value for shape in encoding.Shape}
+    assert shapes == {name: getattr(read_esdb, name) for name in shapes}
+
+
+def test_forms():
+    """Forms of posting lists have their numbers."""
+    forms = numbers("forms", "form", "name")
+    assert forms == {name: getattr(postings, name) for name in forms}
+
+
+def test_limits():
+    """What is most is the same everywhere."""
+    most = {row["what"]: row["most"].replace(",", "") for row in tables()["limits"]}
+    code = {
+        "stored bytes of a block": layout.MAX_BLOCK_BYTES,
+        "uncompressed bytes of a frame, so of one event's value": layout.MAX_FRAME_BYTES,
+        "rows of a data block": layout.MAX_BLOCK_ROWS,
+        "bytes of a space or grouping": layout.MAX_KEY_BYTES,
+        "columns": layout.MAX_COLUMNS,
+        "runs of a leaf, values of an index page or of a dictionary, chunks of a posting list": layout.MAX_PAGE_ENTRIES,
+        "numbers of a list": postings.CHUNK_ENTRIES,
+        "elements of all lists of a node": layout.MAX_FRAME_BYTES,
+        "bytes of a fixed-size binary, elements of a fixed-size list": (1 << 24) - 1,
+    }
+    assert most.pop("timestamps").startswith("any int64")
+    assert {what: int(number) for what, number in most.items()} == code
+    assert layout.MAX_FRAME_BYTES == read_esdb.MOST_BYTES
+    assert layout.MAX_PAGE_ENTRIES == read_esdb.MOST_ENTRIES
+
+
+def test_numbers_in_the_text():
+    """Numbers that stand in sentences are the code's, too."""
+    assert f"{space_filter.PAGE_BUCKETS:,} buckets" in TEXT
+    assert f"⌈{space_filter.BITS_PER_SPACE} · spaces / {8 * space_filter.BUCKET_BYTES}⌉" in TEXT
+    assert " ".join(f"{salt:08x}" for salt in space_filter.SALTS) in TEXT
+    assert space_filter.SALTS == read_esdb.SALTS
+    assert f"up to {directory_module.LEAF_BLOCKS} data blocks" in TEXT
+    assert f"at most {codec.MAX_WINDOW_BYTES >> 20} MiB" in TEXT
+    assert f"1…{encoding.MAX_FRAME_ROWS}" in TEXT
+    assert read_esdb.MOST_WINDOW == codec.MAX_WINDOW_BYTES
