@@ -6,7 +6,7 @@ import struct
 from typing import NamedTuple
 
 from esformat.checksum import SHORT_MASK, checksum64
-from esformat.errors import ChecksumMismatchError, CorruptSegmentError
+from esformat.errors import ChecksumMismatchError, CorruptSegmentError, InvalidEventError
 from esformat.layout import BLOCK_MAGIC, MAX_BLOCK_BYTES, BlockHandle, BlockKind
 
 _FRAME = struct.Struct(
@@ -34,7 +34,12 @@ class Block(NamedTuple):
 
 
 def encode_block(kind: BlockKind, body: bytes, *, count: int = 0, dictionary: int = 0) -> bytes:
-    """Put the frame around `body`."""
+    """Put the frame around `body`. Raises InvalidEventError for one that no reader would take."""
+    if FRAME_BYTES + len(body) > MAX_BLOCK_BYTES:
+        raise InvalidEventError(
+            f"a block of {FRAME_BYTES + len(body)} bytes is larger than the {MAX_BLOCK_BYTES} that a segment can hold",
+            hint="split the largest events",
+        )
     framed = _FRAME.pack(BLOCK_MAGIC, kind, 0, dictionary, len(body), count) + body
     return framed + _CHECK.pack(checksum64(framed))
 

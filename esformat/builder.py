@@ -13,6 +13,7 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from esformat.block import encode_block, handle_of
 from esformat.block_encoder import BlockFormat, EncodedBlock
@@ -20,7 +21,7 @@ from esformat.codec import make_compressor
 from esformat.data_block import Runs, key_bytes
 from esformat.dictionary import encode_dictionary
 from esformat.directory import BlockSpan, LeafEntry, encode_leaf, encode_root, leaf_is_full
-from esformat.encoding import EncodeContext
+from esformat.encoding import EncodeContext, is_bytes
 from esformat.footer import Key, encode_footer
 from esformat.layout import BlockHandle, BlockKind, Trailer, encode_header
 from esformat.metadata import Metadata, Statistics
@@ -138,13 +139,14 @@ class SegmentBuilder:
         first, byte_count, events = 0, 0, 0
         occurring = np.unique(ranked.ranks[ranked.ranks >= 0])
         values = ranked.values.take(pa.array(occurring))
+        value_bytes = pc.binary_length(values).to_pylist() if is_bytes(values.type) else [8] * len(values)
         starts = np.array(self._block_starts, dtype=np.int64)
         chosen = choose_postings(ranked.ranks, len(ranked.values), starts)
         for place, (count, form, numbers) in enumerate(chosen):
             posting = self._posting(count, form, numbers)
             postings.append(posting)
             events += count
-            byte_count += len(posting.stored)
+            byte_count += len(posting.stored) + value_bytes[place]
             if page_is_full(len(postings), byte_count) or place == len(values) - 1:
                 page = values.slice(first, len(postings))
                 entries.append(PageEntry(len(postings), self._write(encode_page(page, postings, self._context))))

@@ -21,6 +21,11 @@ def to_microseconds(moment: int | dt.datetime, what: str = "timestamp") -> int:
             raise InvalidEventError(
                 f"{what} {moment.isoformat()} has no time zone", hint="use an aware datetime, e.g. tzinfo=datetime.UTC"
             )
+        if getattr(moment, "nanosecond", 0):  # of pandas' timestamps
+            raise InvalidEventError(
+                f"{what} {moment.isoformat()} does not fit microseconds",
+                hint="keep the nanoseconds in a column of their own and floor this one",
+            )
         return (moment - _EPOCH) // _MICROSECOND
     if isinstance(moment, bool) or not hasattr(moment, "__index__"):
         raise InvalidEventError(

@@ -87,9 +87,20 @@ def _statistics(stored: Mapping[str, Any]) -> Statistics:
     return Statistics(**counts, **span, indexes=indexes)
 
 
+def is_unicode(text: str) -> bool:
+    """Whether UTF-8 can say it: a `str` may hold halves of characters that it cannot."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
     """The caller's properties. Raises UsageError unless they map text to text."""
     for name, value in (properties or {}).items():
         if not isinstance(name, str) or not isinstance(value, str):
             raise UsageError(f"property {name!r} must map text to text")
+        if not is_unicode(name + value):
+            raise UsageError(f"property {name!r} is not Unicode text")
     return dict(properties or {})

@@ -65,8 +65,10 @@ def make_query(
     """A checked query. Raises UsageError, UnknownIndexError or InvalidEventError (naive datetimes)."""
     if start is None and end is None and columns is None and not conditions and limit is None:
         return _EVERYTHING_BACKWARD if reverse else _EVERYTHING
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 0):
-        raise UsageError(f"limit must be a whole number from 0, not {limit!r}")
+    if limit is not None:
+        if not isinstance(limit, int | np.integer) or isinstance(limit, bool) or limit < 0:
+            raise UsageError(f"limit must be a whole number from 0, not {limit!r}")
+        limit = int(limit)
     checked = None
     if columns is not None:
         if isinstance(columns, str) or not isinstance(columns, Iterable):

@@ -38,7 +38,7 @@ from esformat.dictionary import ColumnDictionary
 from esformat.encoding import is_bytes
 from esformat.errors import ClosedError, InvalidEventError, UsageError
 from esformat.intake import EventRows, check_table, to_arrow
-from esformat.metadata import Metadata, Statistics, check_properties
+from esformat.metadata import Metadata, Statistics, check_properties, is_unicode
 from esformat.order import I64, Ranked, rank, sort_order
 from esformat.publish import Publication
 from esformat.schema import KEY_COLUMNS, EventSchema, default_schema, make_schema
@@ -98,7 +98,7 @@ def create(
         raise UsageError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
     indexes = tuple(indexes)
     for name in indexes:
-        if not isinstance(name, str) or not name or name in KEY_COLUMNS:
+        if not isinstance(name, str) or not name or name in KEY_COLUMNS or not is_unicode(name):
             raise UsageError(f"{name!r} cannot be the name of an index")
         if indexes.count(name) > 1:
             raise UsageError(f"index {name!r} is named twice")

@@ -81,6 +81,7 @@ def test_levels():
     rng = np.random.default_rng(1)
     data = b"".join(TEXTS[n] for n in rng.integers(0, 4000, 3000).tolist())
     assert len(make_compressor(Codec.ZSTD, 19).compress(data)) < len(make_compressor(Codec.ZSTD, -50).compress(data))
+    assert make_compressor(Codec.ZSTD).compress(data) == make_compressor(Codec.ZSTD, 1).compress(data)
 
 
 @pytest.mark.parametrize("codec", CODECS)

@@ -7,6 +7,7 @@ import datetime as dt
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 from small_pieces import Pieces, cut_small
 
@@ -138,6 +139,15 @@ def test_what_is_no_moment(moment):
     """The message says what it was for."""
     with pytest.raises(InvalidEventError, match=r"^start "):
         to_microseconds(moment, "start")
+
+
+def test_moments_of_pandas():
+    """Its timestamps are datetimes; nanoseconds that microseconds cannot hold are not dropped silently."""
+    assert to_microseconds(pd.Timestamp(1_403_534_919_000_001_000, tz="UTC")) == 1_403_534_919_000_001
+    with pytest.raises(InvalidEventError, match=r"timestamp 2014.* does not fit microseconds; keep the nanoseconds"):
+        to_microseconds(pd.Timestamp(1_403_534_919_000_001_001, tz="UTC"))
+    with pytest.raises(InvalidEventError, match="NaT has no time zone"):
+        to_microseconds(pd.NaT)
 
 
 def test_time_beyond_datetime():

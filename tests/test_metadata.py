@@ -92,6 +92,13 @@ def test_properties_map_text_to_text(properties):
         check_properties(properties)
 
 
+@pytest.mark.parametrize("properties", [{"a": "\ud800"}, {"\udfff": "b"}, {"a": "\U0010ffff\ud800"}])
+def test_properties_that_no_file_can_hold(properties):
+    """Halves of characters are refused at once, not when everything is written."""
+    with pytest.raises(UsageError, match="is not Unicode text"):
+        check_properties(properties)
+
+
 def test_properties_are_copied():
     """Later changes of the caller's dict do not reach the file."""
     given = {"a": "b"}

@@ -185,7 +185,7 @@ def test_used_again_and_again(segment):
 def test_limits(clicks, segment, limit, reverse):
     """The first so many, in the direction of the scan."""
     expected = clicks[1][:: -1 if reverse else 1][:limit].reset_index(drop=True)
-    answer = segment.scan(limit=limit, reverse=reverse)
+    answer = segment.scan(limit=np.int64(limit) if reverse else limit, reverse=reverse)
     assert answer.count() == len(expected)
     pd.testing.assert_frame_equal(frame_of(answer), expected, check_dtype=False)
 

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from small_pieces import cut_small
 
 import esformat
+from esformat import block
 from esformat.errors import ClosedError, InvalidEventError, UsageError
 
 
@@ -58,6 +59,8 @@ WRONG_CREATIONS = [
     ({"indexes": ["timestamp"]}, "'timestamp' cannot be"),
     ({"indexes": [""]}, "'' cannot be the name"),
     ({"indexes": [5]}, "5 cannot be the name"),
+    ({"indexes": ["\U0010ffff\ud800"]}, "cannot be the name"),
+    ({"properties": {"a": "\ud800"}}, "property 'a' is not Unicode text"),
     ({"codec": "gzip"}, "unknown codec 'gzip'; choose one of none, zstd, lz4"),
     ({"codec": None}, "unknown codec None"),
     ({"codec": "lz4", "level": 3}, "codec 'lz4' has no levels"),
@@ -351,6 +354,31 @@ def test_large_events(path):
         assert [event.data for event in segment[key].scan(reverse=True)] == [large[::-1], b"", b"b", large, b"a"]
         assert segment.scan(start=1, end=3).to_table()["data"].to_pylist() == [large, b"b"]
         assert segment.info()["blocks"]["data"]["count"] > 1
+
+
+def test_blocks_that_no_reader_would_take(path, monkeypatch):
+    """An event that makes a block too large is refused, and nothing is published: the limit is 1 GiB, here less."""
+    monkeypatch.setattr(block, "MAX_BLOCK_BYTES", 4000)
+    noise = np.random.default_rng(1).bytes(5000)
+    writer = esformat.create(path)
+    writer.add("a", noise, timestamp=1)
+    with pytest.raises(InvalidEventError, match="larger than the 4000 that a segment can hold; split"):
+        writer.finish()
+    assert names(path) == []
+    with esformat.create(path) as writer:
+        writer.add("a", bytes(500_000), timestamp=1)  # compressed it is small
+    assert spaces_of(path) == {"a": 1}
+
+
+def test_index_values_of_many_kilobytes(path):
+    """They do not make index pages too large."""
+    values = [f"{n:05}" + "v" * 30_000 for n in range(300)]
+    with esformat.create(path, indexes=["x"], codec="none") as writer:
+        writer.add_table(pa.table({"space": ["a"] * 300, "timestamp": range(300), "x": values}))
+    with esformat.open(path) as segment:
+        assert segment.info()["blocks"]["index"]["count"] == 300
+        assert list(segment.index_values("x")) == values
+        assert [event.timestamp for event in segment.scan_index("x", values[77])] == [77]
 
 
 # ---------------------------------------------------------------- the same bytes

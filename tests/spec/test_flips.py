@@ -1,7 +1,8 @@
 """R11 and R12 of the reliability promises: every bit of ten small files, and every length that they can be cut to.
 
-Whatever is asked of a damaged file is refused or answered as if it were whole, and `verify` reports every flip. A normal
-run takes a slice, always the same: a bit of each byte and 300 flips of larger files. `ESFORMAT_ALL_FLIPS=1` takes all.
+Whatever is asked of a damaged file is refused or answered as if it were whole, and `verify` reports every flip. A
+normal run takes a slice, always the same: a bit of every third byte, 60 flips of larger files. `ESFORMAT_ALL_FLIPS=1`
+takes all, and 100,000 of the larger ones: an hour or so on one core.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import esformat
 from spec.questions import Sound
 
 ALL = bool(os.environ.get("ESFORMAT_ALL_FLIPS"))
-FLIPS_OF_LARGE_FILES = 100_000 if ALL else 300
+FLIPS_OF_LARGE_FILES = 100_000 if ALL else 60
 LARGE = ("zstd-dictionary", "indexes", "lz4", "uncompressed", "many-spaces")
 T0 = 1_403_534_919_000_000
 
@@ -83,8 +84,8 @@ def _large(name: str) -> Sound:
 
 
 def _bits(size: int) -> list[int]:
-    """The bits to flip: all, or one of every byte, a different one from byte to byte."""
-    return list(range(8 * size)) if ALL else [8 * at + at * 5 % 8 for at in range(size)]
+    """The bits to flip: all, or one of every third byte, a different one from byte to byte."""
+    return list(range(8 * size)) if ALL else [8 * at + at * 5 % 8 for at in range(0, size, 3)]
 
 
 def test_there_are_ten_small_files(small):
