@@ -21,7 +21,7 @@ from spec.questions import Sound
 
 ALL = bool(os.environ.get("ESFORMAT_ALL_FLIPS"))
 FLIPS_OF_LARGE_FILES = 100_000 if ALL else 60
-LARGE = ("zstd-dictionary", "indexes", "lz4", "uncompressed", "many-spaces")
+LARGE = ("zstd-dictionary", "indexes", "lz4", "uncompressed")
 T0 = 1_403_534_919_000_000
 
 
