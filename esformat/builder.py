@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from esformat.block import encode_block, handle_of
 from esformat.block_encoder import BlockFormat, EncodedBlock
@@ -21,25 +21,14 @@ from esformat.codec import make_compressor
 from esformat.data_block import Runs, key_bytes
 from esformat.dictionary import encode_dictionary
 from esformat.directory import BlockSpan, LeafEntry, encode_leaf, encode_root, leaf_is_full
-from esformat.encoding import EncodeContext, is_bytes
+from esformat.encoding import EncodeContext
 from esformat.footer import Key, encode_footer
+from esformat.index_builder import IndexBuilder, IndexRows, PostingList, list_rows
 from esformat.layout import BlockHandle, BlockKind, Trailer, encode_header
 from esformat.metadata import Metadata, Statistics
 from esformat.order import I64, Ranked
 from esformat.packing import U64
-from esformat.postings import (
-    CHUNK_ENTRIES,
-    CHUNKED,
-    Chunk,
-    PageEntry,
-    Posting,
-    choose_postings,
-    encode_chunk,
-    encode_chunk_table,
-    encode_index_root,
-    encode_page,
-    page_is_full,
-)
+from esformat.postings import choose_postings
 from esformat.space_filter import build_filter, hash_keys
 
 OPENING_ROOT_BYTES = 8 << 10
@@ -103,7 +92,7 @@ class SegmentBuilder:
         self._offset += len(block.stored)
         self._block_starts.append(self._rows)
         self._rows += block.span.rows
-        self._blocks.append(block)
+        self._blocks.append(replace(block, stored=b""))  # a leaf's worth of blocks can be larger than memory
         self._leaf_runs += len(block.runs.rows) - block.continues
         if leaf_is_full(len(self._leaves), self._leaf_runs, len(self._blocks)):
             self._end_leaf()
@@ -132,39 +121,29 @@ class SegmentBuilder:
 
     def add_index(self, column: int, ranked: Ranked) -> None:
         """Write the index of a column; `ranked` holds its values in row order. Call after the last block."""
-        self._end_leaf()
-        postings: list[Posting] = []
-        entries: list[PageEntry] = []
-        firsts: list[int] = []
-        first, byte_count, events = 0, 0, 0
         occurring = np.unique(ranked.ranks[ranked.ranks >= 0])
-        values = ranked.values.take(pa.array(occurring))
-        value_bytes = pc.binary_length(values).to_pylist() if is_bytes(values.type) else [8] * len(values)
-        starts = np.array(self._block_starts, dtype=np.int64)
-        chosen = choose_postings(ranked.ranks, len(ranked.values), starts)
-        for place, (count, form, numbers) in enumerate(chosen):
-            posting = self._posting(count, form, numbers)
-            postings.append(posting)
-            events += count
-            byte_count += len(posting.stored) + value_bytes[place]
-            if page_is_full(len(postings), byte_count) or place == len(values) - 1:
-                page = values.slice(first, len(postings))
-                entries.append(PageEntry(len(postings), self._write(encode_page(page, postings, self._context))))
-                firsts.append(first)
-                first, byte_count, postings = place + 1, 0, []
-        root = encode_index_root(values.take(pa.array(firsts, pa.int64())), entries, self._context)
-        self._index_roots.append(((BlockKind.INDEX_ROOT, column, 0), root))
-        self._index_facts[self._form.schema.fields[column].name] = {"values": len(values), "events": events}
+        starts = self._all_block_starts()
+        lists = choose_postings(ranked.ranks, len(ranked.values), starts)
+        self._write_index(column, [(ranked.values.take(pa.array(occurring)), lists)])
 
-    def _posting(self, count: int, form: int, numbers: I64) -> Posting:
-        pieces = [numbers[at : at + CHUNK_ENTRIES] for at in range(0, len(numbers), CHUNK_ENTRIES)]
-        if len(pieces) == 1:
-            return Posting(count, form, encode_chunk(numbers, self._context))
-        chunks = []
-        for piece in pieces:
-            body = encode_chunk(piece, self._context)
-            chunks.append(Chunk(int(piece[0]), self._write(encode_postings_block(body, len(piece)))))
-        return Posting(count, form | CHUNKED, encode_chunk_table(chunks, self._context))
+    def add_index_stream(self, column: int, chunks: Iterable[IndexRows]) -> None:
+        """Write the index of a column from chunks of its values and rows, values ascending; call after the last block.
+
+        The first value of a chunk may be the last of the one before. The bytes are those that `add_index` writes.
+        """
+        self._write_index(column, list_rows(chunks, self._all_block_starts()))
+
+    def _write_index(self, column: int, parts: Iterable[tuple[pa.Array, Iterable[PostingList]]]) -> None:
+        field = self._form.schema.fields[column]
+        index = IndexBuilder(self._write, field.type, self._context)
+        for values, lists in parts:
+            index.add(values, lists)
+        self._index_roots.append(((BlockKind.INDEX_ROOT, column, 0), index.finish()))
+        self._index_facts[field.name] = {"values": index.value_count, "events": index.event_count}
+
+    def _all_block_starts(self) -> I64:
+        self._end_leaf()
+        return np.array(self._block_starts, dtype=np.int64)
 
     def finish(self) -> Statistics:
         """Write what stands after the events. The sink then holds a whole segment."""
@@ -200,11 +179,6 @@ class SegmentBuilder:
             max_timestamp=max((leaf.max_timestamp for leaf in self._leaves), default=None),
             indexes=self._index_facts,
         )
-
-
-def encode_postings_block(body: bytes, count: int) -> bytes:
-    """One framed postings block."""
-    return encode_block(BlockKind.POSTINGS, body, count=count)
 
 
 def encode_filter_page(body: bytes) -> bytes:

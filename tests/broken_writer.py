@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-from esformat import builder, codec, encoding, writer
+from esformat import builder, codec, encoding, index_builder, writer
 from esformat.block import encode_block
 from esformat.builder import SegmentBuilder
 from esformat.directory import BlockSpan
@@ -133,7 +133,7 @@ def _root(**change):
 
 def _pages(change):
     def breaks(patch):
-        _wrap(patch, builder, "encode_page", lambda encode: lambda values, *rest: encode(change(values), *rest))
+        _wrap(patch, index_builder, "encode_page", lambda encode: lambda values, *rest: encode(change(values), *rest))
 
     return breaks
 

@@ -26,7 +26,7 @@ LEVELS = (
     ("block", "packing", "schema"),
     ("encoding", "event_rows", "footer", "intake", "metadata", "space_filter"),
     ("data_block", "dictionary", "postings"),
-    ("directory",),
+    ("directory", "index_builder"),
     ("block_encoder", "reader"),
     ("builder", "index"),
     ("query", "writer"),
