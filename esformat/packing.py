@@ -219,8 +219,22 @@ def decode_columns(
         pack = read_pack(body, at, count)
         parts.append((body, pack))
         at = pack.end
-    numbers = decode_many(parts, decompressor)
-    return [numbers[i * count : (i + 1) * count] for i in range(columns)], at
+    if any(pack.width > pack.raw for _, pack in parts):
+        numbers = decode_many(parts, decompressor).reshape(columns, count)
+    else:
+        numbers = _raw_columns(parts, count)
+    return list(numbers), at
+
+
+def _raw_columns(parts: list[tuple[memoryview, Pack]], count: int) -> npt.NDArray[np.int64]:
+    """Packs whose planes are all stored raw, as the directory's are, one row for each: no decompression call."""
+    wide = np.zeros((len(parts), count, 8), dtype=np.uint8)
+    for row, (body, pack) in zip(wide, parts, strict=True):
+        width = pack.width
+        row[:, :width] = np.frombuffer(body, np.uint8, width * count, pack.raw_at).reshape(width, count).T
+    numbers: npt.NDArray[np.int64] = wide.view("<i8")[:, :, 0]
+    numbers += np.array([[pack.base] for _, pack in parts], dtype=np.int64)
+    return numbers
 
 
 def decode_list(body: memoryview, pack: Pack, decompressor: Decompressor, low: int, high: int) -> list[int]:
