@@ -1,7 +1,8 @@
-"""Who may import whom: levels inside `esformat`, no `aggregator` in it, and few dependencies behind `import esformat`.
+"""Who may import whom: levels inside each package, no `aggregator` in `esformat`, few dependencies in its core.
 
-A unit is a module directly under `esformat/`, or a package there as a whole. It imports units of lower levels only,
-also inside functions and for types. Modules of one package may import each other as long as there is no cycle.
+A unit is a module directly under `esformat/` or `aggregator/`, or a package there as a whole. It imports units of lower
+levels only, also inside functions and for types. Modules of one package may import each other as long as there is no
+cycle. `aggregator` imports from `esformat` only what that, or a package of it, exports.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from pathlib import Path
 import pytest
 
 PACKAGE = "esformat"
-ROOT = Path(__file__).parents[1] / PACKAGE
+AGGREGATOR = "aggregator"
+ROOT = Path(__file__).parents[1]
 
 # Lowest first. `esformat` is `esformat/__init__.py`: whoever needs only what it exports stands above it.
 LEVELS = (
@@ -41,7 +43,20 @@ LEVELS = (
     ("cli",),
     ("__main__",),
 )
-LEVEL = {unit: level for level, units in enumerate(LEVELS) for unit in units}
+AGGREGATOR_LEVELS = (
+    ("errors", "checksum", "files"),
+    ("log_frame", "policy"),
+    ("log_file",),
+    ("log",),
+    ("log_recovery",),
+    ("aggregator",),
+)
+LEVEL = {
+    f"{package}.{unit}": level
+    for package, levels in ((PACKAGE, LEVELS), (AGGREGATOR, AGGREGATOR_LEVELS))
+    for level, units in enumerate(levels)
+    for unit in units
+}
 
 # Dependencies that one unit owns, so that replacing one of them touches one place.
 OWNERS = {
@@ -54,22 +69,27 @@ OWNERS = {
     "xxhash": {"checksum"},
     "zstandard": {"codec", "dictionary"},
 }
+AGGREGATOR_OWNERS = {
+    "sqlite3": {"manifest"},
+    "xxhash": {"checksum"},
+}
 EVERYWHERE = {"numpy", "pyarrow"}
 CORE = {*EVERYWHERE, "xxhash", "zstandard"}
 
 
 def _modules() -> list[Path]:
-    return sorted(ROOT.rglob("*.py"))
+    return sorted(module for package in (PACKAGE, AGGREGATOR) for module in (ROOT / package).rglob("*.py"))
 
 
 def _unit(module: Path) -> str:
-    """Name the unit that the file belongs to."""
-    first = module.relative_to(ROOT).parts[0].removesuffix(".py")
-    return PACKAGE if first == "__init__" else first
+    """Name the unit that the file belongs to, with its package: `esformat.scan`; `esformat.esformat` is the package."""
+    package, first = module.relative_to(ROOT).parts[:2]
+    first = first.removesuffix(".py")
+    return f"{package}.{package if first == '__init__' else first}"
 
 
 def _dotted(module: Path) -> str:
-    parts = module.relative_to(ROOT.parent).with_suffix("").parts
+    parts = module.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
@@ -88,8 +108,13 @@ def _imported(module: Path) -> Iterator[str]:
                 yield below if below in DOTTED else str(node.module)
 
 
+def _package(module: Path) -> str:
+    return module.relative_to(ROOT).parts[0]
+
+
 def _inside(module: Path) -> set[str]:
-    return {name for name in _imported(module) if name.split(".")[0] == PACKAGE}
+    """What a module imports of its own package."""
+    return {name for name in _imported(module) if name.split(".")[0] == _package(module)}
 
 
 def test_every_unit_has_one_level():
@@ -105,6 +130,7 @@ def test_imports_point_down(name):
     own = _unit(module)
     for imported in _inside(module):
         other = _unit(DOTTED[imported]) if imported in DOTTED else imported
+        assert other in LEVEL, f"{name} imports {imported}, which is no module"
         assert other == own or LEVEL[other] < LEVEL[own], f"{name} imports {imported}, which is not below it"
 
 
@@ -116,11 +142,23 @@ def test_no_cycles():
 
 @pytest.mark.parametrize("name", sorted(DOTTED))
 def test_dependencies_stay_with_their_owner(name):
-    """Each dependency is imported where its owner is and nowhere else; `aggregator` has none here."""
+    """Each dependency is imported where its owner is and nowhere else; `esformat` never imports `aggregator`."""
     module = DOTTED[name]
-    outside = {imported.split(".")[0] for imported in _imported(module)} - sys.stdlib_module_names - {PACKAGE}
-    for dependency in outside - EVERYWHERE:
-        assert _unit(module) in OWNERS.get(dependency, set()), f"{name} imports {dependency}"
+    package, unit = _unit(module).split(".")
+    outside = {imported.split(".")[0] for imported in _imported(module)} - {package}
+    owners = OWNERS if package == PACKAGE else AGGREGATOR_OWNERS
+    allowed = EVERYWHERE | (sys.stdlib_module_names - set(owners)) | ({PACKAGE} if package == AGGREGATOR else set())
+    for dependency in outside - allowed:
+        assert unit in owners.get(dependency, set()), f"{name} imports {dependency}"
+
+
+@pytest.mark.parametrize("name", sorted(name for name in DOTTED if name.split(".")[0] == AGGREGATOR))
+def test_aggregator_uses_what_esformat_exports(name):
+    """Names that an `__init__.py` of `esformat` exports, nothing behind them."""
+    exports = {dotted for dotted, module in DOTTED.items() if module.name == "__init__.py"}
+    for imported in _imported(DOTTED[name]):
+        if imported.split(".")[0] == PACKAGE:
+            assert imported in exports, f"{name} imports {imported}"
 
 
 def test_packages_hold_imports_only():

@@ -1,4 +1,4 @@
-"""What `spec/format.md` says, read out of its tables and examples."""
+"""What a page of `spec/` says, `format.md` unless another is given, read out of its tables and examples."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "spec" / "format.md").read_text("utf-8")
 
 _TABLE = re.compile(r"<!-- table: (?P<name>[\w ]+) -->\n\n(?P<lines>(?:\|.*\n)+)")
-_EXAMPLE = re.compile(r"<!-- hex: (?P<name>\w+)(?P<facts>[^>]*?) -->\n\n```text\n(?P<hex>[0-9a-f \n]+)```")
+_EXAMPLE = re.compile(
+    r"<!-- hex: (?P<name>\w[\w ]*?)(?P<facts>(?: \w+=[^ >]+)*) -->\n\n```text\n(?P<hex>[0-9a-f \n]+)```"
+)
 
 FIELD_CODES = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i64": "q", "handle": "16s"}
 
 
-def tables() -> dict[str, list[dict[str, str]]]:
+def tables(text: str = TEXT) -> dict[str, list[dict[str, str]]]:
     """Every marked table: its rows by column title, code marks taken off."""
     found = {}
-    for match in _TABLE.finditer(TEXT):
+    for match in _TABLE.finditer(text):
         titles, _, *rows = [_cells(line) for line in match["lines"].splitlines()]
         found[match["name"]] = [dict(zip(titles, row, strict=True)) for row in rows]
     return found
@@ -27,22 +29,22 @@ def _cells(line: str) -> list[str]:
     return [cell.strip().strip("`") for cell in line.strip().strip("|").split("|")]
 
 
-def examples() -> list[tuple[str, dict[str, str], bytes]]:
+def examples(text: str = TEXT) -> list[tuple[str, dict[str, str], bytes]]:
     """Every marked example: what it shows, its facts (`offset=4096`), its bytes."""
     return [
         (match["name"], dict(fact.split("=") for fact in match["facts"].split()), bytes.fromhex(match["hex"]))
-        for match in _EXAMPLE.finditer(TEXT)
+        for match in _EXAMPLE.finditer(text)
     ]
 
 
-def fixed_fields(name: str) -> list[dict[str, str]]:
+def fixed_fields(name: str, text: str = TEXT) -> list[dict[str, str]]:
     """The rows of a table that stand at a fixed offset and have a fixed size, from its first byte on."""
-    return [row for row in tables()[name] if row["offset"].isdecimal() and row["size"].isdecimal()]
+    return [row for row in tables(text)[name] if row["offset"].isdecimal() and row["size"].isdecimal()]
 
 
-def struct_format(name: str) -> str:
+def struct_format(name: str, text: str = TEXT) -> str:
     """The fixed fields of a table as the `struct` module writes them."""
-    codes = [FIELD_CODES.get(row["type"]) or f"{row['size']}s" for row in fixed_fields(name)]
+    codes = [FIELD_CODES.get(row["type"]) or f"{row['size']}s" for row in fixed_fields(name, text)]
     return "<" + "".join(codes)
 
 

@@ -1,0 +1,106 @@
+"""Every error that the aggregator raises on purpose, and whose fault each one is.
+
+    AggregatorError                  (an esformat.EsdbError: `message`, `path`, `offset`, `hint`)
+    ├── CatalogNotFoundError         the caller: no catalog lies there (also a FileNotFoundError)
+    ├── CatalogLockedError           another process writes to the catalog: `holder` says which
+    ├── ReadOnlyError                the caller: the catalog was opened for reading only
+    ├── InvalidRequestError          the caller: a name, option or policy that makes no sense (also a ValueError)
+    ├── TopicExistsError             the caller: the topic is there already (also a ValueError)
+    ├── TopicNotFoundError           the caller: no such topic (also a KeyError)
+    ├── SequenceConflictError        the caller: a producer's sequence came again with other events (also a ValueError)
+    ├── OverloadedError              the load: try again after `retry_after_s`
+    ├── LogFailedError               the disk: the log could not be written or synced; says whether to reopen
+    ├── CorruptLogError              the bytes: the log breaks a rule of its format
+    ├── CorruptManifestError         the bytes: the manifest is damaged; run `aggregator rebuild-manifest`
+    └── UnknownVersionError          this reader is too old for the manifest or the log
+
+Events that cannot be stored raise esformat.InvalidEventError, closed things esformat.ClosedError.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from esformat import EsdbError
+
+
+class AggregatorError(EsdbError):
+    """Base of all errors of this package. Survives pickling, attributes included."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        path: str | None = None,
+        offset: int | None = None,
+        hint: str | None = None,
+        **facts: Any,
+    ) -> None:
+        super().__init__(message, path=path, offset=offset, hint=hint)
+        self._facts = facts
+        for name, value in facts.items():
+            setattr(self, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        known = {"path": self.path, "offset": self.offset, "hint": self.hint}
+        return _rebuild, (type(self), self.message, known | self._facts)
+
+
+def _rebuild(kind: type[AggregatorError], message: str, facts: dict[str, Any]) -> AggregatorError:
+    return kind(message, **facts)
+
+
+class CatalogNotFoundError(AggregatorError, FileNotFoundError):
+    """There is no catalog at that path."""
+
+    __str__ = EsdbError.__str__
+
+
+class CatalogLockedError(AggregatorError):
+    """Another process has the catalog open for writing. `holder`: dict with its pid, host and start."""
+
+    holder: dict[str, Any]
+
+
+class ReadOnlyError(AggregatorError):
+    """The catalog was opened with `read_only=True`."""
+
+
+class InvalidRequestError(AggregatorError, ValueError):
+    """A name, option or policy makes no sense; nothing was changed."""
+
+
+class TopicExistsError(AggregatorError, ValueError):
+    """A topic of that name exists."""
+
+
+class TopicNotFoundError(AggregatorError, KeyError):
+    """There is no topic of that name."""
+
+    __str__ = EsdbError.__str__
+
+
+class SequenceConflictError(AggregatorError, ValueError):
+    """A producer gave a sequence that is known with other events, or too old to tell; nothing was stored."""
+
+
+class OverloadedError(AggregatorError):
+    """The memory or log budget is full; nothing of the batch was kept. Try again after `retry_after_s` seconds."""
+
+    retry_after_s: float
+
+
+class LogFailedError(AggregatorError):
+    """The log could not be written or synced; what was not acknowledged may be there after reopening, or not."""
+
+
+class CorruptLogError(AggregatorError):
+    """The bytes of a log file break a rule of its format."""
+
+
+class CorruptManifestError(AggregatorError):
+    """The manifest cannot be read as one. The segments hold what is needed to rebuild it."""
+
+
+class UnknownVersionError(AggregatorError):
+    """The manifest or the log was written by a newer version."""

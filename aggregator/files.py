@@ -1,0 +1,51 @@
+"""The one module that moves files about: where things lie under a catalog's root, and how they come and go."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+SEGMENTS_IN_A_FOLDER = 1000
+
+
+def sync_directory(directory: Path) -> None:
+    """Make names in a directory durable."""
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_directory(directory: Path) -> None:
+    """A directory that is there after a crash too."""
+    if not directory.is_dir():
+        directory.mkdir(exist_ok=True)
+        sync_directory(directory.parent)
+
+
+class Layout:
+    """Paths of a catalog. Nothing a user names becomes part of one."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.manifest = root / "manifest.sqlite"
+        self.writer_lock = root / "writer.lock"
+        self.reader_locks = root / "readers.lock"
+        self.log = root / "log"
+        self.segments = root / "segments"
+        self.quarantine = root / "quarantine"
+
+    def segment(self, number: int) -> Path:
+        """Where a segment lies."""
+        return self.root / segment_name(number)
+
+
+def segment_name(number: int) -> str:
+    """The path of a segment below the root."""
+    return f"segments/{number // SEGMENTS_IN_A_FOLDER:06d}/{number:012d}.esdb"
+
+
+def segment_number(path: Path) -> int | None:
+    """The number of a segment file; None for other files."""
+    return int(path.stem) if path.suffix == ".esdb" and path.stem.isdecimal() else None

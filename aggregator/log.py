@@ -1,0 +1,398 @@
+"""The write-ahead log: batches of all partitions in one sequence of files, synced for many appends at once.
+
+Whoever appends first leads: it writes and syncs the batches of all who came meanwhile, publishes them in order, and
+hands over to the next. There is no thread of the log's own. `spec/log.md` has the bytes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from _thread import LockType, allocate_lock
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Condition, Lock
+from typing import Any
+
+from aggregator.checksum import checksum64, hasher64
+from aggregator.errors import LogFailedError
+from aggregator.files import sync_directory
+from aggregator.log_file import MARK_NAME, encode_mark, file_name
+from aggregator.log_frame import FILE_HEADER_BYTES, FrameHead, FrameKind, encode_file_header, frame_bytes, padded
+from aggregator.policy import Durability
+from esformat import ClosedError
+
+FILE_BYTES = 64 << 20
+"""A log file of this size is followed by a new one: space comes back in such pieces."""
+GROUP_BYTES = 16 << 20
+"""At most so much is written and synced at once: about 50 ms of a disk that writes 300 MB/s."""
+_WRITE_BUFFERS = 512  # of one writev; Linux takes 1,024
+
+_WAITING, _LEADING, _DONE = range(3)
+
+
+@dataclass(eq=False, slots=True)
+class Entry:
+    """One batch on its way into the log.
+
+    place: gives it its first record index, called by the leader, in order; False: there is nothing to write.
+    withdraw: takes that back, called in reverse order when the write failed.
+    publish: makes it visible, called in order when it is as durable as was asked for.
+    definition: `(key, body)`, written before it where the file does not define the key yet.
+    """
+
+    partition: int
+    count: int
+    parts: Sequence[Any]
+    place: Callable[[Entry], bool]
+    withdraw: Callable[[Entry], None]
+    publish: Callable[[Entry], None]
+    definition: tuple[Any, Callable[[], bytes]]
+    key: Any = None  # entries with equal keys are never in one group
+    first_index: int = -1
+    body_length: int = field(init=False)
+    body_check: int = field(init=False)
+    error: BaseException | None = None
+    state: int = _WAITING
+    turn: LockType = field(default_factory=allocate_lock)
+
+    def __post_init__(self) -> None:
+        hasher = hasher64()
+        self.body_length = 0
+        for part in self.parts:
+            hasher.update(part)
+            self.body_length += len(part)
+        self.body_check = hasher.intdigest()
+        self.turn.acquire()
+
+
+@dataclass(slots=True)
+class LogFile:
+    """A log file as the log keeps account of it: bytes [position, end) and the record indexes that end in it."""
+
+    path: Path
+    position: int
+    end: int
+    ends: dict[int, int] = field(default_factory=dict)  # partition -> index after its last event in this file
+
+    def is_sealed(self, sealed: Mapping[int, int]) -> bool:
+        """Whether every event in it lies in a segment."""
+        return all(sealed.get(partition, 0) >= end for partition, end in self.ends.items())
+
+
+class Log:
+    """The log of a catalog, open for appending. Safe to share between threads."""
+
+    def __init__(self, directory: Path, durability: Durability, *, files: list[LogFile], position: int) -> None:
+        """Start a new file at `position`. `files`: those that are there, oldest first. Raises OSError."""
+        self._directory = directory
+        self._durability = durability
+        self._lock = Lock()
+        self._idle = Condition(self._lock)
+        self._queue: deque[Entry] = deque()
+        self._leading = False
+        self._closed = False
+        self._failure: LogFailedError | None = None
+        self._files = list(files)
+        self._descriptor = -1
+        self._io = Lock()  # held while the descriptor is used by sync, or replaced
+        self._unsynced = False
+        self._defined: set[Any] = set()
+        self._mark = os.open(directory / MARK_NAME, os.O_WRONLY | os.O_CREAT, 0o666)
+        try:
+            self._start_file(position)
+        except BaseException:
+            os.close(self._mark)
+            raise
+        self._acknowledge()
+
+    # ------------------------------------------------------------ facts
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all log files."""
+        return sum(file.end - file.position for file in self._files)
+
+    @property
+    def end(self) -> int:
+        """The position after the last frame."""
+        return self._files[-1].end
+
+    @property
+    def failure(self) -> LogFailedError | None:
+        """Why nothing can be appended any more; None while all is well."""
+        return self._failure
+
+    def pinning(self, sealed: Mapping[int, int]) -> list[int]:
+        """Partitions whose unsealed events keep the oldest file."""
+        return [partition for partition, end in self._files[0].ends.items() if sealed.get(partition, 0) < end]
+
+    # ------------------------------------------------------------ appending
+
+    def append(self, entry: Entry) -> None:
+        """Write an entry; it is published when this returns. Safe to call from many threads.
+
+        Raises LogFailedError, and then it is not published; ClosedError.
+        """
+        with self._lock:
+            self._check()
+            self._queue.append(entry)
+            leads = not self._leading
+            self._leading = True
+        if not leads:
+            leads = self._await_turn(entry)
+        if leads:
+            self._lead()
+        if entry.error is not None:
+            raise entry.error
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._closed:
+            raise ClosedError("the catalog is closed", path=str(self._directory.parent))
+
+    def _await_turn(self, entry: Entry) -> bool:
+        """Wait until somebody wrote the entry, or it is its turn to lead."""
+        try:
+            entry.turn.acquire()
+        except BaseException:  # an interrupt: nobody will come for this entry any more
+            with self._lock:
+                if entry.state == _WAITING and entry in self._queue:
+                    self._queue.remove(entry)
+            if entry.state == _LEADING:
+                self._lead()
+            raise
+        return entry.state == _LEADING
+
+    def _lead(self) -> None:
+        group: list[Entry] = []
+        taken: list[Entry] = []
+        try:
+            group, taken = self._take_group()
+            if group:
+                self._write_group(group)
+        except BaseException as error:
+            self._fail(group, error)
+            if not isinstance(error, OSError):
+                raise
+        finally:
+            self._hand_over()
+            for entry in taken:
+                entry.state = _DONE
+                entry.turn.release()
+
+    def _take_group(self) -> tuple[list[Entry], list[Entry]]:
+        """The entries to write together, placed, and all entries that this settles. The leader's own is among them."""
+        with self._lock:
+            waiting = list(self._queue)
+        group: list[Entry] = []
+        taken: list[Entry] = []
+        keys: set[Any] = set()
+        size = 0
+        for entry in waiting:
+            size += frame_bytes(entry.body_length)
+            if (group and size > GROUP_BYTES) or entry.key in keys:
+                break
+            taken.append(entry)
+            if self._place(entry):
+                group.append(entry)
+                if entry.key is not None:
+                    keys.add(entry.key)
+        with self._lock:
+            for _ in taken:
+                self._queue.popleft()
+        return group, taken
+
+    @staticmethod
+    def _place(entry: Entry) -> bool:
+        try:
+            return entry.place(entry)
+        except Exception as error:  # noqa: BLE001  it belongs to the thread that appends this entry, which raises it
+            entry.error = error
+            return False
+
+    def _write_group(self, group: list[Entry]) -> None:
+        if self._files[-1].end - self._files[-1].position >= FILE_BYTES:
+            self._start_file(self._files[-1].end)
+        file = self._files[-1]
+        buffers, end = self._frames(group, file.end)
+        try:
+            self._write(buffers)
+        except OSError:
+            self._cut_back(file)
+            raise
+        if self._durability.mode == "fsync":
+            self._sync(file)
+        file.end = end
+        for entry in group:
+            file.ends[entry.partition] = entry.first_index + entry.count
+            self._defined.add(entry.definition[0])
+        self._unsynced = True
+        self._acknowledge()
+        for entry in group:
+            entry.publish(entry)
+
+    def _frames(self, group: list[Entry], position: int) -> tuple[list[Any], int]:
+        """The bytes of a group that begins at `position`, and where it ends."""
+        buffers: list[Any] = []
+        first = position
+        defined = set(self._defined)
+        for entry in group:
+            key, make_definition = entry.definition
+            if key not in defined:
+                defined.add(key)
+                body = make_definition()
+                head = FrameHead(FrameKind.DEFINITION, len(body), 0, first, entry.partition, 0, checksum64(body))
+                buffers += [head.encode(position), body, bytes(padded(len(body)) - len(body))]
+                position += frame_bytes(len(body))
+            head = FrameHead(
+                FrameKind.EVENTS, entry.body_length, entry.count, first, entry.partition, entry.first_index,
+                entry.body_check,
+            )  # fmt: skip
+            buffers += [head.encode(position), *entry.parts]
+            if entry.body_length % 8:
+                buffers.append(bytes(padded(entry.body_length) - entry.body_length))
+            position += frame_bytes(entry.body_length)
+        return buffers, position
+
+    def _write(self, buffers: list[Any]) -> None:
+        for first in range(0, len(buffers), _WRITE_BUFFERS):
+            few = buffers[first : first + _WRITE_BUFFERS]
+            left = sum(map(len, few))
+            written = os.writev(self._descriptor, few)
+            if written < left:
+                rest = memoryview(b"".join(few))[written:]
+                while rest:
+                    rest = rest[os.write(self._descriptor, rest) :]
+
+    def _cut_back(self, file: LogFile) -> None:
+        """Undo a write that failed half-way. Where that fails too, the log takes nothing more."""
+        try:
+            os.ftruncate(self._descriptor, file.end - file.position)
+            os.lseek(self._descriptor, file.end - file.position, os.SEEK_SET)
+        except OSError as error:
+            self._refuse(error, "cannot be cut back to its last whole frame")
+
+    def _sync(self, file: LogFile) -> None:
+        """Sync the current file. One that failed is never tried again: the kernel may have dropped the pages."""
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            self._refuse(error, "could not be synced", file)
+            raise
+
+    def _refuse(self, error: BaseException, what: str, file: LogFile | None = None) -> None:
+        path = str((file or self._files[-1]).path)
+        self._failure = LogFailedError(
+            f"the log {what}: {_reason(error)}; nothing more is taken in",
+            path=path,
+            hint="look after the disk, then reopen the catalog: what was acknowledged is there",
+        )
+
+    def _fail(self, group: list[Entry], error: BaseException) -> None:
+        """Take back a group that was not written."""
+        if not isinstance(error, OSError) and self._failure is None:
+            self._refuse(error, "was interrupted while writing")
+        for entry in reversed(group):
+            entry.withdraw(entry)
+            entry.error = self._failure or LogFailedError(
+                f"the log could not be written: {_reason(error)}; nothing of the batch was kept",
+                path=str(self._files[-1].path),
+                hint="make room on the disk, then append it again",
+            )
+
+    def _hand_over(self) -> None:
+        """Let the next in the queue lead; where the log has failed, tell all of them."""
+        with self._lock:
+            if self._failure is not None:
+                for entry in self._queue:
+                    entry.error, entry.state = self._failure, _DONE
+                    entry.turn.release()
+                self._queue.clear()
+            if self._queue:
+                self._queue[0].state = _LEADING
+                self._queue[0].turn.release()
+            else:
+                self._leading = False
+                self._idle.notify_all()
+
+    # ------------------------------------------------------------ files
+
+    def _start_file(self, position: int) -> None:
+        """Begin a new file at `position`, durably, and leave the one before, synced."""
+        path = self._directory / file_name(position)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        try:
+            os.write(descriptor, encode_file_header(position))
+            os.fsync(descriptor)
+            sync_directory(self._directory)
+        except BaseException:
+            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                path.unlink()
+            raise
+        with self._io:
+            if self._descriptor >= 0:
+                if self._unsynced and self._durability.mode == "interval":
+                    try:
+                        self._sync(self._files[-1])
+                    except OSError:
+                        os.close(descriptor)
+                        raise
+                os.close(self._descriptor)
+            self._descriptor = descriptor
+            self._files.append(LogFile(path, position, position + FILE_HEADER_BYTES))
+            self._defined = set()
+
+    def _acknowledge(self) -> None:
+        """Tell readers in other processes how far they may read."""
+        os.pwrite(self._mark, encode_mark(self._files[-1].end), 0)
+
+    def sync(self) -> None:
+        """Bring to disk what `durability="interval"` left in the kernel. Raises LogFailedError."""
+        with self._io:
+            if self._descriptor < 0 or not self._unsynced or self._failure is not None:
+                return
+            self._unsynced = False
+            try:
+                self._sync(self._files[-1])
+            except OSError:
+                assert self._failure is not None
+                raise self._failure from None
+
+    def release(self, sealed: Mapping[int, int]) -> int:
+        """Delete the oldest files whose events all lie in segments; gives the bytes that came free.
+
+        sealed: for each partition the record index below which every event lies in a segment.
+        """
+        freed = 0
+        while len(self._files) > 1 and self._files[0].is_sealed(sealed):
+            oldest = self._files[0]
+            oldest.path.unlink(missing_ok=True)
+            self._files.pop(0)
+            freed += oldest.end - oldest.position
+        return freed
+
+    def close(self) -> None:
+        """Sync and close. Appends that wait are written first; later ones raise ClosedError. A second call is fine."""
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+            while self._leading:
+                self._idle.wait()
+        with self._io:
+            try:
+                if self._failure is None and self._unsynced:
+                    self._sync(self._files[-1])
+            finally:
+                os.close(self._descriptor)
+                os.close(self._mark)
+                self._descriptor = -1
+
+
+def _reason(error: BaseException) -> str:
+    return (error.strerror or str(error)).lower() if isinstance(error, OSError) else type(error).__name__

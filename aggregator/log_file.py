@@ -1,0 +1,122 @@
+"""Log files: which there are, and the frames that lie in one. Reading only."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from aggregator.checksum import checksum64
+from aggregator.errors import CorruptLogError
+from aggregator.log_frame import FILE_HEADER_BYTES, FRAME_MAGIC, FrameHead, decode_file_header, frame_bytes
+
+SUFFIX = ".log"
+MARK_NAME = "acknowledged"
+_NAME = re.compile(r"[0-9a-f]{16}\.log")
+_MARK = struct.Struct("<QQ")
+
+
+def file_name(position: int) -> str:
+    """The name of the log file that begins at a position."""
+    return f"{position:016x}{SUFFIX}"
+
+
+def list_files(directory: Path) -> list[tuple[int, Path]]:
+    """Positions at which log files begin, by their names, and their paths; oldest first."""
+    files = sorted(path for path in directory.iterdir() if _NAME.fullmatch(path.name))
+    return [(int(path.stem, 16), path) for path in files]
+
+
+def encode_mark(position: int) -> bytes:
+    """What the file `acknowledged` holds: up to where other processes may read."""
+    stored = position.to_bytes(8, "little")
+    return stored + checksum64(stored).to_bytes(8, "little")
+
+
+def decode_mark(stored: bytes) -> int | None:
+    """The position in the file `acknowledged`; None where it is being written."""
+    if len(stored) != _MARK.size:
+        return None
+    position, check = _MARK.unpack(stored)
+    return int(position) if check == checksum64(stored[:8]) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One frame of the log: where it lies, its head, its body without the padding."""
+
+    position: int
+    head: FrameHead
+    body: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes [position, end) of the log that are no frames, in `path` from byte `offset`; `message` says why.
+
+    torn: whether they are the end of a write that was never acknowledged.
+    """
+
+    path: Path
+    offset: int
+    position: int
+    end: int
+    message: str
+    torn: bool
+
+
+def read_frames(data: memoryview, path: Path, start: int, *, at: int = FILE_HEADER_BYTES) -> Iterator[Frame | Damage]:
+    """What lies in a log file that begins at position `start`, from byte `at` on, in order.
+
+    A frame that is damaged, and whatever follows up to the next good one, is one Damage. It is torn where no good
+    frame of a later group follows: then a crash interrupted the write, and what follows it in its group is part of it.
+    """
+    while at < len(data):
+        try:
+            frame = _frame(data, at, start + at)
+        except CorruptLogError as error:
+            following = list(_good_frames(data, at + 1, start))
+            torn = all(frame.head.group <= start + at for frame in following)
+            end = start + len(data) if torn else following[0].position
+            yield Damage(path, at, start + at, end, error.message, torn)
+            at = end - start
+            continue
+        yield frame
+        at += frame_bytes(frame.head.body_length)
+
+
+def _frame(data: memoryview, at: int, position: int) -> Frame:
+    head = FrameHead.decode(data, at, position)
+    begin = at + FrameHead.SIZE
+    body = data[begin : begin + head.body_length]
+    if len(body) < head.body_length or at + frame_bytes(head.body_length) > len(data):
+        raise CorruptLogError("a frame's body is cut short", offset=begin)
+    if checksum64(body) != head.body_check:
+        raise CorruptLogError("the checksum of a frame's body does not match", offset=begin)
+    return Frame(position, head, body)
+
+
+def _good_frames(data: memoryview, at: int, start: int) -> Iterator[Frame]:
+    """Whole frames from byte `at` on, wherever they begin."""
+    haystack = bytes(data[at:])
+    found = haystack.find(FRAME_MAGIC)
+    while found >= 0:
+        with contextlib.suppress(CorruptLogError):
+            yield _frame(data, at + found, start + at + found)
+        found = haystack.find(FRAME_MAGIC, found + 1)
+
+
+def read_file(path: Path, start: int) -> memoryview:
+    """The bytes of a log file, its header checked. Raises CorruptLogError, UnknownVersionError, OSError."""
+    data = path.read_bytes()
+    try:
+        position = decode_file_header(data)
+    except CorruptLogError as error:
+        error.path = str(path)
+        raise
+    if position != start:
+        raise CorruptLogError(f"the file says that it begins at {position}, its name says {start}", path=str(path))
+    return memoryview(data)

@@ -1,0 +1,159 @@
+"""The bytes of the log: file header and frames, as `spec/log.md` has them. Values in, values out; no files here.
+
+A frame is a head of fixed size and a body. The body's checksum is made by whoever appends, before the frame has a
+place; the head's is made when it gets one and is seeded with that place, so a frame that lies elsewhere is no frame.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import ClassVar
+
+from aggregator.checksum import checksum64
+from aggregator.errors import CorruptLogError, UnknownVersionError
+
+FILE_MAGIC = b"\x89ESL\r\n\x1a\n"
+FRAME_MAGIC = b"LFRM"
+MAJOR_VERSION, MINOR_VERSION = 1, 0
+ALIGNMENT = 8
+MAX_BODY_BYTES = 1 << 30
+
+_FILE = struct.Struct(
+    "<"  # little-endian, no padding
+    "8s"  # magic
+    "H"  # major version
+    "H"  # minor version
+    "I"  # reserved
+    "Q"  # position: place in the log of the file's first byte
+    "Q"  # check: xxh3-64 of the bytes before
+)
+_HEAD = struct.Struct(
+    "<"  # little-endian, no padding
+    "4s"  # magic
+    "B"  # kind
+    "3s"  # reserved
+    "I"  # body length
+    "I"  # count: events
+    "Q"  # group: position of the first frame that was written with this one
+    "Q"  # partition
+    "Q"  # first index
+    "Q"  # body check
+)
+_CHECK = struct.Struct("<Q")
+_EVENTS = struct.Struct(
+    "<"  # little-endian, no padding
+    "I"  # schema
+    "I"  # producer length
+    "q"  # sequence
+    "Q"  # fingerprint
+)
+
+FILE_HEADER_BYTES = _FILE.size
+FRAME_HEAD_BYTES = _HEAD.size + _CHECK.size
+
+
+class FrameKind(IntEnum):
+    """What a frame's body holds."""
+
+    EVENTS = 1
+    DEFINITION = 2
+
+
+def encode_file_header(position: int) -> bytes:
+    """The first bytes of the log file that begins at `position` of the log."""
+    fields = _FILE.pack(FILE_MAGIC, MAJOR_VERSION, MINOR_VERSION, 0, position, 0)[: -_CHECK.size]
+    return fields + _CHECK.pack(checksum64(fields))
+
+
+def decode_file_header(buf: memoryview | bytes) -> int:
+    """The position at which a log file begins. Raises CorruptLogError, UnknownVersionError."""
+    if len(buf) < FILE_HEADER_BYTES:
+        raise CorruptLogError(f"the file header has {len(buf)} of {FILE_HEADER_BYTES} bytes", offset=0)
+    magic, major, _minor, _reserved, position, check = _FILE.unpack_from(buf)
+    if magic != FILE_MAGIC:
+        raise CorruptLogError(f"not a log file: it begins with {magic!r}", offset=0)
+    if check != checksum64(buf[: FILE_HEADER_BYTES - _CHECK.size]):
+        raise CorruptLogError("the checksum of the file header does not match", offset=FILE_HEADER_BYTES - _CHECK.size)
+    if major != MAJOR_VERSION:
+        raise UnknownVersionError(
+            f"the log has version {major}, this program knows {MAJOR_VERSION}", hint="open it with a newer version"
+        )
+    return int(position)
+
+
+@dataclass(frozen=True, slots=True)
+class FrameHead:
+    """What stands before a frame's body."""
+
+    SIZE: ClassVar[int] = FRAME_HEAD_BYTES
+    kind: int
+    body_length: int
+    count: int
+    group: int
+    partition: int
+    first_index: int
+    body_check: int
+
+    def encode(self, position: int) -> bytes:
+        """The head of the frame that lies at `position` of the log."""
+        fields = _HEAD.pack(
+            FRAME_MAGIC, self.kind, b"\0\0\0", self.body_length, self.count, self.group, self.partition,
+            self.first_index, self.body_check,
+        )  # fmt: skip
+        return fields + _CHECK.pack(checksum64(fields, position & 0xFFFF_FFFF_FFFF_FFFF))
+
+    @classmethod
+    def decode(cls, buf: memoryview | bytes, at: int, position: int) -> FrameHead:
+        """Read the head at byte `at` of `buf`, which is `position` of the log. Raises CorruptLogError."""
+        if len(buf) - at < cls.SIZE:
+            raise CorruptLogError("a frame head is cut short", offset=at)
+        (check,) = _CHECK.unpack_from(buf, at + _HEAD.size)
+        magic, kind, reserved, length, count, group, partition, first, body_check = _HEAD.unpack_from(buf, at)
+        if magic != FRAME_MAGIC or check != checksum64(bytes(buf[at : at + _HEAD.size]), position):
+            raise CorruptLogError("the checksum of a frame head does not match", offset=at)
+        if length > MAX_BODY_BYTES or reserved != b"\0\0\0":
+            raise CorruptLogError("a frame head breaks the format", offset=at)
+        return cls(kind, length, count, group, partition, first, body_check)
+
+
+def padded(length: int) -> int:
+    """Bytes that a body of so many takes up."""
+    return length + -length % ALIGNMENT
+
+
+def frame_bytes(body_length: int) -> int:
+    """Bytes of a whole frame."""
+    return FRAME_HEAD_BYTES + padded(body_length)
+
+
+@dataclass(frozen=True, slots=True)
+class EventsPrefix:
+    """What stands in the body of an events frame before its record batch."""
+
+    schema: int
+    producer: str = ""
+    sequence: int = 0
+    fingerprint: int = 0
+
+    def encode(self) -> bytes:
+        """The prefix, padded so that the record batch is aligned."""
+        name = self.producer.encode()
+        fixed = _EVENTS.pack(self.schema, len(name), self.sequence, self.fingerprint)
+        return fixed + name + bytes(-len(name) % ALIGNMENT)
+
+    @classmethod
+    def decode(cls, body: memoryview | bytes) -> tuple[EventsPrefix, int]:
+        """The prefix, and where in the body the record batch begins. Raises CorruptLogError."""
+        if len(body) < _EVENTS.size:
+            raise CorruptLogError("the body of an events frame is cut short")
+        schema, length, sequence, fingerprint = _EVENTS.unpack_from(body)
+        start = _EVENTS.size + padded(length)
+        if start > len(body):
+            raise CorruptLogError("a producer's name is longer than its frame")
+        try:
+            name = bytes(body[_EVENTS.size : _EVENTS.size + length]).decode()
+        except UnicodeDecodeError:
+            raise CorruptLogError("a producer's name is not UTF-8 text") from None
+        return cls(schema, name, sequence, fingerprint), start

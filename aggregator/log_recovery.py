@@ -1,0 +1,77 @@
+"""What a log holds after a crash: every whole frame once, in order, and what is damaged. Cuts a torn tail off."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aggregator.errors import CorruptLogError
+from aggregator.files import sync_directory
+from aggregator.log import LogFile
+from aggregator.log_file import Damage, Frame, list_files, read_file, read_frames
+from aggregator.log_frame import FILE_HEADER_BYTES, FrameKind
+
+
+@dataclass(slots=True)
+class Recovered:
+    """The files of a log that was read back, the position at which it goes on, and what could not be read."""
+
+    files: list[LogFile] = field(default_factory=list)
+    position: int = 0
+    damages: list[Damage] = field(default_factory=list)
+    torn_bytes: int = 0
+
+
+def recover(directory: Path, take: Callable[[Frame], None]) -> Recovered:
+    """Read a log back: `take` gets every frame, in order. Raises OSError, UnknownVersionError.
+
+    A torn tail is cut off; other damage is reported, and the frames behind it are read.
+    """
+    found = list_files(directory)
+    result = Recovered()
+    for number, (start, path) in enumerate(found):
+        is_last = number == len(found) - 1
+        if number and start != result.position:
+            message = "the log file before this one is missing or cut short"
+            result.damages.append(Damage(path, 0, result.position, start, message, torn=False))
+        if path.stat().st_size <= FILE_HEADER_BYTES and is_last:
+            path.unlink()  # it never held a frame, and perhaps not even a whole header
+            sync_directory(directory)
+            result.position = max(result.position, start)
+            break
+        result.files.append(_recover_file(path, start, is_last, take, result))
+        result.position = result.files[-1].end
+    return result
+
+
+def _recover_file(path: Path, start: int, is_last: bool, take: Callable[[Frame], None], result: Recovered) -> LogFile:
+    try:
+        data = read_file(path, start)
+    except CorruptLogError as error:  # frames know their places: they can be read without the header
+        result.damages.append(Damage(path, 0, start, start + FILE_HEADER_BYTES, error.message, torn=False))
+        data = memoryview(path.read_bytes())
+    file = LogFile(path, start, start + len(data))
+    for item in read_frames(data, path, start):
+        if isinstance(item, Frame):
+            if item.head.kind == FrameKind.EVENTS:
+                end = item.head.first_index + item.head.count
+                file.ends[item.head.partition] = max(end, file.ends.get(item.head.partition, 0))
+            take(item)
+        elif item.torn and is_last:
+            result.torn_bytes += item.end - item.position
+            file.end = item.position
+            _cut(path, item.offset)
+        else:
+            result.damages.append(item)
+    return file
+
+
+def _cut(path: Path, length: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.ftruncate(descriptor, length)
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,134 @@
+"""What a catalog or topic is told to do: durability, roll, retention, budgets. Frozen values, checked when made."""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
+
+from aggregator.errors import InvalidRequestError
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(|[kKmMgGtT]i?)[bB]?")
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(us|µs|ms|s|m|min|h|d|w)")
+_MICROSECONDS = {
+    "us": 1, "µs": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000, "h": 3_600_000_000,
+    "d": 86_400_000_000, "w": 604_800_000_000,
+}  # fmt: skip
+
+
+def parse_size(given: Any, what: str) -> int:
+    """Bytes: an int, or text such as "64 MiB", "10GB". Raises InvalidRequestError."""
+    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
+        return given
+    match = _SIZE.fullmatch(given.strip()) if isinstance(given, str) else None
+    if match is None:
+        raise InvalidRequestError(f"{what} {given!r} is no size", hint='give bytes, or text such as "64 MiB"')
+    unit = match[2].lower()
+    return int(float(match[1]) * (1024 if unit.endswith("i") else 1000) ** _POWERS[unit.rstrip("i")])
+
+
+def parse_duration(given: Any, what: str) -> int:
+    """Microseconds: a timedelta, or text such as "90s", "1h", "7d". Raises InvalidRequestError."""
+    if isinstance(given, dt.timedelta) and given >= dt.timedelta(0):
+        return given // dt.timedelta(microseconds=1)
+    match = _TIME.fullmatch(given.strip()) if isinstance(given, str) else None
+    if match is None:
+        raise InvalidRequestError(
+            f"{what} {given!r} is no length of time", hint='give a timedelta, or text such as "90s", "1h", "7d"'
+        )
+    return int(float(match[1]) * _MICROSECONDS[match[2]])
+
+
+@dataclass(frozen=True, slots=True)
+class Durability:
+    """What an acknowledged append survives.
+
+    fsync: a power cut. interval: a crash of the process; a power cut costs at most the last `interval_us`.
+    none: a crash of the process; a power cut costs what the kernel had not written yet.
+    """
+
+    mode: str = "fsync"
+    interval_us: int = 1_000_000
+
+    @classmethod
+    def of(cls, given: str | Durability) -> Durability:
+        """From "fsync", "interval", "none", or "interval:200ms". Raises InvalidRequestError."""
+        if isinstance(given, cls):
+            return given
+        mode, _, length = given.partition(":") if isinstance(given, str) else ("", "", "")
+        if mode not in ("fsync", "interval", "none") or (length and mode != "interval"):
+            raise InvalidRequestError(f'durability must be "fsync", "interval" or "none", not {given!r}')
+        return cls(mode, parse_duration(length, "interval")) if length else cls(mode)
+
+
+@dataclass(frozen=True, slots=True)
+class _Policy:
+    """A policy as users write it and as the manifest keeps it."""
+
+    @classmethod
+    def of(cls, given: Any) -> Self:
+        """From one of its kind, a mapping, or None for the defaults. Raises InvalidRequestError."""
+        if given is None:
+            return cls()
+        if isinstance(given, cls):
+            return given
+        if not isinstance(given, dict):
+            raise InvalidRequestError(f"{cls.__name__.lower()} must be a mapping, not {type(given).__name__}")
+        known = [f.name for f in fields(cls)]
+        checked = {}
+        for name, value in given.items():
+            place = next((k for k in known if k in (name, f"{name}_us", f"max_{name}", f"max_{name}_us")), None)
+            if place is None:
+                raise InvalidRequestError(
+                    f"{cls.__name__.lower()} has no {name!r}", hint=f"it has {', '.join(k for k in known)}"
+                )
+            if value is None or (place == name and isinstance(value, int)):
+                checked[place] = value
+            else:
+                checked[place] = (parse_duration if place.endswith("_us") else parse_size)(value, name)
+        return cls(**checked)
+
+    def to_json(self) -> dict[str, int | None]:
+        """As the manifest keeps it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Roll(_Policy):
+    """When the unsealed events of a partition become a segment: at whichever comes first."""
+
+    rows: int = 500_000
+    bytes: int = 64 << 20
+    age_us: int = 300_000_000
+
+    def __post_init__(self) -> None:
+        if min(self.rows, self.bytes) < 1 or self.age_us < 1:
+            raise InvalidRequestError("roll limits are at least 1")
+
+
+@dataclass(frozen=True, slots=True)
+class Retention(_Policy):
+    """What a topic keeps: None is no limit. Oldest segments go first.
+
+    max_bytes: of its segments. max_age_us: by an event's timestamp. max_segments: how many.
+    """
+
+    max_bytes: int | None = None
+    max_age_us: int | None = None
+    max_segments: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits(_Policy):
+    """Budgets of a catalog.
+
+    memory_bytes: of unsealed events. log_bytes: of the log's files. max_bytes: of everything on disk; None: no limit.
+    min_free_bytes: what retention leaves free on the disk.
+    """
+
+    memory_bytes: int = 512 << 20
+    log_bytes: int = 2 << 30
+    max_bytes: int | None = None
+    min_free_bytes: int | None = None

@@ -1,0 +1,389 @@
+"""The log in use: many threads, failing disks, killed processes, damaged files."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from aggregator import log as log_module
+from aggregator.errors import LogFailedError
+from aggregator.log_file import MARK_NAME, decode_mark, list_files
+from aggregator.log_frame import FILE_HEADER_BYTES
+from aggregator.log_recovery import recover
+from esformat import ClosedError
+
+from .log_bench import Bench, read_back
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "log"
+
+
+@pytest.mark.parametrize("durability", ["fsync", "interval", "none"])
+def test_appends_come_back(directory, durability):
+    """In order, once, with the record indexes that they were given."""
+    bench = Bench(directory, durability)
+    for number in range(50):
+        bench.append(number % 3, bytes([number]) * (number + 1))
+    bench.log.close()
+    result, batches = read_back(directory)
+    assert batches == bench.published
+    assert not result.damages
+    assert not result.torn_bytes
+
+
+def test_many_threads_share_a_sync(directory, monkeypatch):
+    """Eight threads need far fewer syncs than appends, and every append is there once."""
+    syncs = []
+    monkeypatch.setattr(log_module.os, "fdatasync", lambda fd: (syncs.append(fd), time.sleep(0.005)))
+    bench = Bench(directory)
+
+    def work(partition):
+        for number in range(25):
+            bench.append(partition, b"%d" % number)
+
+    threads = [threading.Thread(target=work, args=(partition,)) for partition in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    bench.log.close()
+    assert 25 <= len(syncs) < 100
+    _, batches = read_back(directory)
+    assert batches == bench.published
+    assert len(batches) == 200
+
+
+def test_published_after_sync_only(directory, monkeypatch):
+    """Nobody sees what is not on the disk yet."""
+    bench = Bench(directory)
+    seen = []
+    monkeypatch.setattr(log_module.os, "fdatasync", lambda fd: seen.append(list(bench.published)))
+    bench.append(1, b"abc")
+    assert seen == [[]]
+    assert bench.published == [(1, 0, b"abc")]
+
+
+def test_files_follow_each_other(directory, monkeypatch):
+    """A full file gets a successor; each defines its partitions itself; sealed ones go, oldest first."""
+    monkeypatch.setattr(log_module, "FILE_BYTES", 2000)
+    bench = Bench(directory)
+    for _ in range(10):
+        bench.append(1, b"x" * 400)
+        bench.append(2, b"y" * 400)
+    files = list_files(directory)
+    assert len(files) > 3
+    for start, path in files:
+        assert path.stat().st_size == FILE_HEADER_BYTES or b'{"partition": ' in path.read_bytes()
+        assert start == int(path.stem, 16)
+    assert bench.log.size_bytes == sum(path.stat().st_size for _, path in files)
+    assert bench.log.release({1: 4000, 2: 0}) == 0
+    assert bench.log.pinning({1: 4000, 2: 0}) == [2]
+    assert bench.log.release({1: 1200, 2: 1200}) > 0
+    _, batches = read_back(directory)
+    assert batches == bench.published[-len(batches) :]
+    assert {(partition, first) for partition, first, _ in batches} >= {(1, 1200), (2, 1200)}
+    bench.log.release({1: 4000, 2: 4000})
+    assert len(list_files(directory)) == 1
+    bench.log.close()
+
+
+def test_opening_again_goes_on(directory):
+    """Positions and record indexes go on; what was there stays there."""
+    for round_ in range(4):
+        bench = Bench(directory)
+        bench.append(1, b"%d" % round_)
+        bench.log.close()
+    _, batches = read_back(directory)
+    assert batches == [(1, number, b"%d" % number) for number in range(4)]
+    starts = [start for start, _ in list_files(directory)]
+    assert starts == sorted(set(starts))
+
+
+def test_closed(directory):
+    """A closed log takes nothing; closing twice is fine."""
+    bench = Bench(directory)
+    bench.log.close()
+    bench.log.close()
+    with pytest.raises(ClosedError):
+        bench.append(1, b"x")
+
+
+# ------------------------------------------------------------ disks that fail
+
+
+def test_failed_sync_is_never_retried(directory, monkeypatch):
+    """The append is refused, so is every later one, and the disk is not asked again."""
+    bench = Bench(directory)
+    bench.append(1, b"kept")
+    calls = []
+
+    def fail(descriptor):
+        calls.append(descriptor)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(log_module.os, "fdatasync", fail)
+    for _ in range(3):
+        with pytest.raises(LogFailedError, match=r"could not be synced.*reopen"):
+            bench.append(1, b"lost")
+    assert len(calls) == 1
+    assert bench.published == [(1, 0, b"kept")]
+    assert decode_mark((directory / MARK_NAME).read_bytes()) < bench.log._files[-1].path.stat().st_size
+    bench.log.close()
+    monkeypatch.undo()
+    bench = Bench(directory)  # opened again: wholly there or not
+    assert bench.next[1] in (4, 8)
+    bench.append(1, b"more")
+    bench.log.close()
+
+
+def test_failed_sync_reaches_those_who_wait(directory, monkeypatch):
+    """Appends that queue behind a sync that fails are refused too, none hangs."""
+    bench = Bench(directory)
+
+    def fail(descriptor):
+        time.sleep(0.05)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(log_module.os, "fdatasync", fail)
+    errors = []
+
+    def work():
+        try:
+            bench.append(1, b"x")
+        except LogFailedError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(5)
+    assert len(errors) == 8
+    assert bench.published == []
+
+
+def test_full_disk_is_survived(directory, monkeypatch):
+    """A write that fails half-way leaves nothing behind, and appends go on when there is room again."""
+    bench = Bench(directory)
+    bench.append(1, b"before")
+    real = os.writev
+
+    def half(descriptor, buffers):
+        real(descriptor, [b"".join(buffers)[:70]])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(log_module.os, "writev", half)
+    with pytest.raises(LogFailedError, match="no space left"):
+        bench.append(1, b"refused")
+    monkeypatch.undo()
+    bench.append(1, b"after")
+    bench.log.close()
+    result, batches = read_back(directory)
+    assert batches == [(1, 0, b"before"), (1, 6, b"after")]
+    assert not result.damages
+
+
+def test_short_writes_are_completed(directory, monkeypatch):
+    """The kernel may take less than it is given."""
+    real = os.writev
+    monkeypatch.setattr(log_module.os, "writev", lambda fd, buffers: real(fd, [b"".join(buffers)[:10]]))
+    bench = Bench(directory)
+    bench.append(1, b"whole")
+    bench.log.close()
+    _, batches = read_back(directory)
+    assert batches == [(1, 0, b"whole")]
+
+
+def test_no_room_for_a_new_file(directory, monkeypatch):
+    """The append is refused and the file before stays in use."""
+    monkeypatch.setattr(log_module, "FILE_BYTES", 100)
+    bench = Bench(directory)
+    bench.append(1, b"x" * 200)
+
+    def fail(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(log_module.os, "fsync", fail)
+    with pytest.raises(LogFailedError):
+        bench.append(1, b"refused")
+    monkeypatch.undo()
+    bench.append(1, b"after")
+    bench.log.close()
+    _, batches = read_back(directory)
+    assert [payload for _, _, payload in batches] == [b"x" * 200, b"after"]
+
+
+def test_placing_that_fails_concerns_its_own_append(directory):
+    """An entry that cannot be placed raises for its thread; the log goes on."""
+    bench = Bench(directory)
+    entry = bench.entry(1, b"bad")
+
+    def refuse(entry):
+        raise ValueError("not this one")
+
+    entry.place = refuse
+    with pytest.raises(ValueError, match="not this one"):
+        bench.log.append(entry)
+    bench.append(1, b"good")
+    assert bench.published == [(1, 0, b"good")]
+    bench.log.close()
+
+
+def test_interval_syncs_on_demand(directory, monkeypatch):
+    """An append does not wait for the disk; the next sync takes all that was written, and only where there is some."""
+    syncs = []
+    monkeypatch.setattr(log_module.os, "fdatasync", syncs.append)
+    bench = Bench(directory, "interval")
+    bench.append(1, b"a")
+    bench.append(1, b"b")
+    assert syncs == []
+    bench.log.sync()
+    bench.log.sync()
+    assert len(syncs) == 1
+    bench.log.close()
+
+
+# ------------------------------------------------------------ what a crash leaves
+
+
+def _written(directory):
+    bench = Bench(directory)
+    for number in range(6):
+        bench.append(1, b"%d" % number * 20)
+    bench.log.close()
+    (_, path), *_ = list_files(directory)
+    return path, bench.published
+
+
+def test_torn_tail_at_each_length(tmp_path):
+    """Cut anywhere, the log gives the batches that are whole, and appends go on behind them."""
+    path, published = _written(tmp_path / "whole")
+    stored = path.read_bytes()
+    for length in range(0, len(stored), 7):
+        directory = tmp_path / f"cut-{length}"
+        directory.mkdir()
+        (directory / path.name).write_bytes(stored[:length])
+        bench = Bench(directory)
+        assert not bench.recovered.damages
+        bench.append(1, b"more")
+        bench.log.close()
+        _, batches = read_back(directory)
+        assert batches[:-1] == published[: len(batches) - 1]
+        assert batches[-1] == (1, 20 * (len(batches) - 1), b"more")
+
+
+def test_damage_in_the_middle_is_reported(directory):
+    """A flipped byte in an older batch costs that batch, is told, and is not taken for a torn tail."""
+    path, published = _written(directory)
+    stored = bytearray(path.read_bytes())
+    at = stored.index(b"2" * 20)
+    stored[at] ^= 1
+    path.write_bytes(stored)
+    result, batches = read_back(directory)
+    assert batches == [batch for batch in published if batch[2] != b"2" * 20]
+    (damage,) = result.damages
+    assert damage.position < at < damage.end
+    assert "checksum" in damage.message
+    assert path.stat().st_size == len(stored)
+
+
+def test_torn_group_is_dropped_whole(directory, monkeypatch):
+    """Frames of a group whose first pages never reached the disk were not acknowledged: none of them counts."""
+    monkeypatch.setattr(log_module.os, "fdatasync", lambda fd: time.sleep(0.05))
+    bench = Bench(directory)
+    bench.append(1, b"first")
+    threads = [threading.Thread(target=bench.append, args=(number, b"payload%d" % number)) for number in range(2, 8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    bench.log.close()
+    (_, path), *_ = list_files(directory)
+    stored = bytearray(path.read_bytes())
+    _, before = read_back(directory)
+    last_group = [payload for _, _, payload in before[2:]]  # the second append led alone, the others waited together
+    assert len(last_group) >= 3
+    at = stored.index(last_group[0])
+    stored[at] ^= 1
+    path.write_bytes(stored)
+    result, batches = read_back(directory)
+    assert batches == before[:2]
+    assert result.torn_bytes
+    assert not result.damages
+
+
+def test_missing_file_is_reported(directory, monkeypatch):
+    """A log file that is gone leaves a gap that is told."""
+    monkeypatch.setattr(log_module, "FILE_BYTES", 100)
+    bench = Bench(directory)
+    for number in range(4):
+        bench.append(1, b"%d" % number * 100)
+    bench.log.close()
+    files = list_files(directory)
+    files[1][1].unlink()
+    result, batches = read_back(directory)
+    assert [payload[:1] for _, _, payload in batches] == [b"0", b"2", b"3"]
+    (damage,) = result.damages
+    assert "missing" in damage.message
+
+
+def test_damaged_header_costs_nothing(directory):
+    """Frames know their places."""
+    path, published = _written(directory)
+    stored = bytearray(path.read_bytes())
+    stored[9] ^= 1
+    path.write_bytes(stored)
+    result, batches = read_back(directory)
+    assert batches == published
+    assert len(result.damages) == 1
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from tests.aggregator.log_bench import Bench
+
+bench = Bench(Path(sys.argv[1]), sys.argv[2])
+number = bench.next.get(1, 0)
+while True:
+    bench.append(1, b"%08d" % number)
+    number += 8
+    print(number, flush=True)
+"""
+
+
+@pytest.mark.parametrize("durability", ["fsync", "interval", "none"])
+def test_killed_process_loses_nothing_acknowledged(directory, durability):
+    """Kill -9 in full run, three times over the same log: what was acknowledged is there, once."""
+    root = Path(__file__).parents[2]
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(directory), durability], stdout=subprocess.PIPE, cwd=root,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "tests")])},
+        ) as child:  # fmt: skip
+            assert child.stdout is not None
+            for _ in range(100):
+                line = child.stdout.readline()
+            child.send_signal(signal.SIGKILL)
+            acknowledged = int((line + child.stdout.read()).split()[-1])
+        result, batches = read_back(directory)
+        assert not result.damages
+        assert [first for _, first, _ in batches] == list(range(0, 8 * len(batches), 8))
+        assert all(payload == b"%08d" % first for _, first, payload in batches)
+        assert acknowledged <= 8 * len(batches) <= acknowledged + 8
+
+
+def test_recover_of_nothing(tmp_path):
+    """An empty directory is an empty log."""
+    result = recover(tmp_path, lambda frame: None)
+    assert (result.files, result.position, result.damages) == ([], 0, [])
