@@ -8,7 +8,7 @@ It writes to anything with `write` and knows nothing of files, threads or the or
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -19,7 +19,7 @@ from esformat.block import encode_block, handle_of
 from esformat.block_encoder import BlockFormat, EncodedBlock
 from esformat.codec import make_compressor
 from esformat.data_block import Runs, key_bytes
-from esformat.dictionary import encode_dictionary
+from esformat.dictionary import ColumnDictionary, encode_dictionary
 from esformat.directory import BlockSpan, LeafEntry, encode_leaf, encode_root, leaf_is_full
 from esformat.encoding import EncodeContext
 from esformat.footer import Key, encode_footer
@@ -46,13 +46,22 @@ class Sink(Protocol):
 class SegmentBuilder:
     """Writes one segment to a sink: `start`, `add_block` in row order, `add_index` for each index, `finish`."""
 
-    def __init__(self, sink: Sink, metadata: Metadata, form: BlockFormat) -> None:
+    def __init__(
+        self,
+        sink: Sink,
+        metadata: Metadata,
+        form: BlockFormat,
+        dictionaries: Sequence[Sequence[ColumnDictionary]] | None = None,
+    ) -> None:
+        """`dictionaries`: those that the blocks name by the numbers from 1 on; by default the form's, if it has any."""
         self._sink = sink
         self._offset = 0
         self._metadata = metadata
         self._form = form
         plain = make_compressor(form.codec, form.level)
         self._context = EncodeContext(plain, plain)
+        own = [list(form.dictionaries.values())] if form.dictionaries else []
+        self._dictionaries = own if dictionaries is None else dictionaries
         self._table: dict[Key, BlockHandle] = {}
         self._leaves: list[LeafEntry] = []
         self._data_offset = 0
@@ -79,12 +88,15 @@ class SegmentBuilder:
         self._sink.write(header)
         self._offset += len(header)
         self._table[BlockKind.METADATA, 0, 1] = self._write(self._metadata.encode())
-        if self._form.dictionaries:
-            self._table[BlockKind.DICTIONARY, 1, 1] = self._write(self._dictionary())
+        self._write_dictionaries(copy=1)
         self._data_offset = self._offset
 
-    def _dictionary(self) -> bytes:
-        return encode_dictionary(list(self._form.dictionaries.values()), self._context)
+    def _write_dictionaries(self, *, copy: int) -> None:
+        for number, columns in enumerate(self._dictionaries, start=1):
+            self._table[BlockKind.DICTIONARY, number, copy] = self._write(self._dictionary(columns))
+
+    def _dictionary(self, columns: Sequence[ColumnDictionary]) -> bytes:
+        return encode_dictionary(columns, self._context)
 
     def add_block(self, block: EncodedBlock) -> None:
         """Write the next data block."""
@@ -122,18 +134,20 @@ class SegmentBuilder:
     def add_index(self, column: int, ranked: Ranked) -> None:
         """Write the index of a column; `ranked` holds its values in row order. Call after the last block."""
         occurring = np.unique(ranked.ranks[ranked.ranks >= 0])
-        starts = self._all_block_starts()
+        starts = self.block_starts()
         lists = choose_postings(ranked.ranks, len(ranked.values), starts)
-        self._write_index(column, [(ranked.values.take(pa.array(occurring)), lists)])
+        self.add_lists(column, [(ranked.values.take(pa.array(occurring)), lists)])
 
     def add_index_stream(self, column: int, chunks: Iterable[IndexRows]) -> None:
         """Write the index of a column from chunks of its values and rows, values ascending; call after the last block.
 
         The first value of a chunk may be the last of the one before. The bytes are those that `add_index` writes.
         """
-        self._write_index(column, list_rows(chunks, self._all_block_starts()))
+        self.add_lists(column, list_rows(chunks, self.block_starts()))
 
-    def _write_index(self, column: int, parts: Iterable[tuple[pa.Array, Iterable[PostingList]]]) -> None:
+    def add_lists(self, column: int, parts: Iterable[tuple[pa.Array, Iterable[PostingList]]]) -> None:
+        """Write the index of a column from ascending values and their posting lists; call after the last block."""
+        self._end_leaf()
         field = self._form.schema.fields[column]
         index = IndexBuilder(self._write, field.type, self._context)
         for values, lists in parts:
@@ -141,8 +155,8 @@ class SegmentBuilder:
         self._index_roots.append(((BlockKind.INDEX_ROOT, column, 0), index.finish()))
         self._index_facts[field.name] = {"values": index.value_count, "events": index.event_count}
 
-    def _all_block_starts(self) -> I64:
-        self._end_leaf()
+    def block_starts(self) -> I64:
+        """The first row of each data block so far."""
         return np.array(self._block_starts, dtype=np.int64)
 
     def finish(self) -> Statistics:
@@ -156,8 +170,7 @@ class SegmentBuilder:
             self._table[key] = self._write(root)
         statistics = self._statistics()
         opening = self._offset
-        if self._form.dictionaries:
-            self._table[BlockKind.DICTIONARY, 1, 0] = self._write(self._dictionary())
+        self._write_dictionaries(copy=0)
         for key, root in small:
             self._table[key] = self._write(root)
         self._table[BlockKind.DIRECTORY_ROOT, 0, 0] = self._write(encode_root(self._leaves, self._context))

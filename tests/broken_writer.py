@@ -185,11 +185,11 @@ def _two_dictionaries(patch):
     def make(encode):
         calls = []
 
-        def changed(self):
+        def changed(self, columns):
             calls.append(1)
             if len(calls) == 1:
                 return encode_block(BlockKind.DICTIONARY, b"", count=0)
-            return encode(self)
+            return encode(self, columns)
 
         return changed
 
