@@ -10,6 +10,7 @@
     ├── SequenceConflictError        the caller: a producer's sequence came again with other events (also a ValueError)
     ├── OverloadedError              the load: try again after `retry_after_s`
     ├── LogFailedError               the disk: the log could not be written or synced; says whether to reopen
+    ├── ManifestFailedError          the disk: the manifest could not be written; nothing changed
     ├── CorruptLogError              the bytes: the log breaks a rule of its format
     ├── CorruptManifestError         the bytes: the manifest is damaged; run `aggregator rebuild-manifest`
     └── UnknownVersionError          this reader is too old for the manifest or the log
@@ -92,6 +93,10 @@ class OverloadedError(AggregatorError):
 
 class LogFailedError(AggregatorError):
     """The log could not be written or synced; what was not acknowledged may be there after reopening, or not."""
+
+
+class ManifestFailedError(AggregatorError):
+    """The manifest could not be read or written just now: a full disk, a lock held too long. Nothing changed."""
 
 
 class CorruptLogError(AggregatorError):

@@ -23,10 +23,10 @@ ROOT = Path(__file__).parents[1]
 
 # Lowest first. `esformat` is `esformat/__init__.py`: whoever needs only what it exports stands above it.
 LEVELS = (
-    ("errors", "checksum", "cache", "merge", "order"),
+    ("errors", "checksum", "cache", "expression", "merge", "order"),
     ("codec", "event", "layout", "publish", "source"),
     ("block", "packing", "schema"),
-    ("encoding", "event_rows", "footer", "intake", "metadata", "space_filter"),
+    ("encoding", "event_rows", "filters", "footer", "intake", "metadata", "space_filter"),
     ("data_block", "dictionary", "postings"),
     ("directory", "index_builder"),
     ("block_encoder", "reader"),
@@ -35,9 +35,11 @@ LEVELS = (
     ("block_events",),
     ("block_group",),
     ("scan",),
+    ("selection",),
+    ("dataset",),
     ("segment",),
     ("verify",),
-    ("esformat",),
+    ("esformat", "parts"),
     ("convert",),
     ("demo",),
     ("cli",),
@@ -47,8 +49,8 @@ AGGREGATOR_LEVELS = (
     ("errors", "checksum", "files"),
     ("log_frame", "policy"),
     ("log_file",),
-    ("log",),
-    ("log_recovery",),
+    ("log", "model"),
+    ("log_recovery", "manifest"),
     ("aggregator",),
 )
 LEVEL = {

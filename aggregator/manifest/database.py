@@ -1,0 +1,92 @@
+"""The SQLite file: opened, brought to the newest version, its errors told apart."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+from aggregator.errors import CorruptManifestError, ManifestFailedError, UnknownVersionError
+
+APPLICATION_ID = 0x4553_4147
+"""Marks an SQLite file as a manifest: "ESAG"."""
+_BUSY_SECONDS = 10.0
+_REBUILD = "run `aggregator rebuild-manifest` on the catalog"
+
+
+def migrations() -> list[tuple[int, str]]:
+    """Every migration: its number, its SQL; in order. A released one is never edited."""
+    folder = files("aggregator.manifest") / "migrations"
+    scripts = sorted(
+        (entry.name, entry.read_text("utf-8")) for entry in folder.iterdir() if entry.name.endswith(".sql")
+    )
+    return [(int(name.removesuffix(".sql")), sql) for name, sql in scripts]
+
+
+@contextmanager
+def errors_of(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours."""
+    try:
+        yield
+    except (sqlite3.OperationalError, sqlite3.InterfaceError) as error:
+        if "malformed" in str(error) or "not a database" in str(error) or "no such table" in str(error):
+            raise CorruptManifestError(f"the manifest is damaged: {error}", path=str(path), hint=_REBUILD) from None
+        raise ManifestFailedError(f"the manifest cannot be used now: {error}", path=str(path)) from None
+    except sqlite3.IntegrityError:
+        raise
+    except sqlite3.DatabaseError as error:
+        raise CorruptManifestError(f"the manifest is damaged: {error}", path=str(path), hint=_REBUILD) from None
+
+
+def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
+    """A connection to the manifest. A writer's is made where it is absent, migrated and checked.
+
+    Raises CorruptManifestError, UnknownVersionError, ManifestFailedError, FileNotFoundError (read_only).
+    """
+    if read_only and not path.exists():
+        raise FileNotFoundError(str(path))
+    uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+    with errors_of(path):
+        connection = sqlite3.connect(
+            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS, cached_statements=256
+        )
+        try:
+            _check_kind(connection, path)
+            if not read_only:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("PRAGMA synchronous = FULL")
+                connection.execute("PRAGMA foreign_keys = ON")
+                _migrate(connection)
+                (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+                if found != "ok":
+                    raise CorruptManifestError(f"the manifest is damaged: {found}", path=str(path), hint=_REBUILD)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
+    (kind,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    newest = migrations()[-1][0]
+    if kind != APPLICATION_ID and tables:
+        raise CorruptManifestError("an SQLite file that is no manifest", path=str(path), hint=_REBUILD)
+    if version > newest:
+        raise UnknownVersionError(
+            f"the manifest has version {version}, this program knows {newest}",
+            path=str(path),
+            hint="open the catalog with a newer version",
+        )
+
+
+def _migrate(connection: sqlite3.Connection) -> None:
+    """Bring the tables to the newest version, each step in a transaction of its own."""
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    for number, sql in migrations():
+        if number > version:
+            marks = f"PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {number};"
+            connection.executescript(f"BEGIN IMMEDIATE; {sql}\n{marks} COMMIT;")

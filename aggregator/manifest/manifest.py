@@ -1,0 +1,278 @@
+"""`Manifest`: every question to the manifest and every change of it. One transaction each; values in and out."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import astuple, dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from aggregator.manifest.database import errors_of, open_database
+from aggregator.model import PartitionInfo, Problem, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo
+from aggregator.policy import Retention, Roll
+from esformat.parts import EventSchema
+
+_SEGMENTS = """
+    SELECT number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, min_space, max_space, rows,
+        size_bytes, checksum, level, created_us
+    FROM segments ORDER BY number
+"""
+_ADD_TOPIC = """
+    INSERT INTO topics (number, name, keys, indexes, roll, retention, created_us) VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+_ADD_SEGMENT = "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+@dataclass(slots=True)
+class Contents:
+    """What the manifest holds at one moment; `change` is the number of the last transaction on segments."""
+
+    change: int
+    topics: list[TopicInfo]
+    schemas: list[SchemaInfo]
+    partitions: list[PartitionInfo]
+    segments: list[SegmentInfo]
+    tombstones: list[Tombstone]
+
+
+@dataclass(slots=True)
+class Edit:
+    """A change of segments that happens as one: what comes, what goes, and what is sealed with it."""
+
+    added: Sequence[SegmentInfo] = ()
+    retired: Sequence[int] = ()
+    reason: str = ""
+    sealed: Mapping[int, int] = field(default_factory=dict)
+    producers: Sequence[ProducerEntry] = ()
+    tombstones: Sequence[Tombstone] = ()
+    fulfilled: Sequence[tuple[int, bytes]] = ()
+
+
+class Manifest:
+    """The manifest of a catalog. Safe to share between threads.
+
+    Every method raises ManifestFailedError where SQLite cannot do it now, CorruptManifestError where it is damaged.
+    """
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """Open the manifest at `path`; a writer makes it where it is absent."""
+        self.path = path
+        self._connection = open_database(path, read_only=read_only)
+        self._lock = Lock()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        with self._lock, errors_of(self.path):
+            self._connection.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, errors_of(self.path):
+            self._connection.execute("BEGIN")
+            try:
+                yield self._connection
+            finally:
+                self._connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, errors_of(self.path):
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    # ------------------------------------------------------------ facts of the catalog
+
+    def get(self, key: str) -> str | None:
+        """A fact of the catalog."""
+        with self._reading() as db:
+            row = db.execute("SELECT value FROM catalog WHERE key = ?", (key,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def put(self, key: str, value: str) -> None:
+        """Keep a fact of the catalog."""
+        with self._writing() as db:
+            db.execute("INSERT OR REPLACE INTO catalog VALUES (?, ?)", (key, value))
+
+    # ------------------------------------------------------------ reading
+
+    def load(self) -> Contents:
+        """Everything that scans need."""
+        with self._reading() as db:
+            schemas = [
+                SchemaInfo(number, topic, family, EventSchema.from_json(json.loads(columns)))
+                for number, topic, family, columns in db.execute("SELECT number, topic, family, columns FROM schemas")
+            ]
+            return Contents(
+                change=_change(db),
+                topics=[_topic(row) for row in db.execute("SELECT * FROM topics ORDER BY number")],
+                schemas=schemas,
+                partitions=[PartitionInfo(*row) for row in db.execute("SELECT * FROM partitions ORDER BY number")],
+                segments=[_segment(row) for row in db.execute(_SEGMENTS)],
+                tombstones=[
+                    Tombstone(*row)
+                    for row in db.execute("SELECT partition, space, end_index, created_us FROM tombstones")
+                ],
+            )
+
+    def change(self) -> int:
+        """The number of the last change of segments, topics or tombstones: cheap to ask, for readers that follow."""
+        with self._reading() as db:
+            return _change(db)
+
+    def producers(self) -> list[ProducerEntry]:
+        """Batches of producers that lie in segments."""
+        with self._reading() as db:
+            rows = db.execute(
+                "SELECT partition, producer, sequence, fingerprint, first_index, count FROM producers "
+                "ORDER BY partition, producer, sequence"
+            )
+            return [
+                ProducerEntry(partition, producer, sequence, int.from_bytes(check, "little"), first, count)
+                for partition, producer, sequence, check, first, count in rows
+            ]
+
+    def retired(self) -> list[tuple[int, int, int]]:
+        """Segments that are retired and whose files may still be there: number, bytes, change."""
+        with self._reading() as db:
+            return list(db.execute("SELECT number, size_bytes, change FROM retired ORDER BY change, number"))
+
+    def problems(self) -> list[Problem]:
+        """What was found wrong, oldest first."""
+        with self._reading() as db:
+            rows = db.execute("SELECT subject, message, action, found_us FROM problems ORDER BY number")
+            return [Problem(*row) for row in rows]
+
+    # ------------------------------------------------------------ writing
+
+    def add_topic(self, topic: TopicInfo) -> TopicInfo:
+        """Add a topic and give it its number. Raises sqlite3.IntegrityError if its name is taken."""
+        with self._writing() as db:
+            number = db.execute(
+                _ADD_TOPIC,
+                (
+                    topic.number or None, topic.name, topic.keys, json.dumps(topic.indexes),
+                    json.dumps(topic.roll.to_json()), json.dumps(topic.retention.to_json()), topic.created_us,
+                ),
+            ).lastrowid  # fmt: skip
+            _count_change(db)
+        assert number is not None
+        return TopicInfo(number, topic.name, topic.keys, topic.indexes, topic.roll, topic.retention, topic.created_us)
+
+    def set_policy(self, topic: int, roll: Roll, retention: Retention) -> None:
+        """Change what a topic is told to do."""
+        with self._writing() as db:
+            db.execute(
+                "UPDATE topics SET roll = ?, retention = ? WHERE number = ?",
+                (json.dumps(roll.to_json()), json.dumps(retention.to_json()), topic),
+            )
+            _count_change(db)
+
+    def add_schema(self, topic: int, schema: EventSchema, family: int | None, number: int | None = None) -> SchemaInfo:
+        """Add a schema; `family` None begins a new one."""
+        with self._writing() as db:
+            given = db.execute(
+                "INSERT INTO schemas (number, topic, family, columns) VALUES (?, ?, ?, ?)",
+                (number, topic, family or 0, json.dumps(schema.to_json())),
+            ).lastrowid
+            assert given is not None
+            if family is None:
+                db.execute("UPDATE schemas SET family = number WHERE number = ?", (given,))
+            _count_change(db)
+        return SchemaInfo(given, topic, family or given, schema)
+
+    def add_partition(self, topic: int, name: str, number: int | None = None) -> PartitionInfo:
+        """Add a partition, or give the one of that name."""
+        with self._writing() as db:
+            db.execute(
+                "INSERT INTO partitions (number, topic, name) VALUES (?, ?, ?) ON CONFLICT (topic, name) DO NOTHING",
+                (number, topic, name),
+            )
+            row = db.execute("SELECT * FROM partitions WHERE topic = ? AND name = ?", (topic, name)).fetchone()
+            _count_change(db)
+        return PartitionInfo(*row)
+
+    def apply(self, edit: Edit) -> int:
+        """Make a change of segments, all of it or nothing; gives the number of the change."""
+        with self._writing() as db:
+            change = _count_change(db)
+            for segment in edit.added:
+                values = astuple(segment)
+                checksum = segment.checksum.to_bytes(8, "little")
+                db.execute(_ADD_SEGMENT, (*values[:11], checksum, *values[12:], change))
+            for number in edit.retired:
+                db.execute(
+                    "INSERT INTO retired SELECT number, size_bytes, ?, ? FROM segments WHERE number = ?",
+                    (edit.reason, change, number),
+                )
+                db.execute("DELETE FROM segments WHERE number = ?", (number,))
+            for partition, index in edit.sealed.items():
+                db.execute("UPDATE partitions SET sealed_index = ? WHERE number = ?", (index, partition))
+            _put_producers(db, edit.producers)
+            for stone in edit.tombstones:
+                db.execute("INSERT OR REPLACE INTO tombstones VALUES (?, ?, ?, ?, ?)", (*astuple(stone), change))
+            for partition, space in edit.fulfilled:
+                db.execute("DELETE FROM tombstones WHERE partition = ? AND space = ?", (partition, space))
+        return change
+
+    def forget_retired(self, numbers: Iterable[int]) -> None:
+        """Retired segments whose files are gone."""
+        with self._writing() as db:
+            db.executemany("DELETE FROM retired WHERE number = ?", [(number,) for number in numbers])
+
+    def add_problem(self, problem: Problem) -> None:
+        """Keep what was found wrong."""
+        with self._writing() as db:
+            db.execute(
+                "INSERT INTO problems (subject, message, action, found_us) VALUES (?, ?, ?, ?)", astuple(problem)
+            )
+
+
+def _change(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT number FROM changes").fetchone()[0])
+
+
+def _count_change(db: sqlite3.Connection) -> int:
+    db.execute("UPDATE changes SET number = number + 1")
+    return _change(db)
+
+
+def _put_producers(db: sqlite3.Connection, entries: Sequence[ProducerEntry]) -> None:
+    """Keep the newest batches of each producer that is named; older ones of it go."""
+    db.executemany(
+        "INSERT OR REPLACE INTO producers VALUES (?, ?, ?, ?, ?, ?)",
+        [
+            (e.partition, e.producer, e.sequence, e.fingerprint.to_bytes(8, "little"), e.first_index, e.count)
+            for e in entries
+        ],
+    )
+    oldest: dict[tuple[int, str], int] = {}
+    for entry in entries:
+        key = (entry.partition, entry.producer)
+        oldest[key] = min(entry.sequence, oldest.get(key, entry.sequence))
+    db.executemany(
+        "DELETE FROM producers WHERE partition = ? AND producer = ? AND sequence < ?",
+        [(*key, sequence) for key, sequence in oldest.items()],
+    )
+
+
+def _topic(row: tuple[int, str, str, str, str, str, int]) -> TopicInfo:
+    number, name, keys, indexes, roll, retention, created = row
+    return TopicInfo(
+        number, name, keys, tuple(json.loads(indexes)), Roll(**json.loads(roll)), Retention(**json.loads(retention)),
+        created,
+    )  # fmt: skip
+
+
+def _segment(row: Sequence[Any]) -> SegmentInfo:
+    facts = [*row[:11], int.from_bytes(row[11], "little"), *row[12:]]
+    return SegmentInfo(*facts)

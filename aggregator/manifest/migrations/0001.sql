@@ -1,0 +1,93 @@
+-- What exists. Every name a user chooses is a value here and never part of a path.
+
+CREATE TABLE catalog (
+    key   TEXT PRIMARY KEY,
+    value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- Counts transactions that add or retire segments: readers ask what came after the last one they saw.
+CREATE TABLE changes (
+    only   INTEGER PRIMARY KEY CHECK (only = 1),
+    number INTEGER NOT NULL
+) STRICT;
+INSERT INTO changes VALUES (1, 0);
+
+CREATE TABLE topics (
+    number     INTEGER PRIMARY KEY AUTOINCREMENT,
+    name       TEXT NOT NULL UNIQUE,
+    keys       TEXT NOT NULL CHECK (keys IN ('text', 'binary')),
+    indexes    TEXT NOT NULL, -- JSON list of column names
+    roll       TEXT NOT NULL, -- JSON
+    retention  TEXT NOT NULL, -- JSON
+    created_us INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE schemas (
+    number  INTEGER PRIMARY KEY AUTOINCREMENT,
+    topic   INTEGER NOT NULL REFERENCES topics,
+    family  INTEGER NOT NULL, -- schemas of one family share segments
+    columns TEXT NOT NULL     -- JSON, as a segment's metadata has it
+) STRICT;
+
+CREATE TABLE partitions (
+    number       INTEGER PRIMARY KEY AUTOINCREMENT,
+    topic        INTEGER NOT NULL REFERENCES topics,
+    name         TEXT NOT NULL,
+    sealed_index INTEGER NOT NULL DEFAULT 0, -- every event below it lies in a segment, or was retired
+    UNIQUE (topic, name)
+) STRICT;
+
+CREATE TABLE segments (
+    number        INTEGER PRIMARY KEY, -- also its file name
+    partition     INTEGER NOT NULL REFERENCES partitions,
+    schema        INTEGER NOT NULL REFERENCES schemas,
+    first_index   INTEGER NOT NULL,
+    last_index    INTEGER NOT NULL,
+    min_timestamp INTEGER NOT NULL,
+    max_timestamp INTEGER NOT NULL,
+    min_space     BLOB NOT NULL,
+    max_space     BLOB NOT NULL,
+    rows          INTEGER NOT NULL,
+    size_bytes    INTEGER NOT NULL,
+    checksum      BLOB NOT NULL,     -- xxh3-64 of the file, 8 bytes, little-endian
+    level         INTEGER NOT NULL,  -- 0 as sealed; each compaction adds 1
+    created_us    INTEGER NOT NULL,
+    change        INTEGER NOT NULL
+) STRICT;
+CREATE INDEX segments_by_change ON segments (change);
+
+-- Segments that no new scan sees; their files go when the scans that still read them have ended.
+CREATE TABLE retired (
+    number     INTEGER PRIMARY KEY,
+    size_bytes INTEGER NOT NULL,
+    reason     TEXT NOT NULL,
+    change     INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE producers (
+    partition   INTEGER NOT NULL REFERENCES partitions,
+    producer    TEXT NOT NULL,
+    sequence    INTEGER NOT NULL,
+    fingerprint BLOB NOT NULL, -- 8 bytes, little-endian
+    first_index INTEGER NOT NULL,
+    count       INTEGER NOT NULL,
+    PRIMARY KEY (partition, producer, sequence)
+) STRICT, WITHOUT ROWID;
+
+-- Erased spaces: hidden below `end_index`, and gone from disk when no segment below it is older than the row.
+CREATE TABLE tombstones (
+    partition  INTEGER NOT NULL REFERENCES partitions,
+    space      BLOB NOT NULL,
+    end_index  INTEGER NOT NULL,
+    created_us INTEGER NOT NULL,
+    change     INTEGER NOT NULL,
+    PRIMARY KEY (partition, space)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE problems (
+    number   INTEGER PRIMARY KEY AUTOINCREMENT,
+    subject  TEXT NOT NULL,
+    message  TEXT NOT NULL,
+    action   TEXT NOT NULL,
+    found_us INTEGER NOT NULL
+) STRICT;

@@ -1,0 +1,116 @@
+"""The things of a catalog as values: topics, partitions, segments, receipts. Frozen; no behaviour beyond facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aggregator.policy import Retention, Roll
+from esformat.parts import EventSchema
+
+RECORD_INDEX = "record_index"
+"""The column of a segment that holds each event's record index."""
+PARTITION = "partition"
+"""The column that a scan can give besides: the name of an event's partition."""
+RESERVED_COLUMNS = (RECORD_INDEX, PARTITION)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """A topic as the manifest keeps it. `keys`: "text" or "binary"."""
+
+    number: int
+    name: str
+    keys: str
+    indexes: tuple[str, ...]
+    roll: Roll
+    retention: Retention
+    created_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaInfo:
+    """A schema of a topic. Events of schemas of one `family` lie in the same segments."""
+
+    number: int
+    topic: int
+    family: int
+    schema: EventSchema
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionInfo:
+    """A partition of a topic. Events below `sealed_index` lie in segments, if retention still keeps them."""
+
+    number: int
+    topic: int
+    name: str
+    sealed_index: int
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentInfo:
+    """A sealed segment. Spans include both ends; keys are bytes; times are µs; `checksum`: xxh3-64 of the file."""
+
+    number: int
+    partition: int
+    schema: int
+    first_index: int
+    last_index: int
+    min_timestamp: int
+    max_timestamp: int
+    min_space: bytes
+    max_space: bytes
+    rows: int
+    size_bytes: int
+    checksum: int
+    level: int
+    created_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerEntry:
+    """A batch that a producer appended: what is needed to recognise it when it comes again."""
+
+    partition: int
+    producer: str
+    sequence: int
+    fingerprint: int
+    first_index: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Tombstone:
+    """A space that was erased: its events below `end_index` of a partition are hidden, and gone after compaction."""
+
+    partition: int
+    space: bytes
+    end_index: int
+    created_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that start-up checks or reads found wrong: what it concerns, and what was done about it."""
+
+    subject: str
+    message: str
+    action: str
+    found_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What `append` gives back: record indexes `first` to `last`, both included.
+
+    duplicate: the batch was a retry of one that is stored already, and these are its record indexes.
+    """
+
+    topic: str
+    partition: str
+    first: int
+    last: int
+    duplicate: bool = False
+
+    def __len__(self) -> int:
+        return self.last - self.first + 1

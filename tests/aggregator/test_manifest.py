@@ -1,0 +1,180 @@
+"""The manifest: what goes in comes out, a change is whole, damage and strangers are told apart."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pyarrow as pa
+import pytest
+
+from aggregator.errors import CorruptManifestError, ManifestFailedError, UnknownVersionError
+from aggregator.manifest import Edit, Manifest
+from aggregator.manifest.database import migrations
+from aggregator.model import PartitionInfo, Problem, ProducerEntry, SegmentInfo, Tombstone, TopicInfo
+from aggregator.policy import Retention, Roll
+from esformat.parts import make_schema
+
+TOPIC = TopicInfo(0, "007", "text", ("type",), Roll(rows=10), Retention(max_bytes=5), 1)
+SCHEMA = make_schema(
+    pa.schema([("data", pa.binary()), ("type", pa.string()), ("deep", pa.list_(pa.struct([("a", pa.int8())])))]),
+    ["type"],
+    binary_keys=False,
+)
+
+
+def segment(number, **facts):
+    values = {
+        "number": number, "partition": 1, "schema": 1, "first_index": 2**40, "last_index": 2**40 + 9,
+        "min_timestamp": -(2**63), "max_timestamp": 2**63 - 1, "min_space": b"", "max_space": b"\xff\0", "rows": 10,
+        "size_bytes": 1000, "checksum": 2**64 - 1, "level": 0, "created_us": 5,
+    }  # fmt: skip
+    return SegmentInfo(**values | facts)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "manifest.sqlite"
+
+
+@pytest.fixture
+def manifest(path):
+    manifest = Manifest(path)
+    manifest.add_topic(TOPIC)
+    manifest.add_schema(1, SCHEMA, None)
+    manifest.add_partition(1, "0")
+    yield manifest
+    manifest.close()
+
+
+def test_contents_come_back(manifest, path):
+    """Everything, from another connection too; a name that looks like a number stays a name."""
+    stone = Tombstone(1, b"ada", 7, 9)
+    manifest.add_schema(1, SCHEMA, 1)
+    manifest.add_schema(1, SCHEMA, None)
+    manifest.apply(Edit(added=[segment(1), segment(2)], sealed={1: 2**40 + 10}, tombstones=[stone]))
+    for reader in (manifest, Manifest(path, read_only=True)):
+        contents = reader.load()
+        assert [(t.name, t.indexes, t.roll, t.retention) for t in contents.topics] == [
+            ("007", ("type",), Roll(rows=10), Retention(max_bytes=5))
+        ]
+        assert contents.segments == [segment(1), segment(2)]
+        assert contents.partitions == [PartitionInfo(1, 1, "0", 2**40 + 10)]
+        assert [(s.number, s.family) for s in contents.schemas] == [(1, 1), (2, 1), (3, 3)]
+        assert contents.schemas[0].schema == SCHEMA
+        assert contents.tombstones == [stone]
+        assert contents.change == reader.change()
+        if reader is not manifest:
+            reader.close()
+
+
+def test_names_are_taken_once(manifest):
+    """Two topics never share a name; a partition that is there is given again."""
+    with pytest.raises(sqlite3.IntegrityError):
+        manifest.add_topic(TOPIC)
+    assert manifest.add_partition(1, "0").number == 1
+    assert manifest.add_partition(1, "00").number > 1
+
+
+def test_an_edit_is_whole(manifest):
+    """If any part of it cannot be, nothing of it is."""
+    manifest.apply(Edit(added=[segment(1)], sealed={1: 10}))
+    before = manifest.load()
+    with pytest.raises(sqlite3.IntegrityError):
+        manifest.apply(Edit(retired=[1], sealed={1: 20}, added=[segment(2), segment(2)]))
+    assert manifest.load() == before
+    assert manifest.retired() == []
+
+
+def test_retired_segments(manifest):
+    """They leave the segments at once and are known until their files are gone."""
+    manifest.apply(Edit(added=[segment(1), segment(2)]))
+    change = manifest.apply(Edit(retired=[1], reason="retention"))
+    assert [s.number for s in manifest.load().segments] == [2]
+    assert manifest.retired() == [(1, 1000, change)]
+    manifest.forget_retired([1])
+    assert manifest.retired() == []
+
+
+def test_producers_keep_what_is_named(manifest):
+    """The newest batches of a producer replace those that are older than the oldest of them."""
+    entries = [ProducerEntry(1, "web-1", sequence, 2**64 - sequence, sequence * 10, 10) for sequence in (1, 2, 3)]
+    other = ProducerEntry(1, "web-2", -5, 1, 0, 3)
+    manifest.apply(Edit(producers=[*entries[:2], other]))
+    manifest.apply(Edit(producers=entries[1:]))
+    assert manifest.producers() == [*entries[1:], other]
+
+
+def test_facts_and_problems(manifest):
+    """Facts are replaced, problems pile up."""
+    assert manifest.get("clean") is None
+    manifest.put("clean", "no")
+    manifest.put("clean", "yes")
+    assert manifest.get("clean") == "yes"
+    problems = [Problem("segments/1", "missing", "reported", 3), Problem("segments/2", "damaged", "moved", 4)]
+    for problem in problems:
+        manifest.add_problem(problem)
+    assert manifest.problems() == problems
+
+
+def test_readers_see_nothing_half_done(manifest, path):
+    """A reader that began before a change sees what was before it, and does not hinder the writer."""
+    reader = Manifest(path, read_only=True)
+    with reader._reading() as db:
+        assert db.execute("SELECT count(*) FROM segments").fetchone() == (0,)
+        manifest.apply(Edit(added=[segment(1)]))
+        assert db.execute("SELECT count(*) FROM segments").fetchone() == (0,)
+    assert len(reader.load().segments) == 1
+    with pytest.raises(ManifestFailedError):
+        reader.put("a", "b")
+    reader.close()
+
+
+def test_tables_are_strict(manifest):
+    """Every table says what it holds, and SQLite holds it to that."""
+    db = manifest._connection
+    tables = db.execute("SELECT name, strict FROM pragma_table_list WHERE schema = 'main' AND name NOT LIKE 'sqlite_%'")
+    assert {strict for _, strict in tables} == {1}
+    assert db.execute("PRAGMA user_version").fetchone() == (migrations()[-1][0],)
+    assert db.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert [number for number, _ in migrations()] == list(range(1, len(migrations()) + 1))
+
+
+def test_newer_manifest_is_refused(manifest, path):
+    """With a hint, and untouched."""
+    manifest._connection.execute("PRAGMA user_version = 1000")
+    manifest.close()
+    with pytest.raises(UnknownVersionError, match="version 1000"):
+        Manifest(path)
+
+
+@pytest.mark.parametrize("damage", ["zeros", "text", "cut", "stranger", "page"])
+def test_damage_is_refused(manifest, path, damage):
+    """What is no manifest, or no longer one, is an error that names the way out, and stays as it is."""
+    manifest.apply(Edit(added=[segment(number) for number in range(1, 500)]))
+    manifest._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    manifest.close()
+    stored = path.read_bytes()
+    if damage == "stranger":
+        path.unlink()
+        stranger = sqlite3.connect(path)
+        stranger.execute("CREATE TABLE topics (name TEXT)")
+        stranger.close()
+    else:
+        changed = {
+            "zeros": bytes(len(stored)),
+            "text": b"hello " * 1000,
+            "cut": stored[: len(stored) // 2],
+            "page": stored[:8192] + bytes(4096) + stored[12288:],
+        }[damage]
+        path.write_bytes(changed)
+    left = path.read_bytes()
+    with pytest.raises(CorruptManifestError, match="rebuild-manifest"):
+        Manifest(path)
+    assert path.read_bytes() == left
+
+
+def test_absent_manifest_is_not_made_by_readers(path):
+    """A reader never creates anything."""
+    with pytest.raises(FileNotFoundError):
+        Manifest(path, read_only=True)
+    assert not path.exists()
