@@ -13,7 +13,7 @@ from esformat.errors import (
 )
 from esformat.event import Event
 from esformat.scan import Scan
-from esformat.segment import Counts, Segment, Space
+from esformat.segment import Counts, Segment, Space, set_cache_bytes
 from esformat.segment import open_segment as open
 from esformat.source import BytesSource, CountingSource, FileSource, Source
 from esformat.verify import Problem, Report, verify
@@ -46,5 +46,6 @@ __all__ = [
     "__version__",
     "create",
     "open",
+    "set_cache_bytes",
     "verify",
 ]

@@ -1,10 +1,11 @@
-"""A bounded cache of decoded things, shared by the threads that read a segment."""
+"""Bounded caches of decoded things, shared by the threads that read a segment, and by segments where they choose to."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable
 from threading import Lock
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 
 class Sized(Protocol):
@@ -15,26 +16,107 @@ class Sized(Protocol):
 
 T = TypeVar("T", bound=Sized)
 OVERHEAD_BYTES = 200  # of an entry: key, places in the dictionaries
+MANY_DEAD = 1000  # entries of closed caches that a budget remembers at least before it tidies up
 
 
-class Cache:
-    """Keeps what was made last, up to about `limit_bytes`; forgets in the order of making.
+class _Shelf:
+    """What one cache holds: it outlives the cache in its budget's queue, empty."""
 
-    A hit takes no lock. Two threads that miss at once may both make a value; either is good.
-    """
+    __slots__ = ("count", "held", "values")
+
+    def __init__(self) -> None:
+        self.values: dict[Hashable, Any] = {}
+        self.held = self.count = 0
+
+
+class Budget:
+    """Bytes that any number of caches share. Whatever cache it is in, what was made first is forgotten first."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._held = 0
-        self._values: dict[Hashable, Any] = {}
-        self._sizes: dict[Hashable, int] = {}
+        self._queue: deque[tuple[_Shelf, Hashable, int]] = deque()
+        self._dead = 0  # entries of the queue whose cache was closed
+        self._abandoned: deque[_Shelf] = deque()
         self._lock = Lock()
-        self.find = self._values.get
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much is held now."""
+        return self._held
+
+    def resize(self, limit_bytes: int) -> None:
+        """Hold no more than so many bytes from now on."""
+        with self._lock:
+            self._limit = limit_bytes
+            self._settle()
+            self._shrink()
+
+    def keep(self, shelf: _Shelf, key: Hashable, value: object, size_bytes: int) -> None:
+        """Put a value on a shelf; one that would fill a quarter of the budget is not kept."""
+        size = size_bytes + OVERHEAD_BYTES
+        if 4 * size > self._limit:
+            return
+        with self._lock:
+            self._settle()
+            if key in shelf.values:
+                return
+            shelf.values[key] = value
+            shelf.held += size
+            shelf.count += 1
+            self._held += size
+            self._queue.append((shelf, key, size))
+            self._shrink()
+
+    def clear(self, shelf: _Shelf) -> None:
+        """Forget all that is on a shelf."""
+        self.abandon(shelf)
+        with self._lock:
+            self._settle()
+
+    def abandon(self, shelf: _Shelf) -> None:
+        """The same, but count it later: for destructors, which may run while this thread holds the lock."""
+        shelf.values.clear()
+        self._abandoned.append(shelf)
+
+    def _settle(self) -> None:
+        while self._abandoned:
+            shelf = self._abandoned.popleft()
+            self._held -= shelf.held
+            self._dead += shelf.count
+            shelf.held = shelf.count = 0
+        if self._dead > MANY_DEAD and 2 * self._dead > len(self._queue):
+            self._queue = deque(entry for entry in self._queue if entry[1] in entry[0].values)
+            self._dead = 0
+
+    def _shrink(self) -> None:
+        while self._held > self._limit and self._queue:
+            shelf, key, size = self._queue.popleft()
+            if shelf.values.pop(key, None) is None:
+                self._dead -= 1
+                continue
+            shelf.held -= size
+            shelf.count -= 1
+            self._held -= size
+
+
+class Cache:
+    """Keeps what was made last, as far as its budget goes; forgets in the order of making.
+
+    A hit takes no lock. Two threads that miss at once may both make a value; either is good.
+    """
+
+    def __init__(self, budget: Budget | int) -> None:
+        """`budget`: shared with other caches, or bytes for this one alone."""
+        self._budget = Budget(budget) if isinstance(budget, int) else budget
+        self._shelf = _Shelf()
+        self._open = True
+        self.find = self._shelf.values.get
         """The value of a key, or None."""
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """The value of a key, made now if need be."""
-        value = self._values.get(key)
+        value = self.find(key)
         if value is not None:
             return value  # type: ignore[no-any-return]
         made = make()
@@ -42,24 +124,45 @@ class Cache:
         return made
 
     def keep(self, key: Hashable, value: object, size_bytes: int) -> None:
-        """Keep a value of about so many bytes; one that would fill a quarter of the cache is not kept."""
-        size = size_bytes + OVERHEAD_BYTES
-        if 4 * size > self._limit:
-            return
-        with self._lock:
-            if key in self._values:
-                return
-            self._values[key] = value
-            self._sizes[key] = size
-            self._held += size
-            while self._held > self._limit:
-                oldest = next(iter(self._sizes))
-                self._held -= self._sizes.pop(oldest)
-                del self._values[oldest]
+        """Keep a value of about so many bytes; one that would fill a quarter of the budget is not kept."""
+        if self._open:
+            self._budget.keep(self._shelf, key, value, size_bytes)
 
     def close(self) -> None:
         """Forget everything, and keep nothing from now on."""
-        with self._lock:
-            self._limit = self._held = 0
-            self._values.clear()
-            self._sizes.clear()
+        self._open = False
+        self._budget.clear(self._shelf)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_shelf"):
+            self._budget.abandon(self._shelf)
+
+
+class Budgets(NamedTuple):
+    """How much open segments keep of what questions decoded, by kind."""
+
+    tables: Budget
+    """Directory leaves and index pages: small, and dear to make."""
+    blocks: Budget
+    """Data blocks."""
+    frames: Budget
+    """Decompressed frames of strings and binary."""
+
+    @classmethod
+    def of(cls, total_bytes: int) -> Budgets:
+        """Budgets that come to `total_bytes` together."""
+        return cls(*(Budget(part) for part in _parts(total_bytes)))
+
+    def resize(self, total_bytes: int) -> None:
+        """Hold no more than `total_bytes` together from now on."""
+        for budget, part in zip(self, _parts(total_bytes), strict=True):
+            budget.resize(part)
+
+    @property
+    def held_bytes(self) -> int:
+        """About how much they hold now."""
+        return sum(budget.held_bytes for budget in self)
+
+
+def _parts(total_bytes: int) -> tuple[int, int, int]:
+    return total_bytes // 4, 3 * total_bytes // 8, 3 * total_bytes // 8

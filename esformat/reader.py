@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from esformat.block import Block, decode_block
-from esformat.cache import Cache
+from esformat.cache import Budgets, Cache
 from esformat.codec import Decompressor
 from esformat.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
 from esformat.dictionary import ColumnDictionary, decode_dictionary, with_null, zstd_of
@@ -26,7 +26,8 @@ from esformat.source import ClosedSource, Source
 OPENING_BYTES = 32 << 10
 """Read from the end of a file at once: for most files it holds all that opening needs."""
 CACHE_BYTES = 128 << 20
-"""How much an open segment keeps of what questions decoded: directory and indexes, data blocks, payload frames."""
+"""How much all open segments together keep of what questions decoded, unless one is given a cache of its own."""
+SHARED_CACHE = Budgets.of(CACHE_BYTES)
 READ_GAP_BYTES = 16 << 10
 """Blocks that lie no further apart are read together, gap included: a leaf between two of them, or a pruned block."""
 
@@ -55,7 +56,7 @@ class _Tail:
 class Reader:
     """Everything below the verbs of an open segment. Safe to share between threads."""
 
-    def __init__(self, source: Source, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, source: Source, budgets: Budgets = SHARED_CACHE) -> None:
         """Raises CorruptSegmentError or UnsupportedVersionError."""
         self.source: Source = source
         self.name = source.name
@@ -81,9 +82,9 @@ class Reader:
         for key, handle in self.table.items():  # small blocks that the opening read brought along
             if key[0] in (BlockKind.DICTIONARY, BlockKind.INDEX_ROOT) and handle.offset >= tail.trailer.opening_offset:
                 self._keep(tail, key, handle)
-        self._tables = Cache(cache_bytes // 4)  # decoded leaves and index pages: small, and dear to make
-        self._blocks = Cache(3 * cache_bytes // 8)
-        self.frames = Cache(3 * cache_bytes // 8)
+        self._tables = Cache(budgets.tables)
+        self._blocks = Cache(budgets.blocks)
+        self.frames = Cache(budgets.frames)
         """Decompressed frames of strings and binary."""
         self._dictionaries: dict[int, list[ColumnDictionary]] = {}
         self._lock = Lock()

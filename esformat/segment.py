@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from esformat.cache import Budgets
 from esformat.checksum import checksum64
 from esformat.errors import CorruptSegmentError, EsdbError, SpaceNotFoundError, UsageError
 from esformat.index import Index
 from esformat.layout import BlockKind
 from esformat.query import Query, Stretch, make_query
-from esformat.reader import CACHE_BYTES, Reader
+from esformat.reader import SHARED_CACHE, Reader
 from esformat.scan import Scan
 from esformat.source import FileSource, Source
 from esformat.space_filter import bucket_count, page_may_contain, page_of
@@ -23,20 +24,31 @@ if TYPE_CHECKING:
     from esformat.dataset import EventDataset
 
 
-def open_segment(path: str | os.PathLike[str] | Source, *, cache_bytes: int = CACHE_BYTES) -> Segment:
+def open_segment(path: str | os.PathLike[str] | Source, *, cache_bytes: int | None = None) -> Segment:
     """Open a finished segment for reading: a path, or any `Source` of bytes.
 
-    cache_bytes: how much decoded directory and index is kept for the next question.
+    cache_bytes: how much of what questions decode is kept for the next one, by this segment alone; None shares one
+    cache with all other segments of the process (see `set_cache_bytes`).
     Raises OSError (no such file …), CorruptSegmentError, UnsupportedVersionError.
     """
     source = FileSource(path) if isinstance(path, str | os.PathLike) else path
     if not isinstance(source, FileSource | Source):  # the plain class first: asking a protocol takes 20 µs
         raise UsageError(f"cannot open {path!r}", hint="give a path or a Source of bytes")
     try:
-        return Segment(Reader(source, cache_bytes))
+        return Segment(Reader(source, SHARED_CACHE if cache_bytes is None else Budgets.of(cache_bytes)))
     except EsdbError as error:
         error.path = error.path or source.name
         raise
+
+
+def set_cache_bytes(cache_bytes: int) -> None:
+    """How much the segments that share the process's cache keep together: decoded directory, indexes, blocks, frames.
+
+    128 MiB unless set. Less takes effect at once. Raises UsageError.
+    """
+    if not isinstance(cache_bytes, int) or isinstance(cache_bytes, bool) or cache_bytes < 0:
+        raise UsageError(f"cache_bytes must be a whole number from 0, not {cache_bytes!r}")
+    SHARED_CACHE.resize(cache_bytes)
 
 
 class Segment:

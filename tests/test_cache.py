@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from esformat.cache import OVERHEAD_BYTES, Cache
+from esformat.cache import MANY_DEAD, OVERHEAD_BYTES, Budget, Budgets, Cache
 
 
 @dataclass
@@ -96,3 +96,74 @@ def test_threads():
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda n: (n % 13, cache.get(n % 13, lambda: Thing(n % 13)).size_bytes), range(5000)))
     assert all(key == size for key, size in found)
+
+
+def test_caches_share_a_budget():
+    """What was made first goes first, whichever cache it is in; together they stay within the budget."""
+    budget = Budget(10 * ENTRY)
+    left, right = Cache(budget), Cache(budget)
+    for n in range(6):
+        left.get(n, lambda: Thing(50))
+        right.get(n, lambda: Thing(50))
+    assert budget.held_bytes == 10 * ENTRY
+    assert [n for n in range(6) if left.find(n) is None] == [0]
+    assert [n for n in range(6) if right.find(n) is None] == [0]
+
+
+def test_keys_of_caches_do_not_meet():
+    """The same key may mean different things to different caches."""
+    budget = Budget(100 * ENTRY)
+    left, right = Cache(budget), Cache(budget)
+    left.keep("a", "left", 50)
+    right.keep("a", "right", 50)
+    assert (left.find("a"), right.find("a")) == ("left", "right")
+
+
+@pytest.mark.parametrize("end", ["closed", "forgotten"])
+def test_what_a_cache_held_is_free_again(end):
+    """A cache that is closed, or that nobody holds any more, gives its part of the budget back."""
+    budget = Budget(10 * ENTRY)
+    gone, kept = Cache(budget), Cache(budget)
+    for n in range(8):
+        gone.get(n, lambda: Thing(50))
+    if end == "closed":
+        gone.close()
+    else:
+        del gone
+    for n in range(10):
+        kept.get(n, lambda: Thing(50))
+    assert all(kept.find(n) is not None for n in range(10))
+    assert budget.held_bytes == 10 * ENTRY
+
+
+def test_a_budget_does_not_remember_every_closed_cache():
+    """Opening and closing a million segments costs no memory."""
+    budget = Budget(1 << 30)
+    for _ in range(5000):
+        cache = Cache(budget)
+        cache.keep("a", "value", 50)
+        cache.close()
+    assert budget.held_bytes == 0
+    assert len(budget._queue) <= MANY_DEAD + 1
+
+
+def test_a_smaller_budget_takes_effect_at_once():
+    """Resized, the oldest go until the rest fits."""
+    budget = Budget(10 * ENTRY)
+    cache = Cache(budget)
+    for n in range(10):
+        cache.get(n, lambda: Thing(50))
+    budget.resize(4 * ENTRY)
+    assert [n for n in range(10) if cache.find(n) is not None] == [6, 7, 8, 9]
+
+
+def test_budgets_by_kind():
+    """The parts come to the whole, and are resized together."""
+    budgets = Budgets.of(800)
+    caches = [Cache(budget) for budget in budgets]
+    for cache in caches:
+        for n in range(30):
+            cache.keep(n, "value", -150)  # an entry takes 50 bytes, overhead included
+    assert budgets.held_bytes == 800
+    budgets.resize(400)
+    assert budgets.held_bytes == 400

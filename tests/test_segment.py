@@ -17,6 +17,7 @@ from event_model import event_facts
 from small_pieces import Pieces, cut_small
 
 import esformat
+from esformat.cache import Budgets
 from esformat.errors import (
     ClosedError,
     CorruptSegmentError,
@@ -379,6 +380,36 @@ QUESTIONS = [
     lambda s: s["customer-5"].scan_index("type", "signup"),
     lambda s: s["customer-5"].scan(limit=7),
 ]
+
+
+@pytest.fixture
+def own_shared_cache(monkeypatch):
+    """A shared cache for this test alone."""
+    budgets = Budgets.of(1 << 20)
+    monkeypatch.setattr("esformat.segment.SHARED_CACHE", budgets)
+    return budgets
+
+
+def test_segments_share_one_cache(many, own_shared_cache):
+    """However many are open, what they keep together stays within the limit; a closed one keeps nothing."""
+    esformat.set_cache_bytes(200_000)
+    held = []
+    segments = [esformat.open(many.path) for _ in range(5)]
+    for segment in segments:
+        for space in list(segment.spaces())[::7]:
+            assert list(segment[space].scan())
+        held.append(own_shared_cache.held_bytes)
+    assert 0 < max(held) <= 200_000
+    for segment in segments:
+        segment.close()
+    assert own_shared_cache.held_bytes == 0
+
+
+@pytest.mark.parametrize("count", [-1, 1.5, True, "1"])
+def test_cache_bytes_that_are_none(count):
+    """The size of the cache is a whole number from 0."""
+    with pytest.raises(esformat.UsageError, match="cache_bytes"):
+        esformat.set_cache_bytes(count)
 
 
 @pytest.mark.parametrize("cache_bytes", [0, 3000, 64 << 20])
