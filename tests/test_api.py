@@ -35,6 +35,7 @@ SIGNATURES = {
     "Segment.index_values": "self, name",
     "Segment.info": "self",
     "Segment.close": "self",
+    "Segment.dataset": "self",
     "Segment.scan": f"self, {SCAN}",
     "Segment.scan_index": f"self, name, value=None, {SCAN}",
     "Space.scan": f"self, {SCAN}",

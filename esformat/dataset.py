@@ -1,0 +1,242 @@
+"""Events as a `pyarrow.dataset.Dataset`: what DuckDB, Polars, pandas and pyarrow itself query with push-down.
+
+An engine asks a dataset for some columns and the rows of a filter. What the filter says about space, grouping,
+timestamp and indexed columns decides which blocks are read; then pyarrow applies the whole filter to what they hold, so
+an answer never depends on how much of a filter was understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+from pyarrow import acero
+from pyarrow.fs import LocalFileSystem
+
+from esformat.errors import UsageError
+from esformat.expression import Step, take_apart
+from esformat.filters import UNBOUNDED, Bounds, bounds_of, columns_of
+from esformat.reader import Reader
+from esformat.schema import EventSchema
+from esformat.selection import select
+
+BATCH_ROWS = 131_072  # pyarrow's own default for `batch_size`
+
+
+class Events(Protocol):
+    """What a dataset reads: one segment, or several."""
+
+    @property
+    def schema(self) -> EventSchema:
+        """Columns of the events."""
+        ...
+
+    @property
+    def num_events(self) -> int:
+        """How many there are."""
+        ...
+
+    def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
+        """The named columns (at least one) of at least the events within bounds. lazily: as in `select`."""
+        ...
+
+
+class SegmentEvents:
+    """The events of one open segment."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        self.schema = reader.schema
+        self.num_events = reader.statistics.events
+
+    def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
+        """At least the events within bounds, in the order of the file."""
+        return select(self._reader, bounds, columns, lazily=lazily).batches()
+
+
+_ELSEWHERE = "(none: a dataset of esformat is read with its scanner(), to_table() and to_batches() alone)"
+
+
+_NOT_SAID: Any = object()
+
+
+class EventDataset(ds.UnionDataset):  # type: ignore[misc]  # pyarrow ships no types
+    """Events as pyarrow, DuckDB (`FROM dataset`) and Polars (`scan_pyarrow_dataset`) read them. Made by `dataset()`.
+
+    Reads on demand, any number of times, from several threads, for as long as what it was made of is open. Rows come in
+    the order of the file: by space, grouping, timestamp.
+    """
+
+    def __init__(self, events: Events, filter: pc.Expression | None = None) -> None:
+        schema = events.schema.arrow
+        # What pyarrow's C++ finds where it does not ask Python: nothing to crash on, and nothing to answer from.
+        nowhere = ds.FileSystemDataset.from_paths(
+            [_ELSEWHERE], schema=schema, format=ds.IpcFileFormat(), filesystem=LocalFileSystem()
+        )
+        super().__init__(schema, [nowhere])
+        self._events = events
+        self._filter = filter
+
+    def __reduce__(self) -> Any:
+        raise UsageError("a dataset of an open file cannot be pickled", hint="open the file where it is needed")
+
+    @property
+    def children(self) -> list[ds.Dataset]:
+        """Datasets within this one: none."""
+        return []
+
+    def scanner(
+        self, columns: Any = _NOT_SAID, filter: Any = None, batch_size: int = BATCH_ROWS, **options: Any
+    ) -> EventScanner | ds.Scanner:
+        """What reads some columns of the rows that a filter is true of.
+
+        columns: names, or expressions by name; None: all. batch_size: most rows of a batch. Other options of pyarrow's
+        scanners are accepted and mean nothing here. Raises pyarrow's errors for columns or a filter that do not fit.
+        """
+        if columns is _NOT_SAID and filter is None:  # `write_dataset`, which takes pyarrow's own class only
+            whole = EventScanner(self._events, None, self._filter, batch_size)
+            return ds.Scanner.from_batches(whole.to_reader(), batch_size=batch_size, **options)
+        columns = None if columns is _NOT_SAID else columns
+        return EventScanner(self._events, columns, self._with(filter), batch_size)
+
+    def filter(self, expression: pc.Expression) -> EventDataset:
+        """The same events as far as an expression is true of them."""
+        return EventDataset(self._events, self._with(expression))
+
+    def _with(self, filter: pc.Expression | None) -> pc.Expression | None:
+        if self._filter is None:
+            return filter
+        return self._filter if filter is None else self._filter & filter
+
+    def head(self, num_rows: int, columns: Any = None, filter: pc.Expression | None = None, **options: Any) -> pa.Table:
+        """The first rows; reads no further than they lie."""
+        return EventScanner(self._events, columns, self._with(filter), BATCH_ROWS).head(num_rows)
+
+    def count_rows(self, filter: pc.Expression | None = None, **options: Any) -> int:
+        """How many rows a filter is true of; without one, the metadata tells."""
+        return EventScanner(self._events, None, self._with(filter), BATCH_ROWS).count_rows()
+
+    def get_fragments(self, filter: pc.Expression | None = None) -> Any:
+        """Raises UsageError: blocks of a segment are nothing that pyarrow could read."""
+        raise UsageError("a dataset of esformat has no fragments", hint="use scanner() or to_batches()")
+
+    def replace_schema(self, schema: pa.Schema) -> Any:
+        """Raises UsageError."""
+        raise UsageError("the schema of a file cannot be replaced", hint="cast what to_batches() gives")
+
+    def sort_by(self, sorting: Any, **options: Any) -> ds.InMemoryDataset:
+        """All rows in memory, sorted."""
+        return self._in_memory().sort_by(sorting, **options)
+
+    def join(self, *arguments: Any, **options: Any) -> ds.InMemoryDataset:
+        """All rows in memory, joined as by `pyarrow.dataset.Dataset.join`."""
+        return self._in_memory().join(*arguments, **options)
+
+    def join_asof(self, *arguments: Any, **options: Any) -> ds.InMemoryDataset:
+        """All rows in memory, joined as by `pyarrow.dataset.Dataset.join_asof`."""
+        return self._in_memory().join_asof(*arguments, **options)
+
+    def _in_memory(self) -> ds.InMemoryDataset:
+        return ds.InMemoryDataset(self.to_table())
+
+
+class EventScanner:
+    """Some columns of the rows that a filter is true of. Each use reads anew."""
+
+    def __init__(self, events: Events, columns: Any, filter: pc.Expression | None, batch_size: int) -> None:
+        """Made by `EventDataset.scanner`."""
+        if batch_size < 1:
+            raise UsageError(f"batch_size must be at least 1, not {batch_size}")
+        schema = events.schema.arrow
+        # pyarrow checks columns and filter, and says what comes out.
+        checked = ds.Scanner.from_batches((), schema=schema, columns=columns, filter=filter)
+        self.dataset_schema: pa.Schema = schema
+        self.projected_schema: pa.Schema = checked.projected_schema
+        self._events = events
+        self._filter = filter
+        self._batch_size = batch_size
+        self._projection = columns if isinstance(columns, Mapping) else None
+        steps = None if filter is None else take_apart(filter)
+        self._bounds = UNBOUNDED if steps is None else bounds_of(steps, events.schema)
+        self._names = self._needed(steps)
+
+    def _needed(self, steps: list[Step] | None) -> list[str]:
+        """Columns to read, in the order of the schema: all where an expression does not tell."""
+        names: list[str] = self.dataset_schema.names
+        needed: set[str] = set()
+        looked_at = [] if self._filter is None else [steps]
+        looked_at += [take_apart(expression) for expression in (self._projection or {}).values()]
+        for expression_steps in looked_at:
+            if expression_steps is None:
+                return names
+            needed |= columns_of(expression_steps)
+        if self._projection is None:
+            needed |= set(self.projected_schema.names)
+        return [name for name in names if name in needed] or ["timestamp"]
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows as record batches, in order, read as they are consumed."""
+        return self._batches(lazily=False)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The same as a pyarrow stream."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The same as an Arrow C stream."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def to_table(self) -> pa.Table:
+        """All rows as one table."""
+        return pa.Table.from_batches(self.to_batches(), schema=self.projected_schema)
+
+    def head(self, num_rows: int) -> pa.Table:
+        """The first rows; reads no further than they lie."""
+        batches = []
+        for batch in self._batches(lazily=True) if num_rows > 0 else ():
+            batches.append(batch.slice(0, num_rows))
+            num_rows -= len(batches[-1])
+            if not num_rows:
+                break
+        return pa.Table.from_batches(batches, schema=self.projected_schema)
+
+    def take(self, indices: Any) -> pa.Table:
+        """Rows by their place in the answer."""
+        return self.to_table().take(indices)
+
+    def count_rows(self) -> int:
+        """How many rows there are; without a filter the metadata tells."""
+        if self._filter is None:
+            return self._events.num_events
+        counted = EventScanner(self._events, [], self._filter, self._batch_size)
+        return sum(len(batch) for batch in counted.to_batches())
+
+    def _batches(self, *, lazily: bool) -> Iterator[pa.RecordBatch]:
+        for batch in self._events.batches(self._bounds, self._names, lazily=lazily):
+            for part in self._projected(batch):
+                for at in range(0, len(part), self._batch_size):
+                    yield part.slice(at, self._batch_size)
+
+    def _projected(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        """The rows of a batch that the filter is true of, with the columns that were asked for."""
+        if self._projection is not None:
+            scanner = ds.Scanner.from_batches(
+                [batch], schema=batch.schema, columns=self._projection, filter=self._filter, use_threads=False
+            )
+            return list(scanner.to_batches())
+        batches = [batch] if self._filter is None else matching(batch, self._filter)
+        if batch.schema.names == self.projected_schema.names:
+            return batches
+        return [found.select(self.projected_schema.names) for found in batches]
+
+
+def matching(batch: pa.RecordBatch, filter: pc.Expression) -> list[pa.RecordBatch]:
+    """The rows of a batch that a filter is true of, in order. A third of what `RecordBatch.filter` takes."""
+    table = acero.TableSourceNodeOptions(pa.Table.from_batches([batch]))
+    plan = acero.Declaration.from_sequence(
+        [acero.Declaration("table_source", table), acero.Declaration("filter", acero.FilterNodeOptions(filter))]
+    )
+    return list(plan.to_table(use_threads=False).to_batches())

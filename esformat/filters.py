@@ -1,0 +1,238 @@
+"""What a filter says about the columns that a segment finds events by. Decisions only: values in, values out.
+
+A filter, taken apart by `expression`, becomes `Bounds`: for some columns, the values that an event must have for the
+filter to be true of it. Bounds may admit more than the filter does, never less, so whoever reads by them still applies
+the filter. A part that is not understood bounds nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from esformat.expression import Call, Field, Literal, Step
+from esformat.schema import EventSchema
+
+
+@dataclass(frozen=True, slots=True)
+class Domain:
+    """Values that a column may have: those `listed`, or where that is None, those in [low, high); None: no bound."""
+
+    listed: frozenset[Any] | None = None
+    low: Any = None
+    high: Any = None
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no such value."""
+        if self.listed is not None:
+            return not self.listed
+        return self.low is not None and self.high is not None and bool(self.low >= self.high)
+
+    def holds(self, value: Any) -> bool:
+        """Whether a value is one of them."""
+        if self.listed is not None:
+            return value in self.listed
+        return (self.low is None or value >= self.low) and (self.high is None or value < self.high)
+
+    def meet(self, other: Domain) -> Domain:
+        """Values that are in both."""
+        if self.listed is not None:
+            return Domain(frozenset(value for value in self.listed if other.holds(value)))
+        if other.listed is not None:
+            return other.meet(self)
+        lows = [low for low in (self.low, other.low) if low is not None]
+        highs = [high for high in (self.high, other.high) if high is not None]
+        return Domain(None, max(lows, default=None), min(highs, default=None))
+
+    def join(self, other: Domain, after: Callable[[Any], Any]) -> Domain:
+        """Values that are in either, and perhaps some between them. `after`: the next larger value."""
+        if self.listed is not None and other.listed is not None:
+            return Domain(self.listed | other.listed)
+        one, two = self.hull(after), other.hull(after)
+        low = None if one.low is None or two.low is None else min(one.low, two.low)
+        high = None if one.high is None or two.high is None else max(one.high, two.high)
+        return Domain(None, low, high)
+
+    def hull(self, after: Callable[[Any], Any]) -> Domain:
+        """The smallest range with all the values, of which there is at least one."""
+        return self if self.listed is None else Domain(None, min(self.listed), after(max(self.listed)))
+
+
+Bounds = Mapping[str, Domain]
+"""For each column that is bounded, the values it may have; all of them must hold. Keys are bytes, timestamps µs."""
+
+NOTHING: Bounds = {"": Domain(frozenset())}
+"""Bounds that no event is within."""
+UNBOUNDED: Bounds = {}
+
+
+def admits_nothing(bounds: Bounds) -> bool:
+    """Whether no event can be within the bounds."""
+    return any(domain.empty for domain in bounds.values())
+
+
+def columns_of(steps: Sequence[Step]) -> set[str]:
+    """The columns that a filter looks at."""
+    return {step.path[0] for step in steps if isinstance(step, Field)}
+
+
+def bounds_of(steps: Sequence[Step], schema: EventSchema) -> Bounds:
+    """What a filter says about space, grouping, timestamp and the indexed columns of a schema."""
+    return _Evaluation(schema).run(steps)
+
+
+_FLIPPED = {"equal": "equal", "less": "greater", "less_equal": "greater_equal", "greater": "less",
+            "greater_equal": "less_equal"}  # fmt: skip
+
+
+class _Evaluation:
+    """One walk over the steps of a filter. A stack rather than recursion: an OR of a thousand values nests as deep."""
+
+    def __init__(self, schema: EventSchema) -> None:
+        self._columns: dict[str, _Column] = {"space": _KEY, "grouping": _KEY, "timestamp": _TIMESTAMP}
+        for field in schema.fields:
+            if field.indexed:
+                self._columns[field.name] = _index_column(field.type)
+
+    def run(self, steps: Sequence[Step]) -> Bounds:
+        stack: list[Field | Literal | Bounds] = []
+        for step in steps:
+            if isinstance(step, Call):
+                operands = stack[len(stack) - step.arity :]
+                del stack[len(stack) - step.arity :]
+                stack.append(self._call(step, operands))
+            else:
+                stack.append(step)
+        return self._condition(stack[0])
+
+    def _condition(self, operand: Field | Literal | Bounds, wanted: bool = True) -> Bounds:
+        """What must hold for an operand to be true; or false, of a column."""
+        if isinstance(operand, Literal):
+            return UNBOUNDED if operand.scalar.as_py() else NOTHING
+        if isinstance(operand, Field):
+            return self._listed(operand, pa.array([wanted]))
+        return operand
+
+    def _call(self, call: Call, operands: list[Field | Literal | Bounds]) -> Bounds:
+        match call.function, operands:
+            case (("and" | "and_kleene"), [left, right]):
+                return self._meet(self._condition(left), self._condition(right))
+            case (("or" | "or_kleene"), [left, right]):
+                return self._join(self._condition(left), self._condition(right))
+            case "if_else", [condition, yes, no]:
+                return self._join(self._meet(self._condition(condition), self._condition(yes)), self._condition(no))
+            case "invert", [Field() as field]:
+                return self._condition(field, wanted=False)
+            case "is_in", [Field() as field] if call.options is not None:
+                return self._listed(field, call.options["value_set"].values)
+            case function, [Field() as field, Literal() as literal] if function in _FLIPPED:
+                return self._compared(field, function, literal.scalar)
+            case function, [Literal() as literal, Field() as field] if function in _FLIPPED:
+                return self._compared(field, _FLIPPED[function], literal.scalar)
+        return UNBOUNDED
+
+    def _column(self, field: Field) -> _Column | None:
+        return self._columns.get(field.path[0]) if len(field.path) == 1 else None
+
+    def _listed(self, field: Field, values: pa.Array) -> Bounds:
+        column = self._column(field)
+        if column is None or not column.takes(values.type) or (values.null_count and not column.never_null):
+            return UNBOUNDED
+        found = [column.span(value) for value in values.drop_null()]
+        if any(first != last for first, last in found):
+            return UNBOUNDED  # how a value between two of the column's compares is pyarrow's to say
+        return {field.path[0]: Domain(frozenset(first for first, _ in found))}
+
+    def _compared(self, field: Field, function: str, scalar: pa.Scalar) -> Bounds:
+        column = self._column(field)
+        if column is None or not column.takes(scalar.type):
+            return UNBOUNDED
+        if not scalar.is_valid:
+            return NOTHING
+        at_most, at_least = column.span(scalar)
+        if function == "equal":
+            return NOTHING if at_most != at_least else {field.path[0]: Domain(frozenset([at_least]))}
+        if not column.ordered:
+            return UNBOUNDED
+        domain = {
+            "less": Domain(None, None, at_least),
+            "less_equal": Domain(None, None, column.after(at_most)),
+            "greater": Domain(None, column.after(at_most), None),
+            "greater_equal": Domain(None, at_least, None),
+        }[function]
+        return {field.path[0]: domain}
+
+    def _meet(self, one: Bounds, two: Bounds) -> Bounds:
+        both = {name: domain.meet(two[name]) if name in two else domain for name, domain in one.items()}
+        met = {**two, **both}
+        return NOTHING if admits_nothing(met) else met
+
+    def _join(self, one: Bounds, two: Bounds) -> Bounds:
+        if admits_nothing(one):
+            return two
+        if admits_nothing(two):
+            return one
+        joined = {}
+        for name in one.keys() & two.keys():
+            column = self._columns[name]
+            domain = one[name].join(two[name], column.after)
+            if domain.listed is not None or column.ordered:
+                joined[name] = domain
+        return joined
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """How constants become values of a column."""
+
+    takes: Callable[[pa.DataType], bool]
+    """Whether constants of a type compare with the column as their values do."""
+    span: Callable[[pa.Scalar], tuple[Any, Any]]
+    """The column's largest value up to a constant, and its smallest from the constant on: mostly the same."""
+    after: Callable[[Any], Any]
+    """The next larger value."""
+    ordered: bool = True
+    """Whether the segment finds events by ranges of the column, not by single values alone."""
+    never_null: bool = False
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_string_view(kind))
+
+
+def _is_key(kind: pa.DataType) -> bool:
+    return _is_text(kind) or bool(pt.is_binary(kind) or pt.is_large_binary(kind) or pt.is_binary_view(kind))
+
+
+def _key_span(scalar: pa.Scalar) -> tuple[bytes, bytes]:
+    value = scalar.as_py()
+    key: bytes = value.encode() if isinstance(value, str) else value
+    return key, key
+
+
+_PER_MICROSECOND = {"s": (1_000_000, 1), "ms": (1000, 1), "us": (1, 1), "ns": (1, 1000)}
+
+
+def _timestamp_span(scalar: pa.Scalar) -> tuple[int, int]:
+    times, parts = _PER_MICROSECOND[scalar.type.unit]
+    return scalar.value * times // parts, -(-scalar.value * times // parts)
+
+
+def _value_span(scalar: pa.Scalar) -> tuple[Any, Any]:
+    return (scalar.as_py(),) * 2
+
+
+_KEY = _Column(_is_key, _key_span, lambda key: key + b"\0", never_null=True)
+_TIMESTAMP = _Column(
+    lambda kind: bool(pt.is_timestamp(kind) and kind.tz), _timestamp_span, lambda moment: moment + 1, never_null=True
+)
+
+
+def _index_column(kind: pa.DataType) -> _Column:
+    takes = pt.is_boolean if pt.is_boolean(kind) else pt.is_integer if pt.is_integer(kind) else _is_text
+    return _Column(takes, _value_span, lambda value: value, ordered=False)

@@ -1,0 +1,538 @@
+"""A segment as a `pyarrow.dataset.Dataset`: exact whatever the filter, and no more blocks read than it needs."""
+
+from __future__ import annotations
+
+import pickle
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pytest
+from clicks import click_table, in_file_order, write_clicks
+from event_strategies import VALUES, Recording, examples, recordings, write_recording
+from hypothesis import event, given, note
+from hypothesis import strategies as st
+from small_pieces import Pieces, cut_small
+
+import esformat
+import esformat.dataset
+from esformat.reader import Reader
+
+SPACE, TYPE, TIME = pc.field("space"), pc.field("type"), pc.field("timestamp")
+NULL = pa.scalar(None, pa.bool_())
+ROWS = 16  # of a block, where blocks are counted
+
+
+# ---------------------------------------------------------------- exact
+
+
+@st.composite
+def comparisons(draw: st.DrawFn, recording: Recording) -> pc.Expression:
+    """One condition on one column, in one of the forms that people and engines write."""
+    key_type = pa.binary() if recording.binary_keys else pa.string()
+    shown = recording.model.shown
+    pools: dict[str, tuple[pa.DataType, list[Any]]] = {
+        "space": (key_type, [shown(row.space) for row in recording.rows]),
+        "grouping": (key_type, [shown(row.grouping) for row in recording.rows]),
+        "timestamp": (pa.timestamp("us", "UTC"), [row.timestamp for row in recording.rows]),
+    }
+    for column in recording.layout.columns:
+        if column.type in VALUES and not pa.types.is_nested(column.type):
+            pools[column.name] = (column.type, [row.values[column.name] for row in recording.rows])
+    name = draw(st.sampled_from(sorted(pools)))
+    kind, known = pools[name]
+    other = VALUES.get(kind, VALUES[pa.int64()] if pa.types.is_timestamp(kind) else VALUES[pa.string()])
+    value = st.sampled_from(known) | other if known else other
+    field = pc.field(name)
+    form = draw(st.sampled_from(["compare", "flipped", "isin", "duckdb", "null", "valid", "other type", "bare"]))
+    if form in ("isin", "duckdb"):
+        listed = pa.array(draw(st.lists(value | st.none(), max_size=5)), kind)
+        if form == "isin":
+            return field.isin(listed)
+        return pc.if_else(field.is_valid(), field.isin(listed.drop_null()), NULL)
+    if form in ("null", "valid"):
+        return field.is_null() if form == "null" else field.is_valid()
+    if form == "bare":
+        return field if pa.types.is_boolean(kind) else draw(st.sampled_from([pc.scalar(True), pc.scalar(False)]))
+    scalar = pa.scalar(draw(value), kind)
+    if form == "other type":
+        wider = {pa.string(): pa.large_string(), pa.int8(): pa.int64(), pa.large_string(): pa.string()}
+        if pa.types.is_timestamp(kind) and scalar.is_valid:
+            scalar = pa.scalar(scalar.value // 7, pa.timestamp(draw(st.sampled_from(["ns", "ms", "s"])), "UTC"))
+        else:
+            scalar = pa.scalar(scalar.as_py(), wider.get(kind, kind))
+    operator = draw(st.sampled_from(["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"]))
+    return getattr(pc.scalar(scalar), operator)(field) if form == "flipped" else getattr(field, operator)(scalar)
+
+
+def filters(recording: Recording) -> st.SearchStrategy[pc.Expression]:
+    """Conditions joined by AND, OR, NOT and IF."""
+    return st.recursive(
+        comparisons(recording),
+        lambda inner: st.one_of(
+            st.builds(lambda a, b: a & b, inner, inner),
+            st.builds(lambda a, b: a | b, inner, inner),
+            st.builds(lambda a, b, c: pc.if_else(a, b, c), inner, inner, inner),
+            st.builds(lambda a: ~a, inner),
+        ),
+        max_leaves=6,
+    )
+
+
+@examples(150)
+@given(st.data(), recordings())
+def test_filter_is_pyarrows(data, recording):
+    """Whatever the filter and however little of the file is read for it: the rows that pyarrow keeps of all rows."""
+    with tempfile.TemporaryDirectory() as directory, cut_small(recording.pieces):
+        path = Path(directory) / "events.esdb"
+        write_recording(recording, path)
+        with esformat.open(path, cache_bytes=recording.cache_bytes) as segment:
+            table = segment.scan().to_table()
+            events, everything = segment.dataset(), ds.dataset(table)
+            for filter in data.draw(st.lists(filters(recording), min_size=1, max_size=4)):
+                note(f"{filter}")
+                names = data.draw(st.none() | st.lists(st.sampled_from(table.column_names), unique=True))
+                try:
+                    expected = everything.to_table(columns=names, filter=filter)
+                except pa.ArrowInvalid as error:  # e.g. a moment that does not fit the other's unit
+                    event(f"pyarrow refuses: {str(error)[:40]}")
+                    continue
+                found = events.to_table(columns=names, filter=filter)
+                assert found.equals(expected)
+                assert found.schema.equals(expected.schema)
+                found.validate(full=True)
+                assert events.count_rows(filter=filter) == len(expected)
+                if names != []:  # pyarrow slices more rows than there are from a table without columns
+                    assert events.head(2, columns=names, filter=filter).equals(expected.slice(0, 2))
+                assert events.filter(filter).to_table(columns=names).equals(expected)
+
+
+# ---------------------------------------------------------------- the blocks that are read
+
+
+class Recorded:
+    """Another source, noting what is read of it."""
+
+    def __init__(self, source: esformat.Source) -> None:
+        self._source = source
+        self.name, self.size = source.name, source.size
+        self.spans: list[tuple[int, int]] = []
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        self.spans.append((offset, offset + length))
+        return self._source.read_at(offset, length)
+
+
+class Watched:
+    """An open file, its data blocks, and which of its blocks are read."""
+
+    def __init__(self, path: Path) -> None:
+        reader = Reader(esformat.FileSource(path))
+        leaves = [reader.leaf(number) for number in range(len(reader.root))]
+        self.data = [leaf.handle(number) for leaf in leaves for number in range(leaf.block_count)]
+        self.times = [pair for leaf in leaves for pair in zip(leaf.block_min, leaf.block_max, strict=True)]
+        self.others = [*reader.table.values(), *(reader.root.handle(number) for number in range(len(reader.root)))]
+        for name in reader.schema.indexes:
+            self.others += reader.index_root(reader.schema.positions[name]).handles
+        self.source = Recorded(esformat.FileSource(path))
+        self.segment = esformat.open(self.source)
+        self.source.spans.clear()
+
+    def _read(self, handles: list[Any]) -> int:
+        return sum(any(a < handle.end and handle.offset < b for a, b in self.source.spans) for handle in handles)
+
+    def data_blocks(self) -> int:
+        """How many data blocks were read."""
+        return self._read(self.data)
+
+    def blocks(self) -> int:
+        """How many blocks of any kind were read."""
+        return self._read(self.data) + self._read(self.others)
+
+    def overlapping(self, start: int, end: int) -> int:
+        """How many data blocks have times in [start, end)."""
+        return sum(low < end and high >= start for low, high in self.times)
+
+
+@pytest.fixture
+def watch(tmp_path_factory):
+    """Opens a file of clicks in small blocks that are not read in passing; each time with cold caches."""
+    path = tmp_path_factory.mktemp("watched") / "clicks.esdb"
+    opened = []
+
+    def watch() -> Watched:
+        opened.append(Watched(path))
+        return opened[-1]
+
+    with cut_small(Pieces(block_rows=ROWS, read_gap_bytes=0)):
+        write_clicks(path, click_table(20_000))
+        yield watch
+    for watched in opened:
+        watched.segment.close()
+
+
+@pytest.fixture
+def frame():
+    """The same events."""
+    return in_file_order(click_table(20_000))
+
+
+def test_point_query_of_duckdb_reads_three_blocks(clicks):
+    """The directory's leaf and the one or two data blocks of the space."""
+    path, frame = clicks
+    counts = frame["space"].value_counts()
+    for space in counts[counts < 100].index[:40]:
+        watched = Watched(path)
+        events = watched.segment.dataset()  # noqa: F841 - DuckDB finds it by its name
+        found = duckdb.execute("select type, count(*) from events where space = ? group by 1", [space]).fetchall()
+        assert 0 < watched.blocks() <= 3
+        assert dict(found) == frame[frame["space"] == space]["type"].value_counts().to_dict()
+        watched.segment.close()
+
+
+def test_absent_space_reads_no_data(watch):
+    """The directory tells that nobody of that name is there."""
+    watched = watch()
+    assert watched.segment.dataset().count_rows(filter=SPACE == "nobody") == 0
+    assert watched.data_blocks() == 0
+
+
+def test_contradiction_reads_nothing(watch):
+    """No event has two spaces, or a time before and after noon."""
+    watched = watch()
+    events = watched.segment.dataset()
+    assert events.count_rows(filter=(SPACE == "customer-1") & (SPACE == "customer-2")) == 0
+    assert events.count_rows() == 20_000
+    assert watched.source.spans == []
+
+
+@pytest.mark.parametrize(
+    "filter",
+    [
+        SPACE.isin(["customer-17", "customer-30", "nobody"]),
+        (SPACE == "customer-17") | (SPACE == "customer-30"),
+        pc.if_else(SPACE.is_valid(), SPACE.isin(["customer-17", "customer-30"]), NULL) & pc.starts_with(TYPE, ""),
+        ((SPACE == "customer-17") & (TYPE == "page")) | (SPACE == "customer-30"),
+    ],
+    ids=str,
+)
+def test_few_spaces_read_their_blocks(watch, frame, filter):
+    """The blocks of both spaces and none between them."""
+    rows = np.nonzero(frame["space"].isin(["customer-17", "customer-30"]).to_numpy())[0]
+    watched = watch()
+    watched.segment.dataset().count_rows(filter=filter)
+    assert 2 <= watched.data_blocks() == len(np.unique(rows // ROWS)) < len(watched.data) / 10
+
+
+def test_range_of_spaces_reads_their_blocks(watch, frame):
+    """From the first block of the range to its last."""
+    rows = np.nonzero(((frame["space"] >= "customer-3") & (frame["space"] < "customer-5")).to_numpy())[0]
+    watched = watch()
+    found = watched.segment.dataset().count_rows(filter=(SPACE >= "customer-3") & (SPACE < "customer-5"))
+    assert found == len(rows)
+    assert watched.data_blocks() == len(np.unique(rows // ROWS)) < len(watched.data) / 2
+
+
+def test_grouping_reads_its_blocks(watch, frame):
+    """Of every space, the blocks of one grouping."""
+    rows = np.nonzero((frame["grouping"] == "web").to_numpy())[0]
+    watched = watch()
+    assert watched.segment.dataset().count_rows(filter=pc.field("grouping") == "web") == len(rows)
+    assert watched.data_blocks() == len(np.unique(rows // ROWS)) < len(watched.data)
+
+
+def test_time_reads_overlapping_blocks(watch, frame):
+    """The blocks whose times overlap the range."""
+    start = int(frame["timestamp"].min())
+    end = start + 100_000
+    watched = watch()
+    until = pa.scalar(end * 1000, pa.timestamp("ns", "UTC"))
+    found = watched.segment.dataset().count_rows(filter=until > TIME)
+    assert found == (frame["timestamp"] < end).sum() > 0
+    assert watched.data_blocks() == watched.overlapping(start, end) < len(watched.data) / 2
+
+
+@pytest.mark.parametrize(
+    ("column", "wanted"), [("type", ["signup"]), ("country", ["C03", "C17"]), ("country", ["nowhere"])], ids=str
+)
+def test_index_reads_blocks_with_the_values(watch, frame, column, wanted):
+    """The data blocks that hold one of the values."""
+    rows = np.nonzero(frame[column].isin(wanted).to_numpy())[0]
+    watched = watch()
+    found = watched.segment.dataset().count_rows(filter=pc.field(column).isin(wanted))
+    assert found == len(rows)
+    assert watched.data_blocks() == len(np.unique(rows // ROWS)) < len(watched.data)
+
+
+def test_space_and_index_read_blocks_with_both(watch, frame):
+    """In the largest space, the blocks that hold the rare value."""
+    space = frame["space"].value_counts().index[0]
+    rows = np.nonzero(((frame["space"] == space) & (frame["type"] == "signup")).to_numpy())[0]
+    watched = watch()
+    events = watched.segment.dataset()  # noqa: F841 - DuckDB finds it by its name
+    query = "select count(*) from events where space = ? and type in ('signup', 'x')"
+    assert duckdb.execute(query, [space]).fetchall() == [(len(rows),)]
+    assert watched.data_blocks() == len(np.unique(rows // ROWS)) < (frame["space"] == space).sum() / ROWS
+
+
+def test_columns_that_are_not_asked_for_are_not_decoded(watch, monkeypatch):
+    """The payload of events is left alone where nobody asks for it."""
+    asked = set()
+    read = esformat.dataset.SegmentEvents.batches
+
+    def batches(self, bounds, columns, *, lazily):
+        asked.update(columns)
+        return read(self, bounds, columns, lazily=lazily)
+
+    monkeypatch.setattr(esformat.dataset.SegmentEvents, "batches", batches)
+    events = watch().segment.dataset()
+    duckdb.sql("select type, count(*) from events where space = 'customer-1' group by 1").fetchall()
+    assert asked == {"type", "space"}
+    asked.clear()
+    pl.scan_pyarrow_dataset(events).select(pl.col("country").n_unique()).collect()
+    assert asked == {"country"}
+    asked.clear()
+    events.to_table(columns={"day": pc.field("timestamp").cast(pa.date32())})
+    assert asked == {"timestamp"}
+
+
+def test_head_reads_the_first_block(watch):
+    """No further than the rows lie."""
+    watched = watch()
+    assert len(watched.segment.dataset().head(10)) == 10
+    assert watched.data_blocks() == 1
+
+
+# ---------------------------------------------------------------- engines
+
+
+QUERIES = [
+    "select type, count(*) from events where space = 'customer-1' group by 1 order by 1",
+    "select * from events where space = 'customer-20' order by timestamp, data",
+    "select space, count(*) from events where space in ('customer-2', 'customer-30', 'x') group by 1 order by 1",
+    "select count(*) from events",
+    "select count(*), min(timestamp), max(timestamp) from events where type = 'signup'",
+    "select country, count(*) from events where country is null or country = 'C07' group by 1 order by 1",
+    "select count(*) from events where country not in ('C01', 'C02')",
+    "select count(*) from events where timestamp >= '2014-06-23 14:48:45+00' and timestamp < '2014-06-23 14:48:50+00'",
+    "select grouping, type, count(*) from events where grouping = 'web' or grouping = 'app' group by all order by all",
+    "select count(*) from events where space > 'customer-2' and space <= 'customer-3' and type <> 'page'",
+    "select sum(octet_length(data)) from events where type = 'cart' or space = 'customer-3'",
+    "select count(*) from events where space like 'customer-1%' and not (type = 'page')",
+    "select a.space, count(*) from events a join events b using (space) where b.type = 'signup' "
+    "and a.type = 'purchase' group by 1 order by 2 desc, 1 limit 20",
+    "select timestamp, type from events where space = 'customer-1' order by timestamp desc, data limit 7",
+]
+
+
+@pytest.mark.parametrize("query", QUERIES)
+def test_duckdb_answers_as_over_a_table(clicks, query):
+    """The same rows as from the whole table in memory, which no filter reaches."""
+    with esformat.open(clicks[0]) as segment:
+        connection = duckdb.connect()
+        connection.execute("set timezone = 'UTC'")
+        connection.register("events", segment.scan().to_table())
+        expected = connection.sql(query).to_arrow_table()
+        connection.unregister("events")
+        connection.register("events", segment.dataset())
+        assert connection.sql(query).to_arrow_table().equals(expected)
+        connection.close()
+
+
+POLARS = {
+    "point": lambda lf: lf.filter(pl.col("space") == "customer-1").group_by("type").len().sort("type"),
+    "in": lambda lf: lf.filter(pl.col("space").is_in(["customer-2", "customer-30"])).select("data", "type"),
+    "index": lambda lf: lf.filter((pl.col("type") == "signup") & (pl.col("country") != "C01")).select(pl.len()),
+    "time": lambda lf: lf.filter(pl.col("timestamp") > pl.col("timestamp").min()).select(pl.len()),
+    "no push-down": lambda lf: lf.filter(pl.col("space").str.ends_with("7")).group_by("space").len().sort("space"),
+    "null": lambda lf: lf.filter(pl.col("country").is_null()).select("space", "timestamp"),
+    "head": lambda lf: lf.head(10),
+    "filter, then head": lambda lf: lf.filter(pl.col("type") == "cart").head(10),
+}
+
+
+@pytest.mark.parametrize("name", POLARS)
+def test_polars_answers_as_over_a_frame(clicks, name):
+    """The same rows as from the whole frame in memory."""
+    with esformat.open(clicks[0]) as segment:
+        expected = POLARS[name](pl.DataFrame(segment.scan()).lazy()).collect()
+        found = POLARS[name](pl.scan_pyarrow_dataset(segment.dataset())).collect()
+        assert found.equals(expected)
+
+
+def test_scan_becomes_a_frame(clicks):
+    """Polars and pandas take a scan as it is."""
+    path, frame = clicks
+    with esformat.open(path) as segment:
+        scan = segment["customer-1"].scan(columns=["timestamp", "type"])
+        expected = frame[frame["space"] == "customer-1"]
+        assert pl.DataFrame(scan).height == len(expected)
+        assert pl.from_arrow(scan).struct.unnest().equals(pl.DataFrame(scan))  # a series of rows
+        assert sorted(scan.to_pandas()["type"]) == sorted(expected["type"])
+        assert sorted(segment.dataset().to_table(filter=SPACE == "customer-1").to_pandas()["type"]) == sorted(
+            expected["type"]
+        )
+
+
+def test_threads_share_a_dataset(clicks):
+    """Eight threads, each with its own questions, one dataset: every answer is right."""
+    path, frame = clicks
+    counts = frame["space"].value_counts()
+    spaces = list(counts.index[:40])
+    with esformat.open(path, cache_bytes=1 << 16) as segment:
+        events = segment.dataset()
+        connection = duckdb.connect()
+        connection.register("events", events)
+
+        def ask(space: str) -> tuple[int, int, int]:
+            ((count,),) = connection.cursor().execute("select count(*) from events where space = ?", [space]).fetchall()
+            lazy = pl.scan_pyarrow_dataset(events).filter(pl.col("space") == space)
+            return count, lazy.select(pl.len()).collect().item(), events.count_rows(filter=space == SPACE)
+
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(ask, spaces * 3))
+        connection.close()
+    assert answers == [(counts[space],) * 3 for space in spaces * 3]
+
+
+# ---------------------------------------------------------------- pyarrow's own interface
+
+
+@pytest.fixture
+def pair(clicks):
+    """The clicks as a dataset of ours and as one of pyarrow's."""
+    with esformat.open(clicks[0]) as segment:
+        yield segment.dataset(), ds.dataset(segment.scan().to_table())
+
+
+pages = TYPE == "page"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda d: d.schema,
+        lambda d: d.count_rows(),
+        lambda d: d.count_rows(filter=pages),
+        lambda d: d.head(7, columns=["data"], filter=pages),
+        lambda d: d.head(0),
+        lambda d: d.take([5, 3, 29_999], columns=["timestamp", "type"]),
+        lambda d: d.filter(pages).filter(SPACE == "customer-1").to_table(),
+        lambda d: d.filter(pages).count_rows(),
+        lambda d: d.filter(pages).head(3),
+        lambda d: d.to_table(columns=[]),
+        lambda d: d.to_table(columns=["type", "space"], filter=SPACE == "nobody"),
+        lambda d: d.to_table(columns={"n": pc.scalar(1), "day": pc.floor_temporal(TIME, unit="day")}, filter=pages),
+        lambda d: d.to_table(columns={"s": SPACE}, filter=pc.field(0) == "customer-2"),
+        lambda d: pa.Table.from_batches(d.to_batches(batch_size=1000, filter=pages), schema=d.schema),
+        lambda d: d.scanner(columns=["type"]).projected_schema,
+        lambda d: d.scanner(columns=["type"]).dataset_schema,
+        lambda d: d.scanner(columns=["type"], filter=pages).to_reader().read_all(),
+        lambda d: d.scanner().to_table(),
+        lambda d: d.filter(pages).scanner().to_table(),
+        lambda d: d.filter(SPACE == "customer-9").sort_by([("timestamp", "descending"), ("data", "ascending")])
+        .to_table(),
+    ],
+)  # fmt: skip
+def test_answers_as_pyarrows_datasets_do(pair, ask):
+    """Schema, rows and their order."""
+    ours, theirs = pair
+    expected = ask(theirs)
+    assert ask(ours).equals(expected) if hasattr(expected, "equals") else ask(ours) == expected
+
+
+def test_batches_have_the_size_asked_for(pair):
+    """No batch is larger; a size that makes no sense is refused."""
+    assert max(map(len, pair[0].to_batches(batch_size=1000))) == 1000
+    with pytest.raises(esformat.UsageError, match="batch_size"):
+        pair[0].to_table(batch_size=0)
+
+
+@pytest.mark.parametrize(
+    ("columns", "filter"),
+    [
+        (["nowhere"], None),
+        (["type"], pc.field("nowhere") == 1),
+        (["type"], SPACE == 1),
+        (["type"], TIME > "yesterday"),
+        ({"x": pc.field("nowhere")}, None),
+        (7, None),
+    ],
+    ids=str,
+)
+def test_what_does_not_fit_is_refused_as_by_pyarrow(pair, columns, filter):
+    """The same error, whether or not a row is ever looked at."""
+    ours, theirs = pair
+    with pytest.raises(Exception) as expected:  # noqa: PT011 - whichever pyarrow raises
+        theirs.scanner(columns=columns, filter=filter)
+    with pytest.raises(expected.type):
+        ours.scanner(columns=columns, filter=filter)
+
+
+def test_join(pair):
+    """With another dataset, on a key."""
+    names = ds.dataset(pa.table({"country": ["C01", "C02"], "name": ["one", "two"]}))
+    ours, theirs = (d.filter(SPACE == "customer-1").join(names, "country", join_type="inner") for d in pair)
+    order = [("timestamp", "ascending"), ("data", "ascending")]
+    assert ours.sort_by(order).to_table().equals(theirs.sort_by(order).to_table())
+
+
+def test_write_dataset(pair, tmp_path):
+    """As Parquet, partitioned."""
+    ds.write_dataset(pair[0], tmp_path / "out", format="parquet", partitioning=["type"], partitioning_flavor="hive")
+    back = ds.dataset(tmp_path / "out", partitioning="hive")
+    assert back.count_rows() == pair[0].count_rows()
+    assert back.count_rows(filter=pages) == pair[0].count_rows(filter=pages)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [lambda d: ds.Scanner.from_dataset(d).to_table(), lambda d: ds.Scanner.from_dataset(d).count_rows()],
+)
+def test_where_pyarrow_does_not_ask_python(pair, ask):
+    """An error that says what to use: no crash, no empty answer."""
+    with pytest.raises(OSError, match=r"scanner\(\)"):
+        ask(pair[0])
+
+
+def test_what_a_file_cannot_do(pair):
+    """No fragments, no other schema, no pickle; so no union with others either."""
+    ours = pair[0]
+    assert ours.children == []
+    for ask in (
+        ours.get_fragments,
+        lambda: ours.replace_schema(ours.schema),
+        lambda: pickle.dumps(ours),
+        lambda: ds.dataset([ours, ours]),
+    ):
+        with pytest.raises(esformat.UsageError):
+            ask()
+
+
+def test_closed_segment(clicks):
+    """Reading a dataset after its segment was closed says so; also through DuckDB."""
+    with esformat.open(clicks[0]) as segment:
+        events = segment.dataset()
+    with pytest.raises(esformat.ClosedError):
+        events.to_table()
+    with pytest.raises(Exception, match="the segment is closed"):
+        duckdb.sql("select * from events where space = 'customer-1'").fetchall()
+
+
+def test_damage_is_an_error(clicks, tmp_path):
+    """A data block that is not what was written ends a query, and never looks like fewer rows."""
+    stored = bytearray(clicks[0].read_bytes())
+    stored[5000] ^= 1
+    with esformat.open(esformat.BytesSource(bytes(stored))) as segment:
+        events = segment.dataset()
+        with pytest.raises(esformat.CorruptSegmentError):
+            events.to_table()
+        with pytest.raises(Exception, match="checksum"):
+            duckdb.sql("select max(data) from events").fetchall()
