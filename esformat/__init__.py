@@ -1,5 +1,6 @@
 """Event files: immutable, self-contained segments sorted by space, grouping and timestamp, with secondary indexes."""
 
+from esformat.counts import Counts
 from esformat.errors import (
     ChecksumMismatchError,
     ClosedError,
@@ -13,9 +14,10 @@ from esformat.errors import (
 )
 from esformat.event import Event
 from esformat.scan import Scan
-from esformat.segment import Counts, Segment, Space, set_cache_bytes
+from esformat.segment import Segment, set_cache_bytes
 from esformat.segment import open_segment as open
 from esformat.source import BytesSource, CountingSource, FileSource, Source
+from esformat.space import Space
 from esformat.verify import Problem, Report, verify
 from esformat.writer import Writer, create
 

@@ -16,21 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from esformat.arrays import bytes_of, is_bytes, numbers_of
 from esformat.codec import Codec, make_compressor, train_dictionary
 from esformat.data_block import Runs, encode_data_block, encode_timestamps
 from esformat.dictionary import ColumnDictionary, zstd_of
 from esformat.directory import BlockSpan
-from esformat.encoding import (
-    EncodeContext,
-    Shape,
-    bytes_of,
-    encode_codes,
-    encode_runs,
-    frame_rows,
-    is_bytes,
-    numbers_of,
-    shape_of,
-)
+from esformat.encoding import encode_codes, encode_runs, frame_rows
+from esformat.node import EncodeContext, Shape, shape_of
 from esformat.packing import best_raw, encode_int_runs
 from esformat.schema import EventSchema
 

@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esformat.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
-from esformat.encoding import Shape, decode_node, read_head
+from esformat.encoding import decode_node
 from esformat.event import Event
+from esformat.node import Shape, read_head
 from esformat.packing import decode_ints
 from esformat.query import Narrowed, Portion, Query
 from esformat.reader import Reader

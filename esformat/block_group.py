@@ -16,24 +16,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from esformat.arrays import bytes_array, decode_codes, is_bytes, numbers_array
 from esformat.block_events import BlockAttributes, GroupAttributes
+from esformat.bytes_node import BytesNode, check_lengths
 from esformat.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK
-from esformat.encoding import (
-    BytesNode,
-    NodeHead,
-    Shape,
-    bytes_array,
-    check_lengths,
-    decode_codes,
-    is_bytes,
-    numbers_array,
-    read_head,
-    shape_of,
-)
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.event import Attributes
 from esformat.event_rows import BatchAttributes, EventRows
 from esformat.layout import MAX_FRAME_BYTES
+from esformat.node import NodeHead, Shape, read_head, shape_of
 from esformat.packing import decode_many, decode_many_narrow, read_pack
 from esformat.query import Narrowed, Portion, Query
 from esformat.reader import Reader

@@ -21,11 +21,11 @@ from esformat.codec import make_compressor
 from esformat.data_block import Runs, key_bytes
 from esformat.dictionary import ColumnDictionary, encode_dictionary
 from esformat.directory import BlockSpan, LeafEntry, encode_leaf, encode_root, leaf_is_full
-from esformat.encoding import EncodeContext
 from esformat.footer import Key, encode_footer
 from esformat.index_builder import IndexBuilder, IndexRows, PostingList, list_rows
 from esformat.layout import BlockHandle, BlockKind, Trailer, encode_header
 from esformat.metadata import Metadata, Statistics
+from esformat.node import EncodeContext
 from esformat.order import I64, Ranked
 from esformat.packing import U64
 from esformat.postings import choose_postings

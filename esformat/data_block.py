@@ -19,20 +19,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from esformat.arrays import bytes_array, bytes_of
 from esformat.block import Block, encode_block
+from esformat.bytes_node import BytesNode, slices
 from esformat.codec import Decompressor
-from esformat.encoding import (
-    BytesNode,
-    DecodeContext,
-    EncodeContext,
-    bytes_array,
-    bytes_of,
-    decode_node,
-    encode_node,
-    slices,
-)
+from esformat.encoding import decode_node, encode_node
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_BLOCK_ROWS, BlockKind
+from esformat.node import DecodeContext, EncodeContext
 from esformat.packing import Pack, decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
 
 _HEAD = struct.Struct(

@@ -15,9 +15,10 @@ import zstandard
 
 from esformat.block import Block, encode_block
 from esformat.codec import load_dictionary
-from esformat.encoding import DecodeContext, EncodeContext, decode_node, encode_node
+from esformat.encoding import decode_node, encode_node
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_PAGE_ENTRIES, BlockKind
+from esformat.node import DecodeContext, EncodeContext
 from esformat.schema import Field
 
 _ENTRY = struct.Struct(

@@ -20,9 +20,10 @@ import pyarrow as pa
 from esformat.block import Block, check_length, encode_block
 from esformat.codec import Codec, make_compressor
 from esformat.data_block import Runs, decode_keys, decode_runs_of_keys, encode_runs_of_keys
-from esformat.encoding import DecodeContext, EncodeContext, encode_node
+from esformat.encoding import encode_node
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
+from esformat.node import DecodeContext, EncodeContext
 from esformat.packing import decode_columns, encode_ints
 
 _LEAF = struct.Struct(

@@ -7,7 +7,7 @@ from collections import _tuplegetter  # type: ignore[attr-defined]  # what named
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from esformat.errors import InvalidEventError
+from esformat.errors import InvalidEventError, UsageError
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -35,6 +35,18 @@ def to_microseconds(moment: int | dt.datetime, what: str = "timestamp") -> int:
     if not MIN_TIMESTAMP <= number <= MAX_TIMESTAMP:
         raise InvalidEventError(f"{what} {number} does not fit 64 bits", hint="timestamps are microseconds since 1970")
     return number
+
+
+def to_key(key: str | bytes) -> bytes:
+    """A space or grouping as it is stored. Raises UsageError for what is neither Unicode text nor bytes."""
+    if isinstance(key, str):
+        try:
+            return key.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"key {key!r} is not Unicode text") from None
+    if isinstance(key, bytes | bytearray | memoryview):
+        return bytes(key)
+    raise UsageError(f"a key must be str or bytes, not {type(key).__name__}")
 
 
 class Attributes(Protocol):

@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from esformat.arrays import is_bytes
 from esformat.block import encode_block
-from esformat.encoding import EncodeContext, is_bytes
 from esformat.layout import BlockHandle, BlockKind
+from esformat.node import EncodeContext
 from esformat.order import I64
 from esformat.postings import (
     BLOCKS,

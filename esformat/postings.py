@@ -22,9 +22,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.block import Block, check_length, encode_block
-from esformat.encoding import DecodeContext, EncodeContext, decode_node, encode_node
+from esformat.encoding import decode_node, encode_node
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
+from esformat.node import DecodeContext, EncodeContext
 from esformat.packing import decode_columns, decode_ints, encode_ints, read_pack
 
 ROWS, BLOCKS, CHUNKED = 0, 1, 2  # form of a posting list; CHUNKED is added where it has a chunk table

@@ -93,6 +93,17 @@ def make_query(
     )
 
 
+def conditions_of(name: str | Mapping[str, Any], value: Any) -> dict[str, Any]:
+    """The conditions of `scan_index`, from a mapping or a name and a value. Raises UsageError."""
+    if isinstance(name, Mapping):
+        if value is not None:
+            raise UsageError("give either a mapping of conditions or a name and a value, not both")
+        if not name:
+            raise UsageError("a mapping of conditions must not be empty", hint="use scan() for all events")
+        return dict(name)
+    return {name: value}
+
+
 class Stretch(NamedTuple):
     """Rows [first, last) of the segment, all in one leaf. `run_start`: where their run begins, -1 for several runs."""
 

@@ -14,11 +14,11 @@ from esformat.codec import Decompressor
 from esformat.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
 from esformat.dictionary import ColumnDictionary, decode_dictionary, with_null, zstd_of
 from esformat.directory import Leaf, Root
-from esformat.encoding import DecodeContext
 from esformat.errors import CorruptSegmentError, EsdbError, UnsupportedVersionError
 from esformat.footer import Key, decode_footer
 from esformat.layout import BlockHandle, BlockKind, Trailer
 from esformat.metadata import Metadata, Statistics
+from esformat.node import DecodeContext
 from esformat.postings import IndexRoot, Page, Posting, decode_chunk
 from esformat.schema import DATA_COLUMN
 from esformat.source import ClosedSource, Source

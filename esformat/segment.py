@@ -1,4 +1,4 @@
-"""`open`, `Segment` and `Space`: the verbs of an open file."""
+"""`open` and `Segment`: the verbs of an open file."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import pyarrow as pa
 
 from esformat.cache import Budgets
 from esformat.checksum import checksum64
+from esformat.counts import Counts
 from esformat.errors import CorruptSegmentError, EsdbError, SpaceNotFoundError, UsageError
+from esformat.event import to_key
 from esformat.index import Index
 from esformat.layout import BlockKind
-from esformat.query import Query, Stretch, make_query
+from esformat.query import Query, Stretch, conditions_of, make_query
 from esformat.reader import SHARED_CACHE, Reader
 from esformat.scan import Scan
 from esformat.source import FileSource, Source
+from esformat.space import Space
 from esformat.space_filter import bucket_count, page_may_contain, page_of
 
 if TYPE_CHECKING:
@@ -174,7 +177,7 @@ class Segment:
 
     def find(self, space: str | bytes) -> Space | None:
         """The space of that key, or None where the segment has no event of it. Raises UsageError for other types."""
-        key = _key_bytes(space)
+        key = to_key(space)
         reader = self._reader
         stretches: list[Stretch] = []
         groupings: list[tuple[bytes, int]] = []
@@ -206,7 +209,7 @@ class Segment:
 
     def may_contain(self, space: str | bytes) -> bool:
         """False if the segment surely has no event of a space; one read of the filter, none of the directory."""
-        hashed = checksum64(_key_bytes(space))
+        hashed = checksum64(to_key(space))
         buckets = bucket_count(self.num_spaces)
         page = page_of(hashed, buckets)
         handle = self._reader.table.get((BlockKind.FILTER, page, 0))
@@ -219,12 +222,12 @@ class Segment:
 
     def spaces(self, prefix: str | bytes | None = None) -> Counts:
         """Every space, in key order, and how many events it has; of those that begin with `prefix`."""
-        wanted = b"" if prefix is None else _key_bytes(prefix)
+        wanted = b"" if prefix is None else to_key(prefix)
         return Counts(lambda: self._space_counts(wanted), self._count_of_space(wanted))
 
     def _count_of_space(self, prefix: bytes) -> Any:
         def count(key: Any) -> int:
-            stored = _key_bytes(key) if isinstance(key, str | bytes) else b""
+            stored = to_key(key) if isinstance(key, str | bytes) else b""
             found = self.find(key) if isinstance(key, str | bytes) and stored.startswith(prefix) else None
             if found is None:
                 raise SpaceNotFoundError(f"no space {key!r}", path=self.path)
@@ -311,13 +314,13 @@ class Segment:
         """
         query = make_query(
             self._reader, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
-            conditions=_conditions(name, value),
+            conditions=conditions_of(name, value),
         )  # fmt: skip
         return self._scan(query, grouping)
 
     def _scan(self, query: Query, grouping: str | bytes | None) -> Scan:
         reader = self._reader
-        wanted = None if grouping is None else _key_bytes(grouping)
+        wanted = None if grouping is None else to_key(grouping)
         rows = reader.root.rows
 
         def stretches() -> Iterator[Stretch]:
@@ -334,159 +337,3 @@ class Segment:
                         yield Stretch(number, leaf.run_rows[run], leaf.run_rows[run + 1], -1)
 
         return Scan(reader, query, stretches, span=(0, rows[-1]), whole=wanted is None)
-
-
-class Space:
-    """The events of one space in an open segment."""
-
-    __slots__ = ("_groupings", "_reader", "_stretches", "key_bytes", "num_events")
-
-    def __init__(
-        self, reader: Reader, key: bytes, stretches: list[Stretch], groupings: list[tuple[bytes, int]]
-    ) -> None:
-        """Made by `Segment.find`."""
-        self._reader = reader
-        self.key_bytes = key
-        self._stretches = stretches
-        self._groupings = groupings
-        self.num_events: int = stretches[-1].last - stretches[0].first
-
-    @property
-    def key(self) -> str | bytes:
-        """The space's key."""
-        return self._shown(self.key_bytes)
-
-    def _shown(self, key: bytes) -> str | bytes:
-        return self._reader.shown(key)
-
-    def __repr__(self) -> str:
-        return f"<esformat.Space {self.key!r}, {self.num_events} events>"
-
-    def __len__(self) -> int:
-        return self.num_events
-
-    def groupings(self) -> Counts:
-        """The space's groupings, in key order, and how many events each has."""
-        counts = {self._shown(key): count for key, count in self._groupings}
-        return Counts(lambda: iter(counts.items()), counts.__getitem__)
-
-    def scan(
-        self,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> Scan:
-        """The space's events oldest first, groupings merged by time; `reverse` is the exact mirror.
-
-        grouping: of that one only. Other arguments as in `Segment.scan`.
-        """
-        query = make_query(self._reader, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
-        return self._scan(query, grouping)
-
-    def scan_index(
-        self,
-        name: str | Mapping[str, Any],
-        value: Any = None,
-        *,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-    ) -> Scan:
-        """The space's events with a value of an index, oldest first; a mapping asks for several at once."""
-        query = make_query(
-            self._reader, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
-            conditions=_conditions(name, value),
-        )  # fmt: skip
-        return self._scan(query, grouping)
-
-    def _scan(self, query: Query, grouping: str | bytes | None) -> Scan:
-        stretches = self._stretches
-        groupings = self._groupings
-        if grouping is not None:
-            wanted = _key_bytes(grouping)
-            stretches, groupings = self._only(wanted)
-        if len(groupings) == 1:
-            keys = (self._shown(self.key_bytes), self._shown(groupings[0][0]))
-            return Scan(
-                self._reader, query, lambda: stretches, span=(stretches[0].first, stretches[-1].last), keys=keys
-            )
-        span = (stretches[0].first, stretches[-1].last) if stretches else (0, 0)
-        return Scan(self._reader, query, lambda: stretches, span=span, merged=bool(stretches))
-
-    def _only(self, grouping: bytes) -> tuple[list[Stretch], list[tuple[bytes, int]]]:
-        first = self._stretches[0].first
-        for key, count in self._groupings:
-            if key == grouping:
-                inside = [s for s in self._stretches if first <= s.first < first + count]
-                return inside, [(key, count)]
-            first += count
-        return [], []
-
-
-class Counts(Mapping[Any, int]):
-    """Keys or values, in order, and how many events each has: read from the file when iterated or looked up."""
-
-    def __init__(self, items: Any, count: Any) -> None:
-        self._items = items
-        self._count = count
-
-    def __getitem__(self, key: Any) -> int:
-        return int(self._count(key))
-
-    def __iter__(self) -> Iterator[Any]:
-        return (key for key, _ in self._items())
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self._items())
-
-    def items(self) -> Any:
-        """Pairs of key and count, as they are read."""
-        return _Pairs(self)
-
-    def pairs(self) -> Iterator[tuple[Any, int]]:
-        """The same as `items`, as a plain iterator."""
-        return iter(self._items())
-
-    def __repr__(self) -> str:
-        shown = dict(zip(range(10), self._items(), strict=False))
-        inside = ", ".join(f"{key!r}: {count}" for key, count in shown.values())
-        return f"Counts({{{inside}{', …' if len(shown) == 10 else ''}}})"
-
-
-class _Pairs:
-    def __init__(self, counts: Counts) -> None:
-        self._counts = counts
-
-    def __iter__(self) -> Iterator[tuple[Any, int]]:
-        return self._counts.pairs()
-
-    def __len__(self) -> int:
-        return len(self._counts)
-
-
-def _conditions(name: str | Mapping[str, Any], value: Any) -> dict[str, Any]:
-    if isinstance(name, Mapping):
-        if value is not None:
-            raise UsageError("give either a mapping of conditions or a name and a value, not both")
-        if not name:
-            raise UsageError("a mapping of conditions must not be empty", hint="use scan() for all events")
-        return dict(name)
-    return {name: value}
-
-
-def _key_bytes(key: str | bytes) -> bytes:
-    if isinstance(key, str):
-        try:
-            return key.encode()
-        except UnicodeEncodeError:
-            raise UsageError(f"key {key!r} is not Unicode text") from None
-    if isinstance(key, bytes | bytearray | memoryview):
-        return bytes(key)
-    raise UsageError(f"a key must be str or bytes, not {type(key).__name__}")

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from esformat.arrays import is_bytes
 from esformat.block_encoder import (
     BLOCK_ROWS,
     BlockEncoder,
@@ -35,7 +36,6 @@ from esformat.block_encoder import (
 from esformat.builder import SegmentBuilder
 from esformat.codec import Codec, codec_from_name
 from esformat.dictionary import ColumnDictionary
-from esformat.encoding import is_bytes
 from esformat.errors import ClosedError, InvalidEventError, UsageError
 from esformat.intake import EventRows, check_table, to_arrow
 from esformat.metadata import Metadata, Statistics, check_properties, is_unicode

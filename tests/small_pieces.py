@@ -16,6 +16,7 @@ from esformat import (
     block_encoder,
     block_events,
     builder,
+    bytes_node,
     data_block,
     directory,
     encoding,
@@ -52,7 +53,7 @@ PLACES = {
     "events_at_once": [(event_rows, "EVENTS_AT_ONCE")],
     "few_rows": [(data_block, "FEW_ROWS")],
     "many_rows": [(block_events, "MANY_ROWS")],
-    "many_values": [(encoding, "MANY_VALUES")],
+    "many_values": [(bytes_node, "MANY_VALUES")],
     "flush_events": [(intake.EventRows, "FLUSH_EVENTS")],
 }
 

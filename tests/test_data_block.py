@@ -17,9 +17,9 @@ from esformat.block import decode_block, encode_block
 from esformat.block_encoder import BlockEncoder, BlockFormat, SortedRows
 from esformat.codec import Codec, Decompressor
 from esformat.data_block import DataBlock
-from esformat.encoding import DecodeContext
 from esformat.errors import CorruptSegmentError
 from esformat.layout import BlockKind
+from esformat.node import DecodeContext
 from esformat.schema import EventSchema, Field
 
 PLAIN = Decompressor()

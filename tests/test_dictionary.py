@@ -11,9 +11,9 @@ from damage import assert_refused_or_read
 from esformat.block import decode_block, encode_block
 from esformat.codec import Codec, Decompressor, make_compressor
 from esformat.dictionary import ColumnDictionary, decode_dictionary, encode_dictionary, with_null
-from esformat.encoding import DecodeContext, EncodeContext
 from esformat.errors import CorruptSegmentError
 from esformat.layout import BlockKind
+from esformat.node import DecodeContext, EncodeContext
 from esformat.schema import Field
 
 PLAIN = Decompressor()

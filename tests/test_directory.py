@@ -17,9 +17,9 @@ from esformat.block import decode_block, encode_block
 from esformat.codec import Codec, Decompressor, make_compressor
 from esformat.data_block import Runs
 from esformat.directory import BlockSpan, Leaf, LeafEntry, Root, encode_leaf, encode_root, leaf_is_full
-from esformat.encoding import DecodeContext, EncodeContext
 from esformat.errors import CorruptSegmentError
 from esformat.layout import BlockHandle, BlockKind
+from esformat.node import DecodeContext, EncodeContext
 
 PLAIN = Decompressor()
 READ = DecodeContext(PLAIN, PLAIN)

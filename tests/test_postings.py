@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from esformat.block import decode_block, encode_block
 from esformat.codec import Codec, Decompressor, make_compressor
-from esformat.encoding import DecodeContext, EncodeContext
 from esformat.errors import CorruptSegmentError
 from esformat.layout import BlockHandle, BlockKind
+from esformat.node import DecodeContext, EncodeContext
 from esformat.packing import encode_ints
 from esformat.postings import (
     BLOCKS,

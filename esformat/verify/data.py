@@ -12,9 +12,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.block import Block
-from esformat.encoding import NEEDS_DICTIONARY, DecodeContext, Shape
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_BLOCK_ROWS
+from esformat.node import NEEDS_DICTIONARY, DecodeContext, Shape
 from esformat.schema import EventSchema
 from esformat.verify.parts import Parts, within
 

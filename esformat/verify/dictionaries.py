@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from esformat.block import Block
 from esformat.dictionary import ColumnDictionary
-from esformat.encoding import DecodeContext
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_PAGE_ENTRIES
+from esformat.node import DecodeContext
 from esformat.schema import Field
 from esformat.verify.parts import Parts, within
 

@@ -9,9 +9,9 @@ from itertools import pairwise
 
 from esformat.block import Block
 from esformat.directory import LEAF_BLOCKS
-from esformat.encoding import DecodeContext
 from esformat.errors import CorruptSegmentError
 from esformat.layout import HEADER_BYTES, MAX_BLOCK_ROWS, MAX_PAGE_ENTRIES, BlockHandle
+from esformat.node import DecodeContext
 from esformat.verify.data import Expected, Key
 from esformat.verify.parts import I64, Parts, within
 

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from esformat.block import Block
-from esformat.encoding import DecodeContext
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
+from esformat.node import DecodeContext
 from esformat.postings import BLOCKS, CHUNKED
 from esformat.verify.blocks import BAD_BYTES, Blocks
 from esformat.verify.fingerprint import hash_pairs, hash_value, sum_of

@@ -7,21 +7,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from esformat.arrays import entries_field, number_dtype
+from esformat.bytes_node import BytesNode, check_lengths, frame_sizes
 from esformat.codec import Decompressor
-from esformat.encoding import (
-    BytesNode,
-    DecodeContext,
-    NodeHead,
-    Shape,
-    check_lengths,
-    entries_field,
-    frame_sizes,
-    number_dtype,
-    read_head,
-    shape_of,
-)
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_FRAME_BYTES
+from esformat.node import DecodeContext, NodeHead, Shape, read_head, shape_of
 from esformat.packing import MAX_WIDTH, Pack, decode_ints, planes, read_pack
 
 I64 = npt.NDArray[np.int64]

@@ -10,7 +10,6 @@ from typing import Any
 from esformat.block import Block
 from esformat.codec import CODEC_NAMES, Decompressor
 from esformat.dictionary import with_null, zstd_of
-from esformat.encoding import DecodeContext
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 from esformat.layout import (
     HEADER_BYTES,
@@ -22,6 +21,7 @@ from esformat.layout import (
     check_header,
 )
 from esformat.metadata import Metadata
+from esformat.node import DecodeContext
 from esformat.schema import KEY_COLUMNS, EventSchema
 from esformat.verify.blocks import BAD_BYTES, KINDS, Blocks, Found
 from esformat.verify.dictionaries import Contexts, read_dictionary

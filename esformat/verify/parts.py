@@ -10,9 +10,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.data_block import key_bytes
-from esformat.encoding import DecodeContext, decode_node
+from esformat.encoding import decode_node
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_KEY_BYTES, BlockHandle
+from esformat.node import DecodeContext
 from esformat.packing import decode_ints
 from esformat.verify.nodes import check_node, check_pack
 

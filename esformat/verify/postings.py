@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from esformat.encoding import DecodeContext
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_PAGE_ENTRIES, BlockKind
+from esformat.node import DecodeContext
 from esformat.postings import CHUNK_ENTRIES, CHUNKED
 from esformat.verify.blocks import Blocks
 from esformat.verify.parts import Parts, within

@@ -9,7 +9,7 @@ import make_damaged
 import pytest
 import read_esdb
 
-from esformat import block, codec, data_block, dictionary, encoding, footer, layout, packing, postings, space_filter
+from esformat import block, codec, data_block, dictionary, footer, layout, node, packing, postings, space_filter
 from esformat import directory as directory_module
 from esformat.verify import data as verify_data
 from esformat.verify import dictionaries as verify_dictionaries
@@ -22,7 +22,7 @@ STRUCTURES = [
     ("trailer", layout._TRAILER),
     ("frame", block._FRAME),
     ("pack", packing._PACK),
-    ("node", encoding._NODE),
+    ("node", node.NODE),
     ("data", data_block._HEAD),
     ("data", verify_data._HEAD),
     ("dictionary", dictionary._ENTRY),
@@ -108,7 +108,7 @@ def test_codecs():
 def test_shapes():
     """Shapes of nodes have their numbers."""
     shapes = numbers("shapes", "shape", "name")
-    assert shapes == {shape.name: shape.value for shape in encoding.Shape}
+    assert shapes == {shape.name: shape.value for shape in node.Shape}
     assert shapes == {name: getattr(read_esdb, name) for name in shapes}
 
 
@@ -146,5 +146,5 @@ def test_numbers_in_the_text():
     assert space_filter.SALTS == read_esdb.SALTS
     assert f"up to {directory_module.LEAF_BLOCKS} data blocks" in TEXT
     assert f"at most {codec.MAX_WINDOW_BYTES >> 20} MiB" in TEXT
-    assert f"1…{encoding.MAX_FRAME_ROWS}" in TEXT
+    assert f"1…{node.MAX_FRAME_ROWS}" in TEXT
     assert read_esdb.MOST_WINDOW == codec.MAX_WINDOW_BYTES

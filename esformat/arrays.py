@@ -1,0 +1,135 @@
+"""Arrow arrays to the plain memory that nodes are made of, and back. Method and layouts follow Arrow's columnar format:
+validity, lengths for offsets, children.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from esformat.errors import CorruptSegmentError
+from esformat.layout import MAX_FRAME_BYTES
+
+
+def is_bytes(kind: pa.DataType) -> bool:
+    """Whether values of this type have lengths and bytes."""
+    return bool(
+        pt.is_string(kind)
+        or pt.is_binary(kind)
+        or pt.is_large_string(kind)
+        or pt.is_large_binary(kind)
+        or (pt.is_fixed_size_binary(kind) and not pt.is_decimal(kind))
+    )
+
+
+def number_dtype(kind: pa.DataType) -> np.dtype[Any]:
+    """The integer dtype whose bits are those of a fixed-width value of at most 8 bytes."""
+    if pt.is_boolean(kind):
+        return np.dtype(np.uint8)
+    signed = pt.is_signed_integer(kind) or pt.is_temporal(kind)
+    return np.dtype(f"<{'i' if signed else 'u'}{kind.bit_width // 8}")
+
+
+def validity_of(array: pa.Array) -> npt.NDArray[np.uint8] | None:
+    """One byte per value, 1 where it is valid; None where all are."""
+    if not array.null_count:
+        return None
+    return np.asarray(array.is_valid().to_numpy(zero_copy_only=False)).astype(np.uint8)
+
+
+def numbers_of(array: pa.Array) -> npt.NDArray[np.integer[Any]]:
+    """The bits of fixed-width values up to 8 bytes as integers; null slots are 0."""
+    if pt.is_boolean(array.type):
+        return np.asarray(array.fill_null(False).to_numpy(zero_copy_only=False)).astype(np.uint8)
+    dtype = number_dtype(array.type)
+    numbers: npt.NDArray[np.integer[Any]]
+    numbers = np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * dtype.itemsize)
+    valid = validity_of(array)
+    return numbers if valid is None else np.where(valid.view(np.bool_), numbers, numbers.dtype.type(0))
+
+
+def bytes_of(array: pa.Array) -> tuple[npt.NDArray[np.int64], memoryview]:
+    """Offsets (count + 1, starting at 0) and the bytes of strings or binary; null slots are empty."""
+    kind = array.type
+    if pt.is_fixed_size_binary(kind):
+        array = array.cast(pa.binary())
+    if array.null_count:
+        array = array.fill_null("" if pt.is_string(kind) or pt.is_large_string(kind) else b"")
+    width = np.int64 if pt.is_large_string(array.type) or pt.is_large_binary(array.type) else np.int32
+    _validity, offset_buffer, data = array.buffers()
+    if not len(array) or data is None:
+        return np.zeros(len(array) + 1, dtype=np.int64), memoryview(b"")
+    offsets = np.frombuffer(offset_buffer, width, len(array) + 1, array.offset * width().itemsize).astype(np.int64)
+    view = memoryview(data)[int(offsets[0]) : int(offsets[-1])]
+    return offsets - offsets[0], view
+
+
+def plain_lists(array: pa.Array) -> pa.Array:
+    """A map as the list of key-value structs that it is; other arrays as they are."""
+    if not pt.is_map(array.type):
+        return array
+    return array.cast(pa.list_(entries_field(array.type)))
+
+
+def entries_field(kind: pa.DataType) -> pa.Field:
+    """The element field of the list that a map type stands for."""
+    return pa.field("entries", pa.struct([kind.key_field, kind.item_field]), nullable=False)
+
+
+def take_with_nulls(values: pa.Array, valid: npt.NDArray[np.uint8]) -> pa.Array:
+    """Spread `values` over the valid slots; the others become null."""
+    places = np.cumsum(valid, dtype=np.int64) - 1
+    return values.take(pa.array(places, mask=valid == 0))
+
+
+def bitmap(valid: npt.NDArray[np.uint8] | None) -> pa.Buffer | None:
+    return None if valid is None else pa.py_buffer(np.packbits(valid, bitorder="little"))
+
+
+def numbers_array(
+    numbers: npt.NDArray[np.int64], kind: pa.DataType, valid: npt.NDArray[np.uint8] | None = None
+) -> pa.Array:
+    """Fixed-width values of at most 8 bytes from their bits."""
+    data: npt.NDArray[Any]
+    if pt.is_boolean(kind):
+        data = np.packbits(numbers != 0, bitorder="little")
+    else:
+        data = numbers.view(np.uint64).astype(number_dtype(kind)) if kind.bit_width < 64 else numbers
+    return pa.Array.from_buffers(kind, len(numbers), [bitmap(valid), pa.py_buffer(np.ascontiguousarray(data))])
+
+
+def bytes_array(
+    lengths: npt.NDArray[Any], data: pa.Buffer, kind: pa.DataType, valid: npt.NDArray[np.uint8] | None = None
+) -> pa.Array:
+    """Strings or binary from lengths and bytes. Raises CorruptSegmentError for text that is not UTF-8."""
+    large = pt.is_large_string(kind) or pt.is_large_binary(kind)
+    if not large and len(data) > MAX_FRAME_BYTES:
+        raise CorruptSegmentError("more bytes than one Arrow array can hold")
+    offsets = np.zeros(len(lengths) + 1, dtype=np.dtype(np.int64 if large else np.int32))
+    np.cumsum(lengths, out=offsets[1:])
+    buffers = [bitmap(valid), pa.py_buffer(offsets), data]
+    if pt.is_fixed_size_binary(kind):
+        if not bool(
+            (lengths == (kind.byte_width if valid is None else kind.byte_width * valid.astype(np.int64))).all()
+        ):
+            raise CorruptSegmentError(f"a value of type {kind} has another length")
+        return pa.Array.from_buffers(pa.binary(), len(lengths), buffers).cast(kind)
+    array = pa.Array.from_buffers(kind, len(lengths), buffers)
+    if pt.is_string(kind) or pt.is_large_string(kind):
+        try:
+            array.validate(full=True)
+        except pa.ArrowInvalid as error:
+            raise CorruptSegmentError(f"stored text is broken: {error}") from None
+    return array
+
+
+def decode_codes(codes: npt.NDArray[np.integer[Any]], values: pa.Array) -> pa.Array:
+    """Values by code; `values[0]` is the null. Raises CorruptSegmentError for a code without a value."""
+    try:
+        return values.take(pa.array(codes))
+    except pa.ArrowIndexError:
+        raise CorruptSegmentError("a code has no value in the column's dictionary") from None

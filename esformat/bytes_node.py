@@ -1,0 +1,224 @@
+"""Nodes of strings and binary, opened: which frames hold which values, and how few of them an answer takes."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Hashable, Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from esformat.cache import Cache
+from esformat.codec import Decompressor
+from esformat.errors import CorruptSegmentError
+from esformat.layout import MAX_FRAME_BYTES
+from esformat.node import (
+    FRAMES,
+    MAX_FRAME_ROWS,
+    DecodeContext,
+    Shape,
+    read_head,
+)
+from esformat.packing import (
+    decode_ints,
+    plane_bytes,
+    read_pack,
+)
+
+MANY_VALUES = 64
+
+
+class BytesNode:
+    """A node of lengths and bytes, opened: which frames hold which rows. Nothing of its bytes is decoded yet.
+
+    It holds no decompressor, so threads may share it; its methods take the caller's context.
+    """
+
+    __slots__ = (
+        "at",
+        "body",
+        "codec",
+        "count",
+        "edges",
+        "end",
+        "head",
+        "key",
+        "length_bytes",
+        "lengths",
+        "rows",
+        "short",
+        "table",
+    )
+
+    def __init__(self, body: memoryview, at: int, count: int, context: DecodeContext, key: Hashable = None) -> None:
+        """`key`: what tells the node from others in a cache. Raises CorruptSegmentError for a broken frame table."""
+        self.key = key
+        head = read_head(body, at, count, context.plain)
+        rows = head.frame_rows
+        if head.shape != 4 or not 0 < rows <= MAX_FRAME_ROWS:
+            raise CorruptSegmentError(f"a column node has shape {head.shape}, expected {Shape.BYTES:d}")
+        self.body, self.head, self.count, self.rows = body, head, count, rows
+        self.lengths = lengths = read_pack(body, head.at, count)
+        self.edges: npt.NDArray[np.int64] | None = None
+        self.length_bytes: bytes | None = None
+        self.short = lengths.width == 1 and not lengths.base  # lengths below 256, one byte each
+        frames = -(-count // rows)
+        try:
+            self.codec, width = FRAMES.unpack_from(body, lengths.end)
+            self.table = struct.unpack_from(f"<{frames}{'H' if width == 2 else 'I'}", body, lengths.end + 2)
+        except struct.error:
+            raise CorruptSegmentError("a frame table is cut short") from None
+        if width not in (2, 4):
+            raise CorruptSegmentError(f"a frame table has entries of {width} bytes")
+        self.at = lengths.end + 2 + width * frames
+        self.end = self.at + sum(self.table)
+        if self.end > len(body):
+            raise CorruptSegmentError("frames reach beyond their block")
+
+    def decompressor(self, context: DecodeContext) -> Decompressor:
+        """What the node's frames are decompressed with."""
+        return context.framed if self.head.needs_dictionary else context.plain
+
+    def all_lengths(self, context: DecodeContext) -> npt.NDArray[np.int64]:
+        """The length of every value. Raises CorruptSegmentError if one is out of bounds."""
+        return check_lengths(decode_ints(self.body, self.lengths, context.plain))
+
+    def stored_frames(self, frames: list[int]) -> list[memoryview]:
+        """The stored bytes of some frames, ascending."""
+        edges = list(accumulate(self.table, initial=self.at))
+        return [self.body[edges[frame] : edges[frame + 1]] for frame in frames]
+
+    def all_values(self, context: DecodeContext) -> tuple[npt.NDArray[Any], bytes]:
+        """The lengths of all values and their bytes side by side; null slots are empty."""
+        lengths = self.all_lengths(context)
+        sizes = frame_sizes(lengths, self.rows)
+        out = np.empty(int(sizes.sum()), np.uint8)  # not zeroed: what lengths only claim costs no memory
+        stored = self.body[self.at : self.end]
+        self.decompressor(context).decompress_run(self.codec, stored, self.table, sizes.tolist(), out.data)
+        return lengths, out.tobytes()
+
+    def values(self, low: int, high: int, context: DecodeContext, frames: Cache) -> list[bytes | None]:
+        """Values [low, high) as Python bytes. Decompresses only the frames that hold them and are not in `frames`."""
+        first, last = low // self.rows, -(-high // self.rows)
+        values: list[bytes | None]
+        if last - first == 1 and self.short:
+            start = first * self.rows
+            near, stored = self._frame(first, context, frames)
+            values = [stored[a:b] for a, b in pairwise(near[low - start : high - start + 1])]
+        else:
+            edges = self._edges(context)
+            stored = self._span(first, last, edges, context, frames)
+            values = [*slices(stored, (edges[low : high + 1] - edges[first * self.rows]).tolist())]
+        return values if self.head.valid is None else self._with_nulls(values, range(low, high))
+
+    def chosen_values(self, places: list[int], context: DecodeContext, frames: Cache) -> list[bytes | None]:
+        """The values at ascending places as Python bytes, decompressing only the frames that hold them."""
+        rows = self.rows
+        values: list[bytes | None]
+        first = places[0] // rows
+        if self.short and places[-1] // rows == first:
+            near, stored = self._frame(first, context, frames)
+            values = [stored[near[at] : near[at + 1]] for at in (place - first * rows for place in places)]
+            return values if self.head.valid is None else self._with_nulls(values, places)
+        edges = self._edges(context)
+        wanted = np.array(places)
+        touched = np.unique(wanted // rows)
+        last = int(touched[-1]) + 1
+        begins, ends = edges[wanted], edges[wanted + 1]
+        if 2 * len(touched) > last - first:  # dense: one span of frames
+            stored = self._span(first, last, edges, context, frames)
+            origin = edges[first * rows]
+            cuts = zip((begins - origin).tolist(), (ends - origin).tolist(), strict=True)
+            values = [stored[a:b] for a, b in cuts]
+        else:
+            held = {frame: self._span(frame, frame + 1, edges, context, frames) for frame in touched.tolist()}
+            origins = edges[wanted // rows * rows]
+            cuts = zip((begins - origins).tolist(), (ends - origins).tolist(), strict=True)
+            values = [held[place // rows][a:b] for place, (a, b) in zip(places, cuts, strict=True)]
+        return values if self.head.valid is None else self._with_nulls(values, places)
+
+    def _frame(self, number: int, context: DecodeContext, frames: Cache) -> tuple[list[int], bytes]:
+        """One frame of short values: the edges of the values in it, and its uncompressed bytes.
+
+        Python's integers are quicker here than arrays: this is what most histories come to.
+        """
+        if self.length_bytes is None:
+            self.length_bytes = plane_bytes(self.body, self.lengths, context.plain)
+        start = number * self.rows
+        edges = list(accumulate(self.length_bytes[start : start + self.rows], initial=0))
+        key = (self.key, number)
+        stored: bytes | None = frames.find(key)
+        if stored is None:
+            at = self.at + sum(self.table[:number])
+            frame = self.body[at : at + self.table[number]]
+            stored = self.decompressor(context).decompress(self.codec, frame, edges[-1])
+            frames.keep(key, stored, len(stored))
+        return edges, stored
+
+    def _edges(self, context: DecodeContext) -> npt.NDArray[np.int64]:
+        """Where each value begins within the bytes of all, and where the last ends; kept for the next question."""
+        if self.edges is None:
+            edges = np.zeros(self.count + 1, dtype=np.int64)
+            np.cumsum(self.all_lengths(context), out=edges[1:])
+            if int(edges[-1]) > MAX_FRAME_BYTES:
+                raise CorruptSegmentError("the lengths of a block's values are out of bounds")
+            self.edges = edges
+        return self.edges
+
+    def _span(
+        self, first: int, last: int, edges: npt.NDArray[np.int64], context: DecodeContext, frames: Cache
+    ) -> bytes:
+        """The uncompressed bytes of frames [first, last); several that are missing are decompressed with one call."""
+        key, rows, table = self.key, self.rows, self.table
+        known: list[bytes] = [found for n in range(first, last) if (found := frames.find((key, n))) is not None]
+        if len(known) == last - first:
+            return known[0] if last - first == 1 else b"".join(known)
+        at = self.at + sum(table[:first])
+        bounds = [int(edges[min(number * rows, self.count)]) for number in range(first, last + 1)]
+        sizes = [b - a for a, b in pairwise(bounds)]
+        decompressor = self.decompressor(context)
+        if last - first == 1:
+            made = decompressor.decompress(self.codec, self.body[at : at + table[first]], sizes[0])
+            frames.keep((key, first), made, len(made))
+            return made
+        lengths = table[first:last]
+        out = bytearray(bounds[-1] - bounds[0])
+        decompressor.decompress_run(self.codec, self.body[at : at + sum(lengths)], lengths, sizes, memoryview(out))
+        made = bytes(out)
+        for number, (a, b) in enumerate(pairwise(bounds), first):
+            frames.keep((key, number), made[a - bounds[0] : b - bounds[0]], b - a)
+        return made
+
+    def _with_nulls(self, values: list[bytes | None], places: Sequence[int]) -> list[bytes | None]:
+        valid = self.head.valid
+        assert valid is not None
+        return [value if valid[place] else None for value, place in zip(values, places, strict=True)]
+
+
+def check_lengths(lengths: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """`lengths`, unless one of them is negative or absurd: then CorruptSegmentError."""
+    if len(lengths) and lengths.dtype != np.uint8 and (int(lengths.min()) < 0 or int(lengths.max()) > MAX_FRAME_BYTES):
+        raise CorruptSegmentError("a stored length is out of bounds")
+    return lengths
+
+
+def frame_sizes(lengths: npt.NDArray[np.int64], rows: int) -> npt.NDArray[np.int64]:
+    """Uncompressed bytes of every frame, from the lengths of all values."""
+    if not len(lengths):
+        return np.zeros(0, dtype=np.int64)
+    sizes: npt.NDArray[np.int64] = np.add.reduceat(lengths, np.arange(0, len(lengths), rows))
+    if int(sizes.sum()) > MAX_FRAME_BYTES:
+        raise CorruptSegmentError("the lengths of a block's values are out of bounds")
+    return sizes
+
+
+def slices(stored: bytes, edges: list[int]) -> list[bytes]:
+    """The bytes between consecutive edges. Arrow cuts many of them twice as fast as Python does."""
+    if len(edges) <= MANY_VALUES:
+        return [stored[a:b] for a, b in pairwise(edges)]
+    offsets = pa.py_buffer(np.array(edges, dtype=np.int32))
+    array = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, offsets, pa.py_buffer(stored)])
+    return array.to_pylist()  # type: ignore[no-any-return]

@@ -1,0 +1,135 @@
+"""The head of every node, what stands in it, and what encoding or decoding one takes: see `encoding.py`."""
+
+from __future__ import annotations
+
+import enum
+import struct
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.types as pt
+
+from esformat.arrays import is_bytes
+from esformat.codec import Compressor, Decompressor
+from esformat.errors import CorruptSegmentError
+from esformat.packing import (
+    decode_ints,
+    read_pack,
+)
+
+
+class Shape(enum.IntEnum):
+    """How the values of a node are stored. The numbers are part of the format."""
+
+    NULL = 0
+    INTS = 1
+    WIDE = 2
+    CODES = 3
+    BYTES = 4
+    LIST = 5
+    FIXED = 6
+    STRUCT = 7
+
+
+_NODE = struct.Struct(
+    "<"
+    "B"  # shape
+    "B"  # flags: 1 validity stored, 2 frames need the dictionary
+    "H"  # rows per frame (bytes), else zero
+)
+_FRAMES = struct.Struct(
+    "<"
+    "B"  # codec of the frames
+    "B"  # bytes of each entry of the frame table: 2 or 4
+)
+VALIDITY, NEEDS_DICTIONARY = 1, 2
+FRAME_TARGET_BYTES = 4096  # measured: docs/decisions/0005-blocks-and-frames.md
+MAX_FRAME_ROWS = 1024
+MANY_VALUES = 64
+
+
+NODE = struct.Struct(
+    "<"
+    "B"  # shape
+    "B"  # flags: 1 validity stored, 2 frames need the dictionary
+    "H"  # rows per frame (bytes), else zero
+)
+FRAMES = struct.Struct(
+    "<"
+    "B"  # codec of the frames
+    "B"  # bytes of each entry of the frame table: 2 or 4
+)
+VALIDITY, NEEDS_DICTIONARY = 1, 2
+MAX_FRAME_ROWS = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeContext:
+    """What encoding one column takes: compressors, and the choices that were measured on its first block."""
+
+    plain: Compressor
+    framed: Compressor
+    has_dictionary: bool = False
+    raw: int = 0
+
+
+@dataclass(slots=True)
+class DecodeContext:
+    """What decoding takes: decompressors without and with the block's dictionary, and a column's values."""
+
+    plain: Decompressor
+    framed: Decompressor
+    values: pa.Array | None = None
+
+
+def shape_of(kind: pa.DataType) -> Shape:
+    """The shape in which values of a logical type are stored when no dictionary is used."""
+    if pt.is_null(kind):
+        return Shape.NULL
+    if pt.is_struct(kind):
+        return Shape.STRUCT
+    if pt.is_fixed_size_list(kind):
+        return Shape.FIXED
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_map(kind):
+        return Shape.LIST
+    if is_bytes(kind):
+        return Shape.BYTES
+    return Shape.INTS if kind.bit_width <= 64 else Shape.WIDE
+
+
+class NodeHead(NamedTuple):
+    """The first bytes of a node: its shape, its validity (None: all valid) and where its values begin."""
+
+    shape: int
+    needs_dictionary: bool
+    frame_rows: int
+    valid: npt.NDArray[np.uint8] | None
+    at: int
+
+
+def read_head(body: memoryview, at: int, count: int, plain: Decompressor) -> NodeHead:
+    """Read a node's header and validity. Raises CorruptSegmentError."""
+    try:
+        shape, flags, rows = NODE.unpack_from(body, at)
+    except struct.error:
+        raise CorruptSegmentError("a column node is cut short") from None
+    if not flags:
+        return NodeHead(shape, False, rows, None, at + 4)
+    if flags & ~(VALIDITY | NEEDS_DICTIONARY):
+        raise CorruptSegmentError(f"a column node has unknown flags {flags:#x}")
+    at += NODE.size
+    valid = None
+    if flags & VALIDITY:
+        valid, at = _read_validity(body, at, count, plain)
+    return NodeHead(shape, bool(flags & NEEDS_DICTIONARY), rows, valid, at)
+
+
+def _read_validity(body: memoryview, at: int, count: int, plain: Decompressor) -> tuple[npt.NDArray[np.uint8], int]:
+    pack = read_pack(body, at, count)
+    valid = decode_ints(body, pack, plain).astype(np.uint8)
+    if pack.width > 1 or (count and int(valid.max()) > 1):
+        raise CorruptSegmentError("validity holds other values than 0 and 1")
+    return valid, pack.end

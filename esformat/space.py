@@ -1,0 +1,106 @@
+"""`Space`: the events of one space in an open segment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from esformat.counts import Counts
+from esformat.event import to_key
+from esformat.query import Query, Stretch, conditions_of, make_query
+from esformat.reader import Reader
+from esformat.scan import Scan
+
+
+class Space:
+    """The events of one space in an open segment."""
+
+    __slots__ = ("_groupings", "_reader", "_stretches", "key_bytes", "num_events")
+
+    def __init__(
+        self, reader: Reader, key: bytes, stretches: list[Stretch], groupings: list[tuple[bytes, int]]
+    ) -> None:
+        """Made by `Segment.find`."""
+        self._reader = reader
+        self.key_bytes = key
+        self._stretches = stretches
+        self._groupings = groupings
+        self.num_events: int = stretches[-1].last - stretches[0].first
+
+    @property
+    def key(self) -> str | bytes:
+        """The space's key."""
+        return self._shown(self.key_bytes)
+
+    def _shown(self, key: bytes) -> str | bytes:
+        return self._reader.shown(key)
+
+    def __repr__(self) -> str:
+        return f"<esformat.Space {self.key!r}, {self.num_events} events>"
+
+    def __len__(self) -> int:
+        return self.num_events
+
+    def groupings(self) -> Counts:
+        """The space's groupings, in key order, and how many events each has."""
+        counts = {self._shown(key): count for key, count in self._groupings}
+        return Counts(lambda: iter(counts.items()), counts.__getitem__)
+
+    def scan(
+        self,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> Scan:
+        """The space's events oldest first, groupings merged by time; `reverse` is the exact mirror.
+
+        grouping: of that one only. Other arguments as in `Segment.scan`.
+        """
+        query = make_query(self._reader, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
+        return self._scan(query, grouping)
+
+    def scan_index(
+        self,
+        name: str | Mapping[str, Any],
+        value: Any = None,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> Scan:
+        """The space's events with a value of an index, oldest first; a mapping asks for several at once."""
+        query = make_query(
+            self._reader, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
+            conditions=conditions_of(name, value),
+        )  # fmt: skip
+        return self._scan(query, grouping)
+
+    def _scan(self, query: Query, grouping: str | bytes | None) -> Scan:
+        stretches = self._stretches
+        groupings = self._groupings
+        if grouping is not None:
+            wanted = to_key(grouping)
+            stretches, groupings = self._only(wanted)
+        if len(groupings) == 1:
+            keys = (self._shown(self.key_bytes), self._shown(groupings[0][0]))
+            return Scan(
+                self._reader, query, lambda: stretches, span=(stretches[0].first, stretches[-1].last), keys=keys
+            )
+        span = (stretches[0].first, stretches[-1].last) if stretches else (0, 0)
+        return Scan(self._reader, query, lambda: stretches, span=span, merged=bool(stretches))
+
+    def _only(self, grouping: bytes) -> tuple[list[Stretch], list[tuple[bytes, int]]]:
+        first = self._stretches[0].first
+        for key, count in self._groupings:
+            if key == grouping:
+                inside = [s for s in self._stretches if first <= s.first < first + count]
+                return inside, [(key, count)]
+            first += count
+        return [], []
