@@ -1,0 +1,303 @@
+"""`Archive` and `ArchiveSpace`: the verbs of an open archive of the Go ESDB."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from threading import Lock
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from esformat import Counts
+from esformat.customerio.archive_events import LoadedSpace, SpaceEvents, index_counts, load_space
+from esformat.customerio.archive_file import ArchiveFile, SpacePlace
+from esformat.customerio.layout import Layout, make_layout
+from esformat.customerio.opened import OpenFile
+from esformat.customerio.question import Question, check_index, key_bytes, make_conditions, make_question
+from esformat.customerio.scan import Scan
+from esformat.errors import SpaceNotFoundError
+from esformat.source import Source
+
+GROUP_BYTES = 4 << 20
+"""Spaces that are decoded together have so many stored bytes, or there is one of them."""
+GROUP_SPACES = 4096
+
+
+class _Statistics(NamedTuple):
+    events: int
+    spaces: int
+    min_timestamp: int | None
+    max_timestamp: int | None
+
+
+class Archive(OpenFile):
+    """An open archive, with the verbs of a `Segment`: spaces, groupings, indexes, scans.
+
+    The file tells neither its columns nor any count: what needs them first reads the directory of every space, or the
+    events themselves, and remembers the answer. Safe to share between threads.
+    """
+
+    kind = "archive"
+
+    def __init__(self, source: Source) -> None:
+        """Made by `open`."""
+        super().__init__(source)
+        self._lock = Lock()
+        with self._named():
+            self._file = ArchiveFile(source)
+        self._known_layout: Layout | None = None
+        self._known_statistics: _Statistics | None = None
+
+    def close(self) -> None:
+        """Let go of the file. Closing twice is fine; scans afterwards raise ClosedError."""
+        super().close()
+        self._file.source = self._source
+
+    # ------------------------------------------------------------ facts
+
+    @property
+    def layout(self) -> Layout:
+        """The file's columns."""
+        with self._lock, self._named():
+            if self._known_layout is None:
+                self._known_layout = self._survey()
+            return self._known_layout
+
+    def _survey(self) -> Layout:
+        pairs: set[tuple[bytes, bytes]] = set()
+        keys: set[bytes] = set()
+        self._check_open()
+        for place in self._file.spaces():
+            directory = self._file.directory(place)
+            keys.add(place.key)
+            keys.update(section.name for section in directory.groupings)
+            pairs.update((section.name, section.value) for section in directory.indexes)
+        return make_layout(keys, pairs)
+
+    @property
+    def _statistics(self) -> _Statistics:
+        with self._lock, self._named():
+            if self._known_statistics is None:
+                self._known_statistics = self._count()
+            return self._known_statistics
+
+    def _count(self) -> _Statistics:
+        events = spaces = 0
+        low: list[int] = []
+        high: list[int] = []
+        for stored, group in self._groups(self._file.spaces()):
+            found = SpaceEvents(stored, group)
+            events += len(found)
+            spaces += sum(1 for count in found.counts() if count)
+            if len(found):
+                low.append(int(found.seconds.min()) * 1_000_000)
+                high.append(int(found.seconds.max()) * 1_000_000)
+        return _Statistics(events, spaces, min(low, default=None), max(high, default=None))
+
+    @property
+    def num_events(self) -> int:
+        """Events in the file."""
+        return self._statistics.events
+
+    @property
+    def num_spaces(self) -> int:
+        """Distinct spaces that have events."""
+        return self._statistics.spaces
+
+    @property
+    def min_timestamp(self) -> int | None:
+        """The earliest timestamp, µs; None without events."""
+        return self._statistics.min_timestamp
+
+    @property
+    def max_timestamp(self) -> int | None:
+        """The latest timestamp, µs; None without events."""
+        return self._statistics.max_timestamp
+
+    # ------------------------------------------------------------ spaces
+
+    def find(self, space: str | bytes) -> ArchiveSpace | None:
+        """The space of that key, or None where the file has no event of it. Raises UsageError for other types."""
+        with self._named():
+            self._check_open()
+            place = self._file.find(key_bytes(space))
+            if place is None or not self._file.directory(place).groupings:
+                return None
+            return ArchiveSpace(self, place)
+
+    def __getitem__(self, space: str | bytes) -> ArchiveSpace:
+        """The space of that key. Raises SpaceNotFoundError, which is a KeyError."""
+        found = self.find(space)
+        if found is None:
+            raise SpaceNotFoundError(f"no space {space!r}", path=self.path)
+        return found
+
+    def spaces(self, prefix: str | bytes | None = None) -> Counts:
+        """Every space, in key order, and how many events it has; of those that begin with `prefix`."""
+        wanted = b"" if prefix is None else key_bytes(prefix)
+
+        def places() -> Iterator[SpacePlace]:
+            return (place for place in self._file.spaces() if place.key.startswith(wanted))
+
+        def items() -> Iterator[tuple[Any, int]]:
+            for stored, group in self._groups(places()):
+                for space, count in zip(group, SpaceEvents(stored, group).counts(), strict=True):
+                    if count:  # Go writes a space without events as one without sections
+                        yield self.layout.shown(space.place.key), count
+
+        def count(key: Any) -> int:
+            found = self.find(key) if isinstance(key, str | bytes) and key_bytes(key).startswith(wanted) else None
+            if found is None:
+                raise SpaceNotFoundError(f"no space {key!r}", path=self.path)
+            return found.num_events
+
+        return Counts(items, count)
+
+    def index_values(self, name: str) -> Counts:
+        """Every value of an index, ascending, and how many events have it. Raises UnknownIndexError."""
+        layout = self.layout
+        check_index(layout, self.path, name)
+        index = layout.by_name[name]
+
+        def totals() -> dict[Any, int]:
+            found: Counter[bytes] = Counter()
+            for stored, group in self._groups(self._file.spaces()):
+                for value, count in index_counts(stored, group, index.stored):
+                    found[value] += count
+            return {value if index.binary else value.decode(): found[value] for value in sorted(found) if found[value]}
+
+        return Counts(lambda: iter(totals().items()), lambda value: totals()[value])
+
+    # ------------------------------------------------------------ scans
+
+    def _make_scan(self, arguments: dict[str, Any], conditions: dict[str, Any] | None = None) -> Scan:
+        question = make_question(self.layout, self.path, conditions=conditions, **arguments)
+        return self.scan_places(question, self._file.spaces, merged=False)
+
+    def scan_places(self, question: Question, places: Callable[[], Iterable[SpacePlace]], *, merged: bool) -> Scan:
+        """A scan of some spaces, whose groupings are `merged` by time or not."""
+        layout = self.layout
+        wanted = {(layout.by_name[name].stored, value) for name, value in question.conditions}
+
+        def read(columns: tuple[str, ...], reverse: bool) -> Iterator[pa.RecordBatch]:
+            for stored, group in self._groups(reversed(list(places())) if reverse else places()):
+                group = [space for space in group if wanted <= {section[:2] for section in space.directory.indexes}]
+                if not group:
+                    continue
+                events = SpaceEvents(stored, group)
+                order = events.order(merged=merged)
+                yield from events.batches(layout, columns, order[::-1] if reverse else order)
+
+        return Scan(self.path, layout, question, read)
+
+    def load(self, place: SpacePlace) -> SpaceEvents:
+        """The events of one space."""
+        with self._named():
+            ((stored, group),) = self._groups([place])
+            return SpaceEvents(stored, group)
+
+    def _groups(self, places: Iterable[SpacePlace]) -> Iterator[tuple[bytes, list[LoadedSpace]]]:
+        """Spaces that ascend or descend, a group of them at a time in one buffer, where they ascend."""
+        group: list[SpacePlace] = []
+        size = 0
+        for place in places:
+            if group and (size + place.length > GROUP_BYTES or len(group) == GROUP_SPACES):
+                yield self._load(group)
+                group, size = [], 0
+            group.append(place)
+            size += place.length
+        if group:
+            yield self._load(group)
+
+    def _load(self, group: list[SpacePlace]) -> tuple[bytes, list[LoadedSpace]]:
+        """One buffer; spaces that lie side by side come with one read."""
+        self._check_open()
+        group = sorted(group)
+        starts = []
+        size = 0
+        reads: list[list[int]] = []  # offset and length
+        for place in group:
+            starts.append(size)
+            size += place.length
+            if reads and sum(reads[-1]) == place.offset:
+                reads[-1][1] += place.length
+            else:
+                reads.append([place.offset, place.length])
+        stored = b"".join(self._source.read_at(offset, length) for offset, length in reads)
+        return stored, [load_space(stored, at, place) for at, place in zip(starts, group, strict=True)]
+
+
+class ArchiveSpace:
+    """The events of one space of an archive."""
+
+    def __init__(self, archive: Archive, place: SpacePlace) -> None:
+        """Made by `Archive.find`."""
+        self._archive = archive
+        self._place = place
+
+    @property
+    def key_bytes(self) -> bytes:
+        """The space's key as bytes."""
+        return self._place.key
+
+    @property
+    def key(self) -> str | bytes:
+        """The space's key."""
+        return self._archive.layout.shown(self._place.key)
+
+    @property
+    def num_events(self) -> int:
+        """Events of the space, which are looked at for it."""
+        return len(self._archive.load(self._place))
+
+    def __len__(self) -> int:
+        return self.num_events
+
+    def __repr__(self) -> str:
+        return f"<esformat.customerio.ArchiveSpace {self._place.key!r}>"
+
+    def groupings(self) -> Counts:
+        """The space's groupings, in key order, and how many events each has."""
+        shown = self._archive.layout.shown
+        counts = {shown(name): count for name, count in self._archive.load(self._place).grouping_counts()}
+        return Counts(lambda: iter(counts.items()), counts.__getitem__)
+
+    def scan(
+        self,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> Scan:
+        """The space's events oldest first, groupings merged by time; `reverse` is the exact mirror.
+
+        grouping: of that one only. Other arguments as in `Segment.scan`.
+        """
+        return self._scan(None, grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
+
+    def scan_index(
+        self,
+        name: Any,
+        value: Any = None,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> Scan:
+        """The space's events with a value of an index, oldest first; a mapping asks for several at once."""
+        return self._scan(
+            make_conditions(name, value),
+            grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
+        )  # fmt: skip
+
+    def _scan(self, conditions: dict[str, Any] | None, **arguments: Any) -> Scan:
+        archive = self._archive
+        question = make_question(archive.layout, archive.path, conditions=conditions, **arguments)
+        return archive.scan_places(question, lambda: [self._place], merged=True)

@@ -1,0 +1,136 @@
+"""Where things lie in an archive: its spaces, and the sections of each. Reads, and decodes no event."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from esformat.customerio.layout import split_pair
+from esformat.customerio.sst import FOOTER_BYTES, Table
+from esformat.customerio.varint import decode
+from esformat.errors import CorruptSegmentError
+from esformat.source import Source
+
+SPACE_MARK = 0x2A
+LENGTH = struct.Struct("<q")  # of the sorted table before it
+_PLACE = struct.Struct(
+    "<"  # little-endian, no padding
+    "q"  # offset of a space in the file
+    "q"  # its length
+)
+_TAIL_BYTES = 4096  # of a space, read at once: most directories fit
+
+
+class SpacePlace(NamedTuple):
+    """A space and its bytes [offset, offset + length) of the file."""
+
+    key: bytes
+    offset: int
+    length: int
+
+
+class Section(NamedTuple):
+    """A section and its bytes [start, end) of the space. `value` is of an index."""
+
+    name: bytes
+    value: bytes
+    start: int
+    end: int
+
+
+class Directory(NamedTuple):
+    """What a space has: its groupings in key order, then its indexes."""
+
+    groupings: list[Section]
+    indexes: list[Section]
+
+
+def read_table(source: Source, end: int, first: int) -> tuple[Table, int]:
+    """The sorted table whose length is in the 8 bytes before `end`, and where it begins, which is not before `first`.
+
+    Raises CorruptSegmentError.
+    """
+    if end - first < LENGTH.size + FOOTER_BYTES:
+        raise CorruptSegmentError("there is no room for a sorted table", path=source.name, offset=end)
+    (length,) = LENGTH.unpack(source.read_at(end - LENGTH.size, LENGTH.size))
+    start = end - LENGTH.size - length
+    if length < FOOTER_BYTES or start < first:
+        raise CorruptSegmentError(
+            f"a sorted table is said to have {length} bytes, which cannot be",
+            path=source.name,
+            offset=end - LENGTH.size,
+        )
+    return Table(source.read_at(start, length), start), start
+
+
+class ArchiveFile:
+    """The spaces of an archive. Safe to share between threads."""
+
+    def __init__(self, source: Source) -> None:
+        """Raises CorruptSegmentError where the file does not end as an archive does."""
+        self.source = source
+        self._table, self._end = read_table(source, source.size, 0)
+
+    def find(self, key: bytes) -> SpacePlace | None:
+        """Where a space lies; None if it is not there."""
+        stored = self._table.get(key)
+        return None if stored is None else self._place(key, stored)
+
+    def spaces(self) -> Iterator[SpacePlace]:
+        """Where each space lies, by key."""
+        for key, stored in self._table.items():
+            yield self._place(key, stored)
+
+    def _place(self, key: bytes, stored: bytes) -> SpacePlace:
+        if len(stored) != _PLACE.size:
+            raise CorruptSegmentError(f"the place of space {key!r} has {len(stored)} bytes, not 16")
+        offset, length = _PLACE.unpack(stored)
+        if offset < 0 or length <= LENGTH.size or offset + length > self._end:
+            raise CorruptSegmentError(f"space {key!r} is said to lie outside the file", offset=offset)
+        return SpacePlace(key, offset, length)
+
+    def directory(self, place: SpacePlace) -> Directory:
+        """The sections of a space, by one or two short reads."""
+        size = min(place.length, _TAIL_BYTES)
+        tail = self.source.read_at(place.offset + place.length - size, size)
+        (length,) = LENGTH.unpack_from(tail, size - LENGTH.size)
+        if size < place.length and length + LENGTH.size + 1 > size:
+            return read_directory(self.source.read_at(place.offset, place.length), 0, place)
+        return read_directory(tail, size - place.length, place)
+
+
+def read_directory(stored: bytes, at: int, place: SpacePlace) -> Directory:
+    """The sections of a space of which `stored` holds what matters; the space itself begins at its byte `at`.
+
+    Raises CorruptSegmentError.
+    """
+    end = at + place.length - LENGTH.size
+    (length,) = LENGTH.unpack_from(stored, end)
+    start = end - length
+    if length < FOOTER_BYTES or start < max(at + 1, 0):
+        raise CorruptSegmentError(
+            f"the directory of space {place.key!r} cannot have {length} bytes", offset=place.offset
+        )
+    groupings: list[Section] = []
+    indexes: list[Section] = []
+    before = 1  # the space's mark
+    for key, value in Table(stored[start:end], place.offset + start - at).items():
+        offset, used = decode(value, 0)
+        size, used = decode(value, used)
+        if used != len(value) or offset != before or not size:
+            raise CorruptSegmentError(
+                f"the sections of space {place.key!r} do not follow each other", offset=place.offset
+            )
+        before = offset + size
+        if key[:1] == b"g":
+            groupings.append(Section(key[1:], b"", offset, before))
+        elif key[:1] == b"i":
+            indexes.append(Section(*split_pair(key[1:]), offset, before))
+        else:
+            raise CorruptSegmentError(f"space {place.key!r} has a section of an unknown kind", offset=place.offset)
+    if before != start - at:
+        raise CorruptSegmentError(
+            f"the sections of space {place.key!r} do not end where they should", offset=place.offset
+        )
+    return Directory(groupings, indexes)

@@ -1,0 +1,124 @@
+"""What the sections of an archive say: events of groupings, and the events that index entries point to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from esformat.customerio.blocks import Sections
+from esformat.customerio.varint import I64, U8, decode, decode_many
+from esformat.errors import CorruptSegmentError
+
+ENTRY = np.dtype([("block", "<i8"), ("offset", "<u2")])
+"""An index entry: the block in which an event starts, by its offset in the space, and where in its bytes."""
+TIMESTAMP_BYTES = 4
+_FEW_SECTIONS = 32  # from so many on, NumPy steps through sections side by side; below, Python through one at a time
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """Events in the order of their sections, newest first in each. All arrays have one element for each event."""
+
+    places: I64
+    """Where each begins in the sections' bytes."""
+    sections: I64
+    """Number of its section."""
+    seconds: I64
+    data_starts: I64
+    data_ends: I64
+
+
+def read_events(sections: Sections) -> Events:
+    """The events of grouping sections. Raises CorruptSegmentError."""
+    places = _event_places(sections)
+    lengths, ends = decode_many(sections.array, places)
+    stamps = sections.array[ends[:, None] + np.arange(TIMESTAMP_BYTES)]
+    starts = ends + TIMESTAMP_BYTES
+    return Events(
+        places=places,
+        sections=np.searchsorted(sections.starts, places, side="right") - 1,
+        seconds=np.ascontiguousarray(stamps).view("<u4").reshape(-1).astype(np.int64),
+        data_starts=starts,
+        data_ends=starts + lengths,
+    )
+
+
+def _event_places(sections: Sections) -> I64:
+    """Where events begin. Each tells where the next one does: sections side by side, the longest ones by themselves."""
+    starts, ends = sections.starts[:-1], sections.starts[1:] - 1  # the last byte is the end mark
+    if (ends <= starts).any() or sections.array[ends].any():
+        raise CorruptSegmentError("a section of events does not hold events and a zero byte")
+    found: list[I64] = []
+    at, last = starts, ends
+    going = at < last
+    while going.sum() > _FEW_SECTIONS:
+        at, last = at[going], last[going]
+        found.append(at)
+        lengths, after = decode_many(sections.array, at)
+        lengths = np.minimum(lengths, len(sections.data))  # a lie about the length must not overflow
+        at = after + TIMESTAMP_BYTES + lengths
+        _check_ends(at, last)
+        going = at < last
+    for first, end in zip(at[going].tolist(), last[going].tolist(), strict=True):
+        found.append(np.array(_walk(sections.data, first, end), dtype=np.int64))
+    return np.sort(np.concatenate(found)) if found else np.zeros(0, dtype=np.int64)
+
+
+def _check_ends(at: I64, last: I64) -> None:
+    if (at > last).any():
+        raise CorruptSegmentError("an event reaches beyond its section")
+
+
+def _walk(data: bytes, at: int, end: int) -> list[int]:
+    """Where the events between two bytes begin. One step is less work than NumPy's cheapest call."""
+    places: list[int] = []
+    add = places.append
+    while at < end:
+        add(at)
+        length = data[at]
+        if length < 0x80:
+            at += 1 + TIMESTAMP_BYTES + length
+        else:
+            length, at = decode(data, at)
+            at += TIMESTAMP_BYTES + length
+    if at != end:
+        raise CorruptSegmentError("an event reaches beyond its section")
+    return places
+
+
+def read_entries(sections: Sections) -> tuple[I64, I64, I64]:
+    """Block, offset and number of section of each entry of index sections. Raises CorruptSegmentError."""
+    lengths = np.diff(sections.starts)
+    ends = sections.starts[1:] - 1
+    if (lengths % ENTRY.itemsize != 1).any() or sections.array[ends].any():
+        raise CorruptSegmentError("an index section does not hold whole entries and a zero byte")
+    kept: U8 = np.ones(len(sections.data), dtype=np.uint8)
+    kept[ends] = 0
+    kept[sections.starts[-1] :] = 0
+    entries = sections.array[kept.view(np.bool_)].view(ENTRY)
+    numbers = np.repeat(np.arange(len(lengths)), lengths // ENTRY.itemsize)
+    return entries["block"].astype(np.int64), entries["offset"].astype(np.int64), numbers
+
+
+def entry_rows(events: Events, sections: Sections, blocks: I64, offsets: I64) -> I64:
+    """Numbers of the events that start at those offsets of blocks, which are places in what was read.
+
+    Raises CorruptSegmentError for a place where no event starts.
+    """
+    numbers = np.searchsorted(sections.block_offsets, blocks)
+    if not _found(sections.block_offsets, numbers, blocks):
+        raise CorruptSegmentError("an index entry names a block that is none of a grouping")
+    ends = np.append(sections.block_starts, sections.starts[-1])[1:]
+    places = sections.block_starts[numbers] + offsets
+    rows: I64 = np.searchsorted(events.places, places)
+    if (places > ends[numbers]).any() or not _found(events.places, rows, places):  # at the end: starts the next block
+        raise CorruptSegmentError("an index entry names a place where no event starts")
+    return rows
+
+
+def _found(ascending: I64, numbers: I64, wanted: I64) -> bool:
+    """Whether each value is at the place where a search says it would be."""
+    if len(numbers) and int(numbers.max()) >= len(ascending):
+        return False
+    return bool((ascending[numbers] == wanted).all())

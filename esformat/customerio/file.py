@@ -1,0 +1,35 @@
+"""`open`: a file of the Go ESDB, whichever it is."""
+
+from __future__ import annotations
+
+import os
+
+from esformat.customerio.archive import Archive
+from esformat.customerio.stream import Stream
+from esformat.customerio.stream_file import MAGIC as STREAM_MAGIC
+from esformat.errors import EsdbError, UsageError
+from esformat.source import FileSource, Source
+
+SEGMENT_MAGIC = b"\x89ESDB"
+
+
+def open_file(path: str | os.PathLike[str] | Source) -> Archive | Stream:
+    """Open an archive or a stream of the Go ESDB: a path, or any `Source` of bytes.
+
+    The first bytes tell a stream; an archive has no mark of its own. Raises OSError (no such file …),
+    CorruptSegmentError (neither, or damaged), UsageError (a segment of esformat).
+    """
+    source = FileSource(path) if isinstance(path, str | os.PathLike) else path
+    if not isinstance(source, Source):
+        raise UsageError(f"cannot open {path!r}", hint="give a path or a Source of bytes")
+    start = source.read_at(0, min(source.size, len(STREAM_MAGIC)))
+    if start.startswith(SEGMENT_MAGIC):
+        raise UsageError("is a segment of esformat", path=source.name, hint="use esformat.open")
+    if start == STREAM_MAGIC:
+        return Stream(source)
+    try:
+        return Archive(source)
+    except EsdbError as error:
+        error.path = error.path or source.name
+        error.hint = error.hint or "it is no file of the Go ESDB, or a damaged one: restore it from a copy"
+        raise

@@ -1,0 +1,189 @@
+"""What an open archive and an open stream have in common."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, ClassVar, Self
+
+import pyarrow as pa
+
+from esformat import Counts
+from esformat.customerio.layout import Layout
+from esformat.customerio.question import make_conditions
+from esformat.customerio.scan import Scan
+from esformat.errors import EsdbError
+from esformat.source import ClosedSource, Source
+
+
+class OpenFile(ABC):
+    """An open file of the Go ESDB. Close it, or use it as a context manager."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._closed = False
+
+    def __repr__(self) -> str:
+        return f"<esformat.customerio {self.kind} {self.path!r}, {self.size_bytes} bytes>"
+
+    # ------------------------------------------------------------ facts
+
+    @property
+    def path(self) -> str:
+        """What was opened."""
+        return self._source.name
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the file."""
+        return self._source.size
+
+    @property
+    @abstractmethod
+    def layout(self) -> Layout:
+        """The file's columns."""
+
+    @property
+    @abstractmethod
+    def num_events(self) -> int:
+        """Events in the file."""
+
+    @property
+    @abstractmethod
+    def num_spaces(self) -> int:
+        """Distinct spaces that have events."""
+
+    @property
+    @abstractmethod
+    def min_timestamp(self) -> int | None:
+        """The earliest timestamp, µs; None without events."""
+
+    @property
+    @abstractmethod
+    def max_timestamp(self) -> int | None:
+        """The latest timestamp, µs; None without events."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the events: space, grouping, timestamp, data, then one for each index."""
+        return self.layout.schema.arrow
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """Names of the indexed columns."""
+        return self.layout.index_names
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Nothing: these files keep none."""
+        return {}
+
+    def info(self) -> dict[str, Any]:
+        """Facts about the file: its kind, counts, time span and indexes."""
+        return {
+            "path": self.path,
+            "size_bytes": self.size_bytes,
+            "format": f"Go ESDB {self.kind}",
+            "events": self.num_events,
+            "spaces": self.num_spaces,
+            "min_timestamp": self.min_timestamp,
+            "max_timestamp": self.max_timestamp,
+            "keys": "binary" if self.layout.binary_keys else "text",
+            "indexes": {name: {"values": len(self.index_values(name))} for name in self.indexes},
+        }
+
+    # ------------------------------------------------------------ life
+
+    def close(self) -> None:
+        """Let go of the file. Closing twice is fine; scans afterwards raise ClosedError."""
+        if not self._closed:
+            self._closed = True
+            self._source = ClosedSource(self._source)
+
+    def _check_open(self) -> None:
+        if self._closed:
+            self._source.read_at(0, 0)  # raises ClosedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Say in errors which file they are about."""
+        try:
+            yield
+        except EsdbError as error:
+            error.path = error.path or self.path
+            raise
+
+    # ------------------------------------------------------------ spaces
+
+    @abstractmethod
+    def find(self, space: str | bytes) -> Any:
+        """The space of that key, or None where the file has no event of it."""
+
+    def __contains__(self, space: object) -> bool:
+        return isinstance(space, str | bytes) and self.find(space) is not None
+
+    def may_contain(self, space: str | bytes) -> bool:
+        """Whether the file has an event of a space; the same as `space in file`: there is no filter to ask."""
+        return self.find(space) is not None
+
+    @abstractmethod
+    def index_values(self, name: str) -> Counts:
+        """Every value of an index, ascending, and how many events have it. Raises UnknownIndexError."""
+
+    # ------------------------------------------------------------ scans
+
+    def scan(
+        self,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> Scan:
+        """All events: of an archive by space, grouping, timestamp; of a stream as they lie. `reverse` is the mirror.
+
+        start, end: half-open [start, end), int µs or aware datetimes. columns: names of those to read.
+        Raises UsageError or InvalidEventError for wrong arguments, at once.
+        """
+        return self._make_scan(
+            {"grouping": grouping, "start": start, "end": end, "reverse": reverse, "limit": limit, "columns": columns}
+        )
+
+    def scan_index(
+        self,
+        name: str | Mapping[str, Any],
+        value: Any = None,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> Scan:
+        """Events with a value of an index, in the order of `scan`; a mapping asks for several, which must all hold.
+
+        Other arguments as in `scan`. Raises UnknownIndexError, UsageError or InvalidEventError, at once.
+        """
+        return self._make_scan(
+            {"grouping": grouping, "start": start, "end": end, "reverse": reverse, "limit": limit, "columns": columns},
+            make_conditions(name, value),
+        )
+
+    @abstractmethod
+    def _make_scan(self, arguments: dict[str, Any], conditions: dict[str, Any] | None = None) -> Scan:
+        """A scan of everything."""

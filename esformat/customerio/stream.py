@@ -1,0 +1,327 @@
+"""`Stream` and `StreamSpace`: the verbs of an open stream of the Go ESDB, whether it was closed or not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from threading import Lock
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from esformat import Counts
+from esformat.customerio.archive_file import read_table
+from esformat.customerio.layout import Layout, make_layout, split_pair
+from esformat.customerio.opened import OpenFile
+from esformat.customerio.question import check_index, key_bytes, make_question
+from esformat.customerio.scan import Scan
+from esformat.customerio.stream_file import CLOSED_MAGIC, LENGTH, MAGIC, StreamEvents, is_torn_event, walk
+from esformat.customerio.varint import I64, decode
+from esformat.errors import CorruptSegmentError, SpaceNotFoundError
+from esformat.source import Source
+
+STRETCH_BYTES = 4 << 20
+"""So much of a stream is decoded together, and more only where one event is larger."""
+BATCH_ROWS = 16384
+
+
+@dataclass(slots=True)
+class _Survey:
+    """What one pass over the file finds. Stretches are bytes [start, end) of whole events."""
+
+    stretches: list[tuple[int, int]] = field(default_factory=list)
+    events: int = 0
+    end: int = 0
+    tails: dict[bytes, int] = field(default_factory=dict)
+    """Of each `name:value`, where its newest event begins."""
+    values: Counter[bytes] = field(default_factory=Counter)
+    """Of each `name:value`, how many events have it."""
+
+
+class Stream(OpenFile):
+    """An open stream, with the verbs of a `Segment`. It is one space, whose key is "".
+
+    Scans go in the order of the file, oldest first; `reverse` is the mirror. A stream has no times: every timestamp is
+    0. What was appended after the stream was opened is not seen, an event that was not written to its end neither.
+    Safe to share between threads.
+    """
+
+    kind = "stream"
+
+    def __init__(self, source: Source) -> None:
+        """Made by `open`."""
+        super().__init__(source)
+        self._lock = Lock()
+        self._known: _Survey | None = None
+        self._known_layout: Layout | None = None
+        size = source.size
+        with self._named():
+            if source.read_at(0, min(size, len(MAGIC))) != MAGIC:
+                raise CorruptSegmentError("a stream does not begin with its magic bytes", offset=0)
+            tail = source.read_at(max(0, size - len(CLOSED_MAGIC)), min(size, len(CLOSED_MAGIC)))
+            self.is_closed = tail == CLOSED_MAGIC and size >= len(MAGIC) + len(CLOSED_MAGIC)
+            """Whether the writer finished the stream."""
+            self._stop = size
+            if self.is_closed:
+                self._tails, start = read_table(source, size - len(CLOSED_MAGIC), len(MAGIC) + LENGTH.size)
+                self._stop = start - LENGTH.size
+                if any(source.read_at(self._stop, LENGTH.size)):
+                    raise CorruptSegmentError("the events of a closed stream do not end in a zero", offset=self._stop)
+
+    # ------------------------------------------------------------ facts
+
+    @property
+    def _survey(self) -> _Survey:
+        with self._lock, self._named():
+            if self._known is None:
+                self._known = self._pass()
+            return self._known
+
+    def _pass(self) -> _Survey:
+        """Go through the file once: where events lie, which indexes there are, and whether their chains hold."""
+        found = _Survey(end=len(MAGIC))
+        while True:
+            data, end = self._read_stretch(found.end)
+            if end == found.end:
+                break
+            stretch = walk(data, 0)
+            events = StreamEvents(data, stretch.starts, stretch.end)
+            _follow(found, events, found.end)
+            found.stretches.append((found.end, end))
+            found.events += len(events)
+            found.end = end
+        self._check_end(found)
+        return found
+
+    def _read_stretch(self, start: int) -> tuple[bytes, int]:
+        """Bytes of whole events from `start` on, and where they end; nothing where no whole event begins there."""
+        self._check_open()
+        size = STRETCH_BYTES
+        while True:
+            data = self._source.read_at(start, min(size, self._stop - start))
+            found = walk(data, 0)
+            if len(found.starts) or found.stop != "more" or start + len(data) == self._stop:
+                return data[: found.end], start + found.end
+            size = max(2 * size, LENGTH.size + LENGTH.unpack_from(data)[0])  # read_at is bounded by the file
+
+    def _check_end(self, found: _Survey) -> None:
+        rest = self._stop - found.end
+        if self.is_closed:
+            if rest:
+                raise CorruptSegmentError("the events of a closed stream do not fill it", offset=found.end)
+            stored = {key: decode(value, 0)[0] for key, value in self._tails.items()}
+            if stored != found.tails:
+                raise CorruptSegmentError("the footer of a stream names other newest events than there are")
+            return
+        start = self._source.read_at(found.end, min(rest, LENGTH.size))
+        if len(start) == LENGTH.size and any(start):
+            # a stretch is enough: what looks like an event to its end is found there, or the event is a large one
+            head = self._source.read_at(found.end, min(rest, STRETCH_BYTES))
+            if not is_torn_event(head):
+                raise CorruptSegmentError("an event of the stream does not fit its length", offset=found.end)
+
+    @property
+    def torn_bytes(self) -> int:
+        """Bytes behind the last whole event of a stream that was not closed."""
+        return self._stop - self._survey.end
+
+    @property
+    def layout(self) -> Layout:
+        """The file's columns."""
+        pairs = self._survey.values
+        with self._lock, self._named():
+            if self._known_layout is None:
+                self._known_layout = make_layout([], (split_pair(pair) for pair in pairs))
+            return self._known_layout
+
+    @property
+    def num_events(self) -> int:
+        """Events in the file."""
+        return self._survey.events
+
+    @property
+    def num_spaces(self) -> int:
+        """One, if there are events."""
+        return min(1, self.num_events)
+
+    @property
+    def min_timestamp(self) -> int | None:
+        """0, which is the timestamp of every event; None without events."""
+        return 0 if self.num_events else None
+
+    @property
+    def max_timestamp(self) -> int | None:
+        """0, which is the timestamp of every event; None without events."""
+        return self.min_timestamp
+
+    # ------------------------------------------------------------ spaces
+
+    def find(self, space: str | bytes) -> StreamSpace | None:
+        """The stream itself for the key "", None for others. Raises UsageError for other types."""
+        return StreamSpace(self) if not key_bytes(space) and self.num_events else None
+
+    def __getitem__(self, space: str | bytes) -> StreamSpace:
+        """The stream itself for the key "". Raises SpaceNotFoundError, which is a KeyError."""
+        found = self.find(space)
+        if found is None:
+            raise SpaceNotFoundError(f"no space {space!r}", path=self.path, hint='a stream is one space, ""')
+        return found
+
+    def spaces(self, prefix: str | bytes | None = None) -> Counts:
+        """The one space and how many events it has."""
+        return self._one(not (prefix is not None and key_bytes(prefix)))
+
+    def _one(self, shown: bool = True) -> Counts:
+        counts = {"": self.num_events} if shown and self.num_events else {}
+        return Counts(lambda: iter(counts.items()), counts.__getitem__)
+
+    def index_values(self, name: str) -> Counts:
+        """Every value of an index, ascending, and how many events have it. Raises UnknownIndexError."""
+        layout = self.layout
+        check_index(layout, self.path, name)
+        index = layout.by_name[name]
+        found = {}
+        for pair, count in sorted(self._survey.values.items()):
+            stored, value = split_pair(pair)
+            if stored == index.stored:
+                found[value if index.binary else value.decode()] = count
+        return Counts(lambda: iter(found.items()), found.__getitem__)
+
+    # ------------------------------------------------------------ scans
+
+    def _make_scan(self, arguments: dict[str, Any], conditions: dict[str, Any] | None = None) -> Scan:
+        layout = self.layout
+        return Scan(
+            self.path, layout, make_question(layout, self.path, conditions=conditions, **arguments), self._batches
+        )
+
+    def _batches(self, columns: tuple[str, ...], reverse: bool) -> Iterator[pa.RecordBatch]:
+        layout = self.layout
+        schema = pa.schema([layout.schema.arrow.field(name) for name in columns])
+        stretches = self._survey.stretches
+        for start, end in reversed(stretches) if reverse else stretches:
+            self._check_open()
+            data = self._source.read_at(start, end - start)
+            events = StreamEvents(data, walk(data, 0).starts, len(data))
+            indexed = _index_columns(events, layout, columns)
+            rows = np.arange(len(events))
+            if reverse:
+                rows = rows[::-1]
+            for first in range(0, len(rows), BATCH_ROWS):
+                some = rows[first : first + BATCH_ROWS]
+                arrays = [
+                    indexed[n].take(pa.array(some)) if n in indexed else _column(events, n, some) for n in columns
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _column(events: StreamEvents, name: str, rows: I64) -> pa.Array:
+    if name == "data":
+        return events.data(rows)
+    if name == "timestamp":
+        return pa.array(np.zeros(len(rows), dtype=np.int64)).cast(pa.timestamp("us", "UTC"))
+    return pa.repeat(pa.scalar(""), len(rows))
+
+
+def _index_columns(events: StreamEvents, layout: Layout, columns: tuple[str, ...]) -> dict[str, pa.Array]:
+    """Those of the columns that are indexes."""
+    wanted = [layout.by_name[name] for name in columns if name in layout.by_name]
+    if not wanted:
+        return {}
+    pairs = [split_pair(pair) for pair in events.pairs.dictionary.to_pylist()]
+    codes = events.pairs.indices.to_numpy()
+    arrays = {}
+    for index in wanted:
+        mine = np.array([name == index.stored for name, _ in pairs], dtype=np.bool_)
+        values = pa.array([value if name == index.stored else b"" for name, value in pairs], pa.binary()).cast(
+            index.type
+        )
+        entries = mine[codes] if len(pairs) else np.zeros(0, dtype=np.bool_)
+        found = np.full(len(events), -1, dtype=np.int64)
+        found[events.rows[entries]] = codes[entries]
+        arrays[index.name] = values.take(pa.array(found, mask=found < 0))
+    return arrays
+
+
+def _follow(found: _Survey, events: StreamEvents, origin: int) -> None:
+    """Check that each index entry names the event before it with the same value, and take note of the last ones."""
+    pairs: list[bytes] = events.pairs.dictionary.to_pylist()
+    codes = events.pairs.indices.to_numpy().astype(np.int64)
+    names: dict[bytes, int] = {}
+    name_of = np.array([names.setdefault(split_pair(pair)[0], len(names)) for pair in pairs], dtype=np.int64)
+    slots = events.rows * max(1, len(names)) + (name_of[codes] if len(pairs) else codes)
+    if len(np.unique(slots)) != len(slots):
+        raise CorruptSegmentError("an event of the stream has two values of one index", offset=origin)
+    places = events.starts[events.rows] + origin
+    order = np.argsort(codes, kind="stable")
+    sorted_codes, sorted_places = codes[order], places[order]
+    first = np.append(True, sorted_codes[1:] != sorted_codes[:-1])[: len(order)]
+    expected = np.append(0, sorted_places[:-1])[: len(order)]
+    before = np.array([found.tails.get(pair, 0) for pair in pairs], dtype=np.int64)
+    if len(pairs):
+        expected = np.where(first, before[sorted_codes], expected)
+    if (events.previous[order] != expected).any():
+        raise CorruptSegmentError("an index entry of the stream names another event than the one before it")
+    last = np.append(first[1:], True)[: len(order)]
+    for code, place in zip(sorted_codes[last].tolist(), sorted_places[last].tolist(), strict=True):
+        found.tails[pairs[code]] = place
+    for code, count in enumerate(np.bincount(codes, minlength=len(pairs)).tolist()):
+        found.values[pairs[code]] += count
+
+
+class StreamSpace:
+    """The one space of a stream."""
+
+    key = ""
+    key_bytes = b""
+
+    def __init__(self, stream: Stream) -> None:
+        """Made by `Stream.find`."""
+        self._stream = stream
+
+    @property
+    def num_events(self) -> int:
+        """Events of the stream."""
+        return self._stream.num_events
+
+    def __len__(self) -> int:
+        return self.num_events
+
+    def __repr__(self) -> str:
+        return f"<esformat.customerio.StreamSpace of {self._stream.path!r}>"
+
+    def groupings(self) -> Counts:
+        """The one grouping, "", and how many events it has."""
+        return self._stream.spaces()
+
+    def scan(
+        self,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> Scan:
+        """The stream's events as they lie, oldest first; `reverse` is the exact mirror."""
+        return self._stream.scan(grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
+
+    def scan_index(
+        self,
+        name: str | Mapping[str, Any],
+        value: Any = None,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> Scan:
+        """The stream's events with a value of an index, oldest first; a mapping asks for several at once."""
+        return self._stream.scan_index(
+            name, value, grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns
+        )

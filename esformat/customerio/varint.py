@@ -1,0 +1,86 @@
+"""LEB128 numbers (`uvarint`) in bytes: one at a time, or at many places at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from esformat.errors import CorruptSegmentError
+
+I64 = npt.NDArray[np.int64]
+U8 = npt.NDArray[np.uint8]
+
+MAX_BYTES = 9  # 63 bits: no length or offset in a file needs more
+PADDING = bytes(16)
+"""What buffers end in, so that a number at their last byte can be looked at without asking where they end."""
+
+
+def decode(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """The number at byte `at`, and where it ends. Raises CorruptSegmentError if it is cut short or too large."""
+    value = shift = 0
+    for place in range(at, min(at + MAX_BYTES, len(data))):
+        byte = data[place]
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, place + 1
+        shift += 7
+    raise CorruptSegmentError("a number is cut short or larger than 63 bits")
+
+
+def encode(value: int) -> bytes:
+    """The bytes of a number."""
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def decode_many(padded: U8, places: I64) -> tuple[I64, I64]:
+    """The numbers at `places`, and where each ends. `padded` ends in PADDING, which no place is in.
+
+    Raises CorruptSegmentError for a number of more than 63 bits; one that runs into the padding ends there.
+    """
+    first = padded[places]
+    values = (first & 0x7F).astype(np.int64)
+    ends = places + 1
+    going = np.flatnonzero(first >= 0x80)
+    shift = 7
+    while len(going):
+        if shift == 7 * MAX_BYTES:
+            raise CorruptSegmentError("a number is larger than 63 bits")
+        byte = padded[ends[going]]
+        values[going] |= (byte & 0x7F).astype(np.int64) << shift
+        ends[going] += 1
+        going = going[byte >= 0x80]
+        shift += 7
+    return values, ends
+
+
+def sizes(values: I64) -> I64:
+    """Bytes that each number takes."""
+    taken = np.ones(len(values), dtype=np.int64)
+    rest = values >> 7
+    while rest.any():
+        taken += rest > 0
+        rest >>= 7
+    return taken
+
+
+def encode_many(values: I64) -> pa.Array:
+    """The bytes of each number, as a binary array."""
+    taken = sizes(values)
+    offsets = np.concatenate([[0], np.cumsum(taken)])
+    out = np.empty(int(offsets[-1]), dtype=np.uint8)
+    places, rest = offsets[:-1].copy(), values.copy()
+    going: I64 = np.arange(len(values))
+    while len(going):
+        more = rest[going] >= 0x80
+        out[places[going]] = (rest[going] & 0x7F) | np.where(more, 0x80, 0)
+        places[going] += 1
+        rest[going] >>= 7
+        going = going[more]
+    buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(out)]
+    return pa.Array.from_buffers(pa.binary(), len(values), buffers)

@@ -1,0 +1,208 @@
+"""`create`, `write` and `Writer`: events into a file of the Go ESDB, which appears complete or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from esformat.customerio.archive_writer import ArchiveBuilder
+from esformat.customerio.intake import EventList, check_archive, check_events, check_stream
+from esformat.customerio.stream_writer import StreamBuilder
+from esformat.errors import ClosedError, UsageError
+from esformat.intake import to_arrow
+from esformat.order import rank
+from esformat.publish import Publication
+
+GROUP_BYTES = 32 << 20
+"""Spaces of an archive that are written together have so many bytes of payload, or there is one of them."""
+
+
+def create(
+    path: str | os.PathLike[str],
+    *,
+    kind: str = "archive",
+    closed: bool = True,
+    index_names: Mapping[str, str] | None = None,
+    overwrite: bool = False,
+) -> Writer:
+    """Start a file of the Go ESDB that will appear at `path` when the writer finishes.
+
+    kind: "archive" or "stream".
+    closed: whether a stream gets the footer with which it is complete; one without it can be appended to.
+    index_names: the name in the file of index columns that are called otherwise, as `Layout` gives them.
+    overwrite: replace an existing file, atomically; otherwise it is an error.
+
+    Use it as a context manager: leaving the block finishes the file, an exception leaves nothing.
+    Raises UsageError, OSError.
+    """
+    if kind not in ("archive", "stream"):
+        raise UsageError(f'kind must be "archive" or "stream", not {kind!r}')
+    if not closed and kind != "stream":
+        raise UsageError("only a stream can be left open")
+    return Writer(Path(path), kind, closed=closed, index_names=dict(index_names or {}), overwrite=overwrite)
+
+
+def write(path: str | os.PathLike[str], events: Any, **options: Any) -> int:
+    """Write events, which are anything that `Writer.add_batches` takes, to a new file; give how many there are.
+
+    `options` and errors are those of `create` and `Writer.add_batches`.
+    """
+    with create(path, **options) as writer:
+        writer.add_batches(events)
+    return writer.num_events
+
+
+class Writer:
+    """Takes events and, when finished, publishes them as one file. Made by `create`.
+
+    Events of an archive may come in any order, and are held in memory until `finish`; those of a stream are written
+    as they come. Not safe to share between threads.
+    """
+
+    def __init__(self, path: Path, kind: str, *, closed: bool, index_names: dict[str, str], overwrite: bool) -> None:
+        self._path = path
+        self._publication = Publication(path, overwrite=overwrite)
+        self._stream = StreamBuilder(self._publication.file) if kind == "stream" else None
+        self._leave_open = not closed
+        self._names = index_names
+        self._tables: list[pa.Table] = []
+        self._rows = EventList()
+        self._events = 0
+        self._state = "open"
+
+    def __repr__(self) -> str:
+        return f"<esformat.customerio.Writer {self._path.name!r}, {self.num_events} events, {self._state}>"
+
+    @property
+    def num_events(self) -> int:
+        """Events added so far."""
+        return self._events
+
+    def add(
+        self,
+        space: str | bytes = b"",
+        data: bytes | str = b"",
+        *,
+        timestamp: Any = 0,
+        grouping: str | bytes = b"",
+        indexes: Mapping[str, str | bytes | None] | None = None,
+    ) -> None:
+        """Add one event. `timestamp`: int µs since the epoch, or an aware datetime: whole seconds.
+
+        An archive has spaces, groupings and times, a stream none of them. Raises InvalidEventError for what the file
+        cannot hold, some of it only when the event is written; ClosedError after `finish` or `abort`.
+        """
+        self._check_open()
+        self._rows.add(space, data, timestamp, grouping, indexes)
+        self._events += 1
+        if len(self._rows) >= EventList.FLUSH_EVENTS:
+            self._flush()
+
+    def add_table(self, table: Any) -> None:
+        """Add the events of a table: a pyarrow table or batch, or anything with `__arrow_c_stream__`.
+
+        Columns: space, timestamp (int64 µs or a timestamp with a zone), grouping, data; every other one is an index,
+        of text or bytes, null where an event has no value. All or nothing: raises InvalidEventError for a table with
+        something that the file cannot hold; ClosedError after `finish` or `abort`.
+        """
+        self._check_open()
+        events = check_events(to_arrow(table), self._names)
+        self._flush()
+        self._keep(events)
+        self._events += len(events)
+
+    def add_batches(self, events: Any) -> None:
+        """Add the events of a table or of a stream of batches, such as a scan, as `add_table` does batch by batch."""
+        self._check_open()
+        if not hasattr(events, "__arrow_c_stream__"):
+            self.add_table(events)
+            return
+        for batch in pa.RecordBatchReader.from_stream(events):
+            self.add_table(batch)
+
+    def finish(self) -> None:
+        """Write and publish the file: durable and visible when this returns. A second call does nothing."""
+        if self._state == "finished":
+            return
+        self._check_open()
+        try:
+            self._flush()
+            if self._stream is not None:
+                self._stream.finish(closed=not self._leave_open)
+            else:
+                self._write_archive()
+            self._publication.commit()
+        except BaseException:
+            self.abort()
+            raise
+        self._state = "finished"
+
+    def abort(self) -> None:
+        """Throw everything away; nothing appears at the path. Does nothing after `finish`."""
+        if self._state == "open":
+            self._state = "aborted"
+            self._tables = []
+            self._publication.abort()
+
+    def _check_open(self) -> None:
+        if self._state != "open":
+            raise ClosedError(f"the writer is {self._state}", path=str(self._path), hint="create another file")
+
+    def _flush(self) -> None:
+        if len(self._rows):
+            self._keep(self._rows.take())
+
+    def _keep(self, events: pa.Table) -> None:
+        if self._stream is not None:
+            check_stream(events)
+            self._stream.add(events)
+        else:
+            check_archive(events)
+            self._tables.append(events)
+
+    def _write_archive(self) -> None:
+        builder = ArchiveBuilder(self._publication.file)
+        for events in _space_groups(self._tables):
+            builder.add(events, check_archive(events))
+        builder.finish()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.abort()
+        elif self._state == "open":
+            self.finish()
+
+    def __del__(self) -> None:
+        if getattr(self, "_state", None) == "open":
+            self.abort()
+
+
+def _space_groups(tables: list[pa.Table]) -> Iterator[pa.Table]:
+    """The events of all tables, whole spaces at a time, by space, then in the order in which they were added."""
+    if not any(map(len, tables)):
+        return
+    table = pa.concat_tables(tables, promote_options="permissive")
+    spaces = rank(table["space"])
+    order = np.argsort(spaces.ranks, kind="stable")
+    sorted_spaces = spaces.ranks[order]
+    sizes = np.cumsum(np.asarray(pc.binary_length(table["data"]).to_numpy())[order].astype(np.int64))
+    starts = np.flatnonzero(np.append(True, sorted_spaces[1:] != sorted_spaces[:-1]))
+    edges = np.append(starts, len(order))
+    first = 0
+    for place in range(1, len(edges)):
+        size = sizes[edges[place] - 1] - (sizes[edges[first] - 1] if first else 0)
+        if size >= GROUP_BYTES or place == len(edges) - 1:
+            yield table.take(pa.array(order[edges[first] : edges[place]]))
+            first = place
