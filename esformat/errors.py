@@ -3,6 +3,7 @@
     EsdbError
     ├── CorruptSegmentError          the bytes: they break a rule of the format
     │   └── ChecksumMismatchError    the bytes: they are not the ones that were written
+    ├── SegmentChangedError          the store: the object was replaced or removed while it was open; open it again
     ├── UnsupportedVersionError      this reader is too old for the file, or lacks a codec
     ├── InvalidEventError            the caller: an event, table or schema that cannot be stored (also a ValueError)
     ├── UsageError                   the caller: a verb used wrongly (also a ValueError)
@@ -54,6 +55,10 @@ class CorruptSegmentError(EsdbError):
 
 class ChecksumMismatchError(CorruptSegmentError):
     """A block's bytes are not the ones that were written. `expected` and `found` are in the message."""
+
+
+class SegmentChangedError(EsdbError):
+    """A segment was replaced, cut or removed while it was open: nothing more is read of it. Open it again."""
 
 
 class UnsupportedVersionError(EsdbError):

@@ -28,6 +28,7 @@ class Publication:
     def __init__(self, path: Path, *, overwrite: bool) -> None:
         """Raises UsageError if `path` exists and may not be overwritten; OSError if it cannot be written."""
         self.path = path
+        self.name = str(path)
         self._overwrite = overwrite
         if not overwrite and path.exists():
             raise self._exists()

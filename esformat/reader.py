@@ -21,7 +21,7 @@ from esformat.metadata import Metadata, Statistics
 from esformat.node import DecodeContext
 from esformat.postings import IndexRoot, Page, Posting, decode_chunk
 from esformat.schema import DATA_COLUMN
-from esformat.source import ClosedSource, Source
+from esformat.source import ClosedSource, Source, explained
 
 OPENING_BYTES = 32 << 10
 """Read from the end of a file at once: for most files it holds all that opening needs."""
@@ -116,8 +116,7 @@ class Reader:
                 raise CorruptSegmentError("a block reaches beyond the end of the file", offset=handle.offset)
             return decode_block(self.source.read_at(handle.offset, handle.length), kind, handle.check, handle.offset)
         except EsdbError as error:
-            error.path = error.path or self.name
-            raise
+            raise explained(error, self.source) from None
 
     def own(self) -> DecodeContext:
         """What this thread decodes everything but columns with."""
@@ -236,8 +235,7 @@ class Reader:
             stored = self.source.read_at(offset, length)
             return self._open_data_block(stored, leaf, number)
         except EsdbError as error:
-            error.path = error.path or self.name
-            raise
+            raise explained(error, self.source) from None
 
     def data_blocks(self, places: Sequence[tuple[Leaf, int]]) -> list[DataBlock]:
         """Data blocks of leaves, ascending; those that lie (almost) side by side come with one read."""
@@ -252,8 +250,7 @@ class Reader:
                     piece = stored[offsets[number] - start : offsets[number + 1] - start]
                     blocks.append(self._open_data_block(piece, leaf, number))
         except EsdbError as error:
-            error.path = error.path or self.name
-            raise
+            raise explained(error, self.source) from None
         return blocks
 
     def _open_data_block(self, stored: bytes | memoryview, leaf: Leaf, number: int) -> DataBlock:

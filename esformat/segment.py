@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -16,10 +15,11 @@ from esformat.errors import CorruptSegmentError, EsdbError, SpaceNotFoundError, 
 from esformat.event import to_key
 from esformat.index import Index
 from esformat.layout import BlockKind
+from esformat.location import Target, source_of
 from esformat.query import Query, Stretch, conditions_of, make_query
 from esformat.reader import SHARED_CACHE, Reader
 from esformat.scan import Scan
-from esformat.source import FileSource, Source
+from esformat.source import explained
 from esformat.space import Space
 from esformat.space_filter import bucket_count, page_may_contain, page_of
 
@@ -27,21 +27,20 @@ if TYPE_CHECKING:
     from esformat.dataset import EventDataset
 
 
-def open_segment(path: str | os.PathLike[str] | Source, *, cache_bytes: int | None = None) -> Segment:
-    """Open a finished segment for reading: a path, or any `Source` of bytes.
+def open_segment(path: Target, *, cache_bytes: int | None = None) -> Segment:
+    """Open a finished segment for reading.
 
+    path: of a file; or a URI (`s3://bucket/key`, `gs://…`, `abfs://…`; others through fsspec), a pair of a filesystem
+    (of `pyarrow.fs` or fsspec) and a path in it, or any `Source` of bytes.
     cache_bytes: how much of what questions decode is kept for the next one, by this segment alone; None shares one
     cache with all other segments of the process (see `set_cache_bytes`).
-    Raises OSError (no such file …), CorruptSegmentError, UnsupportedVersionError.
+    Raises OSError (no such file …), UsageError, CorruptSegmentError, UnsupportedVersionError.
     """
-    source = FileSource(path) if isinstance(path, str | os.PathLike) else path
-    if not isinstance(source, FileSource | Source):  # the plain class first: asking a protocol takes 20 µs
-        raise UsageError(f"cannot open {path!r}", hint="give a path or a Source of bytes")
+    source = source_of(path)
     try:
         return Segment(Reader(source, SHARED_CACHE if cache_bytes is None else Budgets.of(cache_bytes)))
     except EsdbError as error:
-        error.path = error.path or source.name
-        raise
+        raise explained(error, source) from None
 
 
 def set_cache_bytes(cache_bytes: int) -> None:

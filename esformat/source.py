@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Protocol, runtime_checkable
 
-from esformat.errors import ClosedError, CorruptSegmentError
+from esformat.errors import ClosedError, CorruptSegmentError, EsdbError
 
 
 @runtime_checkable
@@ -23,6 +23,19 @@ class Source(Protocol):
     def read_at(self, offset: int, length: int) -> bytes:
         """Bytes [offset, offset + length), all of them. Raises CorruptSegmentError where the source has fewer."""
         ...
+
+
+def explained(error: EsdbError, source: Source) -> EsdbError:
+    """The error with the source's name, or the one that explains it: that the source has changed since it was opened.
+
+    Sources that can change say so by a method `changed_error`, which looks, and gives None where all is as it was.
+    """
+    error.path = error.path or source.name
+    look = getattr(source, "changed_error", None)
+    if look is None or not isinstance(error, CorruptSegmentError):
+        return error
+    changed: EsdbError | None = look()
+    return changed or error
 
 
 class FileSource:

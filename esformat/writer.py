@@ -38,9 +38,9 @@ from esformat.codec import Codec, codec_from_name
 from esformat.dictionary import ColumnDictionary
 from esformat.errors import ClosedError, InvalidEventError, UsageError
 from esformat.intake import EventRows, check_table, to_arrow
+from esformat.location import Target, publication_of
 from esformat.metadata import Metadata, Statistics, check_properties, is_unicode
 from esformat.order import I64, Ranked, rank, sort_order
-from esformat.publish import Publication
 from esformat.schema import KEY_COLUMNS, EventSchema, default_schema, make_schema
 
 TASK_BLOCKS = 24  # blocks that one thread encodes at a time: enough to keep NumPy busy, few enough to share out
@@ -58,7 +58,7 @@ class WriteOptions:
 
 
 def create(
-    path: str | os.PathLike[str],
+    path: Target,
     *,
     indexes: Sequence[str] = (),
     schema: pa.Schema | None = None,
@@ -71,6 +71,7 @@ def create(
 ) -> Writer:
     """Start a segment that will appear at `path` when the writer finishes.
 
+    path: of a file; or a URI (`s3://bucket/key` …), or a pair of a filesystem and a path in it: see `open`.
     indexes: columns that get a secondary index (string, integer or boolean).
     schema: payload and index columns; None takes them from the first table, or, where events are added one by
         one, `data` (binary) and a nullable string column for each index.
@@ -105,7 +106,7 @@ def create(
     workers = min(os.cpu_count() or 1, 8) if threads is None else threads
     options = WriteOptions(codec_from_name(codec), level, codec, check_properties(properties), workers)
     known = None if schema is None else make_schema(schema, indexes, binary_keys=keys == "binary")
-    return Writer(Path(path), known, indexes, keys == "binary", options, overwrite=overwrite)
+    return Writer(path, known, indexes, keys == "binary", options, overwrite=overwrite)
 
 
 class Writer:
@@ -116,7 +117,7 @@ class Writer:
 
     def __init__(
         self,
-        path: Path,
+        path: Target,
         schema: EventSchema | None,
         indexes: tuple[str, ...],
         binary_keys: bool,
@@ -124,8 +125,8 @@ class Writer:
         *,
         overwrite: bool,
     ) -> None:
-        self._publication = Publication(path, overwrite=overwrite)
-        self._path = path
+        self._publication = publication_of(path, overwrite=overwrite)
+        self._name = self._publication.name
         self._schema = schema
         self._indexes = indexes
         self._binary_keys = binary_keys
@@ -137,7 +138,7 @@ class Writer:
         self.statistics: Statistics | None = None
 
     def __repr__(self) -> str:
-        return f"<esformat.Writer {self._path.name!r}, {self.num_events} events, {self._state}>"
+        return f"<esformat.Writer {Path(self._name).name!r}, {self.num_events} events, {self._state}>"
 
     @property
     def num_events(self) -> int:
@@ -146,7 +147,7 @@ class Writer:
 
     def _check_open(self) -> None:
         if self._state != "open":
-            raise ClosedError(f"the writer is {self._state}", path=str(self._path), hint="create another file")
+            raise ClosedError(f"the writer is {self._state}", path=self._name, hint="create another file")
 
     def add(
         self,

@@ -11,9 +11,9 @@ import esformat
 
 NAMES = [
     "BytesSource", "ChecksumMismatchError", "ClosedError", "CorruptSegmentError", "CountingSource", "Counts",
-    "EsdbError", "Event", "FileSource", "InvalidEventError", "Problem", "Report", "Scan", "Segment", "Source", "Space",
-    "SpaceNotFoundError", "UnknownIndexError", "UnsupportedVersionError", "UsageError", "Writer", "__version__",
-    "create", "open", "set_cache_bytes", "verify",
+    "EsdbError", "Event", "FileSource", "InvalidEventError", "Problem", "Report", "Scan", "Segment",
+    "SegmentChangedError", "Source", "Space", "SpaceNotFoundError", "UnknownIndexError", "UnsupportedVersionError",
+    "UsageError", "Writer", "__version__", "create", "open", "set_cache_bytes", "verify",
 ]  # fmt: skip
 
 SCAN = "*, grouping=None, start=None, end=None, reverse=False, limit=None, columns=None"

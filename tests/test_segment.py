@@ -114,7 +114,7 @@ def test_what_can_be_opened(segment, form):
 @pytest.mark.parametrize("given", [5, None, b"a.esdb", object], ids=str)
 def test_what_cannot_be_opened(given):
     """The message names what would do."""
-    with pytest.raises(UsageError, match=r"cannot open .*; give a path or a Source"):
+    with pytest.raises(UsageError, match=r"cannot open .*; give a path, a URI, "):
         esformat.open(given)
 
 

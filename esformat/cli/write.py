@@ -135,6 +135,8 @@ def _check_files(out: str, inputs: Sequence[str], options: dict[str, Any]) -> No
     if options["on_error"][1]:
         written.append((f"{_ON_ERROR} collect", options["on_error"][1]))
     for what, path in written:
+        if "://" in path:
+            continue  # the store knows
         if not Path(path).parent.is_dir():
             raise click.UsageError(f"{what} {path}: there is no directory {Path(path).parent}")
         if any(each != "-" and _is_same(path, each) for each in inputs):

@@ -8,13 +8,11 @@ each index page.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from pathlib import Path
 
 from esformat.errors import UnsupportedVersionError
 from esformat.layout import HEADER_BYTES, TRAILER_BYTES, BlockKind
-from esformat.source import FileSource, Source
+from esformat.location import Target, source_of
 from esformat.verify.blocks import BAD_BYTES, KINDS, Blocks
 from esformat.verify.contents import Contents
 from esformat.verify.loose import Loose
@@ -22,14 +20,14 @@ from esformat.verify.opening import Opening
 from esformat.verify.report import Findings, Report
 
 
-def verify(path: str | os.PathLike[str] | Source, *, progress: Callable[[int, int], None] | None = None) -> Report:
-    """Hold every byte of a segment against every rule of the format.
+def verify(path: Target, *, progress: Callable[[int, int], None] | None = None) -> Report:
+    """Hold every byte of a segment against every rule of the format; `path` is whatever `open` takes.
 
     progress: called now and then with the bytes done and the bytes in all.
     A damaged block is one problem of the report and does not stop the rest; a file that does not even open is checked
     as far as its blocks tell. Raises OSError where the file cannot be read, and nothing for what its bytes say.
     """
-    source = path if isinstance(path, Source) and not isinstance(path, str | Path) else FileSource(path)
+    source = source_of(path)
     findings = Findings()
     blocks = Blocks(source, findings, progress)
     opening = Opening(blocks, source.size)

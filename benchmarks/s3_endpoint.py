@@ -1,0 +1,154 @@
+"""A real S3 endpoint on this machine: moto's server, with a log of every request, added latency and failures to order.
+
+Counted is what arrives over HTTP, whoever sent it. In a process of its own (`python -m benchmarks.s3_endpoint`) it
+serves until its standard input is closed, and answers `GET /_log` with the requests since the last time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from threading import Lock, Thread
+from typing import Any
+
+import boto3
+from botocore.config import Config
+from moto.server import DomainDispatcherApplication, create_backend_app
+from werkzeug.serving import make_server
+
+KEY, SECRET, REGION = "testing", "testing", "us-east-1"
+LOG_PATH = "/_log"
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request as it arrived."""
+
+    method: str
+    path: str
+    query: str
+    range: tuple[int, int] | None  # bytes [start, stop)
+    began: float
+    ended: float
+
+    @property
+    def bytes(self) -> int:
+        """Bytes that a range request asked for."""
+        return 0 if self.range is None else self.range[1] - self.range[0]
+
+
+class S3Endpoint:
+    """The server, in threads of this process."""
+
+    def __init__(self) -> None:
+        self._moto = DomainDispatcherApplication(create_backend_app)
+        self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
+        self._thread = Thread(target=self._server.serve_forever, daemon=True)
+        self._lock = Lock()
+        self._requests: list[Request] = []
+        self.latency_seconds = 0.0
+        self.refuse: Callable[[str, str, str], int | None] = lambda method, path, query: None
+        """Asked about every request: the status to refuse it with."""
+        logging.getLogger("werkzeug").setLevel(logging.ERROR)
+
+    def __enter__(self) -> S3Endpoint:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables with which every S3 client finds it."""
+        return environment(self.url)
+
+    def client(self) -> Any:
+        """A boto3 client: the way to look at the store that is not ours."""
+        return client(self.url)
+
+    def _answer(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        method, path, query = environ["REQUEST_METHOD"], environ["PATH_INFO"], environ.get("QUERY_STRING", "")
+        if path == LOG_PATH:
+            start_response("200 OK", [("Content-Type", "application/json")])
+            return [json.dumps([asdict(request) for request in self.take_requests()]).encode()]
+        began = time.monotonic()
+        time.sleep(self.latency_seconds)
+        status = self.refuse(method, path, query)
+        if status is not None:
+            environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+            start_response(f"{status} Refused", [("Content-Length", "0")])
+            answer: Iterable[bytes] = []
+        else:
+            answer = list(self._moto(environ, start_response))
+        request = Request(method, path, query, _range(environ.get("HTTP_RANGE")), began, time.monotonic())
+        with self._lock:
+            self._requests.append(request)
+        return answer
+
+    def take_requests(self) -> list[Request]:
+        """The requests since the last time, in the order in which they were answered."""
+        with self._lock:
+            taken, self._requests = self._requests, []
+        return taken
+
+    @contextmanager
+    def recorded(self) -> Iterator[list[Request]]:
+        """The requests within, in a list that is filled at the end."""
+        self.take_requests()
+        requests: list[Request] = []
+        yield requests
+        requests += self.take_requests()
+
+
+def _range(header: str | None) -> tuple[int, int] | None:
+    if header is None:
+        return None
+    first, _, last = header.removeprefix("bytes=").partition("-")
+    return int(first), int(last) + 1
+
+
+def environment(url: str) -> dict[str, str]:
+    """Variables with which every S3 client finds the endpoint at `url`."""
+    return {
+        "AWS_ENDPOINT_URL": url,
+        "AWS_ACCESS_KEY_ID": KEY,
+        "AWS_SECRET_ACCESS_KEY": SECRET,
+        "AWS_DEFAULT_REGION": REGION,
+        "AWS_EC2_METADATA_DISABLED": "true",
+    }
+
+
+def client(url: str) -> Any:
+    """A boto3 client of the endpoint at `url`."""
+    return boto3.client(
+        "s3", endpoint_url=url, aws_access_key_id=KEY, aws_secret_access_key=SECRET, region_name=REGION,
+        config=Config(s3={"addressing_style": "path"}),
+    )  # fmt: skip
+
+
+def main() -> None:
+    """Serve until standard input ends; print the address first."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--latency", type=float, default=0.0, metavar="SECONDS", help="added to every request")
+    args = parser.parse_args()
+    with S3Endpoint() as endpoint:
+        endpoint.latency_seconds = args.latency
+        print(endpoint.url, flush=True)
+        sys.stdin.read()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""Where a segment lies: what callers name (a path, a URI, a filesystem and a path) becomes a source or a publication.
+
+The filesystems of Arrow and fsspec are imported when somebody names one.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from esformat.errors import UsageError
+from esformat.publish import Publication
+from esformat.remote import RemoteSource
+from esformat.source import FileSource, Source
+from esformat.store import ArrowStore, FsspecStore, Store
+from esformat.upload import Upload
+
+SUFFIX = ".esdb"
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_QUERY = re.compile(r"\?(?=[A-Za-z_]+=)")
+_ARROW_SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
+_SETTINGS = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_")  # variables that decide how to connect
+_WILD = re.compile(r"[*?[]")
+_CONNECTIONS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAt:
+    """A place in a store."""
+
+    store: Store
+    path: str
+
+    @property
+    def name(self) -> str:
+        """The place as messages show it."""
+        return self.store.name_of(self.path)
+
+
+Target = str | os.PathLike[str] | tuple[Any, str] | Source
+"""A path, a URI, a pair of a filesystem and a path in it, or a source."""
+Place = str | StoredAt
+"""A path of the local disk, or a place in a store."""
+
+
+def locate(target: Any) -> Place:
+    """The place that a path, a URI or a pair of filesystem and path names. Raises UsageError for anything else."""
+    if isinstance(target, tuple) and len(target) == 2 and isinstance(target[1], str | os.PathLike):
+        return _in_filesystem(target[0], os.fspath(target[1]))
+    if not isinstance(target, str | os.PathLike):
+        raise UsageError(f"cannot open {target!r}", hint="give a path, a URI, (filesystem, path) or a Source of bytes")
+    path = os.fspath(target)
+    if not isinstance(path, str):
+        raise UsageError(f"a path must be text, not {path!r}")
+    found = _URI.match(path) if isinstance(target, str) else None
+    return path if found is None else _in_uri(path, found[1].lower())
+
+
+def source_of(target: Any) -> Source:
+    """A source of the bytes of what `target` names: see `locate`; a Source is given back as it is. Raises OSError."""
+    if not isinstance(target, str | os.PathLike | tuple) and isinstance(target, Source):
+        return target
+    place = locate(target)
+    return RemoteSource(place.store, place.path) if isinstance(place, StoredAt) else FileSource(place)
+
+
+def publication_of(target: Any, *, overwrite: bool) -> Publication | Upload:
+    """What makes a finished file appear where `target` says. Raises UsageError, OSError."""
+    place = locate(target)
+    if isinstance(place, StoredAt):
+        return Upload(place.store, place.path, overwrite=overwrite)
+    return Publication(Path(place), overwrite=overwrite)
+
+
+def _in_filesystem(filesystem: Any, path: str) -> Place:
+    from pyarrow import fs
+
+    if isinstance(filesystem, fs.SubTreeFileSystem) and isinstance(filesystem.base_fs, fs.LocalFileSystem):
+        return str(Path(filesystem.base_path) / path)
+    if isinstance(filesystem, fs.LocalFileSystem):
+        return path
+    if isinstance(filesystem, fs.PyFileSystem) and isinstance(filesystem.handler, fs.FSSpecHandler):
+        filesystem = filesystem.handler.fs
+    if isinstance(filesystem, fs.FileSystem):
+        return StoredAt(ArrowStore(filesystem), path)
+    if not all(hasattr(filesystem, name) for name in ("cat_file", "info", "protocol")):
+        raise UsageError(f"{filesystem!r} is no filesystem", hint="give one of pyarrow.fs or of fsspec")
+    if "file" in filesystem.protocol:
+        return path
+    return StoredAt(FsspecStore(filesystem), str(filesystem._strip_protocol(path)))
+
+
+def _in_uri(uri: str, scheme: str) -> Place:
+    if scheme == "file":
+        return url2pathname(urlsplit(uri).path)
+    if scheme not in _ARROW_SCHEMES:
+        return _through_fsspec(uri, scheme)
+    rest, *query = _QUERY.split(uri, maxsplit=1)
+    authority, _, path = rest[len(scheme) + 3 :].partition("/")
+    settings = tuple(sorted(item for item in os.environ.items() if item[0].startswith(_SETTINGS)))
+    filesystem, root = _connect("?".join([f"{scheme}://{authority}", *query]), settings)
+    return StoredAt(ArrowStore(filesystem), f"{root.rstrip('/')}/{path}")
+
+
+@lru_cache(_CONNECTIONS)
+def _connect(uri: str, _settings: tuple[tuple[str, str], ...]) -> tuple[Any, str]:
+    """Arrow's filesystem for a URI, and the path of the URI's root in it; kept, with its open connections."""
+    from pyarrow.fs import FileSystem
+
+    try:
+        found: tuple[Any, str] = FileSystem.from_uri(uri)
+    except ValueError as error:
+        raise UsageError(f"{uri}: {error}", hint="for example s3://bucket/key.esdb") from None
+    return found
+
+
+def _through_fsspec(uri: str, scheme: str) -> Place:
+    try:
+        import fsspec
+    except ImportError:
+        raise UsageError(
+            f"{uri}: for {scheme}:// the package fsspec is needed", hint='pip install "esformat[cloud]"'
+        ) from None
+    try:
+        filesystem, path = fsspec.core.url_to_fs(uri)
+    except (ValueError, ImportError) as error:  # no such scheme; a package for it is missing
+        raise UsageError(f"{uri}: {error}") from None
+    return StoredAt(FsspecStore(filesystem), path)
+
+
+# ------------------------------------------------------------ many files
+
+
+def segments_at(targets: Any) -> Iterator[Place | Source]:
+    """The places of the segments that files, directories, patterns and prefixes name, each once.
+
+    One target or several, in order; what a directory or pattern holds comes by name. Raises UsageError where
+    nothing is.
+    """
+    one = isinstance(targets, str | os.PathLike | Source) or (
+        isinstance(targets, tuple) and len(targets) == 2 and not isinstance(targets[0], str | os.PathLike | Source)
+    )
+    seen: set[str] = set()
+    for target in [targets] if one else targets:
+        if isinstance(target, Source) and not isinstance(target, str | os.PathLike):
+            yield target
+            continue
+        for place in _all_at(locate(target)):
+            name = place.name if isinstance(place, StoredAt) else os.path.realpath(place)
+            if name not in seen:
+                seen.add(name)
+                yield place
+
+
+def _all_at(place: Place) -> Sequence[Place]:
+    found: Sequence[Place]
+    if isinstance(place, StoredAt):
+        found, name = _in_store(place), place.name
+    else:
+        found, name = _on_disk(place), place
+    if not found:
+        raise UsageError(f"no {SUFFIX} file", path=name, hint="name a file, a directory or a pattern")
+    return found
+
+
+def _on_disk(path: str) -> Sequence[Place]:
+    if Path(path).is_dir():
+        return sorted(str(file) for file in Path(path).rglob(f"*{SUFFIX}") if not _is_hidden(file.name))
+    if _WILD.search(path) and not Path(path).exists():
+        return sorted(file for file in glob.glob(path, recursive=True) if not Path(file).is_dir())  # noqa: PTH207 - `**`
+    return [path]
+
+
+def _in_store(place: StoredAt) -> list[Place]:
+    path = place.path
+    wild = _WILD.search(path)
+    if wild is None and path.endswith(SUFFIX):
+        return [place]
+    directory = path[: wild.start()].rpartition("/")[0] if wild else path.rstrip("/")
+    names = sorted(place.store.list(directory))
+    if wild:
+        pattern = _as_expression(path)
+        names = [name for name in names if pattern.fullmatch(name)]
+    else:
+        names = [name for name in names if name.endswith(SUFFIX)] or ([path] if path in names else [])
+    found = [StoredAt(place.store, name) for name in names if not _is_hidden(name.rpartition("/")[2])]
+    return [place] if not found and not wild and not path.endswith("/") else list(found)
+
+
+def _is_hidden(name: str) -> bool:
+    """Whether a file is none of the segments of a directory: files being written are hidden."""
+    return name.startswith(".")
+
+
+def _as_expression(pattern: str) -> re.Pattern[str]:
+    """A pattern of paths as a regular expression: `*` and `?` stay within a directory, `**/` crosses them."""
+    pieces = re.split(r"(\*\*/|\*|\?|\[[^\]]+\])", pattern)
+    known = {"**/": "(?:.*/)?", "*": "[^/]*", "?": "[^/]"}
+    return re.compile(
+        "".join(known.get(piece, piece if piece[:1] == "[" else re.escape(piece)) for piece in pieces), re.DOTALL
+    )

@@ -1,0 +1,58 @@
+"""Once more: which failures of a store may pass, and how long to wait for that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
+
+from esformat.errors import EsdbError, UsageError
+
+ATTEMPTS = 5
+FIRST_WAIT_SECONDS = 0.1  # doubles from one attempt to the next, with up to as much again at random
+LONGEST_WAIT_SECONDS = 5.0
+
+T = TypeVar("T")
+
+_LASTING = (EsdbError, FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+_REFUSED = re.compile(  # how Arrow's filesystems word what no second attempt changes
+    r"HTTP status 4(?!08|29)\d\d"
+    r"|AWS Error (ACCESS_DENIED|INVALID_|MISSING_|RESOURCE_NOT_FOUND|NO_SUCH_|SIGNATURE_|UNRECOGNIZED_|VALIDATION)"
+)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may succeed a moment later: a lost connection, a timeout, a busy server."""
+    if isinstance(error, _LASTING):
+        return False
+    if isinstance(error, OSError):  # lost connections and timeouts included
+        return _REFUSED.search(str(error)) is None
+    return any(kind.__name__ == "ClientConnectionError" for kind in type(error).__mro__)  # of aiohttp: no OSError
+
+
+@cache
+def _retrying() -> Any:
+    try:
+        import tenacity
+    except ImportError:
+        raise UsageError(
+            "object stores need the package tenacity", hint='install it with: pip install "esformat[cloud]"'
+        ) from None
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception(is_transient),
+        stop=tenacity.stop_after_attempt(ATTEMPTS),
+        wait=tenacity.wait_exponential_jitter(
+            initial=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS, jitter=FIRST_WAIT_SECONDS
+        ),
+        reraise=True,
+    )
+
+
+def retry(work: Callable[..., T], *arguments: Any) -> T:
+    """What `work` returns; after a failure that may pass it is tried again, `ATTEMPTS` times in all.
+
+    Raises what the last attempt raised; UsageError where tenacity is not installed.
+    """
+    result: T = _retrying()(work, *arguments)
+    return result

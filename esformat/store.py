@@ -1,0 +1,201 @@
+"""Filesystems that are not the local disk, object stores above all: read ranges, put whole files, list.
+
+Arrow's filesystems and those of fsspec look alike from here on. A path is what the filesystem calls it, without a
+scheme; nothing here tries twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO, Protocol
+
+from esformat.errors import UsageError
+from esformat.publish import partial_name
+
+ReadRange = Callable[[int, int], bytes]
+"""Bytes from an offset, as many as asked for; fewer where the object is shorter."""
+
+_STAMPS = ("ETag", "etag", "generation", "Last-Modified", "LastModified", "last_modified", "mtime", "created")
+_WHOLE_ARROW = ("s3", "gcs")  # what is written there appears when the stream is closed
+_WHOLE_FSSPEC = ("s3", "s3a", "gs", "gcs", "abfs", "az", "memory")  # one call puts a file that appears whole
+_COPY_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectFacts:
+    """What tells an object from another one that takes its name."""
+
+    size: int
+    stamp: str
+    """Its entity tag, generation or time of change; whatever the store has."""
+
+
+class Store(Protocol):
+    """A filesystem, as this package needs it."""
+
+    def name_of(self, path: str) -> str:
+        """The path as messages show it."""
+        ...
+
+    def open(self, path: str) -> tuple[ObjectFacts, ReadRange]:
+        """An object's facts, and how its bytes are read. Raises FileNotFoundError or another OSError."""
+        ...
+
+    def facts(self, path: str) -> ObjectFacts | None:
+        """An object's facts now; None where there is none."""
+        ...
+
+    def put(self, path: str, file: BinaryIO) -> None:
+        """Make a local file's bytes an object: visible when all of them are there, and not before."""
+        ...
+
+    def list(self, directory: str) -> list[str]:
+        """The paths of all objects below a directory."""
+        ...
+
+
+def _stamp(facts: Mapping[str, Any]) -> str:
+    found = (facts[name] for name in _STAMPS if facts.get(name))
+    return next((value.decode("latin-1") if isinstance(value, bytes) else str(value) for value in found), "")
+
+
+class ArrowStore:
+    """A `pyarrow.fs.FileSystem`."""
+
+    def __init__(self, filesystem: Any) -> None:
+        self._filesystem = filesystem
+        base = filesystem
+        while base.type_name == "subtree":
+            base = base.base_fs
+        self._kind: str = base.type_name
+
+    def name_of(self, path: str) -> str:
+        """The path as messages show it."""
+        return f"{'gs' if self._kind == 'gcs' else self._kind}://{path}"
+
+    def open(self, path: str) -> tuple[ObjectFacts, ReadRange]:
+        """An object's facts, and how its bytes are read: one request on S3, and one for each range."""
+        file = self._filesystem.open_input_file(path)
+        stamp = _stamp(file.metadata() or {})
+        size = int(file.size())
+        if not stamp:
+            stamp = str(self._filesystem.get_file_info(path).mtime_ns)
+        return ObjectFacts(size, stamp), lambda offset, length: file.read_at(length, offset)
+
+    def facts(self, path: str) -> ObjectFacts | None:
+        """An object's facts now."""
+        try:
+            return self.open(path)[0]
+        except FileNotFoundError:
+            return None
+
+    def put(self, path: str, file: BinaryIO) -> None:
+        """Make a local file's bytes an object."""
+        if self._kind in _WHOLE_ARROW:
+            self._write(path, file)
+            return
+        folder, _, name = path.rpartition("/")
+        partial = "/".join([*filter(None, [folder]), partial_name(name, secrets.token_hex(6))])
+        try:
+            self._write(partial, file)
+            self._move(partial, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._filesystem.delete_file(partial)
+            raise
+
+    def _write(self, path: str, file: BinaryIO) -> None:
+        stream = self._filesystem.open_output_stream(path, buffer_size=0)
+        try:
+            while piece := file.read(_COPY_BYTES):
+                stream.write(piece)
+        except BaseException:
+            # Arrow cannot abort an upload: after a failed write, closing gives up; after a failed read, it publishes.
+            with contextlib.suppress(OSError):
+                stream.close()
+                self._filesystem.delete_file(path)
+            raise
+        stream.close()
+
+    def _move(self, source: str, target: str) -> None:
+        try:
+            self._filesystem.move(source, target)
+        except NotImplementedError:  # stores without renaming
+            self._filesystem.copy_file(source, target)
+            self._filesystem.delete_file(source)
+
+    def list(self, directory: str) -> list[str]:
+        """The paths of all objects below a directory."""
+        from pyarrow.fs import FileSelector, FileType
+
+        selector = FileSelector(directory.rstrip("/"), recursive=True, allow_not_found=True)
+        return [info.path for info in self._filesystem.get_file_info(selector) if info.type == FileType.File]
+
+
+class FsspecStore:
+    """A filesystem of fsspec. Its files' own buffers are not used: ranges are asked for as they are needed."""
+
+    def __init__(self, filesystem: Any) -> None:
+        self._filesystem = filesystem
+        protocol = filesystem.protocol
+        self._kind: str = protocol if isinstance(protocol, str) else protocol[0]
+
+    def name_of(self, path: str) -> str:
+        """The path as messages show it."""
+        return str(self._filesystem.unstrip_protocol(path))
+
+    def open(self, path: str) -> tuple[ObjectFacts, ReadRange]:
+        """An object's facts, and how its bytes are read."""
+        filesystem = self._filesystem
+        filesystem.invalidate_cache(path)  # a listing from before says nothing about now
+        info = filesystem.info(path)
+        if info["type"] == "directory":
+            raise IsADirectoryError(f"{self.name_of(path)} is a directory")
+        if info.get("size") is None:
+            raise UsageError("its size is unknown, so its end cannot be found", path=self.name_of(path))
+
+        def read(offset: int, length: int) -> bytes:
+            data: bytes = filesystem.cat_file(path, start=offset, end=offset + length)
+            if len(data) > length:
+                raise UsageError(
+                    "the server sends all of the file when it is asked for a part", path=self.name_of(path),
+                    hint="download it, and open the copy",
+                )  # fmt: skip
+            return data
+
+        return ObjectFacts(int(info["size"]), _stamp(info)), read
+
+    def facts(self, path: str) -> ObjectFacts | None:
+        """An object's facts now."""
+        try:
+            return self.open(path)[0]
+        except FileNotFoundError:
+            return None
+
+    def put(self, path: str, file: BinaryIO) -> None:
+        """Make a local file's bytes an object."""
+        filesystem = self._filesystem
+        stored = f"/dev/fd/{file.fileno()}"  # the file may have no name of its own
+        if not os.path.exists(stored):  # noqa: PTH110 - no path, but a question to the operating system
+            raise UsageError("writing through fsspec needs /dev/fd", hint="use a pyarrow.fs filesystem")
+        if self._kind in _WHOLE_FSSPEC:
+            filesystem.put_file(stored, path)
+            return
+        folder, slash, name = path.rpartition("/")
+        partial = folder + slash + partial_name(name, secrets.token_hex(6))
+        try:
+            filesystem.put_file(stored, partial)
+            filesystem.mv(partial, path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                filesystem.rm_file(partial)
+            raise
+
+    def list(self, directory: str) -> list[str]:
+        """The paths of all objects below a directory."""
+        self._filesystem.invalidate_cache(directory)
+        return list(self._filesystem.find(directory))

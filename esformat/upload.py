@@ -1,0 +1,50 @@
+"""How a file comes to be in a store: written to the local disk, then put there whole. All or nothing."""
+
+from __future__ import annotations
+
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from typing import BinaryIO, cast
+
+from esformat.errors import UsageError
+from esformat.retry import retry
+from esformat.store import Store
+
+
+class Upload:
+    """A file that appears in a store with `commit`, complete, or not at all; the counterpart of `Publication`.
+
+    Until then it lies, without a name, where the system keeps temporary files. A process that dies during `commit` may
+    leave parts of an upload in the store; no reader ever sees them.
+    """
+
+    def __init__(self, store: Store, path: str, *, overwrite: bool) -> None:
+        """Raises UsageError if the object exists and may not be overwritten; OSError."""
+        self._store, self._path, self._overwrite = store, path, overwrite
+        self.name = store.name_of(path)
+        self._refuse_existing()
+        self.file = cast(BinaryIO, tempfile.TemporaryFile(buffering=1 << 20))  # noqa: SIM115 - commit or abort closes
+
+    def _refuse_existing(self) -> None:
+        if not self._overwrite and retry(self._store.facts, self._path) is not None:
+            raise UsageError("the object exists", path=self.name, hint="choose another name, or overwrite=True")
+
+    def commit(self) -> None:
+        """Make the object durable and visible. Raises UsageError if another one took the name meanwhile; OSError.
+
+        Of two writers that commit at the same moment the later one wins, whole: stores check nothing in between.
+        """
+        self.file.flush()
+        self._refuse_existing()
+        # Not in the caller's thread: an interrupt between two parts would end, and so publish, half an upload.
+        with ThreadPoolExecutor(1, thread_name_prefix="esformat-upload") as pool:
+            pool.submit(retry, self._put).result()
+        self.file.close()
+
+    def _put(self) -> None:
+        self.file.seek(0)
+        self._store.put(self._path, self.file)
+
+    def abort(self) -> None:
+        """Leave nothing behind."""
+        self.file.close()
