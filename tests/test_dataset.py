@@ -66,7 +66,7 @@ def comparisons(draw: st.DrawFn, recording: Recording) -> pc.Expression:
         wider = {pa.string(): pa.large_string(), pa.int8(): pa.int64(), pa.large_string(): pa.string()}
         if pa.types.is_timestamp(kind) and scalar.is_valid:
             scalar = pa.scalar(scalar.value // 7, pa.timestamp(draw(st.sampled_from(["ns", "ms", "s"])), "UTC"))
-        else:
+        elif scalar.is_valid:  # pyarrow dies of a null text of the other kind
             scalar = pa.scalar(scalar.as_py(), wider.get(kind, kind))
     operator = draw(st.sampled_from(["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"]))
     return getattr(pc.scalar(scalar), operator)(field) if form == "flipped" else getattr(field, operator)(scalar)
@@ -86,7 +86,7 @@ def filters(recording: Recording) -> st.SearchStrategy[pc.Expression]:
     )
 
 
-@examples(150)
+@examples(60)
 @given(st.data(), recordings())
 def test_filter_is_pyarrows(data, recording):
     """Whatever the filter and however little of the file is read for it: the rows that pyarrow keeps of all rows."""
