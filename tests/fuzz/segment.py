@@ -1,0 +1,79 @@
+"""A segment whose bytes are anything: nearly always a checksum refuses it, before or after some questions."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from itertools import islice
+from pathlib import Path
+
+import esformat
+
+GOLDEN = Path(__file__).parents[2] / "fixtures" / "golden"
+SMALL_BYTES = 12_000
+FEW = 100  # events and values that a question looks at
+
+Question = Callable[[esformat.Segment], None]
+
+
+def seeds() -> list[bytes]:
+    """The smaller golden files."""
+    files = sorted(GOLDEN.glob("*.esdb"))
+    return [path.read_bytes() for path in files if path.stat().st_size <= SMALL_BYTES]
+
+
+def one_input(data: bytes) -> None:
+    """Open the bytes as a segment and ask all kinds of questions."""
+    ask(data, QUESTIONS)
+
+
+def ask(data: bytes, questions: Iterable[Question]) -> None:
+    """Open the bytes as a segment and ask some questions."""
+    try:
+        segment = esformat.open(esformat.BytesSource(data), cache_bytes=1 << 20)
+    except esformat.EsdbError:
+        return
+    with segment:
+        for question in questions:
+            with suppress(esformat.EsdbError):
+                question(segment)
+
+
+def _exhaust(things: Iterable[object]) -> None:
+    deque(things, maxlen=0)
+
+
+def _events(segment: esformat.Segment) -> None:
+    for event in islice(segment.scan(), FEW):
+        _ = event.indexes
+        with suppress(OverflowError):  # a date that Python's own cannot hold
+            _ = event.columns
+
+
+def _histories(segment: esformat.Segment) -> None:
+    for key in islice(segment.spaces(), 5):
+        space = segment[key]
+        _exhaust(islice(space.scan(reverse=True), FEW))
+        _exhaust(space.scan(limit=3, start=0))
+        _exhaust(space.groupings().items())
+
+
+def _index_values(segment: esformat.Segment) -> None:
+    for name in segment.indexes:
+        for value in islice(segment.index_values(name), 5):
+            _exhaust(islice(segment.scan_index(name, value).batches(), 3))
+            segment.scan_index(name, value, reverse=True).count()
+
+
+def _facts(segment: esformat.Segment) -> None:
+    segment.info()
+    segment.may_contain("a space")
+    segment.scan(start=0).count()
+
+
+def _columns(segment: esformat.Segment) -> None:
+    _exhaust(islice(segment.scan().batches(), 3))
+
+
+QUESTIONS = (_facts, _columns, _events, _histories, _index_values)
