@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from esformat.errors import ChecksumMismatchError
+
 try:
     import google_crc32c
 except ModuleNotFoundError as error:
@@ -18,3 +20,12 @@ def masked_crc(data: bytes) -> int:
     """The masked CRC-32C of `data`."""
     value: int = google_crc32c.value(data)
     return ((value >> 15 | value << 17) + _MASK_DELTA) & 0xFFFFFFFF
+
+
+def check_crc(data: bytes, stored: int, offset: int) -> None:
+    """Raise ChecksumMismatchError unless `data` has that checksum; `offset` is its place in the file."""
+    found = masked_crc(data)
+    if found != stored:
+        raise ChecksumMismatchError(
+            f"a block of a sorted table has checksum {found:08x}, expected {stored:08x}", offset=offset
+        )

@@ -7,9 +7,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from esformat.customerio.crc import masked_crc
+from esformat.customerio.crc import check_crc, masked_crc
 from esformat.customerio.varint import decode, encode
-from esformat.errors import ChecksumMismatchError, CorruptSegmentError
+from esformat.errors import CorruptSegmentError
 
 MAGIC = bytes.fromhex("57fb808b247547db")
 FOOTER_BYTES = 48
@@ -91,11 +91,7 @@ class Table:
         if end + _TAIL_BYTES > len(self._data):
             raise CorruptSegmentError("a block of a sorted table lies outside it", offset=at)
         (stored,) = _U32.unpack_from(self._data, end + 1)
-        found = masked_crc(self._data[start : end + 1])
-        if found != stored:
-            raise ChecksumMismatchError(
-                f"a block of a sorted table has checksum {found:08x}, expected {stored:08x}", offset=at
-            )
+        check_crc(self._data[start : end + 1], stored, at)
         if self._data[end]:
             raise CorruptSegmentError(f"a block of a sorted table has unknown type {self._data[end]}", offset=at)
         return _decode_block(self._data[start:end], at)

@@ -14,18 +14,21 @@ U8 = npt.NDArray[np.uint8]
 MAX_BYTES = 9  # 63 bits: no length or offset in a file needs more
 PADDING = bytes(16)
 """What buffers end in, so that a number at their last byte can be looked at without asking where they end."""
+_BROKEN = "a number is cut short, larger than 63 bits or longer than it needs to be"
 
 
 def decode(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """The number at byte `at`, and where it ends. Raises CorruptSegmentError if it is cut short or too large."""
+    """The number at byte `at`, and where it ends. Raises CorruptSegmentError for one that nobody writes."""
     value = shift = 0
     for place in range(at, min(at + MAX_BYTES, len(data))):
         byte = data[place]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
+            if not byte and shift:
+                break
             return value, place + 1
         shift += 7
-    raise CorruptSegmentError("a number is cut short or larger than 63 bits")
+    raise CorruptSegmentError(_BROKEN)
 
 
 def encode(value: int) -> bytes:
@@ -41,7 +44,7 @@ def encode(value: int) -> bytes:
 def decode_many(padded: U8, places: I64) -> tuple[I64, I64]:
     """The numbers at `places`, and where each ends. `padded` ends in PADDING, which no place is in.
 
-    Raises CorruptSegmentError for a number of more than 63 bits; one that runs into the padding ends there.
+    Raises CorruptSegmentError as `decode` does.
     """
     first = padded[places]
     values = (first & 0x7F).astype(np.int64)
@@ -49,9 +52,9 @@ def decode_many(padded: U8, places: I64) -> tuple[I64, I64]:
     going = np.flatnonzero(first >= 0x80)
     shift = 7
     while len(going):
-        if shift == 7 * MAX_BYTES:
-            raise CorruptSegmentError("a number is larger than 63 bits")
         byte = padded[ends[going]]
+        if shift == 7 * MAX_BYTES or not byte.all():
+            raise CorruptSegmentError(_BROKEN)
         values[going] |= (byte & 0x7F).astype(np.int64) << shift
         ends[going] += 1
         going = going[byte >= 0x80]
