@@ -12,6 +12,7 @@
     ├── LogFailedError               the disk: the log could not be written or synced; says whether to reopen
     ├── ManifestFailedError          the disk: the manifest could not be written; nothing changed
     ├── CorruptLogError              the bytes: the log breaks a rule of its format
+    ├── SegmentMissingError          the bytes: a segment that the manifest names is not there
     ├── CorruptManifestError         the bytes: the manifest is damaged; run `aggregator rebuild-manifest`
     └── UnknownVersionError          this reader is too old for the manifest or the log
 
@@ -101,6 +102,10 @@ class ManifestFailedError(AggregatorError):
 
 class CorruptLogError(AggregatorError):
     """The bytes of a log file break a rule of its format."""
+
+
+class SegmentMissingError(AggregatorError):
+    """A segment file that the manifest names is not there. Restore it from a copy."""
 
 
 class CorruptManifestError(AggregatorError):

@@ -20,7 +20,7 @@ from aggregator.log_frame import FILE_HEADER_BYTES
 from aggregator.log_recovery import recover
 from esformat import ClosedError
 
-from .log_bench import Bench, read_back
+from log_bench import Bench, read_back
 
 
 @pytest.fixture
@@ -351,7 +351,7 @@ def test_damaged_header_costs_nothing(directory):
 CHILD = """
 import sys
 from pathlib import Path
-from tests.aggregator.log_bench import Bench
+from log_bench import Bench
 
 bench = Bench(Path(sys.argv[1]), sys.argv[2])
 number = bench.next.get(1, 0)
@@ -369,7 +369,7 @@ def test_killed_process_loses_nothing_acknowledged(directory, durability):
     for _ in range(3):
         with subprocess.Popen(
             [sys.executable, "-c", CHILD, str(directory), durability], stdout=subprocess.PIPE, cwd=root,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "tests")])},
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "tests" / "aggregator")])},
         ) as child:  # fmt: skip
             assert child.stdout is not None
             for _ in range(100):

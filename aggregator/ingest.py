@@ -1,0 +1,216 @@
+"""Appends: a batch is checked, brought to the topic's schema, logged, and visible when the log says so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+import pyarrow as pa
+
+from aggregator.budget import Budget
+from aggregator.checksum import checksum64
+from aggregator.errors import OverloadedError, SequenceConflictError
+from aggregator.intake import Fitting, to_table
+from aggregator.log import Entry, Log
+from aggregator.log_frame import MAX_BODY_BYTES, EventsPrefix
+from aggregator.manifest import Manifest
+from aggregator.model import ProducerEntry, Receipt, SchemaInfo
+from aggregator.names import check_name
+from aggregator.schema_change import fit, newest_of_families, topic_schema
+from aggregator.state import PRODUCER_WINDOW, CatalogState, Partition, Topic
+from aggregator.unsealed import make_piece
+from esformat import InvalidEventError
+
+MAX_FITTINGS = 256  # sets of columns remembered for each topic
+
+
+class Ingest:
+    """Takes batches in. Safe to share between threads."""
+
+    def __init__(
+        self,
+        state: CatalogState,
+        manifest: Manifest,
+        log: Log,
+        budget: Budget,
+        *,
+        log_bytes: int,
+        clock: Callable[[], int],
+        wake: Callable[[], None],
+    ) -> None:
+        """log_bytes: what the log's files may take. wake: called when a partition may be due to be sealed."""
+        self._state, self._manifest, self._log, self._budget = state, manifest, log, budget
+        self._log_bytes, self._clock, self._wake = log_bytes, clock, wake
+        self._making = Lock()  # held while a partition or a schema is made
+        self._fittings: dict[int, dict[pa.Schema, tuple[SchemaInfo, Fitting]]] = {}
+
+    def append(self, topic: Topic, given: Any, partition: str, producer: str | None, sequence: int | None) -> Receipt:
+        """Store a batch: all of it, durable as was asked for, and visible, or nothing.
+
+        Raises InvalidEventError, InvalidRequestError, SequenceConflictError, OverloadedError, LogFailedError,
+        ManifestFailedError, ClosedError.
+        """
+        key = _checked_key(producer, sequence)
+        table = to_table(given, topic.binary_keys)
+        schema, fitting = self._fitting(topic, table.schema)
+        batch = fitting.apply(table)
+        place = topic.partitions.get(partition) or self._make_partition(topic, partition)
+        if not len(batch):
+            return Receipt(topic.info.name, partition, place.next_index, place.next_index - 1)
+        return self._store(topic, place, schema, batch, key)
+
+    def _store(
+        self, topic: Topic, partition: Partition, schema: SchemaInfo, batch: pa.RecordBatch, key: tuple[str, int] | None
+    ) -> Receipt:
+        message = batch.serialize()
+        size = message.size
+        if size > MAX_BODY_BYTES - 4096 or size > self._budget.limit_bytes:
+            limit = min(MAX_BODY_BYTES - 4096, self._budget.limit_bytes)
+            raise InvalidEventError(
+                f"the batch has {size:,} bytes, more than the {limit:,} that fit", hint="append it in smaller ones"
+            )
+        own = pa.ipc.read_record_batch(message, batch.schema)  # the caller may change what its buffers hold
+        piece = make_piece(0, schema, own, size, self._clock())
+        fingerprint = checksum64(message) if key else 0
+        prefix = EventsPrefix(schema.number, *(key or ("", 0)), fingerprint)
+        known: ProducerEntry | None = None
+
+        def place(entry: Entry) -> bool:
+            nonlocal known
+            known = _known(partition, key, fingerprint, len(batch))
+            if known is not None:
+                return False
+            entry.first_index = partition.next_index
+            partition.next_index += entry.count
+            return True
+
+        def withdraw(entry: Entry) -> None:
+            partition.next_index = entry.first_index
+
+        def publish(entry: Entry) -> None:
+            if key is not None:
+                partition.keep_producer(
+                    ProducerEntry(partition.number, *key, fingerprint, entry.first_index, entry.count)
+                )
+            self._state.publish(partition, piece.at(entry.first_index))
+
+        entry = Entry(
+            partition.number, len(batch), [prefix.encode(), message], place, withdraw, publish,
+            ((partition.number, schema.number), lambda: definition(topic, partition, schema)),
+            key=(partition.number, *key) if key else None,
+        )  # fmt: skip
+        self._check_log(size)
+        self._budget.reserve(size)
+        try:
+            self._log.append(entry)
+        except BaseException:
+            if entry.first_index < 0 or entry.error is not None:  # else it was interrupted after it was published
+                self._budget.give_back(size)
+            raise
+        if known is not None:
+            self._budget.give_back(size)
+            return _receipt(topic, partition, known.first_index, known.count, duplicate=True)
+        roll = topic.info.roll
+        unsealed = partition.unsealed
+        if unsealed.rows >= roll.rows or unsealed.size_bytes >= roll.bytes:
+            self._wake()
+        return _receipt(topic, partition, entry.first_index, entry.count)
+
+    def _check_log(self, size: int) -> None:
+        if self._log.size_bytes + size > self._log_bytes:
+            self._wake()
+            raise OverloadedError(
+                f"the log holds {self._log.size_bytes:,} of {self._log_bytes:,} bytes",
+                hint="append again later; nothing of this batch was kept",
+                retry_after_s=self._budget.retry_after_s(size),
+            )
+
+    # ------------------------------------------------------------ partitions and schemas
+
+    def _make_partition(self, topic: Topic, name: str) -> Partition:
+        check_name(name, "partition")
+        with self._making:
+            info = self._manifest.add_partition(topic.info.number, name)
+            with self._state.view_lock:
+                return self._state.add_partition(info)
+
+    def _fitting(self, topic: Topic, given: pa.Schema) -> tuple[SchemaInfo, Fitting]:
+        fittings = self._fittings.setdefault(topic.info.number, {})
+        found = fittings.get(given)
+        if found is None:
+            with self._making:
+                schema = self._schema_for(topic, given)
+                found = (schema, Fitting(given, schema.schema))
+                if len(fittings) >= MAX_FITTINGS:
+                    fittings.clear()
+                fittings[given] = found
+        return found
+
+    def _schema_for(self, topic: Topic, given: pa.Schema) -> SchemaInfo:
+        """The schema that a batch with those columns is stored in, made where there is none."""
+        wanted = topic_schema(given, topic.info.indexes, binary_keys=topic.binary_keys)
+        for known in newest_of_families(topic.schemas.values()):
+            extended = fit(known.schema, wanted)
+            if extended == known.schema:
+                return known
+            if extended is not None:
+                return self._add_schema(topic, self._manifest.add_schema(topic.info.number, extended, known.family))
+        return self._add_schema(topic, self._manifest.add_schema(topic.info.number, wanted, None))
+
+    def _add_schema(self, topic: Topic, info: SchemaInfo) -> SchemaInfo:
+        self._fittings.pop(topic.info.number, None)  # batches of the older schema go on in the newer one
+        with self._state.view_lock:
+            self._state.add_schema(info)
+        return info
+
+
+def definition(topic: Topic, partition: Partition, schema: SchemaInfo) -> bytes:
+    """The body of the log frame that says what a partition and a schema are."""
+    info = topic.info
+    return json.dumps(
+        {
+            "partition": partition.number, "name": partition.name, "topic": info.name, "topic_number": info.number,
+            "topic_created_us": info.created_us, "keys": info.keys, "indexes": list(info.indexes),
+            "roll": info.roll.to_json(), "retention": info.retention.to_json(), "schema": schema.number,
+            "family": schema.family, "columns": schema.schema.to_json(),
+        }
+    ).encode()  # fmt: skip
+
+
+def _checked_key(producer: str | None, sequence: int | None) -> tuple[str, int] | None:
+    if producer is None and sequence is None:
+        return None
+    if producer is None or sequence is None:
+        raise InvalidEventError("a producer and a sequence go together", hint="give both, or neither")
+    check_name(producer, "producer")
+    if isinstance(sequence, bool) or not isinstance(sequence, int) or not -(2**63) <= sequence < 2**63:
+        raise InvalidEventError(f"a sequence must be a whole number of 64 bits, not {sequence!r}")
+    return producer, sequence
+
+
+def _known(partition: Partition, key: tuple[str, int] | None, fingerprint: int, count: int) -> ProducerEntry | None:
+    """The batch that a producer appended before under the same sequence. Raises SequenceConflictError."""
+    if key is None:
+        return None
+    producer, sequence = key
+    window = partition.producers.get(producer, {})
+    entry = window.get(sequence)
+    if entry is None:
+        if len(window) >= PRODUCER_WINDOW and sequence < min(window):
+            raise SequenceConflictError(
+                f"sequence {sequence} of producer {producer!r} is older than the {PRODUCER_WINDOW} that are remembered",
+                hint="give each new batch a higher sequence",
+            )
+        return None
+    if (entry.fingerprint, entry.count) != (fingerprint, count):
+        raise SequenceConflictError(
+            f"sequence {sequence} of producer {producer!r} was appended before with other events",
+            hint="give each new batch a new sequence; repeat one only with the same events",
+        )
+    return entry
+
+
+def _receipt(topic: Topic, partition: Partition, first: int, count: int, *, duplicate: bool = False) -> Receipt:
+    return Receipt(topic.info.name, partition.name, first, first + count - 1, duplicate)

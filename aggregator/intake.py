@@ -1,0 +1,113 @@
+"""What callers append, as one record batch of the topic's schema. Nothing is stored here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from esformat import Event, InvalidEventError
+from esformat.parts import KEY_COLUMNS, EventSchema, check_table, to_arrow, to_microseconds
+
+MAX_KEY_BYTES = 65_535
+"""Of a space or grouping, as in the segment format."""
+
+
+def to_table(given: Any, binary_keys: bool) -> pa.Table | pa.RecordBatch:
+    """Events, mappings, tables, batches, anything with the Arrow C stream, as Arrow. Raises InvalidEventError."""
+    if isinstance(given, pa.RecordBatch | pa.Table):
+        return given
+    if isinstance(given, Event):
+        given = [given]
+    arrow = hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
+    if arrow or isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
+        return to_arrow(given)
+    return _of_rows([_row(event, number) for number, event in enumerate(given)], binary_keys)
+
+
+def _row(event: Any, number: int) -> dict[str, Any]:
+    if isinstance(event, Event):
+        row: dict[str, Any] = {"space": event.space, "grouping": event.grouping, "timestamp": event.timestamp}
+        if event.data is not None:
+            row["data"] = event.data
+        return row | event.indexes | event.columns
+    if not isinstance(event, Mapping):
+        raise InvalidEventError(
+            f"event {number} is a {type(event).__name__}", hint="give esformat.Event, mappings, or a table"
+        )
+    row = dict(event)
+    for name in ("space", "timestamp"):
+        if name not in row:
+            raise InvalidEventError(f"event {number} has no {name!r}")
+    row["timestamp"] = to_microseconds(row["timestamp"])
+    return row
+
+
+def _of_rows(rows: list[dict[str, Any]], binary_keys: bool) -> pa.Table:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    kinds = {"timestamp": pa.int64()} | dict.fromkeys(("space", "grouping"), pa.binary() if binary_keys else None)
+    empty: Any = {"grouping": b"" if binary_keys else ""}
+    columns = {}
+    for name in names if rows else ["space", "timestamp"]:
+        values = [row.get(name, empty.get(name)) for row in rows]
+        try:
+            columns[name] = pa.array(values, kinds.get(name) or (None if rows else pa.string()))
+        except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError) as error:
+            raise InvalidEventError(f"column {name!r} cannot be stored: {error}") from None
+    return pa.table(columns)
+
+
+class Fitting:
+    """How batches with one set of columns become batches of a schema; made once for each set of columns."""
+
+    def __init__(self, given: pa.Schema, schema: EventSchema) -> None:
+        self._schema = schema
+        self._target = schema.arrow
+        self._places: list[int] | None = None
+        if set(given.names) <= set(self._target.names) and len(set(given.names)) == len(given.names):
+            places = [given.get_field_index(field.name) for field in self._target]
+            same = all(
+                place >= 0 and given.field(place).type == field.type
+                for place, field in zip(places, self._target, strict=True)
+            )
+            self._places = places if same else None
+        self._grouping = given.get_field_index("grouping") < 0
+
+    def apply(self, given: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
+        """The events of `given`, checked. Raises InvalidEventError, and says which column and row."""
+        if self._places is not None and (isinstance(given, pa.RecordBatch) or _one_chunk(given)):
+            batch = given if isinstance(given, pa.RecordBatch) else given.to_batches()[0]
+            if self._is_plain(batch):
+                arrays = [batch.column(place) for place in self._places]
+                return pa.RecordBatch.from_arrays(arrays, schema=self._target)
+        return _one_batch(check_table(to_arrow(given), self._schema))
+
+    def _is_plain(self, batch: pa.RecordBatch) -> bool:
+        """Whether the batch can be taken as it is. Where not, the slow way tells what is wrong, if anything."""
+        assert self._places is not None
+        try:
+            batch.validate(full=True)
+        except pa.ArrowInvalid:
+            return False
+        for place, field in zip(self._places, self._target, strict=True):
+            column = batch.column(place)
+            if not field.nullable and column.null_count:
+                return False
+            if field.name in KEY_COLUMNS[:2] and column.nbytes > MAX_KEY_BYTES:
+                longest = pc.max(pc.binary_length(column)).as_py()
+                if longest is not None and longest > MAX_KEY_BYTES:
+                    return False
+        return True
+
+
+def _one_chunk(table: pa.Table) -> bool:
+    return all(column.num_chunks == 1 for column in table.columns)
+
+
+def _one_batch(table: pa.Table) -> pa.RecordBatch:
+    batches = table.combine_chunks().to_batches()
+    if len(batches) > 1:
+        raise InvalidEventError("the batch is larger than 2 GiB", hint="append it in smaller ones")
+    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=table.schema)

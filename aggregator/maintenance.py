@@ -1,0 +1,134 @@
+"""What a catalog does by itself: seals, keeps the log and the disk within bounds, syncs. One thread, a small pool."""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from threading import Condition, Thread
+
+from aggregator.errors import AggregatorError
+from aggregator.log import Log
+from aggregator.policy import Durability, Limits
+from aggregator.sealing import Sealer, choose_to_seal, next_due_us
+from aggregator.state import CatalogState
+from esformat import EsdbError
+
+logger = logging.getLogger("aggregator")
+
+TICK_S = 1.0
+"""How long a change of the clock or of a policy may go unnoticed."""
+MIN_BACK_OFF_S, MAX_BACK_OFF_S = 0.5, 30.0
+
+
+class Maintenance:
+    """The background work of a writer. `wake` it when something may be due."""
+
+    def __init__(
+        self,
+        state: CatalogState,
+        sealer: Sealer,
+        log: Log,
+        *,
+        limits: Limits,
+        durability: Durability,
+        clock: Callable[[], int],
+        chores: Callable[[], None] = lambda: None,
+    ) -> None:
+        """chores: called about once in TICK_S by the pool: retention, compaction."""
+        self._state, self._sealer, self._log = state, sealer, log
+        self._limits, self._durability, self._clock, self._chores = limits, durability, clock, chores
+        self._condition = Condition()
+        self._woken = False
+        self._stopping = False
+        self._workers = max(1, min(os.cpu_count() or 1, 4))
+        self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="aggregator-seal")
+        self._running: dict[int, Future[None]] = {}
+        self._chore: Future[None] | None = None
+        self._back_off: dict[int, tuple[float, float]] = {}  # partition -> not before, and the next pause
+        self.problem: str | None = None
+        self._thread = Thread(target=self._run, name="aggregator-maintenance", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Look now whether something is due."""
+        with self._condition:
+            self._woken = True
+            self._condition.notify()
+
+    def stop(self) -> None:
+        """Finish what is being done and begin nothing more."""
+        with self._condition:
+            self._stopping = True
+            self._condition.notify()
+        self._thread.join()
+        self._pool.shutdown(wait=True)
+
+    def _run(self) -> None:
+        synced = chored = time.monotonic()
+        while True:
+            with self._condition:
+                if not self._woken and not self._stopping:
+                    self._condition.wait(self._pause())
+                if self._stopping:
+                    return
+                self._woken = False
+            now = time.monotonic()
+            try:
+                self._start_seals()
+                if self._durability.mode == "interval" and now - synced >= self._durability.interval_us / 1e6:
+                    synced = now
+                    self._log.sync()
+                if now - chored >= TICK_S and (self._chore is None or self._chore.done()):
+                    chored = now
+                    self._chore = self._pool.submit(self._do_chores)
+            except (AggregatorError, OSError) as error:
+                self._report("background work", error)
+
+    def _pause(self) -> float:
+        pause = TICK_S
+        if self._durability.mode == "interval":
+            pause = min(pause, self._durability.interval_us / 1e6)
+        due = next_due_us(self._sealer.loads())
+        if due is not None:
+            pause = min(pause, max(0.01, (due - self._clock()) / 1e6))
+        return pause
+
+    def _start_seals(self) -> None:
+        now = time.monotonic()
+        chosen = choose_to_seal(self._sealer.loads(), self._limits, self._log.size_bytes, self._clock())
+        stuck = [number for number, (_, p) in self._state.partitions.items() if p.sealing is not None]
+        for number in dict.fromkeys([*stuck, *chosen]):
+            running = self._running.get(number)
+            if running is not None and not running.done():
+                continue
+            if now >= self._back_off.get(number, (0.0, 0.0))[0]:
+                self._running[number] = self._pool.submit(self._seal, number)
+
+    def _seal(self, number: int) -> None:
+        topic, partition = self._state.partitions[number]
+        busy = sum(not future.done() for future in list(self._running.values()))
+        try:
+            self._sealer.seal(topic, partition, threads=max(1, self._workers // max(1, busy)))
+        except (EsdbError, OSError, MemoryError) as error:
+            pause = min(MAX_BACK_OFF_S, 2 * self._back_off.get(number, (0.0, MIN_BACK_OFF_S / 2))[1])
+            self._back_off[number] = (time.monotonic() + pause, pause)
+            self._report(f"sealing partition {partition.name!r} of topic {topic.info.name!r}", error)
+        else:
+            self._back_off.pop(number, None)
+            self.problem = None
+        self.wake()
+
+    def _do_chores(self) -> None:
+        try:
+            self._chores()
+        except (EsdbError, OSError, MemoryError) as error:
+            self._report("retention or compaction", error)
+
+    def _report(self, what: str, error: BaseException) -> None:
+        message = f"{what} failed, and will be tried again: {error}"
+        if message != self.problem:
+            logger.warning("%s", message)
+        self.problem = message

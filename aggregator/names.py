@@ -1,0 +1,24 @@
+"""Names of topics, partitions and producers: any Unicode text. Values in the manifest, never parts of paths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aggregator.errors import InvalidRequestError
+
+MAX_NAME_BYTES = 1024
+
+
+def check_name(name: Any, what: str) -> str:
+    """A name as it was given. Raises InvalidRequestError where it is no text, empty, too long or not Unicode."""
+    if not isinstance(name, str):
+        raise InvalidRequestError(f"a {what}'s name must be text, not {type(name).__name__}")
+    try:
+        length = len(name.encode())
+    except UnicodeEncodeError:
+        raise InvalidRequestError(f"a {what}'s name must be Unicode text, not {name!r}") from None
+    if not name:
+        raise InvalidRequestError(f"a {what}'s name must not be empty")
+    if length > MAX_NAME_BYTES:
+        raise InvalidRequestError(f"a {what}'s name has {length} bytes, more than {MAX_NAME_BYTES}")
+    return name

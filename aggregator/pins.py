@@ -1,0 +1,84 @@
+"""Which scans are under way, so that no file goes while one may still read it.
+
+A scan pins the change of the manifest that its snapshot shows. A segment that was retired by a later change is in that
+snapshot. In this process scans are counted; other processes see a lock on the byte of `readers.lock` whose offset is
+the change, and the kernel drops it when a reader dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections import Counter
+from pathlib import Path
+from threading import Lock
+
+
+class Pins:
+    """The scans of this process. Safe to share between threads."""
+
+    def __init__(self, path: Path, *, read_only: bool) -> None:
+        """path: `readers.lock`; the writer makes it. A reader of a catalog without one pins nothing for others."""
+        self._lock = Lock()
+        self._counts: Counter[int] = Counter()
+        self._descriptor = -1
+        flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+        with contextlib.suppress(FileNotFoundError):
+            self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+
+    def take(self, change: int) -> Pin:
+        """Pin a change until the pin is released or forgotten."""
+        with self._lock:
+            self._counts[change] += 1
+            if self._counts[change] == 1 and self._descriptor >= 0:
+                fcntl.lockf(self._descriptor, fcntl.LOCK_SH, 1, change)
+        return Pin(self, change)
+
+    def _release(self, change: int) -> None:
+        with self._lock:
+            self._counts[change] -= 1
+            if not self._counts[change]:
+                del self._counts[change]
+                if self._descriptor >= 0:
+                    fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, change)
+
+    def holds_before(self, change: int) -> bool:
+        """Whether a scan of any process reads a snapshot older than `change`. The writer asks."""
+        with self._lock:
+            if any(pinned < change for pinned in self._counts):
+                return True
+            if self._descriptor < 0 or not change:
+                return False
+            try:  # our own locks would not be in the way; there are none below `change`
+                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, change, 0)
+            except OSError:
+                return True
+            fcntl.lockf(self._descriptor, fcntl.LOCK_UN, change, 0)
+            return False
+
+    def close(self) -> None:
+        """Let go of all pins."""
+        with self._lock:
+            if self._descriptor >= 0:
+                os.close(self._descriptor)
+                self._descriptor = -1
+
+
+class Pin:
+    """One scan's hold on the files of its snapshot."""
+
+    __slots__ = ("_change", "_pins")
+
+    def __init__(self, pins: Pins, change: int) -> None:
+        self._pins: Pins | None = pins
+        self._change = change
+
+    def release(self) -> None:
+        """Let go. A second call does nothing."""
+        pins, self._pins = self._pins, None
+        if pins is not None:
+            pins._release(self._change)
+
+    def __del__(self) -> None:
+        self.release()

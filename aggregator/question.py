@@ -1,0 +1,120 @@
+"""What a scan asks of a topic: checked once, the same for sealed and unsealed events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aggregator.errors import InvalidRequestError
+from aggregator.model import PARTITION, RECORD_INDEX
+from aggregator.names import check_name
+from esformat import UnknownIndexError, UsageError
+from esformat.parts import to_microseconds
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What to read. Times are µs, [start, end); record indexes [first_index, end_index); None: anything.
+
+    by_index: in the order of record indexes, of one partition; else by time.
+    """
+
+    space: bytes | None = None
+    grouping: bytes | None = None
+    start: int | None = None
+    end: int | None = None
+    reverse: bool = False
+    limit: int | None = None
+    columns: tuple[str, ...] | None = None
+    conditions: tuple[tuple[str, Any], ...] = ()
+    partition: str | None = None
+    first_index: int | None = None
+    end_index: int | None = None
+    by_index: bool = False
+
+    @property
+    def filtered(self) -> bool:
+        """Whether it asks for less than all events."""
+        keys = self.space is not None or self.grouping is not None or bool(self.conditions)
+        return keys or self.start is not None or self.end is not None or self.by_index
+
+
+def make_question(
+    *,
+    binary_keys: bool,
+    indexes: tuple[str, ...],
+    space: Any = None,
+    grouping: Any = None,
+    start: Any = None,
+    end: Any = None,
+    reverse: bool = False,
+    limit: Any = None,
+    columns: Any = None,
+    conditions: Mapping[str, Any] | None = None,
+    partition: Any = None,
+    first_index: Any = None,
+    end_index: Any = None,
+    by_index: bool = False,
+) -> Question:
+    """A checked question. Raises UsageError, UnknownIndexError, InvalidEventError (naive datetimes)."""
+    for name in conditions or {}:
+        if name not in indexes:
+            known = f"the indexes are {', '.join(indexes)}" if indexes else "the topic has no indexes"
+            raise UnknownIndexError(f"no index {name!r}", hint=known)
+    if partition is not None:
+        check_name(partition, "partition")
+    return Question(
+        _key(space, "space", binary_keys),
+        _key(grouping, "grouping", binary_keys),
+        None if start is None else to_microseconds(start, "start"),
+        None if end is None else to_microseconds(end, "end"),
+        bool(reverse),
+        _whole(limit, "limit"),
+        _columns(columns),
+        tuple((conditions or {}).items()),
+        partition,
+        _whole(first_index, "from_index"),
+        _whole(end_index, "end_index"),
+        by_index,
+    )
+
+
+def _key(key: Any, what: str, binary: bool) -> bytes | None:
+    if key is None or isinstance(key, bytes):
+        return key
+    if isinstance(key, str):
+        try:
+            return key.encode()
+        except UnicodeEncodeError:
+            raise UsageError(f"{what} {key!r} is not Unicode text") from None
+    raise UsageError(f"{what} must be {'bytes' if binary else 'text'}, not {type(key).__name__}")
+
+
+def _whole(number: Any, what: str) -> int | None:
+    if number is None:
+        return None
+    if isinstance(number, bool) or not hasattr(number, "__index__") or number < 0:
+        raise InvalidRequestError(f"{what} must be a whole number from 0, not {number!r}")
+    return int(number.__index__())
+
+
+def _columns(columns: Any) -> tuple[str, ...] | None:
+    if columns is None:
+        return None
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        raise UsageError(f"columns must be a list of names, not {columns!r}")
+    checked = tuple(columns)
+    if not checked:
+        raise UsageError("columns must name at least one column", hint="to count events use scan().count()")
+    if len(set(checked)) != len(checked):
+        raise UsageError(f"a column is named twice in {list(checked)}")
+    return checked
+
+
+def check_columns(columns: tuple[str, ...], known: Iterable[str]) -> None:
+    """Raise UsageError for a column that a topic does not have."""
+    names = [*known, RECORD_INDEX, PARTITION]
+    for name in columns:
+        if name not in names:
+            raise UsageError(f"no column {name!r}", hint=f"the columns are {', '.join(names)}")

@@ -1,0 +1,107 @@
+"""The log read back into a catalog's state when it is opened: every acknowledged event once, whatever was sealed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from aggregator.errors import CorruptLogError
+from aggregator.log_file import Frame
+from aggregator.log_frame import EventsPrefix, FrameKind
+from aggregator.log_recovery import Recovered, recover
+from aggregator.manifest import Manifest
+from aggregator.model import ProducerEntry, SchemaInfo, TopicInfo
+from aggregator.policy import Retention, Roll
+from aggregator.state import CatalogState
+from aggregator.unsealed import make_piece
+from esformat.parts import EventSchema
+
+
+class Replay:
+    """Takes frames of the log in. What the manifest has lost of topics and partitions comes from definitions."""
+
+    def __init__(self, state: CatalogState, manifest: Manifest, clock: Callable[[], int]) -> None:
+        self._state, self._manifest, self._clock = state, manifest, clock
+        self._schemas = {number: info for topic in state.topics.values() for number, info in topic.schemas.items()}
+        self.events = 0
+        self.size_bytes = 0
+        self.unreadable: list[tuple[Frame, str]] = []
+
+    def run(self, directory: Path) -> Recovered:
+        """Read the log of a directory."""
+        return recover(directory, self.take)
+
+    def take(self, frame: Frame) -> None:
+        """Take one frame in."""
+        try:
+            if frame.head.kind == FrameKind.DEFINITION:
+                self._define(json.loads(bytes(frame.body)))
+            elif frame.head.kind == FrameKind.EVENTS:
+                self._take_events(frame)
+            else:
+                raise CorruptLogError(f"frames of kind {frame.head.kind} are unknown")
+        except (CorruptLogError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+            self.unreadable.append((frame, str(error)))
+
+    def _take_events(self, frame: Frame) -> None:
+        head = frame.head
+        prefix, start = EventsPrefix.decode(frame.body)
+        _, partition = self._state.partitions[head.partition]
+        schema = self._schemas[prefix.schema]
+        partition.next_index = max(partition.next_index, head.first_index + head.count)
+        if prefix.producer:
+            partition.keep_producer(
+                ProducerEntry(
+                    head.partition, prefix.producer, prefix.sequence, prefix.fingerprint, head.first_index, head.count
+                )
+            )
+        if head.first_index + head.count <= partition.sealed_index:
+            return
+        message = pa.py_buffer(frame.body[start:])
+        batch = pa.ipc.read_record_batch(message, schema.schema.arrow)
+        if len(batch) != head.count:
+            raise CorruptLogError(f"a frame of {head.count} events holds {len(batch)}")
+        self._state.publish(partition, make_piece(head.first_index, schema, batch, message.size, self._clock()))
+        self.events += head.count
+        self.size_bytes += message.size
+
+    def _define(self, facts: dict[str, Any]) -> None:
+        if facts["partition"] in self._state.partitions and facts["schema"] in self._schemas:
+            return
+        topic = adopt_topic(self._state, self._manifest, facts)
+        schema = adopt_schema(self._state, self._manifest, topic, facts)
+        self._schemas[schema.number] = schema
+        adopt_partition(self._state, self._manifest, topic, facts)
+
+
+def adopt_topic(state: CatalogState, manifest: Manifest, facts: dict[str, Any]) -> TopicInfo:
+    """The topic that a definition or a segment tells of, added to the manifest where that has lost it."""
+    known = state.topics.get(facts["topic"])
+    if known is not None:
+        return known.info
+    info = TopicInfo(
+        facts["topic_number"], facts["topic"], facts["keys"], tuple(facts["indexes"]), Roll(**facts["roll"]),
+        Retention(**facts["retention"]), facts["topic_created_us"],
+    )  # fmt: skip
+    state.add_topic(manifest.add_topic(info))
+    return info
+
+
+def adopt_schema(state: CatalogState, manifest: Manifest, topic: TopicInfo, facts: dict[str, Any]) -> SchemaInfo:
+    """The same for a schema."""
+    known = state.topic_of(topic.number).schemas.get(facts["schema"])
+    if known is None:
+        schema = EventSchema.from_json(facts["columns"])
+        known = manifest.add_schema(topic.number, schema, facts["family"], facts["schema"])
+        state.add_schema(known)
+    return known
+
+
+def adopt_partition(state: CatalogState, manifest: Manifest, topic: TopicInfo, facts: dict[str, Any]) -> None:
+    """The same for a partition."""
+    if facts["partition"] not in state.partitions:
+        state.add_partition(manifest.add_partition(topic.number, facts["name"], facts["partition"]))

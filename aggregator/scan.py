@@ -1,0 +1,228 @@
+"""`Scan`: a lazy answer of a topic, over segments, partitions and unsealed events. The same verbs as a file's.
+
+Each use takes a snapshot when it begins: events that come later, and what retention or compaction do meanwhile, do
+not show in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from aggregator.merge import Source, merge
+from aggregator.model import PARTITION, RECORD_INDEX
+from aggregator.pins import Pin
+from aggregator.question import Question, check_columns
+from aggregator.schema_change import union_schema
+from aggregator.segment_pool import SegmentPool
+from aggregator.segment_table import Bounds
+from aggregator.source import View, count_segment, segment_batches, unsealed_batches
+from aggregator.state import Snapshot
+from aggregator.unsealed import Lookup
+from esformat import Event
+from esformat.parts import KEY_COLUMNS, EventSchema, rows_of_batch
+
+Snap = Callable[[str | None], tuple[Snapshot, Pin]]
+_KEYS_OF_EVENTS = (*KEY_COLUMNS, "data")
+
+
+class Scan:
+    """The events that answer a question, read when they are asked for.
+
+    Iterate it for `esformat.Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or hand it to anything that
+    reads the Arrow C stream. It can be used any number of times, and by several threads; each use reads anew.
+    """
+
+    def __init__(self, snap: Snap, pool: SegmentPool, question: Question) -> None:
+        """Made by the verbs of Topic. Raises UsageError for a column that the topic does not have."""
+        self._snap = snap
+        self._pool = pool
+        self._question = question
+        if question.columns is not None:
+            snapshot, pin = snap(question.partition)
+            pin.release()
+            check_columns(question.columns, _schema(snapshot).arrow.names)
+
+    def __repr__(self) -> str:
+        names = ("space", "grouping", "start", "end", "limit", "partition", "first_index", "end_index")
+        parts = [f"{name}={value!r}" for name in names if (value := getattr(self._question, name)) is not None]
+        parts += [f"{name}={value!r}" for name, value in self._question.conditions] + [
+            "reverse"
+        ] * self._question.reverse
+        return f"<aggregator.Scan {', '.join(parts)}>"
+
+    # ------------------------------------------------------------ columns
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow schema of the batches, as it is now: a topic may gain columns."""
+        snapshot, pin = self._snap(self._question.partition)
+        pin.release()
+        return self._target(snapshot)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns that the scan gives."""
+        return tuple(self.schema.names)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The events as record batches of up to some ten thousand rows, in order."""
+        return self._batches(*self._snap(self._question.partition))[1]
+
+    def to_table(self) -> pa.Table:
+        """All events as one table."""
+        schema, batches = self._batches(*self._snap(self._question.partition))
+        return pa.Table.from_batches(batches, schema=schema)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """All events as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
+        return self.to_table().to_pandas(**options)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The events as a pyarrow stream, read as it is consumed."""
+        return pa.RecordBatchReader.from_batches(*self._batches(*self._snap(self._question.partition)))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The events as an Arrow C stream, for DuckDB, Polars, pandas and others."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def count(self) -> int:
+        """How many events there are; from the metadata where that tells."""
+        question = self._question
+        snapshot, pin = self._snap(question.partition)
+        if question.by_index or snapshot.tombstones:
+            _, batches = self._read(snapshot, pin, _counting(snapshot, question))
+            return sum(map(len, batches))
+        try:
+            count = sum(
+                count_segment(self._pool, info, question) if question.filtered else info.rows
+                for info in _segments(snapshot, question)
+            )
+            view = View(question, pa.schema([_schema(snapshot).arrow.field("timestamp")]), {})
+            for lookup, name, _ in _lookups(snapshot, question):
+                count += sum(map(len, unsealed_batches(lookup, view, name))) if question.filtered else lookup.rows
+        finally:
+            pin.release()
+        return count if question.limit is None else min(count, question.limit)
+
+    # ------------------------------------------------------------ events
+
+    def __iter__(self) -> Iterator[Event]:
+        snapshot, pin = self._snap(self._question.partition)
+        schema = _schema(snapshot)
+        asked = self._target(snapshot)
+        wanted = [field for field in schema.arrow if field.name in KEY_COLUMNS or field.name in asked.names]
+        wanted += [asked.field(name) for name in (RECORD_INDEX, PARTITION) if name in asked.names]
+        empty: str | bytes = b"" if snapshot.binary_keys else ""
+        _, batches = self._read(snapshot, pin, pa.schema(wanted))
+        rows = (rows_of_batch(batch, schema.indexes, empty) for batch in batches)
+        return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
+
+    # ------------------------------------------------------------ reading
+
+    def _target(self, snapshot: Snapshot) -> pa.Schema:
+        """The columns that are asked for."""
+        known = _schema(snapshot).arrow.append(pa.field(RECORD_INDEX, pa.int64(), nullable=False))
+        known = known.append(pa.field(PARTITION, pa.string(), nullable=False))
+        wanted = self._question.columns
+        if wanted is None:
+            wanted = tuple(known.names[: -1 if self._question.by_index else -2])
+        return pa.schema([known.field(name) for name in wanted])
+
+    def _batches(self, snapshot: Snapshot, pin: Pin) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        return self._read(snapshot, pin, self._target(snapshot))
+
+    def _read(self, snapshot: Snapshot, pin: Pin, target: pa.Schema) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        question = self._question
+        inner = target
+        for name, kind in (("timestamp", _schema(snapshot).arrow.field("timestamp").type), (RECORD_INDEX, pa.int64())):
+            if name not in inner.names:
+                inner = inner.append(pa.field(name, kind, nullable=False))
+        sources = _sources(snapshot, question, inner, self._pool)
+        by = RECORD_INDEX if question.by_index else "timestamp"
+        merged = merge(sources, by=by, reverse=question.reverse) if question.limit != 0 else iter(())
+        return target, _pinned(_first_rows(merged, question.limit, target.names), pin)
+
+
+def _schema(snapshot: Snapshot) -> EventSchema:
+    return union_schema(snapshot.schemas, binary_keys=snapshot.binary_keys)
+
+
+def _counting(snapshot: Snapshot, question: Question) -> pa.Schema:
+    return pa.schema([_schema(snapshot).arrow.field("timestamp")])
+
+
+def _pinned(batches: Iterator[pa.RecordBatch], pin: Pin) -> Iterator[pa.RecordBatch]:
+    """The batches; the files behind them stay until the last was given or nobody asks any more."""
+    try:
+        yield from batches
+    finally:
+        pin.release()
+
+
+def _first_rows(batches: Iterator[pa.RecordBatch], limit: int | None, names: list[str]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        few = batch if limit is None else batch.slice(0, limit)
+        yield few if few.schema.names == names else few.select(names)
+        if limit is not None:
+            limit -= len(few)
+            if not limit:
+                return
+
+
+def _segments(snapshot: Snapshot, question: Question) -> list[Any]:
+    """Segments that can hold answers."""
+    partition = None
+    if question.partition is not None:
+        if not snapshot.partitions:
+            return []
+        ((partition, _),) = snapshot.partitions
+    return snapshot.segments.select(
+        Bounds(question.space, question.start, question.end, partition, question.first_index, question.end_index)
+    )
+
+
+def _lookups(snapshot: Snapshot, question: Question) -> Iterator[tuple[Lookup, str, int]]:
+    """Unsealed batches that can hold answers: with the name and number of their partition."""
+    names = dict(snapshot.partitions)
+    for part in snapshot.unsealed:
+        for lookup in part.lookups():
+            if question.start is not None and lookup.max_timestamp < question.start:
+                continue
+            if question.end is not None and lookup.min_timestamp >= question.end:
+                continue
+            if question.first_index is not None and lookup.pieces[-1].end_index <= question.first_index:
+                continue
+            if question.end_index is not None and lookup.pieces[0].first_index >= question.end_index:
+                continue
+            yield lookup, names[part.partition], part.partition
+
+
+def _sources(snapshot: Snapshot, question: Question, target: pa.Schema, pool: SegmentPool) -> Iterator[Source]:
+    names = dict(snapshot.partitions)
+    views = {number: View(question, target, _hidden(snapshot, number)) for number in names}
+    for info in _segments(snapshot, question):
+        low, high = info.min_timestamp, info.max_timestamp
+        if question.by_index:
+            low, high = info.first_index, info.last_index
+
+        def batches(info: Any = info) -> Iterator[pa.RecordBatch]:
+            return segment_batches(pool, info, views[info.partition], names[info.partition])
+
+        yield Source(~high if question.reverse else low, info.partition, batches)
+    for lookup, name, number in _lookups(snapshot, question):
+        low, high = lookup.min_timestamp, lookup.max_timestamp
+        if question.by_index:
+            low, high = lookup.pieces[0].first_index, lookup.pieces[-1].end_index - 1
+
+        def found(lookup: Lookup = lookup, name: str = name, number: int = number) -> Iterator[pa.RecordBatch]:
+            return unsealed_batches(lookup, views[number], name)
+
+        yield Source(~high if question.reverse else low, number, found)
+
+
+def _hidden(snapshot: Snapshot, partition: int) -> dict[bytes, int]:
+    return {space: end for (number, space), end in snapshot.tombstones.items() if number == partition}

@@ -1,0 +1,75 @@
+"""Open segments, a bounded number of them, shared by all scans."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from threading import Lock
+
+import pyarrow as pa
+
+import esformat
+from aggregator.errors import SegmentMissingError
+from aggregator.files import Layout
+from aggregator.model import RECORD_INDEX, SegmentInfo
+
+OPEN_SEGMENTS = 256
+"""Files open at a time: a quarter of the descriptors that a process commonly has."""
+ORDERED_BYTES = 128 << 20
+"""Of segments that were put into append order for `read`, kept for the next page."""
+
+
+class SegmentPool:
+    """Gives open segments. One that is forgotten here stays open for the scans that hold it."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._lock = Lock()
+        self._open: OrderedDict[int, esformat.Segment] = OrderedDict()
+        self._ordered: OrderedDict[int, pa.Table] = OrderedDict()
+
+    def get(self, info: SegmentInfo) -> esformat.Segment:
+        """An open segment. Raises SegmentMissingError, esformat.CorruptSegmentError, OSError."""
+        segment = self._open.get(info.number)
+        if segment is not None:
+            return segment
+        path = self._layout.segment(info.number)
+        try:
+            segment = esformat.open(path)
+        except FileNotFoundError:
+            raise SegmentMissingError(
+                f"the segment with record indexes {info.first_index} to {info.last_index} is missing",
+                path=str(path),
+                hint="restore it from a copy; `aggregator verify` lists what is missing",
+            ) from None
+        with self._lock:
+            self._open[info.number] = segment
+            while len(self._open) > OPEN_SEGMENTS:
+                self._open.popitem(last=False)
+        return segment
+
+    def in_append_order(self, info: SegmentInfo) -> pa.Table:
+        """All of a segment, by record index."""
+        with self._lock:
+            table = self._ordered.get(info.number)
+            if table is not None:
+                self._ordered.move_to_end(info.number)
+                return table
+        table = self.get(info).scan().to_table()
+        table = table.take(pa.compute.sort_indices(table[RECORD_INDEX])).combine_chunks()
+        with self._lock:
+            self._ordered[info.number] = table
+            while len(self._ordered) > 1 and sum(t.nbytes for t in self._ordered.values()) > ORDERED_BYTES:
+                self._ordered.popitem(last=False)
+        return table
+
+    def forget(self, number: int) -> None:
+        """Keep a segment open no longer than the scans that read it need."""
+        with self._lock:
+            self._open.pop(number, None)
+            self._ordered.pop(number, None)
+
+    def close(self) -> None:
+        """Forget all."""
+        with self._lock:
+            self._open.clear()
+            self._ordered.clear()

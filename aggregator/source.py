@@ -1,0 +1,264 @@
+"""What one segment, or some unsealed batches, have to say to a question: batches in order, read when asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import esformat
+from aggregator.merge import numbers, sort_order
+from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
+from aggregator.question import Question
+from aggregator.segment_pool import SegmentPool
+from aggregator.unsealed import Lookup
+from esformat import UsageError
+
+I64 = npt.NDArray[np.int64]
+WINDOW_ROWS = 1 << 17
+"""Rows of a segment that are put into time order together."""
+FIRST_WINDOW_ROWS = 1 << 12
+"""The same at first, where a limit may end it soon."""
+LAZILY = 1 << 62
+"""A limit that no segment reaches: it makes a scan read block by block."""
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """What every source gives: the columns `target`, of events that `hidden` does not name."""
+
+    question: Question
+    target: pa.Schema
+    hidden: Mapping[bytes, int]  # space -> record index below which its events are erased
+
+    @property
+    def by(self) -> str:
+        """The column that orders the answer."""
+        return RECORD_INDEX if self.question.by_index else "timestamp"
+
+    def needed(self, present: Sequence[str]) -> list[str]:
+        """Columns to read of those that a source has."""
+        wanted = {*self.target.names, "timestamp", RECORD_INDEX}
+        if self.hidden:
+            wanted.add("space")
+        if self.question.grouping is not None and self.question.by_index:
+            wanted.add("grouping")
+        return [name for name in present if name in wanted]
+
+    def shape(self, table: pa.Table, partition: str) -> pa.RecordBatch:
+        """A table in the columns that are asked for: what a source lacks is null, older types become the common one."""
+        table = self._unhidden(table)
+        present = set(table.column_names)
+        arrays = []
+        for field in self.target:
+            if field.name == PARTITION:
+                arrays.append(pa.repeat(pa.scalar(partition, pa.string()), len(table)))
+            elif field.name not in present:
+                arrays.append(pa.nulls(len(table), field.type))
+            else:
+                arrays.append(_one_array(table.column(field.name), field.type))
+        return pa.RecordBatch.from_arrays(arrays, schema=self.target)
+
+    def _unhidden(self, table: pa.Table) -> pa.Table:
+        if not self.hidden or not len(table):
+            return table
+        spaces = table.column("space")
+        erased = pa.array(list(self.hidden), pa.binary()).cast(spaces.type)
+        places = pc.index_in(spaces, erased)
+        if places.null_count == len(places):
+            return table
+        ends = np.array([*self.hidden.values(), -1], np.int64)
+        end_of_row = ends[np.asarray(pc.fill_null(places, len(self.hidden)).to_numpy())]
+        return table.filter(pa.array(numbers(table, RECORD_INDEX) >= end_of_row))
+
+
+def _one_array(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+    if column.type != kind:
+        column = _as_type(column, kind)
+    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+
+
+def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """A column whose type changed over time in the common type; what has no text form of its own is shown by Python."""
+    try:
+        return column.cast(kind)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        texts = [None if value is None else str(value) for value in column.to_pylist()]
+        return pa.chunked_array([pa.array(texts, kind)])
+
+
+# ------------------------------------------------------------ segments
+
+
+def segment_batches(pool: SegmentPool, info: SegmentInfo, view: View, partition: str) -> Iterator[pa.RecordBatch]:
+    """The answers of a segment, in order."""
+    if view.question.by_index:
+        yield from _indexed_batches(pool, info, view, partition)
+        return
+    segment = pool.get(info)
+    question = view.question
+    columns = view.needed(segment.schema.names)
+    owner: Any = segment
+    if question.space is not None:
+        owner = segment.find(question.space)
+        if owner is None:
+            return
+    if question.conditions and not _has_values(segment, question.conditions):
+        return
+    if question.space is not None:
+        batches = _scan(owner, question, columns, question.start, question.end, lazily=question.limit is not None)
+        for batch in batches.batches():
+            yield view.shape(pa.Table.from_batches([batch]), partition)
+        return
+    for start, end in _windows(info, question):
+        table = _scan(owner, question, columns, start, end).to_table()
+        if len(table):
+            yield view.shape(_ordered(table, view), partition)
+
+
+def _scan(
+    owner: Any, question: Question, columns: list[str], start: int | None, end: int | None, *, lazily: bool = False
+) -> esformat.Scan:
+    options = {"grouping": question.grouping, "start": start, "end": end, "columns": columns}
+    if lazily:
+        options["limit"] = LAZILY
+    in_time_order = question.space is not None  # else the file's order, which the caller sorts by time
+    options["reverse"] = question.reverse and in_time_order
+    if question.conditions:
+        return owner.scan_index(dict(question.conditions), **options)  # type: ignore[no-any-return]
+    return owner.scan(**options)  # type: ignore[no-any-return]
+
+
+def _has_values(segment: esformat.Segment, conditions: Sequence[tuple[str, Any]]) -> bool:
+    """Whether the segment's indexes can hold the values: a column that came later, or had another type, holds none."""
+    for name, value in conditions:
+        if name not in segment.indexes:
+            return False
+        try:
+            segment.scan_index(name, value)
+        except UsageError:
+            return False
+    return True
+
+
+def _windows(info: SegmentInfo, question: Question) -> Iterator[tuple[int, int | None]]:
+    """Spans of time [start, end) that together hold the answers of a segment, in the question's direction."""
+    low = info.min_timestamp if question.start is None else max(question.start, info.min_timestamp)
+    high = info.max_timestamp if question.end is None else min(question.end - 1, info.max_timestamp)
+    if low > high:
+        return
+    rows = FIRST_WINDOW_ROWS if question.limit is not None else WINDOW_ROWS
+    whole = info.max_timestamp - info.min_timestamp + 1
+    while low <= high:
+        width = max(1, whole * rows // max(1, info.rows))
+        if question.reverse:
+            start = max(low, high - width + 1)
+            yield start, _past(high)
+            high = start - 1
+        else:
+            end = min(high, low + width - 1)
+            yield low, _past(end)
+            low = end + 1
+        rows = min(8 * rows, WINDOW_ROWS)
+
+
+def _past(timestamp: int) -> int | None:
+    """The end of a span whose last time is `timestamp`; None where no later time exists."""
+    return timestamp + 1 if timestamp < 2**63 - 1 else None
+
+
+def _ordered(table: pa.Table, view: View) -> pa.Table:
+    order = sort_order(numbers(table, view.by), None, numbers(table, RECORD_INDEX), reverse=view.question.reverse)
+    return table if order is None else table.take(pa.array(order))
+
+
+def _indexed_batches(pool: SegmentPool, info: SegmentInfo, view: View, partition: str) -> Iterator[pa.RecordBatch]:
+    table = pool.in_append_order(info)
+    table = _within_indexes(table.select(view.needed(table.column_names)), view.question)
+    if view.question.reverse:
+        table = table.take(pa.array(np.arange(len(table) - 1, -1, -1)))
+    if view.question.limit is not None and not view.hidden:
+        table = table.slice(0, view.question.limit)
+    if len(table):
+        yield view.shape(table, partition)
+
+
+def _within_indexes(table: pa.Table, question: Question) -> pa.Table:
+    """Rows of a table in append order between the record indexes that are asked for."""
+    indexes = numbers(table, RECORD_INDEX)
+    first = 0 if question.first_index is None else int(np.searchsorted(indexes, question.first_index))
+    last = len(indexes) if question.end_index is None else int(np.searchsorted(indexes, question.end_index))
+    return table.slice(first, max(0, last - first))
+
+
+def count_segment(pool: SegmentPool, info: SegmentInfo, question: Question) -> int:
+    """How many answers a segment has, from its metadata where that tells. The question is not by record index."""
+    segment = pool.get(info)
+    owner: Any = segment if question.space is None else segment.find(question.space)
+    if owner is None or (question.conditions and not _has_values(segment, question.conditions)):
+        return 0
+    return _scan(owner, question, ["timestamp"], question.start, question.end).count()
+
+
+# ------------------------------------------------------------ unsealed events
+
+
+def unsealed_batches(lookup: Lookup, view: View, partition: str) -> Iterator[pa.RecordBatch]:
+    """The answers of some unsealed batches, as one batch in order."""
+    question = view.question
+    first = lookup.pieces[0].batch
+    rows: I64 | None = None
+    if question.space is not None:
+        try:
+            space = pa.scalar(question.space, pa.binary()).cast(first.column("space").type)
+        except pa.ArrowInvalid:  # bytes that are no text: no event can have them
+            return
+        rows = lookup.find(space)
+        if not len(rows):
+            return
+    names = [name for name, _ in question.conditions]
+    if any(name not in first.schema.names for name in names):
+        return
+    columns = list(
+        dict.fromkeys([*view.needed(first.schema.names), *names, *(["grouping"] * (question.grouping is not None))])
+    )
+    table = _filtered(lookup.take(rows, columns), question)
+    if len(table):
+        yield view.shape(_ordered(table, view), partition)
+
+
+def _filtered(table: pa.Table, question: Question) -> pa.Table:
+    masks = []
+    times = numbers(table, "timestamp")
+    if question.start is not None:
+        masks.append(times >= question.start)
+    if question.end is not None:
+        masks.append(times < question.end)
+    indexes = numbers(table, RECORD_INDEX)
+    if question.first_index is not None:
+        masks.append(indexes >= question.first_index)
+    if question.end_index is not None:
+        masks.append(indexes < question.end_index)
+    if question.grouping is not None:
+        masks.append(_equal(table.column("grouping"), question.grouping))
+    masks += [_equal(table.column(name), value) for name, value in question.conditions]
+    if not masks:
+        return table
+    return table.filter(pa.array(np.logical_and.reduce(masks)))
+
+
+def _equal(column: pa.ChunkedArray, value: Any) -> npt.NDArray[np.bool_]:
+    try:
+        if isinstance(value, bytes):
+            wanted = pa.scalar(value, pa.binary()).cast(column.type)
+        else:
+            wanted = pa.scalar(value, column.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return np.zeros(len(column), np.bool_)
+    found = pc.equal(column, wanted).fill_null(False)
+    return np.asarray(found.to_numpy())

@@ -1,0 +1,197 @@
+"""What a catalog knows right now: topics, their partitions, unsealed events and segments, and snapshots of them.
+
+One lock guards it, the view lock: held for a few steps when batches are published, segments come or go, or a scan
+takes its snapshot. Nobody waits for a disk while holding it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from threading import Lock
+
+from aggregator.manifest import Contents
+from aggregator.model import PartitionInfo, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo
+from aggregator.pins import Pin, Pins
+from aggregator.segment_table import SegmentTable, SegmentView
+from aggregator.unsealed import Lookup, Piece, Unsealed, look_up
+
+PRODUCER_WINDOW = 64
+"""So many batches of a producer are remembered in each partition."""
+
+
+@dataclass(slots=True, eq=False)
+class Partition:
+    """A partition as the process knows it."""
+
+    number: int
+    name: str
+    next_index: int = 0  # only the log's leader changes it
+    sealed_index: int = 0
+    unsealed: Unsealed = field(default_factory=Unsealed.empty)
+    sealing: Unsealed | None = None  # what is being written to a segment; readers see it all the same
+    producers: dict[str, dict[int, ProducerEntry]] = field(default_factory=dict)
+    seal_lock: Lock = field(default_factory=Lock)  # held while the partition is being sealed
+
+    def keep_producer(self, entry: ProducerEntry) -> None:
+        """Remember a batch of a producer, and forget its oldest."""
+        window = self.producers.setdefault(entry.producer, {})
+        window[entry.sequence] = entry
+        if len(window) > PRODUCER_WINDOW:
+            del window[min(window)]
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    """A topic as the process knows it."""
+
+    info: TopicInfo
+    schemas: dict[int, SchemaInfo] = field(default_factory=dict)
+    partitions: dict[str, Partition] = field(default_factory=dict)
+    segments: SegmentTable = field(default_factory=SegmentTable)
+    tombstones: dict[tuple[int, bytes], int] = field(default_factory=dict)  # (partition, space) -> end index
+
+    @property
+    def binary_keys(self) -> bool:
+        """Whether spaces and groupings are bytes."""
+        return self.info.keys == "binary"
+
+
+@dataclass(frozen=True, slots=True)
+class UnsealedPart:
+    """Unsealed events of a snapshot. `lookups` finds what readers built before and builds the rest."""
+
+    partition: int
+    pieces: tuple[Piece, ...]
+    owner: Unsealed
+
+    def lookups(self) -> tuple[Lookup, ...]:
+        """Lookups over all pieces, kept for the next reader. Two who build at once do it twice; either is good."""
+        made = look_up(self.pieces, self.owner.lookups)
+        self.owner.lookups = made
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What of a topic is there at one moment. Scans read from it and from nothing else."""
+
+    topic: TopicInfo
+    schemas: tuple[SchemaInfo, ...]
+    partitions: tuple[tuple[int, str], ...]
+    segments: SegmentView
+    unsealed: tuple[UnsealedPart, ...]
+    tombstones: dict[tuple[int, bytes], int]
+
+    @property
+    def binary_keys(self) -> bool:
+        """Whether spaces and groupings are bytes."""
+        return self.topic.keys == "binary"
+
+
+class CatalogState:
+    """All topics of a catalog."""
+
+    def __init__(self, contents: Contents) -> None:
+        self.view_lock = Lock()
+        self.change = contents.change
+        """The manifest's change that the segments here show."""
+        self.topics: dict[str, Topic] = {}
+        self._by_number: dict[int, Topic] = {}
+        self.partitions: dict[int, tuple[Topic, Partition]] = {}
+        for info in contents.topics:
+            self.add_topic(info)
+        for schema in contents.schemas:
+            self.add_schema(schema)
+        for partition in contents.partitions:
+            self.add_partition(partition)
+        grouped: dict[int, list[SegmentInfo]] = {}
+        for segment in contents.segments:
+            topic, known = self.partitions[segment.partition]
+            grouped.setdefault(topic.info.number, []).append(segment)
+            known.next_index = max(known.next_index, segment.last_index + 1)
+        for number, segments in grouped.items():
+            self._by_number[number].segments.add(segments)
+        for stone in contents.tombstones:
+            self.add_tombstone(stone)
+
+    def add_topic(self, info: TopicInfo) -> Topic:
+        """Take in a topic, or what changed of one."""
+        known = self._by_number.get(info.number)
+        if known is not None:
+            known.info = info
+            return known
+        topic = Topic(info)
+        self.topics[info.name] = self._by_number[info.number] = topic
+        return topic
+
+    def add_schema(self, info: SchemaInfo) -> None:
+        """Take in a schema of a topic that is known."""
+        self._by_number[info.topic].schemas.setdefault(info.number, info)
+
+    def add_partition(self, info: PartitionInfo) -> Partition:
+        """Take in a partition of a topic that is known."""
+        if info.number not in self.partitions:
+            topic = self._by_number[info.topic]
+            partition = Partition(info.number, info.name, info.sealed_index, info.sealed_index)
+            topic.partitions = topic.partitions | {info.name: partition}
+            self.partitions[info.number] = (topic, partition)
+        return self.partitions[info.number][1]
+
+    def add_tombstone(self, stone: Tombstone) -> None:
+        """Hide a space of a partition."""
+        topic, _ = self.partitions[stone.partition]
+        topic.tombstones = topic.tombstones | {(stone.partition, stone.space): stone.end_index}
+
+    def topic_of(self, number: int) -> Topic:
+        """The topic of that number."""
+        return self._by_number[number]
+
+    # ------------------------------------------------------------ events and segments
+
+    def publish(self, partition: Partition, piece: Piece) -> None:
+        """Make a batch visible."""
+        with self.view_lock:
+            partition.unsealed.add(piece)
+
+    def freeze(self, partition: Partition) -> Unsealed | None:
+        """Set the unsealed events aside to be sealed; None where there are none or the last ones are still at it."""
+        with self.view_lock:
+            if partition.sealing is not None or not partition.unsealed.pieces:
+                return None
+            partition.sealing, partition.unsealed = partition.unsealed, Unsealed.empty()
+            return partition.sealing
+
+    def change_segments(
+        self, topic: Topic, change: int, added: Sequence[SegmentInfo], retired: Iterable[int], sealed: dict[int, int]
+    ) -> None:
+        """Show what the manifest has: segments in place of the events they were sealed from, or of other segments."""
+        with self.view_lock:
+            self.change = max(self.change, change)
+            topic.segments.remove(retired)
+            topic.segments.add(added)
+            for number, index in sealed.items():
+                partition = self.partitions[number][1]
+                partition.sealed_index = index
+                partition.sealing = None
+
+    def sealed(self) -> dict[int, int]:
+        """For each partition the record index below which every event lies in a segment."""
+        return {number: partition.sealed_index for number, (_, partition) in list(self.partitions.items())}
+
+    def snapshot(self, topic: Topic, pins: Pins, partition: str | None = None) -> tuple[Snapshot, Pin]:
+        """What of a topic, or of one partition of it, is there now; its files stay until the pin is released."""
+        with self.view_lock:
+            pin = pins.take(self.change)
+            chosen = [p for p in topic.partitions.values() if partition in (None, p.name)]
+            unsealed = [
+                UnsealedPart(p.number, tuple(part.pieces), part)
+                for p in chosen
+                for part in (p.sealing, p.unsealed)
+                if part is not None and part.pieces
+            ]
+            snapshot = Snapshot(
+                topic.info, tuple(topic.schemas.values()), tuple((p.number, p.name) for p in chosen),
+                topic.segments.view(), tuple(unsealed), topic.tombstones,
+            )  # fmt: skip
+            return snapshot, pin

@@ -1,0 +1,170 @@
+"""`Topic`: the verbs of a topic, as users have it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from aggregator.errors import ReadOnlyError
+from aggregator.ingest import Ingest
+from aggregator.model import Receipt
+from aggregator.pins import Pin, Pins
+from aggregator.policy import Retention, Roll
+from aggregator.question import Question, make_question
+from aggregator.scan import Scan
+from aggregator.segment_pool import SegmentPool
+from aggregator.state import CatalogState, Snapshot
+from aggregator.state import Topic as TopicState
+from esformat import UsageError
+
+DEFAULT_PARTITION = "0"
+
+
+class Topic:
+    """A topic of an open catalog. Safe to share between threads. Made by `Catalog.topic` and `create_topic`."""
+
+    def __init__(
+        self, state: CatalogState, topic: TopicState, pool: SegmentPool, pins: Pins, ingest: Ingest | None
+    ) -> None:
+        self._state, self._topic, self._ingest = state, topic, ingest
+        self._pool, self._pins = pool, pins
+
+    def __repr__(self) -> str:
+        return f"<aggregator.Topic {self.name!r}, {len(self.partitions)} partitions>"
+
+    # ------------------------------------------------------------ facts
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+        return self._topic.info.name
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """Names of the columns with a secondary index."""
+        return self._topic.info.indexes
+
+    @property
+    def keys(self) -> str:
+        """What spaces and groupings are: "text" or "binary"."""
+        return self._topic.info.keys
+
+    @property
+    def roll(self) -> Roll:
+        """When unsealed events become a segment."""
+        return self._topic.info.roll
+
+    @property
+    def retention(self) -> Retention:
+        """What is kept."""
+        return self._topic.info.retention
+
+    @property
+    def partitions(self) -> tuple[str, ...]:
+        """Names of the partitions, in the order in which they came to be."""
+        return tuple(self._topic.partitions)
+
+    # ------------------------------------------------------------ appending
+
+    def append(
+        self,
+        events: Any,
+        partition: str = DEFAULT_PARTITION,
+        *,
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> Receipt:
+        """Store a batch: all of it, durable as the catalog was opened for and visible to reads, or nothing.
+
+        events: a pyarrow table or batch, anything with the Arrow C stream (pandas, Polars, DuckDB …), or a list of
+            esformat.Event or mappings of column names to values. Columns: space, timestamp, optional grouping, data
+            and any others; a new column is added to the topic's schema.
+        partition: its name; a new one is made.
+        producer, sequence: name the batch, so that one that is appended again is recognised. The last 64 batches of
+            a producer are remembered in each partition.
+
+        Raises esformat.InvalidEventError (an event that cannot be stored), SequenceConflictError (the sequence was
+        used with other events), OverloadedError (try again later), LogFailedError, ReadOnlyError, esformat.ClosedError.
+        """
+        if self._ingest is None:
+            raise ReadOnlyError("the catalog was opened for reading only", hint="open it without read_only=True")
+        return self._ingest.append(self._topic, events, partition, producer, sequence)
+
+    # ------------------------------------------------------------ reading
+
+    def _snap(self, partition: str | None) -> tuple[Snapshot, Pin]:
+        return self._state.snapshot(self._topic, self._pins, partition)
+
+    def _question(self, **asked: Any) -> Question:
+        return make_question(binary_keys=self._topic.binary_keys, indexes=self.indexes, **asked)
+
+    def scan(
+        self,
+        *,
+        space: str | bytes | None = None,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+        partition: str | None = None,
+    ) -> Scan:
+        """Events by time, oldest first, of all partitions; ties by partition, then record index; `reverse` mirrors it.
+
+        space, grouping, partition: of that one only. start, end: half-open [start, end), int µs or aware datetimes.
+        columns: names of those to read; `record_index` and `partition` can be asked for by name.
+        Raises esformat.UsageError or InvalidEventError for wrong arguments, at once.
+        """
+        question = self._question(
+            space=space, grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
+            partition=partition,
+        )  # fmt: skip
+        return Scan(self._snap, self._pool, question)
+
+    def scan_index(
+        self,
+        name: str | Mapping[str, Any],
+        value: Any = None,
+        *,
+        space: str | bytes | None = None,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+        partition: str | None = None,
+    ) -> Scan:
+        """Events with a value of an index; a mapping asks for several, which must all hold. Else as `scan`.
+
+        Raises esformat.UnknownIndexError, UsageError or InvalidEventError, at once.
+        """
+        if isinstance(name, Mapping) == (value is not None) or name == {}:
+            raise UsageError("give either a mapping of conditions or a name and a value")
+        question = self._question(
+            conditions=name if isinstance(name, Mapping) else {name: value}, space=space, grouping=grouping,
+            start=start, end=end, reverse=reverse, limit=limit, columns=columns, partition=partition,
+        )  # fmt: skip
+        return Scan(self._snap, self._pool, question)
+
+    def read(
+        self,
+        partition: str = DEFAULT_PARTITION,
+        from_index: int | None = None,
+        limit: int | None = None,
+        *,
+        reverse: bool = False,
+        columns: Any = None,
+    ) -> Scan:
+        """Events of a partition in the order in which they were appended, with their record indexes.
+
+        from_index: the first record index to give; with `reverse` the last, newest first. None: from the end there is.
+        """
+        bounds = {"first_index": from_index} if not reverse else {}
+        if reverse and from_index is not None:
+            bounds = {"end_index": from_index + 1}
+        question = self._question(
+            partition=partition, limit=limit, reverse=reverse, columns=columns, by_index=True, **bounds
+        )
+        return Scan(self._snap, self._pool, question)
