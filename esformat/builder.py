@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -115,20 +116,43 @@ class SegmentBuilder:
         runs = _join_runs(self._blocks)
         spans = [block.span for block in self._blocks]
         handle = self._write(encode_leaf(runs, spans, self._context))
-        self._count_spaces(runs)
+        self._count_spaces(key_bytes(runs.spaces), continues=self._blocks[0].continues)
         self._leaves.append(_leaf_entry(runs, spans, self._data_offset, handle))
         self._data_offset = self._offset
         self._blocks = []
         self._leaf_runs = 0
 
-    def _count_spaces(self, runs: Runs) -> None:
-        keys = key_bytes(runs.spaces)
-        continued = bool(self._blocks[0].continues)
+    def add_leaf(
+        self,
+        entry: LeafEntry,
+        block_rows: Sequence[int],
+        spaces: list[bytes],
+        pieces: Iterable[bytes],
+        *,
+        continues: bool,
+    ) -> None:
+        """Take over a leaf of another segment: `pieces` are its data blocks and itself, as they are stored there.
+
+        entry: what the other segment's root says of it. block_rows: rows of each block. spaces: the space of each run.
+        continues: whether its first run began before it.
+        """
+        self._end_leaf()
+        for piece in pieces:
+            self._sink.write(piece)
+            self._offset += len(piece)
+        self._block_starts += accumulate(block_rows[:-1], initial=self._rows)
+        self._rows += entry.rows
+        handle = entry.handle._replace(offset=self._offset - entry.handle.length)
+        self._leaves.append(replace(entry, data_offset=self._data_offset, handle=handle))
+        self._data_offset = self._offset
+        self._count_spaces(spaces, continues=continues)
+
+    def _count_spaces(self, keys: list[bytes], *, continues: bool) -> None:
         distinct = [key for key, _ in itertools.groupby(keys)]
         fresh = distinct[1:] if distinct[0] == self._last_space else distinct
         self._hashes.append(hash_keys(fresh))
         self._spaces += len(fresh)
-        self._runs += len(keys) - continued
+        self._runs += len(keys) - continues
         self._last_space = distinct[-1]
 
     def add_index(self, column: int, ranked: Ranked) -> None:

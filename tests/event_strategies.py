@@ -131,6 +131,9 @@ PIECES = st.builds(
     many_rows=st.sampled_from([0, 64]),
     many_values=st.sampled_from([0, 64]),
     flush_events=st.sampled_from([1, 4, 16384]),
+    least_copied_rows=st.sampled_from([1, 1, 3, 512]),
+    most_dictionaries=st.sampled_from([1, 2, 16]),
+    spill_numbers=st.sampled_from([1, 5, 1 << 20]),
 )
 
 

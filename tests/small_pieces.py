@@ -29,9 +29,10 @@ from esformat import (
     space_filter,
     writer,
 )
+from esformat.tools import assembly, index_map, number_map, plan, sweep
 
 PLACES = {
-    "block_rows": [(block_encoder, "BLOCK_ROWS"), (writer, "BLOCK_ROWS")],
+    "block_rows": [(block_encoder, "BLOCK_ROWS"), (writer, "BLOCK_ROWS"), (assembly, "BLOCK_ROWS")],
     "block_bytes": [(block_encoder, "BLOCK_BYTES")],
     "task_blocks": [(writer, "TASK_BLOCKS")],
     "leaf_runs": [(directory, "LEAF_RUNS")],
@@ -55,6 +56,9 @@ PLACES = {
     "many_rows": [(block_events, "MANY_ROWS")],
     "many_values": [(bytes_node, "MANY_VALUES")],
     "flush_events": [(intake.EventRows, "FLUSH_EVENTS")],
+    "least_copied_rows": [(sweep, "LEAST_COPIED_ROWS")],
+    "most_dictionaries": [(plan, "MOST_DICTIONARIES")],
+    "spill_numbers": [(index_map, "SPILL_NUMBERS"), (number_map, "SPILL_STRETCHES")],
 }
 
 
@@ -86,6 +90,9 @@ class Pieces:
     many_rows: int | None = None
     many_values: int | None = None
     flush_events: int | None = None
+    least_copied_rows: int | None = None
+    most_dictionaries: int | None = None
+    spill_numbers: int | None = None
 
 
 @contextmanager

@@ -1,0 +1,199 @@
+"""`erase`: a segment without the events of some spaces, and a report that shows that nothing of them is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from esformat.errors import SpaceNotFoundError, UsageError
+from esformat.metadata import Statistics
+from esformat.segment import Segment, open_segment
+from esformat.source import FileSource, Source
+from esformat.tools.new_segment import (
+    FilePath,
+    Progress,
+    check_output,
+    make_segment,
+    opened,
+    published,
+    reader_of,
+)
+from esformat.tools.original import OpenOriginal
+from esformat.tools.plan import plan_anew, plan_assembly
+from esformat.tools.selection import rows_outside
+from esformat.tools.traces import Erased, examine_erased, shared_with_kept, values_gone, without_values
+
+Key = str | bytes
+SEARCH_BYTES = 8 << 20
+LEAST_SEARCHED_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at in the new file: what, whether it is as it must be, and what was found."""
+
+    what: str
+    ok: bool
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class EraseReport:
+    """What `erase` removed, and what the new file was found to be when it was opened again.
+
+    erased: events of each space that is gone; absent: spaces asked for that the segment did not have.
+    index_entries, index_values: of each index, entries that are gone, and values that no event has any more.
+    dictionary_values: values overwritten in dictionaries of coded columns.
+    encoded_anew: whether all blocks were encoded anew because the compression dictionary might have held text of erased
+    events. stored_matches: how often the bytes of a space's key still stand in the new file as it is stored; other
+    keys and events may hold the same bytes.
+    """
+
+    path: str
+    erased: dict[Key, int]
+    absent: tuple[Key, ...]
+    index_entries: dict[str, int]
+    index_values: dict[str, int]
+    dictionary_values: int
+    encoded_anew: bool
+    copied_blocks: int
+    encoded_blocks: int
+    stored_matches: dict[Key, int]
+    checks: tuple[Check, ...]
+
+    @property
+    def events(self) -> int:
+        """Events that are gone."""
+        return sum(self.erased.values())
+
+    @property
+    def ok(self) -> bool:
+        """Whether all checks found what they must."""
+        return all(check.ok for check in self.checks)
+
+
+def erase(
+    path: FilePath | Source,
+    out: FilePath,
+    spaces: Sequence[Key],
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> EraseReport:
+    """Write a segment without the events of some spaces to `out`; the segment itself stays as it is: delete it.
+
+    Blocks without such events are copied as they are, others encoded anew. Gone are the events, their keys in the
+    directory and in the space filter, their entries in indexes and the values that only they had, there and in
+    dictionaries. If the dictionary that payloads are compressed with shares text with them that is not found in other
+    events, all blocks are encoded anew with a new one. Left as they are: properties, and what other events say.
+    progress: as for `merge`. Raises SpaceNotFoundError if the segment has none of the spaces, UsageError,
+    CorruptSegmentError, OSError; nothing appears at `out` then.
+    """
+    if isinstance(spaces, str | bytes) or not spaces:
+        raise UsageError("erase needs a list of at least one space")
+    target = check_output(out, [path])
+    with opened([path]) as (original,):
+        rows = {space: _rows_of(original, _key_bytes(space)) for space in dict.fromkeys(spaces)}
+        counts = {space: last - first for space, (first, last) in rows.items()}
+        stretches = sorted({stretch for stretch in rows.values() if stretch[0] < stretch[1]})
+        if not stretches:
+            raise SpaceNotFoundError(f"no space {spaces[0]!r}", path=original.name)
+        selection = rows_outside(stretches, original.row_count)
+        erased = examine_erased(original, stretches)
+        gone = values_gone(original, selection, erased)
+        metadata = replace(original.metadata, statistics=None)
+        encoded_anew = not shared_with_kept(original, selection, erased)
+        dictionaries, overwritten = without_values(original.dictionaries(), gone, leave_places=not encoded_anew)
+        if encoded_anew:
+            plan, copied = plan_anew([original], metadata, [selection], [dictionaries]), [False]
+        else:
+            plan, copied = plan_assembly([original], metadata, [dictionaries])
+        with published(target, overwrite=overwrite) as publication:
+            made = make_segment(publication, [original], [selection], plan, copied, progress=progress)
+        before = original.metadata.statistics
+        assert before is not None
+    with open_segment(target) as after:
+        return EraseReport(
+            path=str(target),
+            erased={space: count for space, count in counts.items() if count},
+            absent=tuple(space for space, count in counts.items() if not count),
+            index_entries=erased.entries,
+            index_values={
+                name: before.indexes[name]["values"] - made.statistics.indexes[name]["values"]
+                for name in erased.entries
+            },
+            dictionary_values=overwritten,
+            encoded_anew=encoded_anew,
+            copied_blocks=made.copied_blocks,
+            encoded_blocks=made.encoded_blocks,
+            stored_matches=_stored_matches(target, list(counts)),
+            checks=tuple(_checks(after, counts, before, erased)),
+        )
+
+
+def _key_bytes(space: Key) -> bytes:
+    if isinstance(space, str):
+        return space.encode()
+    if isinstance(space, bytes):
+        return space
+    raise UsageError(f"a key must be str or bytes, not {type(space).__name__}")
+
+
+def _rows_of(original: OpenOriginal, key: bytes) -> tuple[int, int]:
+    """The rows [first, last) of a space; first is last where it has none."""
+    found: list[int] = []
+    for number in original.reader.root.leaves_of(key):
+        leaf = original.reader.leaf(number)
+        first, last = leaf.runs_of(key)
+        if first < last:
+            found += [leaf.run_rows[first], leaf.run_rows[last]]
+    return (found[0], found[-1]) if found else (0, 0)
+
+
+# ---------------------------------------------------------------- what is found afterwards
+
+
+def _checks(after: Segment, counts: dict[Key, int], before: Statistics, erased: Erased) -> Iterator[Check]:
+    """Look for the spaces in the new file, opened again, in each way in which it could still tell of them."""
+    found = [space for space in counts if after.find(space) is not None]
+    yield Check("find", not found, f"finds {_named(found)}" if found else "finds none of them")
+    admitted = [space for space in counts if after.may_contain(space)]
+    wrongly = ", though the directory does not have it: as for 1 in 100 keys" if admitted else ""
+    yield Check(
+        "space filter", not set(admitted) & set(found), f"admits {_named(admitted)}{wrongly}" if admitted else "says no"
+    )
+    keys = {_key_bytes(space) for space in counts}
+    runs = held = 0
+    for leaf in OpenOriginal(reader_of(after)).leaves():
+        runs += len(leaf.spaces)
+        held += sum(space in keys for space in leaf.spaces)
+    yield Check("directory", not held, f"{held} of {runs} runs are of them")
+    expected = before.events - sum(counts.values())
+    yield Check("events", after.num_events == expected, f"{after.num_events} of {before.events}, expected {expected}")
+    for name in after.indexes:
+        entries = sum(count for _, count in after.index_values(name).items())
+        expected = before.indexes[name]["events"] - erased.entries[name]
+        words = f"{entries} entries of {before.indexes[name]['events']}, expected {expected}"
+        yield Check(f"index {name}", entries == expected, words)
+
+
+def _named(spaces: Sequence[Key]) -> str:
+    more = f" and {len(spaces) - 3} more" if len(spaces) > 3 else ""
+    return ", ".join(repr(space) for space in spaces[:3]) + more
+
+
+def _stored_matches(path: Path, spaces: Sequence[Key]) -> dict[Key, int]:
+    """How often the keys' bytes stand in a file as it is stored; keys of less than 4 bytes stand everywhere."""
+    keys = {space: key for space in spaces if len(key := _key_bytes(space)) >= LEAST_SEARCHED_BYTES}
+    counts: dict[Key, int] = dict.fromkeys(keys, 0)
+    overlap = max(map(len, keys.values()), default=0)
+    source = FileSource(path)
+    for at in range(0, source.size if keys else 0, SEARCH_BYTES):
+        piece = source.read_at(at, min(SEARCH_BYTES + overlap, source.size - at))
+        for space, key in keys.items():
+            place = piece.find(key)
+            while 0 <= place < SEARCH_BYTES:
+                counts[space] += 1
+                place = piece.find(key, place + 1)
+    return counts

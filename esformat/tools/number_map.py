@@ -1,0 +1,115 @@
+"""Which number a row or a data block of an original has in the new segment: stretches of numbers that stay together."""
+
+from __future__ import annotations
+
+import tempfile
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+I64 = npt.NDArray[np.int64]
+
+SPILL_STRETCHES = 1 << 20
+"""So many stretches (24 MiB) are held in memory; more go to a temporary file."""
+_FIELDS = 3  # of a stretch: first old number, first new number, count
+
+
+class NumberMap:
+    """Old numbers to new ones. Take them ascending with `add` and `add_stretch`, then ask `find`.
+
+    Numbers that were never added are gone. Memory is bounded: what a merge of interleaved originals makes of
+    stretches, one for each row at worst, lies in a temporary file.
+    """
+
+    def __init__(self) -> None:
+        self._open: tuple[int, int, int] | None = None
+        self._held: list[I64] = []
+        self._held_count = 0
+        self._file: BinaryIO | None = None
+        self._stretches: I64 | None = None
+        self.count = 0
+        """Numbers that were added."""
+
+    def add_stretch(self, old: int, new: int, count: int) -> None:
+        """Old numbers [old, old + count) are now [new, new + count)."""
+        self.count += count
+        if self._open is not None:
+            first, to, length = self._open
+            if first + length == old and to + length == new:
+                self._open = first, to, length + count
+                return
+            self._hold(np.array([self._open], dtype=np.int64))
+        self._open = old, new, count
+
+    def add(self, old: I64, new: I64) -> None:
+        """The same for single numbers, both ascending."""
+        if not len(old):
+            return
+        breaks = ((np.diff(old) != 1) | (np.diff(new) != 1)).nonzero()[0] + 1
+        starts = np.append(0, breaks)
+        counts = np.diff(np.append(starts, len(old)))
+        if len(starts) <= 2:
+            for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+                self.add_stretch(int(old[start]), int(new[start]), count)
+            return
+        self.add_stretch(int(old[0]), int(new[0]), int(counts[0]))
+        assert self._open is not None
+        self._hold(np.array([self._open], dtype=np.int64))
+        self._hold(np.stack([old[starts[1:-1]], new[starts[1:-1]], counts[1:-1]], axis=1))
+        self._open = int(old[starts[-1]]), int(new[starts[-1]]), int(counts[-1])
+        self.count += int(counts[1:].sum())
+
+    def _hold(self, stretches: I64) -> None:
+        self._held.append(stretches)
+        self._held_count += len(stretches)
+        if self._held_count >= SPILL_STRETCHES:
+            self._file = self._file or tempfile.TemporaryFile(prefix="esformat-")  # noqa: SIM115 - closed with the object
+            self._file.write(np.concatenate(self._held).tobytes())
+            self._held, self._held_count = [], 0
+
+    def close(self) -> None:
+        """Let go of the temporary file."""
+        if self._file is not None:
+            self._file.close()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _finished(self) -> I64:
+        if self._stretches is None:
+            if self._open is not None:
+                self._hold(np.array([self._open], dtype=np.int64))
+                self._open = None
+            held = np.concatenate([np.zeros((0, _FIELDS), np.int64), *self._held])
+            if self._file is None:
+                self._stretches = held
+            else:
+                self._file.write(held.tobytes())
+                self._file.flush()
+                self._stretches = np.memmap(self._file, np.int64, "r").reshape(-1, _FIELDS)
+                self.close()  # the mapping stays
+            self._held = []
+        return self._stretches
+
+    def stretches(self) -> I64:
+        """All stretches, ascending: first old number, first new number, count of each."""
+        return self._finished()
+
+    def find(self, numbers: I64) -> I64:
+        """The new number of each; -1 for those that are gone."""
+        stretches = self._finished()
+        if not len(stretches):
+            return np.full(len(numbers), -1, dtype=np.int64)
+        place = np.searchsorted(stretches[:, 0], numbers, side="right") - 1
+        chosen = np.asarray(stretches[np.maximum(place, 0)])
+        inside = numbers - chosen[:, 0]
+        known = (place >= 0) & (inside < chosen[:, 2])
+        return np.where(known, chosen[:, 1] + inside, -1)
+
+    def missing(self, total: int) -> I64:
+        """Those of the old numbers [0, total) that are gone, ascending."""
+        known = np.zeros(total, dtype=np.bool_)
+        for first, _, count in self._finished().tolist():
+            known[first : first + count] = True
+        return np.nonzero(~known)[0]

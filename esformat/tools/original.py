@@ -1,0 +1,225 @@
+"""A segment that a tool makes another one of: its data blocks in order, copied as they are or decoded.
+
+Two kinds: an open segment, whose directory tells what is in each block, and (in `salvage.py`) blocks saved from a
+damaged file, which tell it themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+import numpy as np
+
+from esformat.block import Block, decode_block
+from esformat.data_block import I64, DataBlock, Runs
+from esformat.dictionary import ColumnDictionary
+from esformat.directory import BlockSpan, Leaf, LeafEntry
+from esformat.errors import CorruptSegmentError, EsdbError
+from esformat.index import Index
+from esformat.layout import BlockHandle, BlockKind
+from esformat.metadata import Metadata
+from esformat.node import DecodeContext
+from esformat.reader import Reader
+from esformat.tools.rows import Bound, Key, Rows, decode_rows
+
+T = TypeVar("T")
+
+READ_BYTES = 8 << 20
+"""Blocks side by side are read together up to so many bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRef:
+    """A data block of an original: its place, its number and first row there, its runs and times."""
+
+    handle: BlockHandle
+    number: int
+    first_row: int
+    rows: int
+    runs: Runs
+    min_timestamp: int
+    max_timestamp: int
+
+    @property
+    def first_key(self) -> Key:
+        """The key of its first row."""
+        return self.runs.spaces[0].as_py(), self.runs.groupings[0].as_py()
+
+    @property
+    def last_key(self) -> Key:
+        """The key of its last row."""
+        return self.runs.spaces[-1].as_py(), self.runs.groupings[-1].as_py()
+
+    @property
+    def low(self) -> Bound:
+        """No row of the block stands before this."""
+        return (*self.first_key, self.min_timestamp)
+
+    @property
+    def high(self) -> Bound:
+        """No row of the block stands after this."""
+        return (*self.last_key, self.max_timestamp)
+
+    def span(self, check: int) -> BlockSpan:
+        """What a directory leaf says of it."""
+        return BlockSpan(self.rows, self.handle.length, check, self.min_timestamp, self.max_timestamp)
+
+
+class Original(Protocol):
+    """What tools need of a segment that they read."""
+
+    name: str
+    size: int
+    metadata: Metadata
+
+    def blocks(self) -> Iterator[BlockRef]:
+        """Its data blocks, in order."""
+        ...
+
+    def read(self, refs: Sequence[BlockRef]) -> Iterator[tuple[memoryview, Block]]:
+        """Some of its blocks, ascending, as they are stored and verified. Raises CorruptSegmentError."""
+        ...
+
+    def contexts(self, dictionary: int) -> list[DecodeContext]:
+        """How columns are decoded in blocks that name a dictionary."""
+        ...
+
+    def dictionaries(self) -> dict[int, list[ColumnDictionary]]:
+        """Its dictionaries by number."""
+        ...
+
+
+def decode_block_rows(original: Original, ref: BlockRef, block: Block) -> Rows:
+    """The rows of a block that was read. Raises CorruptSegmentError."""
+    fields = original.metadata.schema.fields
+    data = open_data_block(original, ref, block)
+    return decode_rows(data, ref.runs, ref.first_row, fields, original.contexts(block.dictionary))
+
+
+def open_data_block(original: Original, ref: BlockRef, block: Block) -> DataBlock:
+    """A block that was read, opened. Raises CorruptSegmentError if it is not the one that the directory speaks of."""
+    if block.count != ref.rows:
+        raise CorruptSegmentError("a data block and its directory leaf disagree about its rows", offset=block.offset)
+    return DataBlock(block, len(original.metadata.schema.fields))
+
+
+class OpenOriginal:
+    """An open segment as an original."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.name = reader.name
+        self.size = reader.size
+        self.metadata = reader.metadata
+
+    def leaves(self) -> Iterator[Leaf]:
+        """The directory's leaves, in order."""
+        return (self.reader.leaf(number) for number in range(len(self.reader.root)))
+
+    def blocks(self) -> Iterator[BlockRef]:
+        """The data blocks, in order."""
+        for leaf in self.leaves():
+            yield from leaf_blocks(leaf)
+
+    def read(self, refs: Sequence[BlockRef]) -> Iterator[tuple[memoryview, Block]]:
+        """Some blocks, ascending, as they are stored and verified; those that lie side by side come with one read."""
+        try:
+            for group in side_by_side([(ref.handle, ref) for ref in refs]):
+                start, end = group[0][0].offset, group[-1][0].end
+                stored = memoryview(self.reader.source.read_at(start, end - start))
+                for _, ref in group:
+                    at = ref.handle.offset - start
+                    piece = stored[at : at + ref.handle.length]
+                    yield piece, decode_block(piece, BlockKind.DATA, ref.handle.check, ref.handle.offset)
+        except EsdbError as error:
+            error.path = error.path or self.name
+            raise
+
+    def leaf_entry(self, number: int) -> LeafEntry:
+        """What the root says of a leaf."""
+        root, leaf = self.reader.root, self.reader.leaf(number)
+        return LeafEntry(
+            first_space=root.first_spaces[number],
+            runs=len(leaf.spaces),
+            rows=root.rows[number + 1] - root.rows[number],
+            blocks=leaf.block_count,
+            data_offset=root.data_offsets[number],
+            handle=root.handle(number),
+            min_timestamp=root.min_timestamps[number],
+            max_timestamp=root.max_timestamps[number],
+        )
+
+    def stored_leaf(self, number: int) -> Iterator[bytes]:
+        """A leaf's data blocks and the leaf itself as they are stored, each verified. Raises CorruptSegmentError."""
+        leaf, handle = self.reader.leaf(number), self.reader.root.handle(number)
+        handles = [leaf.handle(place) for place in range(leaf.block_count)]
+        kinds = [BlockKind.DATA] * len(handles) + [BlockKind.DIRECTORY]
+        if handles[-1].end != handle.offset:
+            raise CorruptSegmentError("a leaf does not follow its data blocks", path=self.name, offset=handle.offset)
+        for group in side_by_side(list(zip([*handles, handle], kinds, strict=True))):
+            start, end = group[0][0].offset, group[-1][0].end
+            stored = self.reader.source.read_at(start, end - start)
+            view = memoryview(stored)
+            for each, kind in group:
+                piece = view[each.offset - start : each.end - start]
+                try:
+                    decode_block(piece, kind, each.check, each.offset)
+                except EsdbError as error:
+                    error.path = error.path or self.name
+                    raise
+            yield stored
+
+    def contexts(self, dictionary: int) -> list[DecodeContext]:
+        """How columns are decoded."""
+        return self.reader.contexts(dictionary)
+
+    def dictionaries(self) -> dict[int, list[ColumnDictionary]]:
+        """The dictionaries by number."""
+        numbers = sorted(number for kind, number, _ in self.reader.table if kind == BlockKind.DICTIONARY)
+        return {number: self.reader.dictionary(number) for number in numbers}
+
+    def index(self, name: str) -> Index:
+        """One of its indexes."""
+        return Index(self.reader, name)
+
+    @property
+    def block_count(self) -> int:
+        """Data blocks."""
+        return self.reader.root.blocks[-1]
+
+    @property
+    def row_count(self) -> int:
+        """Events."""
+        return self.reader.root.rows[-1]
+
+
+def leaf_blocks(leaf: Leaf) -> Iterator[BlockRef]:
+    """The data blocks of a leaf."""
+    spaces, groupings = leaf.run_keys.spaces.as_array(), leaf.run_keys.groupings.as_array()
+    edges = np.asarray(leaf.block_rows)
+    firsts = (np.searchsorted(leaf.run_edges, edges[:-1], side="right") - 1).tolist()
+    lasts = np.searchsorted(leaf.run_edges, edges[1:], side="left").tolist()
+    whole = Runs(spaces, groupings, leaf.run_keys.rows)
+    for place in range(leaf.block_count):
+        a, b, first, last = firsts[place], lasts[place], leaf.block_rows[place], leaf.block_rows[place + 1]
+        cut = np.clip(leaf.run_edges[a : b + 1], first, last)
+        rows: I64 = cut[1:] - cut[:-1]
+        yield BlockRef(
+            leaf.handle(place), leaf.first_block + place, first, last - first, whole.slice(a, b, rows),
+            leaf.block_min[place], leaf.block_max[place],
+        )  # fmt: skip
+
+
+def side_by_side(places: Sequence[tuple[BlockHandle, T]]) -> Iterator[list[tuple[BlockHandle, T]]]:
+    """Blocks, each with something that belongs to it, grouped by what is worth one read."""
+    group: list[tuple[BlockHandle, T]] = []
+    for place in places:
+        handle = place[0]
+        if group and (handle.offset != group[-1][0].end or handle.end - group[0][0].offset > READ_BYTES):
+            yield group
+            group = []
+        group.append(place)
+    if group:
+        yield group

@@ -1,0 +1,172 @@
+"""How a segment made from others is stored: which dictionaries it takes over, and what new blocks are encoded with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from esformat.arrays import is_bytes
+from esformat.block_encoder import (
+    MAX_DICTIONARY_VALUE_BYTES,
+    MAX_DICTIONARY_VALUES,
+    BlockFormat,
+    may_want_codes,
+    train_on,
+)
+from esformat.codec import Codec, codec_from_name, make_compressor
+from esformat.dictionary import ColumnDictionary, encode_dictionary
+from esformat.metadata import Metadata
+from esformat.node import EncodeContext
+from esformat.schema import EventSchema
+from esformat.tools.assembly import AssemblyPlan
+from esformat.tools.original import Original, open_data_block
+from esformat.tools.selection import Selection, everything, single_blocks
+
+MOST_DICTIONARIES = 16
+"""A segment keeps so many of its originals' dictionaries: opening reads them all. Other originals are encoded anew."""
+SAMPLED_BLOCKS = 64
+SAMPLE_BYTES = 1 << 20
+
+_RAW = EncodeContext(make_compressor(Codec.NONE), make_compressor(Codec.NONE))
+Dictionary = list[ColumnDictionary]
+
+
+def plan_assembly(
+    originals: Sequence[Original], metadata: Metadata, given: Sequence[dict[int, Dictionary]] | None = None
+) -> tuple[AssemblyPlan, list[bool]]:
+    """How to store a segment with the originals' blocks; also, of which originals blocks can be copied.
+
+    given: the dictionaries of each original, if they are not its own any more.
+    """
+    held = [original.dictionaries() for original in originals] if given is None else list(given)
+    numbering: dict[bytes, int] = {}
+    kept: list[Dictionary] = []
+    numbers: list[dict[int, int]] = []
+    copied = []
+    for dictionaries in held:
+        mine = {number: _identity(dictionary) for number, dictionary in dictionaries.items()}
+        new = {identity for identity in mine.values() if identity not in numbering}
+        copied.append(len(kept) + len(new) < MOST_DICTIONARIES)
+        if not copied[-1]:
+            numbers.append({})
+            continue
+        for number, identity in mine.items():
+            if identity not in numbering:
+                kept.append(dictionaries[number])
+                numbering[identity] = len(kept)
+        numbers.append({number: numbering[identity] for number, identity in mine.items()})
+    own = _own_dictionary(metadata, held, originals)
+    if own and _identity(own) not in numbering:
+        kept.append(own)
+        numbering[_identity(own)] = len(kept)
+    form = BlockFormat(
+        metadata.schema, codec_from_name(metadata.codec), metadata.level, {column.column: column for column in own}, {}
+    )
+    return AssemblyPlan(metadata, form, kept, numbering[_identity(own)] if own else 0, numbers), copied
+
+
+def plan_anew(
+    originals: Sequence[Original],
+    metadata: Metadata,
+    selections: Sequence[Selection] | None = None,
+    given: Sequence[dict[int, Dictionary]] | None = None,
+) -> AssemblyPlan:
+    """How to store a segment of which nothing is copied: dictionaries are trained on samples of what is selected."""
+    codec = codec_from_name(metadata.codec)
+    held = [original.dictionaries() for original in originals] if given is None else list(given)
+    own = []
+    for place, field in enumerate(metadata.schema.fields):
+        values = _common_values(held, place) if may_want_codes(field.type) else None
+        if values is not None:
+            own.append(ColumnDictionary(place, values=values))
+        elif is_bytes(field.type):
+            zstd = train(originals, metadata.schema, place, codec, metadata.level, selections)
+            own += [ColumnDictionary(place, zstd)] if zstd else []
+    form = BlockFormat(metadata.schema, codec, metadata.level, {column.column: column for column in own}, {})
+    return AssemblyPlan(metadata, form, [own] if own else [], 1 if own else 0, [{} for _ in originals])
+
+
+def _identity(dictionary: Dictionary) -> bytes:
+    return encode_dictionary(dictionary, _RAW)
+
+
+def _own_dictionary(
+    metadata: Metadata, held: Sequence[dict[int, Dictionary]], originals: Sequence[Original]
+) -> Dictionary:
+    """What blocks that are encoded anew use: the first zstd dictionary of each column, all values of coded ones."""
+    columns = []
+    codec = codec_from_name(metadata.codec)
+    every = [dictionary for dictionaries in held for dictionary in dictionaries.values()]
+    for place, field in enumerate(metadata.schema.fields):
+        if not is_bytes(field.type):
+            continue
+        values = _common_values(held, place) if may_want_codes(field.type) else None
+        if values is not None:
+            columns.append(ColumnDictionary(place, values=values))
+            continue
+        zstd = next((c.zstd for dictionary in every for c in dictionary if c.column == place and c.zstd), b"")
+        if not every and len(originals) > 1:  # small ones, which together may be worth training
+            zstd = train(originals, metadata.schema, place, codec, metadata.level)
+        if zstd and codec is Codec.ZSTD:
+            columns.append(ColumnDictionary(place, zstd))
+    return columns
+
+
+def _common_values(held: Sequence[dict[int, Dictionary]], place: int) -> pa.Array | None:
+    """All values of a column that every original stores as codes; None where one does not, or they are too many."""
+    found: list[pa.Array] = []
+    for dictionaries in held:
+        if not dictionaries:
+            return None
+        for dictionary in dictionaries.values():
+            mine = next((column.values for column in dictionary if column.column == place), None)
+            if mine is None:
+                return None
+            found.append(mine)
+    if not found:
+        return None
+    values = pc.unique(pa.concat_arrays(found))
+    if not len(values):
+        return None
+    size = pc.sum(pc.binary_length(values)).as_py() or 0
+    return values if len(values) <= MAX_DICTIONARY_VALUES and size <= MAX_DICTIONARY_VALUE_BYTES else None
+
+
+def train(
+    originals: Sequence[Original],
+    schema: EventSchema,
+    place: int,
+    codec: Codec,
+    level: int | None,
+    selections: Sequence[Selection] | None = None,
+) -> bytes:
+    """A zstd dictionary for a column, trained on a sample of what is selected; b"" where it does not pay.
+
+    Only blocks that are kept whole are looked at.
+    """
+    if codec is not Codec.ZSTD:
+        return b""
+    kind = schema.fields[place].type
+    pieces: list[pa.Array] = []
+    stored = sampled = 0
+    for original, selection in zip(originals, selections or [everything] * len(originals), strict=True):
+        statistics = original.metadata.statistics
+        step = max(1, (statistics.data_blocks if statistics else 0) * len(originals) // SAMPLED_BLOCKS)
+        for kept in islice(single_blocks(selection(original)), 0, None, step):
+            ref = kept.ref
+            if kept.choose is not None:
+                continue
+            ((_, block),) = original.read([ref])
+            context = original.contexts(block.dictionary)[place]
+            column = open_data_block(original, ref, block).column(place, kind, context)
+            most = max(1, int(SAMPLE_BYTES / SAMPLED_BLOCKS / max(1.0, column.nbytes / len(column))))
+            pieces.append(column.slice(0, most))
+            stored += column.nbytes
+            sampled += ref.rows
+    events = sum(o.metadata.statistics.events for o in originals if o.metadata.statistics)
+    if not sampled:
+        return b""
+    return train_on(pa.concat_arrays(pieces), int(stored * max(1.0, events / sampled)), codec, level)

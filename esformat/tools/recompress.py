@@ -1,0 +1,39 @@
+"""`recompress`: every block of a segment encoded anew, with another codec, level or dictionary."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from esformat.codec import codec_from_name
+from esformat.errors import UsageError
+from esformat.source import Source
+from esformat.tools.new_segment import FilePath, Made, Progress, check_output, make_segment, opened, published
+from esformat.tools.plan import plan_anew
+from esformat.tools.selection import everything
+
+
+def recompress(
+    path: FilePath | Source,
+    out: FilePath,
+    *,
+    codec: str = "zstd",
+    level: int | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Made:
+    """Write a segment anew with another codec or level, in blocks of full size, with freshly trained dictionaries.
+
+    codec, level: as for `create`. Memory does not grow with the segment. progress: as for `merge`.
+    Raises UsageError, UnsupportedVersionError (no such codec installed), CorruptSegmentError, OSError.
+    """
+    codec_from_name(codec)
+    if level is not None and codec != "zstd":
+        raise UsageError(f"codec {codec!r} has no levels")
+    if level is not None and not -100 <= level <= 22:
+        raise UsageError(f"zstd level {level} is not between -100 and 22")
+    target = check_output(out, [path])
+    with opened([path]) as (original,):
+        metadata = replace(original.metadata, codec=codec, level=level, statistics=None)
+        plan = plan_anew([original], metadata)
+        with published(target, overwrite=overwrite) as publication:
+            return make_segment(publication, [original], [everything], plan, [False], progress=progress)

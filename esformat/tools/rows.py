@@ -1,0 +1,161 @@
+"""Decoded rows on their way from one segment into another: cut, put together, merged in the order of segments."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from esformat.block_encoder import Column, SortedRows
+from esformat.codec import Decompressor
+from esformat.data_block import I64, TIMESTAMPS_CHUNK, DataBlock, Runs, key_bytes
+from esformat.node import DecodeContext
+from esformat.order import sort_order
+from esformat.packing import decode_ints, read_pack
+from esformat.schema import Field
+
+Key = tuple[bytes, bytes]
+"""Space and grouping."""
+Bound = tuple[bytes, bytes, int]
+"""Space, grouping, timestamp: where a row stands in the order of a segment, apart from ties."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Consecutive rows of one original, in order. `keys`, `run_rows`: its runs; `numbers`: its rows in the original."""
+
+    keys: list[Key]
+    run_rows: I64
+    timestamps: I64
+    columns: list[pa.Array]
+    numbers: I64
+
+    def __len__(self) -> int:
+        return len(self.timestamps)
+
+    @property
+    def first(self) -> Bound:
+        """Where the first row stands."""
+        return (*self.keys[0], int(self.timestamps[0]))
+
+    @property
+    def last(self) -> Bound:
+        """Where the last row stands."""
+        return (*self.keys[-1], int(self.timestamps[-1]))
+
+    def take(self, places: I64) -> Rows:
+        """The rows at ascending places, at least one."""
+        run_of = np.repeat(np.arange(len(self.keys)), self.run_rows)[places]
+        runs, counts = np.unique(run_of, return_counts=True)
+        chosen = pa.array(places)
+        return Rows(
+            [self.keys[run] for run in runs.tolist()],
+            counts,
+            self.timestamps[places],
+            [column.take(chosen) for column in self.columns],
+            self.numbers[places],
+        )
+
+    def slice(self, first: int, last: int) -> Rows:
+        """Rows [first, last), at least one."""
+        edges = np.concatenate([[0], np.cumsum(self.run_rows)])
+        a = int(np.searchsorted(edges, first, side="right")) - 1
+        b = int(np.searchsorted(edges, last, side="left"))
+        return Rows(
+            self.keys[a:b],
+            np.diff(np.clip(edges[a : b + 1], first, last)),
+            self.timestamps[first:last],
+            [column.slice(first, last - first) for column in self.columns],
+            self.numbers[first:last],
+        )
+
+    def count_before(self, bound: Bound, *, ties: bool) -> int:
+        """How many rows stand before a bound; with `ties`, those that stand exactly there as well."""
+        run = bisect_left(self.keys, bound[:2])
+        start = int(self.run_rows[:run].sum())
+        if run == len(self.keys) or self.keys[run] != bound[:2]:
+            return start
+        times = self.timestamps[start : start + int(self.run_rows[run])]
+        return start + int(np.searchsorted(times, bound[2], side="right" if ties else "left"))
+
+
+def decode_rows(
+    block: DataBlock, runs: Runs, first_row: int, fields: Sequence[Field], contexts: Sequence[DecodeContext]
+) -> Rows:
+    """All rows of a data block. Raises CorruptSegmentError."""
+    keys = list(zip(key_bytes(runs.spaces), key_bytes(runs.groupings), strict=True))
+    columns = [
+        block.column(place, field.type, context)
+        for place, (field, context) in enumerate(zip(fields, contexts, strict=True))
+    ]
+    numbers = np.arange(first_row, first_row + block.row_count)
+    plain = contexts[0].plain if contexts else Decompressor()
+    return Rows(keys, runs.rows, decode_timestamps(block, runs.rows, plain), columns, numbers)
+
+
+def decode_timestamps(block: DataBlock, run_rows: I64, plain: Decompressor) -> I64:
+    """Timestamps of all rows of a data block, µs; sums are modulo 2^64, as they were written."""
+    steps = decode_ints(block.body, read_pack(block.body, block.chunks[TIMESTAMPS_CHUNK], block.row_count), plain)
+    starts = np.cumsum(run_rows) - run_rows
+    sums = np.cumsum(steps)
+    lead = sums[starts] - steps[starts] - np.array([block.base])
+    sums -= np.repeat(lead, run_rows)
+    return sums
+
+
+def join(parts: Sequence[Rows]) -> Rows:
+    """Rows of one original that follow each other, as one."""
+    if len(parts) == 1:
+        return parts[0]
+    keys: list[Key] = []
+    counts: list[int] = []
+    for part in parts:
+        for key, count in zip(part.keys, part.run_rows.tolist(), strict=True):
+            if keys and keys[-1] == key:
+                counts[-1] += count
+            else:
+                keys.append(key)
+                counts.append(count)
+    return Rows(
+        keys,
+        np.array(counts, dtype=np.int64),
+        np.concatenate([part.timestamps for part in parts]),
+        [pa.concat_arrays(columns) for columns in zip(*(part.columns for part in parts), strict=True)],
+        np.concatenate([part.numbers for part in parts]),
+    )
+
+
+def merge_rows(parts: Sequence[Rows]) -> tuple[Rows, I64]:
+    """Rows of several originals in the order of segments, ties in the order of `parts`.
+
+    Also, for each row, the part that it came from; its number is still the one that it had there.
+    """
+    origins = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    if len(parts) == 1:
+        return parts[0], origins
+    distinct = sorted({key for part in parts for key in part.keys})
+    rank_of = {key: rank for rank, key in enumerate(distinct)}
+    ranks = np.concatenate([np.repeat([rank_of[key] for key in part.keys], part.run_rows) for part in parts])
+    timestamps = np.concatenate([part.timestamps for part in parts])
+    numbers = np.concatenate([part.numbers for part in parts])
+    columns = [pa.concat_arrays(columns) for columns in zip(*(part.columns for part in parts), strict=True)]
+    order = sort_order(ranks, timestamps)
+    if order is not None:
+        ranks, timestamps, numbers, origins = ranks[order], timestamps[order], numbers[order], origins[order]
+        columns = [column.take(pa.array(order)) for column in columns]
+    return Rows(distinct, np.bincount(ranks, minlength=len(distinct)), timestamps, columns, numbers), origins
+
+
+def sorted_rows(rows: Rows, columns: Sequence[Column], before: Key | None) -> SortedRows:
+    """Rows as the encoder takes them, with `columns` for their own; `before`: the key of the row before them."""
+    return SortedRows(
+        timestamps=rows.timestamps,
+        run_starts=np.cumsum(rows.run_rows) - rows.run_rows,
+        spaces=pa.array([space for space, _ in rows.keys], pa.binary()),
+        groupings=pa.array([grouping for _, grouping in rows.keys], pa.binary()),
+        columns=columns,
+        continues=rows.keys[0] == before,
+    )

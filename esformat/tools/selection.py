@@ -1,0 +1,135 @@
+"""Which events of an original a tool keeps: whole leaves and blocks, or rows of blocks."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from esformat.data_block import I64
+from esformat.tools.original import BlockRef, OpenOriginal, Original, leaf_blocks
+from esformat.tools.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A block of which at least one row is kept: all of them, or those that `choose` picks when it is decoded."""
+
+    ref: BlockRef
+    choose: Callable[[Rows], I64] | None = None
+    """Given the decoded rows, the places of those to keep, ascending; None keeps all."""
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the original that it stands for."""
+        return self.ref.handle.length
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLeaf:
+    """A leaf of an open segment whose blocks are all kept whole."""
+
+    original: OpenOriginal
+    number: int
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of the original that it stands for."""
+        root = self.original.reader.root
+        size: int = root.handle(self.number).end - root.data_offsets[self.number]
+        return size
+
+    def blocks(self) -> Iterator[Kept]:
+        """Its blocks."""
+        return (Kept(ref) for ref in leaf_blocks(self.original.reader.leaf(self.number)))
+
+
+AnyKept: TypeAlias = Kept | KeptLeaf
+Selection = Callable[[Original], Iterator[AnyKept]]
+"""Gives what to keep of an original, in order."""
+
+
+def everything(original: Original) -> Iterator[AnyKept]:
+    """Every event."""
+    if isinstance(original, OpenOriginal):
+        return (KeptLeaf(original, number) for number in range(len(original.reader.root)))
+    return (Kept(ref) for ref in original.blocks())
+
+
+def single_blocks(kept: Iterator[AnyKept]) -> Iterator[Kept]:
+    """The same with each leaf as its blocks."""
+    for each in kept:
+        if isinstance(each, KeptLeaf):
+            yield from each.blocks()
+        else:
+            yield each
+
+
+def rows_in(stretches: Sequence[tuple[int, int]]) -> Selection:
+    """Rows of an open segment in ascending stretches [first, last) that do not touch."""
+    firsts = [first for first, _ in stretches]
+
+    def overlaps(first: int, last: int) -> list[tuple[int, int]]:
+        """The parts of rows [first, last) that are kept."""
+        place = max(0, bisect_right(firsts, first) - 1)
+        found = []
+        for a, b in stretches[place:]:
+            if a >= last:
+                break
+            if b > first:
+                found.append((max(a, first), min(b, last)))
+        return found
+
+    def select(original: Original) -> Iterator[AnyKept]:
+        assert isinstance(original, OpenOriginal)
+        rows = original.reader.root.rows
+        for number in range(len(original.reader.root)):
+            span = rows[number], rows[number + 1]
+            inside = overlaps(*span)
+            if inside == [span]:
+                yield KeptLeaf(original, number)
+                continue
+            for ref in leaf_blocks(original.reader.leaf(number)) if inside else ():
+                kept = overlaps(ref.first_row, ref.first_row + ref.rows)
+                if kept == [(ref.first_row, ref.first_row + ref.rows)]:
+                    yield Kept(ref)
+                elif kept:
+                    yield Kept(ref, _fixed(np.concatenate([np.arange(a, b) for a, b in kept]) - ref.first_row))
+
+    return select
+
+
+def _fixed(places: I64) -> Callable[[Rows], I64]:
+    return lambda _: places
+
+
+def rows_outside(stretches: Sequence[tuple[int, int]], row_count: int) -> Selection:
+    """All rows but those in ascending stretches [first, last)."""
+    edges = [0, *(edge for stretch in stretches for edge in stretch), row_count]
+    pairs = zip(edges[::2], edges[1::2], strict=True)
+    return rows_in([(first, last) for first, last in pairs if first < last])
+
+
+def times_between(start: int | None, end: int | None) -> Selection:
+    """Events with timestamps in [start, end), µs; None is without bound."""
+
+    def inside(rows: Rows) -> I64:
+        chosen = np.ones(len(rows), dtype=np.bool_)
+        if start is not None:
+            chosen &= rows.timestamps >= start
+        if end is not None:
+            chosen &= rows.timestamps < end
+        return np.nonzero(chosen)[0]
+
+    def select(original: Original) -> Iterator[AnyKept]:
+        for kept in single_blocks(everything(original)):
+            low, high = kept.ref.min_timestamp, kept.ref.max_timestamp
+            if (end is not None and low >= end) or (start is not None and high < start):
+                continue
+            whole = (start is None or low >= start) and (end is None or high < end)
+            yield kept if whole else Kept(kept.ref, inside)
+
+    return select

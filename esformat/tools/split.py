@@ -1,0 +1,132 @@
+"""`split`: one segment into several, by size, by spaces or by time."""
+
+from __future__ import annotations
+
+import datetime as dt
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from esformat.errors import UsageError
+from esformat.event import to_microseconds
+from esformat.publish import Publication
+from esformat.source import Source
+from esformat.tools.new_segment import FilePath, Progress, check_output, make_segment, opened
+from esformat.tools.original import OpenOriginal
+from esformat.tools.plan import plan_assembly
+from esformat.tools.selection import Selection, rows_in, times_between
+
+
+def split(
+    path: FilePath | Source,
+    directory: FilePath,
+    *,
+    size_bytes: int | None = None,
+    spaces: Sequence[str | bytes] | None = None,
+    times: Sequence[int | dt.datetime] | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> list[Path]:
+    """Split a segment into new ones in `directory`, numbered in order: `name-0000.esdb`, `name-0001.esdb` …
+
+    Give one of three. size_bytes: a part ends with the block that reaches this size, or with the last block of its
+    last space. spaces: ascending keys, at each of which a part begins. times: ascending moments (int µs or aware
+    datetimes), at each of which a part begins. A part without events is not written and its number left out. The
+    segment stays as it is; blocks that lie within one part are copied. When it fails, the parts that are complete go
+    away again, unless they replaced files. progress: as for `merge`.
+    Raises UsageError, CorruptSegmentError, OSError.
+    """
+    if (size_bytes is not None) + (spaces is not None) + (times is not None) != 1:
+        raise UsageError("split by one of size_bytes, spaces or times")
+    folder = Path(directory)
+    with opened([path]) as (original,):
+        if size_bytes is not None:
+            selections = list(_by_size(original, size_bytes))
+        elif spaces is not None:
+            selections = list(_by_spaces(original, spaces))
+        else:
+            selections = list(_by_times(times or ()))
+        name = Path(original.name).name.removesuffix(".esdb")
+        parts = []
+        for number, selection in enumerate(selections):
+            if next(selection(original), None) is not None:
+                target = check_output(folder / f"{name}-{number:04}.esdb", [path])
+                parts.append((target, selection))
+        return _write(original, parts, overwrite=overwrite, progress=progress)
+
+
+def _write(
+    original: OpenOriginal, parts: Sequence[tuple[Path, Selection]], *, overwrite: bool, progress: Progress | None
+) -> list[Path]:
+    plan, copied = plan_assembly([original], replace(original.metadata, statistics=None))
+    publications: list[Publication] = []
+    written: list[Path] = []
+    try:
+        for number, (target, selection) in enumerate(parts):
+            publications.append(Publication(target, overwrite=overwrite))
+            shown = _share(progress, number, len(parts))
+            made = make_segment(publications[-1], [original], [selection], plan, copied, progress=shown)
+            if not made.statistics.events:  # the times of blocks promised more than their rows held
+                publications.pop().abort()
+        for publication in publications:
+            publication.commit()
+            written.append(publication.path)
+    except BaseException:
+        for publication in publications[len(written) :]:
+            publication.abort()
+        if not overwrite:
+            for target in written:
+                target.unlink(missing_ok=True)
+        raise
+    return written
+
+
+def _share(progress: Progress | None, number: int, count: int) -> Progress | None:
+    if progress is None:
+        return None
+    return lambda done, total: progress(number * total + done, count * total)
+
+
+def _by_size(original: OpenOriginal, size_bytes: int) -> Iterator[Selection]:
+    if size_bytes < 1:
+        raise UsageError(f"a part of {size_bytes} bytes holds nothing")
+    first = stored = row = 0
+    last_key = None
+    for ref in original.blocks():
+        if stored >= size_bytes and ref.first_key != last_key:
+            yield rows_in([(first, ref.first_row)])
+            first, stored = ref.first_row, 0
+        stored += ref.handle.length
+        last_key = ref.last_key
+        row = ref.first_row + ref.rows
+    yield rows_in([(first, row)])
+
+
+def _by_spaces(original: OpenOriginal, spaces: Sequence[str | bytes]) -> Iterator[Selection]:
+    starts = [space.encode() if isinstance(space, str) else bytes(space) for space in spaces]
+    if any(a >= b for a, b in pairwise(starts)):
+        raise UsageError("the spaces at which to split must ascend, each once")
+    edges = [0, *(_first_row(original, start) for start in starts), original.row_count]
+    for first, last in pairwise(edges):
+        yield rows_in([(first, last)])
+
+
+def _first_row(original: OpenOriginal, space: bytes) -> int:
+    """The first row whose space is not before `space`."""
+    root = original.reader.root
+    for number in root.leaves_of(space):
+        leaf = original.reader.leaf(number)
+        run = bisect_left(leaf.spaces, space)
+        if run < len(leaf.spaces):
+            return leaf.run_rows[run]
+    return root.rows[root.leaves_of(space).stop]
+
+
+def _by_times(times: Sequence[int | dt.datetime]) -> Iterator[Selection]:
+    moments = [to_microseconds(moment, "time") for moment in times]
+    if any(a >= b for a, b in pairwise(moments)):
+        raise UsageError("the times at which to split must ascend, each once")
+    for start, end in pairwise([None, *moments, None]):
+        yield times_between(start, end)

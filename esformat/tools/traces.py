@@ -1,0 +1,202 @@
+"""What erased events could leave behind in the dictionaries of a file, and how it is taken out.
+
+A dictionary outlives the blocks that it was made for. Coded columns list their values in it: one that only erased
+events had is overwritten. The zstd dictionary of a column is cut from a sample of the file's own payloads: it may stay
+if all that it shares with the erased events is found in events that are kept, too; otherwise everything is encoded
+anew with a dictionary trained on those.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from esformat.arrays import bytes_of
+from esformat.data_block import I64
+from esformat.dictionary import ColumnDictionary
+from esformat.tools.original import OpenOriginal, open_data_block
+from esformat.tools.selection import Selection, single_blocks
+
+WINDOW_BYTES = 8
+"""Shared text shorter than this is no trace: the trainer of zstd looks at pieces of this length, too."""
+SEARCHED_BLOCKS = 256
+"""Kept blocks, spread over the file, that are searched for what a dictionary shares with erased events."""
+
+Windows = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Erased:
+    """What the erased events held. `values`: of each text column that is stored as codes, how many have each value;
+    `entries`: of each index, how many have any; `windows`: of each column, the pieces of text that a zstd
+    dictionary of it has as well.
+    """
+
+    values: dict[int, Counter[Any]]
+    entries: dict[str, int]
+    windows: dict[int, set[bytes]]
+
+
+def examine_erased(original: OpenOriginal, rows: Sequence[tuple[int, int]]) -> Erased:
+    """Decode the events in ascending stretches [first, last) of rows, and note what of them dictionaries hold."""
+    fields = original.metadata.schema.fields
+    dictionaries = original.dictionaries()
+    coded = {c.column for columns in dictionaries.values() for c in columns if c.values is not None}
+    zstd = _dictionary_windows(dictionaries)
+    values: dict[int, Counter[Any]] = {place: Counter() for place in coded}
+    entries = {field.name: 0 for field in fields if field.indexed}
+    shared: dict[int, set[bytes]] = {place: set() for place in zstd}
+    wanted = [place for place, field in enumerate(fields) if place in coded or place in zstd or field.indexed]
+    for columns in _columns(original, rows, wanted):
+        for place, column in columns.items():
+            if fields[place].indexed:
+                entries[fields[place].name] += len(column) - column.null_count
+            if place in coded:
+                counted = column.drop_null().value_counts()
+                values[place].update(dict(zip(counted.field(0).to_pylist(), counted.field(1).to_pylist(), strict=True)))
+            if place in zstd:
+                pieces = _windows(bytes(bytes_of(column)[1]))
+                shared[place] |= {
+                    int(w).to_bytes(WINDOW_BYTES, "little") for w in zstd[place][_in(zstd[place], pieces)]
+                }
+    return Erased(values, entries, shared)
+
+
+def _columns(
+    original: OpenOriginal, rows: Sequence[tuple[int, int]], places: Sequence[int]
+) -> Iterator[dict[int, pa.Array]]:
+    """Some columns of stretches of rows, block by block."""
+    reader = original.reader
+    fields = original.metadata.schema.fields
+    if not places:
+        return
+    for first, last in rows:
+        for number in range(reader.root.leaf_of_row(first), reader.root.leaf_of_row(last - 1) + 1):
+            leaf = reader.leaf(number)
+            for place in range(leaf.block_count):
+                low, high = max(first, leaf.block_rows[place]), min(last, leaf.block_rows[place + 1])
+                if low < high:
+                    block = reader.data_block(leaf, place)
+                    contexts = original.contexts(block.dictionary)
+                    at = low - leaf.block_rows[place]
+                    yield {p: block.column(p, fields[p].type, contexts[p]).slice(at, high - low) for p in places}
+
+
+def _dictionary_windows(dictionaries: dict[int, list[ColumnDictionary]]) -> dict[int, Windows]:
+    found: dict[int, list[Windows]] = {}
+    for columns in dictionaries.values():
+        for column in columns:
+            if column.zstd:
+                found.setdefault(column.column, []).append(_windows(column.zstd))
+    return {place: np.unique(np.concatenate(windows)) for place, windows in found.items()}
+
+
+def _windows(data: bytes) -> Windows:
+    """Every piece of WINDOW_BYTES bytes, as a number each."""
+    stored = np.frombuffer(data, np.uint8)
+    count = max(0, len(stored) - WINDOW_BYTES + 1)
+    windows = np.zeros(count, dtype=np.uint64)
+    for at in range(WINDOW_BYTES):
+        windows |= stored[at : at + count].astype(np.uint64) << np.uint64(8 * at)
+    return windows
+
+
+def _in(ascending: Windows, windows: Windows) -> npt.NDArray[np.bool_]:
+    """Which of ascending windows are among others."""
+    place = np.searchsorted(ascending, windows)
+    place[place == len(ascending)] = 0
+    found = np.zeros(len(ascending), dtype=np.bool_)
+    found[place[ascending[place] == windows]] = True
+    return found
+
+
+# ---------------------------------------------------------------- what is kept
+
+
+def values_gone(original: OpenOriginal, selection: Selection, erased: Erased) -> dict[int, set[Any]]:
+    """Of each coded column, the values that only erased events had."""
+    gone: dict[int, set[Any]] = {}
+    unknown: dict[int, set[Any]] = {}
+    for place, counts in erased.values.items():
+        field = original.metadata.schema.fields[place]
+        if field.indexed:
+            index = original.index(field.name)
+            found = {value: index.find(value) for value in counts}
+            gone[place] = {v for v, posting in found.items() if posting is None or posting.count == counts[v]}
+        elif counts:
+            unknown[place] = set(counts)
+    for kept in single_blocks(selection(original)) if unknown else ():
+        columns = _kept_columns(original, kept.ref, list(unknown), kept.choose)
+        for place, column in columns.items():
+            unknown[place] -= set(pc.unique(column).to_pylist())
+        if not any(unknown.values()):
+            break
+    return gone | unknown
+
+
+def shared_with_kept(original: OpenOriginal, selection: Selection, erased: Erased) -> bool:
+    """Whether kept events hold all that zstd dictionaries share with erased ones; False also if it was not found."""
+    left = {place: set(windows) for place, windows in erased.windows.items() if windows}
+    if not left:
+        return True
+    step = max(1, original.block_count // SEARCHED_BLOCKS)
+    for number, kept in enumerate(single_blocks(selection(original))):
+        if number % step:
+            continue
+        for place, column in _kept_columns(original, kept.ref, list(left), kept.choose).items():
+            stored = bytes(bytes_of(column)[1])
+            left[place] = {window for window in left[place] if window not in stored}
+        left = {place: windows for place, windows in left.items() if windows}
+        if not left:
+            return True
+    return False
+
+
+def _kept_columns(original: OpenOriginal, ref: Any, places: Sequence[int], choose: Any) -> dict[int, pa.Array]:
+    ((_, stored),) = original.read([ref])
+    block = open_data_block(original, ref, stored)
+    contexts = original.contexts(block.dictionary)
+    fields = original.metadata.schema.fields
+    columns = {place: block.column(place, fields[place].type, contexts[place]) for place in places}
+    if choose is None:
+        return columns
+    chosen: I64 = choose(None)
+    return {place: column.take(pa.array(chosen)) for place, column in columns.items()}
+
+
+def without_values(
+    dictionaries: dict[int, list[ColumnDictionary]], gone: dict[int, set[Any]], *, leave_places: bool
+) -> tuple[dict[int, list[ColumnDictionary]], int]:
+    """Dictionaries without some of their values, and how many there were.
+
+    leave_places: something else stands in their place, so that all codes still mean what they meant.
+    """
+    made = {
+        number: [_without(column, gone.get(column.column, set()), leave_places=leave_places) for column in columns]
+        for number, columns in dictionaries.items()
+    }
+    overwritten = sum(
+        value in gone.get(column.column, ())
+        for columns in dictionaries.values()
+        for column in columns
+        for value in (() if column.values is None else column.values.to_pylist())
+    )
+    return made, overwritten
+
+
+def _without(column: ColumnDictionary, gone: set[Any], *, leave_places: bool) -> ColumnDictionary:
+    if column.values is None or not gone:
+        return column
+    values = column.values.to_pylist()
+    known = set(values)
+    names = (name for number in count(1) if (name := f"(erased {number})") not in known)
+    left = [next(names) if value in gone else value for value in values if leave_places or value not in gone]
+    return replace(column, values=pa.array(left, column.values.type))
