@@ -175,6 +175,10 @@ class Reader:
         key = (0, number)
         return self._tables.find(key) or self._tables.get(key, lambda: self._read_leaf(number))
 
+    def known_leaf(self, number: int) -> Leaf | None:
+        """A directory leaf, if it is at hand."""
+        return self._tables.find((0, number))  # type: ignore[no-any-return]
+
     def _read_leaf(self, number: int) -> Leaf:
         root = self.root
         block = self.read(root.handle(number), BlockKind.DIRECTORY)

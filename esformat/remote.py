@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_right, insort
+from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import cache
 from threading import Lock
+from time import monotonic
 
 from esformat.errors import CorruptSegmentError, SegmentChangedError
 from esformat.retry import retry
@@ -16,6 +17,7 @@ from esformat.store import Store
 
 HELD_BYTES = 64 << 20
 """What a source holds at most of ranges that were announced and not yet read."""
+STALE_SECONDS = 30.0
 FETCH_THREADS = 16  # requests that a process has under way for announced ranges
 
 
@@ -62,6 +64,10 @@ class RemoteSource:
             )
         return data
 
+    def will_read_again(self, start: int, stop: int) -> None:
+        """Keep announced bytes [start, stop) for one more reader."""
+        self._ahead.keep(start, stop)
+
     def changed_error(self) -> SegmentChangedError | None:
         """What to raise instead of an odd answer: the object is gone or another one by now. One request."""
         if retry(self._store.facts, self._path) == self._facts:
@@ -72,17 +78,22 @@ class RemoteSource:
 
 
 class _Piece:
-    """One announced range. `left`: bytes of it that nobody has read."""
+    """One announced range. `left`: bytes of it that are still to be taken."""
 
-    __slots__ = ("data", "left", "start", "stop")
+    __slots__ = ("announced", "data", "left", "start", "stop")
 
     def __init__(self, start: int, stop: int, data: Future[bytes]) -> None:
         self.start, self.stop, self.data = start, stop, data
         self.left = stop - start
+        self.announced = monotonic()
 
 
 class ReadAhead:
-    """Announced ranges that are being fetched or wait to be read; the oldest give way when there are too many."""
+    """Announced ranges that are being fetched or wait to be read.
+
+    While there are too many of them no more are taken, so that what is read first is not crowded out by what comes
+    later; ranges that nobody came for, since a scan ended early, are forgotten after a while.
+    """
 
     def __init__(self, fetch: Callable[[int, int], bytes]) -> None:
         self._fetch = fetch
@@ -94,41 +105,67 @@ class ReadAhead:
     def announce(self, start: int, stop: int) -> None:
         """Begin to fetch bytes [start, stop), unless they are here already."""
         with self._lock:
-            if stop <= start or start in self._pieces or self._covering(start, stop) is not None:
-                return
-            self._pieces[start] = _Piece(start, stop, _pool(os.getpid()).submit(self._fetch, start, stop - start))
-            insort(self._starts, start)
-            self._held += stop - start
-            while self._held > HELD_BYTES and len(self._pieces) > 1:
-                self._drop(next(iter(self._pieces.values()))).data.cancel()
+            self._forget_stale()
+            while start < stop and self._held < HELD_BYTES:
+                here = self._piece_at(start)
+                if here is not None:
+                    start = here.stop
+                    continue
+                after = bisect_right(self._starts, start)
+                end = min(stop, self._starts[after]) if after < len(self._starts) else stop
+                self._pieces[start] = _Piece(start, end, _pool(os.getpid()).submit(self._fetch, start, end - start))
+                self._starts.insert(after, start)
+                self._held += end - start
+                start = end
+
+    def keep(self, start: int, stop: int) -> None:
+        """Expect one more to take bytes [start, stop), as far as they are announced."""
+        with self._lock:
+            while start < stop and (piece := self._piece_at(start)) is not None:
+                piece.left += min(stop, piece.stop) - start
+                start = piece.stop
 
     def take(self, offset: int, length: int) -> bytes | None:
         """Bytes of an announced range, once they have come; None where nobody announced them."""
         if not self._pieces:
             return None
+        pieces: list[_Piece] = []
         with self._lock:
-            piece = self._covering(offset, offset + length)
-            if piece is None:
-                return None
-            piece.left -= length
-            if piece.left <= 0:
-                self._drop(piece)
+            at, stop = offset, offset + length
+            while at < stop:
+                piece = self._piece_at(at)
+                if piece is None:
+                    return None
+                pieces.append(piece)
+                at = piece.stop
+            for piece in pieces:
+                piece.left -= min(stop, piece.stop) - max(offset, piece.start)
+                if piece.left <= 0:
+                    self._drop(piece)
         try:
-            data = piece.data.result()
+            parts = [p.data.result()[max(offset - p.start, 0) : stop - p.start] for p in pieces]
         except CancelledError:
             return None
         except BaseException:
             with self._lock:
-                if self._pieces.get(piece.start) is piece:
-                    self._drop(piece)
+                for piece in pieces:
+                    if self._pieces.get(piece.start) is piece:
+                        self._drop(piece)
             raise
-        at = offset - piece.start
-        return data if len(data) == length else data[at : at + length]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def _covering(self, start: int, stop: int) -> _Piece | None:
-        at = bisect_right(self._starts, start) - 1
+    def _piece_at(self, offset: int) -> _Piece | None:
+        """The piece that byte `offset` lies in."""
+        at = bisect_right(self._starts, offset) - 1
         piece = self._pieces[self._starts[at]] if at >= 0 else None
-        return piece if piece is not None and stop <= piece.stop else None
+        return piece if piece is not None and offset < piece.stop else None
+
+    def _forget_stale(self) -> None:
+        while self._held >= HELD_BYTES:
+            oldest = next(iter(self._pieces.values()))
+            if monotonic() - oldest.announced < STALE_SECONDS:
+                return
+            self._drop(oldest).data.cancel()
 
     def _drop(self, piece: _Piece) -> _Piece:
         del self._pieces[piece.start]

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from esformat.ahead import announce_groups, each_ahead, portions_ahead, stretches_ahead
 from esformat.block_events import EventMaker, find_rows
 from esformat.block_group import BlockGroup, Later, at_once
 from esformat.data_block import DataBlock
@@ -22,7 +23,7 @@ from esformat.event_rows import EventRows, rows_of_batch
 from esformat.index import Index
 from esformat.merge import Source as MergeSource
 from esformat.merge import merge_by_time
-from esformat.query import Narrowed, Portion, Query, Stretch, block_portions, narrow, portions
+from esformat.query import Narrowed, Portion, Query, Stretch, narrow, portions
 from esformat.reader import Reader
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
@@ -134,7 +135,7 @@ class Scan:
     def _all_events(self, maker: EventMaker) -> Iterator[Iterator[Event]]:
         """Every event, or the first `limit`: their rows are known before anything is read."""
         reader, reverse, left = self._reader, self._query.reverse, self._query.limit
-        for leaf_number, first, last, run_start in self._directed():
+        for leaf_number, first, last, run_start in stretches_ahead(reader, self._query, self._directed()):
             if left is not None:
                 if not left:
                     return
@@ -164,17 +165,17 @@ class Scan:
         narrowed = self._narrow()
         if narrowed.nothing:
             return
-        for stretch in self._directed():
-            for portion in portions(reader, query, stretch, narrowed):
-                leaf, number, first, last, _, run_start = portion
-                origin = leaf.block_rows[number]
-                block = reader.data_block(leaf, number)
-                rows = find_rows(reader, query, portion, block, narrowed)
-                start = max(run_start - origin, 0)
-                if rows is None:
-                    yield maker.stretch(block, start, first - origin, last - origin)
-                elif rows:
-                    yield maker.picked(block, start, rows)
+        found = chain.from_iterable(portions(reader, query, stretch, narrowed) for stretch in self._directed())
+        for portion in each_ahead(reader, query, found):
+            leaf, number, first, last, _, run_start = portion
+            origin = leaf.block_rows[number]
+            block = reader.data_block(leaf, number)
+            rows = find_rows(reader, query, portion, block, narrowed)
+            start = max(run_start - origin, 0)
+            if rows is None:
+                yield maker.stretch(block, start, first - origin, last - origin)
+            elif rows:
+                yield maker.picked(block, start, rows)
 
     def _event_columns(self) -> tuple[str, ...]:
         """Columns to read for events: the keys always, of the others those that were asked for."""
@@ -245,7 +246,7 @@ class Scan:
         group: list[Portion] = []
         stored = 0
         most = BATCH_BLOCKS if self._query.limit is None else 1
-        for portion in block_portions(self._reader, self._query, stretches, narrowed):
+        for portion in portions_ahead(self._reader, self._query, stretches, narrowed):
             group.append(portion)
             offsets = portion.leaf.block_offsets
             stored += offsets[portion.block + 1] - offsets[portion.block]
@@ -264,7 +265,9 @@ class Scan:
         """Sources in time order: each long run, and short runs side by side, sorted together."""
         query = self._query
         read = list(dict.fromkeys([*columns, "timestamp"]))
-        for number, runs in enumerate(_gathered(_by_run(self._stretches(), self._reader))):
+        groups = list(_gathered(_by_run(self._stretches(), self._reader)))
+        announce_groups(self._reader, query, groups)
+        for number, runs in enumerate(groups):
             low, high = self._time_bounds(runs)
             stretches = [stretch for run in runs for stretch in run]
 
@@ -308,16 +311,21 @@ class Scan:
             return 0
         if not self._query.filtered:
             return sum(stretch.last - stretch.first for stretch in self._stretches())
-        found = block_portions(self._reader, self._query.forward(), self._stretches(), narrowed)
+        found = portions_ahead(
+            self._reader, self._query.forward(), self._stretches(), narrowed, lambda p: not self._is_known(p, narrowed)
+        )
         return sum(self._count_portion(portion, narrowed) for portion in found)
 
+    def _is_known(self, portion: Portion, narrowed: Narrowed) -> bool:
+        """Whether the directory and the indexes tell which rows of a portion are in the answer."""
+        leaf, block = portion.leaf, portion.block
+        return not narrowed.unmet and self._query.covers(leaf.block_min[block], leaf.block_max[block])
+
     def _count_portion(self, portion: Portion, narrowed: Narrowed) -> int:
-        query = self._query
-        certain = query.covers(portion.leaf.block_min[portion.block], portion.leaf.block_max[portion.block])
-        if certain and not narrowed.unmet:
+        if self._is_known(portion, narrowed):
             return portion.last - portion.first if portion.rows is None else len(portion.rows)
         group = BlockGroup(self._reader, [portion])
-        rows = group.select(query, narrowed)
+        rows = group.select(self._query, narrowed)
         return group.row_count if rows is None else len(rows)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from esformat.ahead import leaves_ahead
 from esformat.cache import Budgets
 from esformat.checksum import checksum64
 from esformat.counts import Counts
@@ -180,7 +181,7 @@ class Segment:
         reader = self._reader
         stretches: list[Stretch] = []
         groupings: list[tuple[bytes, int]] = []
-        for number in reader.root.leaves_of(key):
+        for number in leaves_ahead(reader, reader.root.leaves_of(key), together=True):
             leaf = reader.leaf(number)
             first, last = leaf.runs_of(key)
             for run in range(first, last):
@@ -239,7 +240,7 @@ class Segment:
         current: bytes | None = None
         count = 0
         first = reader.root.leaves_of(prefix).start if prefix else 0
-        for number in range(first, len(reader.root)):
+        for number in leaves_ahead(reader, range(first, len(reader.root))):
             if (
                 prefix
                 and reader.root.first_spaces[number] > prefix
@@ -323,13 +324,12 @@ class Segment:
         rows = reader.root.rows
 
         def stretches() -> Iterator[Stretch]:
-            numbers = range(len(reader.root))
-            for number in numbers:
-                if query.timed and query.misses(reader.root.min_timestamps[number], reader.root.max_timestamps[number]):
-                    continue
-                if wanted is None:
-                    yield Stretch(number, rows[number], rows[number + 1], -1)
-                    continue
+            low, high = reader.root.min_timestamps, reader.root.max_timestamps
+            numbers = [n for n in range(len(low)) if not (query.timed and query.misses(low[n], high[n]))]
+            if wanted is None:
+                yield from (Stretch(number, rows[number], rows[number + 1], -1) for number in numbers)
+                return
+            for number in leaves_ahead(reader, numbers):
                 leaf = reader.leaf(number)
                 for run, key in enumerate(leaf.groupings):
                     if key == wanted:

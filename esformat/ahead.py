@@ -1,0 +1,161 @@
+"""What a scan will read next, told to sources that can fetch ahead; all others read as they are asked.
+
+A source that can has a method `will_read(start, stop)`. Items (leaves, stretches, portions) are taken from their
+iterator some megabytes before they are used; the bytes that they lie in are joined, cut into requests and announced.
+A small answer is thereby fetched at once, and a long one by several threads.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import TypeVar
+
+from esformat.query import Narrowed, Portion, Query, Stretch, block_portions
+from esformat.ranges import Range, cut, join
+from esformat.reader import Reader
+
+GAP_BYTES = 512 << 10
+"""Ranges no further apart are one request: as many bytes as come in about the time of a round trip."""
+LEAF_GAP_BYTES = 64 << 10  # the same where many leaves are read and none of the data between them
+REQUEST_BYTES = 4 << 20
+MOST_ITEMS = 1024  # taken before they are used
+AHEAD_BYTES = 24 << 20  # announced and not yet used, within one scan
+
+T = TypeVar("T")
+Announce = Callable[[int, int], None]
+
+
+def announce_of(reader: Reader) -> Announce | None:
+    """How to tell the reader's source what will be read; None where it does not want to know."""
+    return getattr(reader.source, "will_read", None)
+
+
+def leaves_ahead(reader: Reader, numbers: Iterable[int], *, together: bool = False) -> Iterable[int]:
+    """Numbers of leaves that are read in turn; `together`: a few of which all are needed."""
+    announce = announce_of(reader)
+    if announce is None:
+        return numbers
+    gap = GAP_BYTES if together else LEAF_GAP_BYTES
+    return _announced(numbers, lambda number: _leaf(reader, number), announce, gap, few=not together)
+
+
+def stretches_ahead(
+    reader: Reader, query: Query, stretches: Iterable[Stretch], narrowed: Narrowed | None = None
+) -> Iterable[Stretch]:
+    """Stretches whose rows are read in turn: all their bytes where all are needed, else only their leaves."""
+    announce = announce_of(reader)
+    if announce is None:
+        return stretches
+    if _reads_all(query, narrowed):
+        return _announced(stretches, lambda stretch: _stretch(reader, stretch), announce, GAP_BYTES)
+    few = query.limit is not None
+    return _announced(stretches, lambda stretch: _leaf(reader, stretch.leaf), announce, LEAF_GAP_BYTES, few=few)
+
+
+def announce_groups(reader: Reader, query: Query, groups: Iterable[list[list[Stretch]]]) -> None:
+    """Groups of runs that are read side by side: all their bytes where all are needed, or the first block of each."""
+    announce = announce_of(reader)
+    if announce is None or query.filtered:
+        return
+    places: list[Range] = []
+    for runs in groups:
+        stretches = [stretch for run in runs for stretch in run]
+        if query.limit is not None and len(runs) == 1:
+            last = stretches[-1]
+            row, leaf = (last.last - 1, last.leaf) if query.reverse else (stretches[0].first, stretches[0].leaf)
+            stretches = [Stretch(leaf, row, row + 1, -1)]
+        places += join([_stretch(reader, stretch) for stretch in stretches], 0)
+    for start, stop in cut(join(places, GAP_BYTES), REQUEST_BYTES):
+        announce(start, stop)
+    again = getattr(reader.source, "will_read_again", None)
+    for (_, before), (start, stop) in pairwise(sorted(places)):
+        if again is not None and start < before:  # the block in which one group ends and the next begins
+            again(start, min(before, stop))
+
+
+def _reads_all(query: Query, narrowed: Narrowed | None) -> bool:
+    """Whether every block of the stretches is read."""
+    listed = narrowed is not None and (narrowed.rows is not None or narrowed.blocks is not None)
+    return query.limit is None and not query.timed and not listed
+
+
+def portions_ahead(
+    reader: Reader,
+    query: Query,
+    stretches: Iterable[Stretch],
+    narrowed: Narrowed,
+    needed: Callable[[Portion], bool] = lambda portion: True,
+) -> Iterator[Portion]:
+    """What `block_portions` gives, the bytes of the next ones announced, of those that are `needed`."""
+    if announce_of(reader) is None:
+        return block_portions(reader, query, stretches, narrowed)
+    known = stretches_ahead(reader, query, stretches, narrowed)
+    return each_ahead(reader, query, block_portions(reader, query, known, narrowed), needed)
+
+
+def each_ahead(
+    reader: Reader, query: Query, portions: Iterator[Portion], needed: Callable[[Portion], bool] = lambda portion: True
+) -> Iterator[Portion]:
+    """Portions that are read in turn, those that are `needed`."""
+    announce = announce_of(reader)
+    if announce is None:
+        return portions
+
+    def range_of(portion: Portion) -> Range | None:
+        offsets = portion.leaf.block_offsets
+        return (offsets[portion.block], offsets[portion.block + 1]) if needed(portion) else None
+
+    return _announced(portions, range_of, announce, GAP_BYTES, few=query.limit is not None)
+
+
+def _leaf(reader: Reader, number: int) -> Range | None:
+    if reader.known_leaf(number) is not None:
+        return None
+    handle = reader.root.handle(number)
+    return handle.offset, handle.end
+
+
+def _stretch(reader: Reader, stretch: Stretch) -> Range:
+    root, leaf = reader.root, reader.known_leaf(stretch.leaf)
+    handle = root.handle(stretch.leaf)
+    if leaf is not None:
+        first, last = leaf.block_of(stretch.first), leaf.block_of(stretch.last - 1)
+        return leaf.block_offsets[first], leaf.block_offsets[last + 1]
+    if (stretch.first, stretch.last) == (root.rows[stretch.leaf], root.rows[stretch.leaf + 1]):
+        return root.data_offsets[stretch.leaf], handle.end
+    return handle.offset, handle.end
+
+
+def _announced(
+    items: Iterable[T], range_of: Callable[[T], Range | None], announce: Announce, gap: int, *, few: bool = False
+) -> Iterator[T]:
+    """The items in order, the next `AHEAD_BYTES` of them taken, and announced, before they are used.
+
+    few: the first items may do, so only one is taken at first, then two, and so on.
+    """
+    rest = iter(items)
+    waiting: deque[tuple[T, int]] = deque()
+    held, most = 0, 1 if few else MOST_ITEMS
+    while True:
+        if 2 * held <= AHEAD_BYTES and 2 * len(waiting) <= most:
+            new: list[Range] = []
+            for item in rest:
+                place = range_of(item)
+                size = 0
+                if place is not None:
+                    new.append(place)
+                    size = place[1] - place[0]
+                waiting.append((item, size))
+                held += size
+                if held >= AHEAD_BYTES or len(waiting) >= most:
+                    break
+            for start, stop in cut(join(new, gap), REQUEST_BYTES):
+                announce(start, stop)
+            most = min(2 * most, MOST_ITEMS)
+        if not waiting:
+            return
+        item, size = waiting.popleft()
+        held -= size
+        yield item
