@@ -1,11 +1,12 @@
 # Everything a contributor or CI runs. `make` alone lists the targets.
-# Needs Python 3.11 or newer with pip, and make; no compiler: every dependency is installed from a wheel.
+# Needs Python 3.11 or newer with pip, and make; no compiler: every dependency is installed from a wheel, but for
+# PySpark, whose only form is an archive without anything to compile.
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all:
-# pytest-xdist processes; two suit the smallest CI machines.
+PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary pyspark
+# pytest-xdist processes; two suit the smallest CI machines. Tests with Spark stay together in one of them.
 TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
@@ -18,7 +19,7 @@ demo: $(VENV)/dev.stamp  ## Real events and a million generated ones, into demo-
 	$(BIN)/esdb demo
 
 test: $(VENV)/dev.stamp  ## Run every test.
-	$(BIN)/python -m pytest -q -n $(TEST_WORKERS)
+	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadgroup
 
 check: $(VENV)/dev.stamp  ## Format, lint and strict types; changes nothing.
 	$(BIN)/ruff format --check .

@@ -140,7 +140,7 @@ def _one_of(index: Index, reader: Reader, values: Iterable[Any], low: int, high:
         return NOTHING
     if not blocks:
         return Narrowed(np.sort(np.concatenate(rows)), None, ())
-    if rows:
+    if any(map(len, rows)):
         blocks.append(_blocks_of(reader, np.sort(np.concatenate(rows))))
     return Narrowed(None, np.unique(np.concatenate(blocks)), ())
 

@@ -1,0 +1,121 @@
+"""Rows [first, last) of a segment: what one of several readers takes that share a segment out among them."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from esformat.errors import UsageError
+from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
+from esformat.filters import UNBOUNDED, Bounds, Domain, admits_nothing
+from esformat.index import Index
+from esformat.layout import BlockKind
+from esformat.query import Stretch
+from esformat.reader import Reader
+from esformat.scan import Scan
+from esformat.schema import EventSchema
+from esformat.segment import Segment
+from esformat.selection import select
+
+
+@dataclass(frozen=True, slots=True)
+class RowPiece:
+    """Rows [first, last) that can hold events, and about how many stored bytes of them must be read."""
+
+    first: int
+    last: int
+    stored_bytes: int
+
+
+def identity(segment: Segment) -> tuple[int, int]:
+    """Size and checksum of an open segment's directory, which names every block: another file has another."""
+    return segment.size_bytes, _reader(segment).table[BlockKind.DIRECTORY_ROOT, 0, 0].check
+
+
+def scan_rows(
+    segment: Segment, first: int, last: int, *, columns: Sequence[str] | None = None, bounds: Bounds = UNBOUNDED
+) -> Scan:
+    """A scan, in the order of the file, of at least those events of rows [first, last) that are within bounds.
+
+    columns: those to read; None: all. Raises UsageError where the segment has no such rows or columns, at once.
+    """
+    reader = _reader(segment)
+    if not 0 <= first <= last <= reader.root.rows[-1]:
+        raise UsageError(f"there are no rows [{first}, {last}) among {reader.root.rows[-1]}", path=segment.path)
+    names = reader.schema.arrow.names
+    unknown = [name for name in columns or () if name not in names]
+    if unknown:
+        raise UsageError(f"no column {unknown[0]!r}", path=segment.path, hint=f"the columns are {', '.join(names)}")
+    scan = select(reader, bounds, tuple(names if columns is None else columns))
+    stretches, (low, high) = scan._stretches, scan._span  # made a line above, and nobody else's yet
+    scan._stretches = lambda: _clipped(stretches(), first, last)
+    scan._span = max(low, first), min(high, last)
+    return scan
+
+
+def _clipped(stretches: Iterable[Stretch], first: int, last: int) -> Iterator[Stretch]:
+    for stretch in stretches:
+        if stretch.first < last and stretch.last > first:
+            yield stretch._replace(first=max(stretch.first, first), last=min(stretch.last, last))
+
+
+def candidate_rows(segment: Segment, bounds: Bounds = UNBOUNDED) -> list[RowPiece]:
+    """The rows that can hold events within bounds, ascending, none of them across directory leaves.
+
+    Asks the space filter, the directory and the indexes; no event is read. Leaves are read for listed spaces only.
+    """
+    reader = _reader(segment)
+    share = 0.0 if admits_nothing(bounds) else _share(reader, bounds)
+    if not share:
+        return []
+    times = bounds.get("timestamp", Domain()).hull(lambda moment: moment + 1)
+    low = MIN_TIMESTAMP if times.low is None else times.low
+    high = MAX_TIMESTAMP + 1 if times.high is None else times.high
+    root = reader.root
+    pieces = []
+    for leaf, first, last in _runs_of_spaces(segment, bounds.get("space")):
+        if root.min_timestamps[leaf] < high and root.max_timestamps[leaf] >= low:
+            stored = root.handle(leaf).offset - root.data_offsets[leaf]
+            part = (last - first) / (root.rows[leaf + 1] - root.rows[leaf])
+            pieces.append(RowPiece(first, last, max(1, int(stored * part * share))))
+    return pieces
+
+
+def _share(reader: Reader, bounds: Bounds) -> float:
+    """Which part of the data blocks the indexes leave to be read, at most; 0 where they know of no event."""
+    share = 1.0
+    blocks = max(1, reader.root.blocks[-1])
+    for name in reader.schema.indexes:
+        domain = bounds.get(name)
+        if domain is not None and domain.listed is not None:
+            postings = filter(None, map(Index(reader, name).find, domain.listed))
+            share = min(share, sum(posting.count for posting in postings) / blocks)
+    return share
+
+
+def _runs_of_spaces(segment: Segment, spaces: Domain | None) -> Iterator[tuple[int, int, int]]:
+    """Leaf and rows [first, last) of what lies in some spaces, ascending; whole leaves where they are a range."""
+    reader = _reader(segment)
+    root = reader.root
+    if spaces is None or spaces.listed is None:
+        begin = 0 if spaces is None or spaces.low is None else root.leaves_of(spaces.low).start
+        end = len(root) if spaces is None or spaces.high is None else bisect_left(root.first_spaces, spaces.high)
+        yield from ((leaf, root.rows[leaf], root.rows[leaf + 1]) for leaf in range(begin, end))
+        return
+    for key in sorted(spaces.listed):
+        for number in root.leaves_of(key) if segment.may_contain(key) else ():
+            leaf = reader.leaf(number)
+            first, last = leaf.runs_of(key)
+            if first < last:
+                yield number, leaf.run_rows[first], leaf.run_rows[last]
+
+
+def schema_of(segment: Segment) -> EventSchema:
+    """An open segment's columns, and which of them have an index."""
+    return _reader(segment).schema
+
+
+def _reader(segment: Segment) -> Reader:
+    """What is below the verbs of an open segment."""
+    return segment._reader

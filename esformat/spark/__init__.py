@@ -1,0 +1,12 @@
+"""Segments in PySpark: `format("esdb")` for reading and writing, and jobs over many files.
+
+spark = esformat.spark.start_session()                      # or register(spark) with a session of your own
+events = spark.read.format("esdb").load("activity/")
+events.where("space = 'customer-42'").show()
+"""
+
+from esformat.spark import requirement as _requirement  # noqa: F401 - first: it says what to install
+from esformat.spark.session import start_session
+from esformat.spark.source import EsdbDataSource, register
+
+__all__ = ["EsdbDataSource", "register", "start_session"]

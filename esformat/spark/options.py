@@ -1,0 +1,133 @@
+"""What can be given with `.option(…)`: names, meanings, and values checked. Spark hands all of them as text."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+from esformat.errors import UsageError
+
+T = TypeVar("T")
+
+PARTITION_BYTES = 32 << 20  # stored: about a million events, a fraction of a second of one core
+SEGMENT_BYTES = 256 << 20  # in memory as Arrow: 40-80 MB on disk
+SEGMENT_EVENTS = 4_000_000
+
+_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20,
+          "g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30}  # fmt: skip
+
+
+def _names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in next(csv.reader([text]), []))
+    if not names or not all(names):
+        raise ValueError("a list of column names with commas between")
+    if len(set(names)) != len(names):
+        raise ValueError("column names, each once")
+    return names
+
+
+def _indexes(text: str) -> tuple[str, ...]:
+    return _names(text) if text.strip() else ()
+
+
+def _name(text: str) -> str:
+    if not text:
+        raise ValueError("a column name")
+    return text
+
+
+def parse_bytes(text: str) -> int:
+    """A number of bytes: 1048576, 32m, 256MiB. Raises ValueError that says what was expected."""
+    found = re.fullmatch(r"\s*(\d{1,15})\s*([A-Za-z]*)\s*", text)
+    if found is None or found[2].lower() not in _UNITS or int(found[1]) == 0:
+        raise ValueError("a number of bytes above zero, as 32m or 256MiB")
+    return int(found[1]) * _UNITS[found[2].lower()]
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"\s*[1-9]\d{0,14}\s*", text):
+        raise ValueError("a whole number from 1")
+    return int(text)
+
+
+def _one_of(*values: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in values:
+            raise ValueError(f"one of {', '.join(values)}")
+        return text.lower()
+
+    return parse
+
+
+def _level(text: str) -> int:
+    if not re.fullmatch(r"-?\d{1,3}", text) or not -100 <= int(text) <= 22:
+        raise ValueError("a zstd level, from -100 to 22")
+    return int(text)
+
+
+class _Options:
+    """Options that were given, each at most once and in any case, as Spark has it."""
+
+    def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
+        """Raises UsageError for an option that is not known."""
+        self._given = {name.lower(): text for name, text in given.items()}
+        names = {name.lower() for name in known}
+        for name in given:
+            if name.lower() not in names:
+                raise UsageError(f"there is no option {name!r}", hint=f"the options are {', '.join(known)}")
+
+    def get(self, name: str, parse: Callable[[str], T]) -> T | None:
+        """An option's value; None where it was not given. Raises UsageError where it is none."""
+        text = self._given.get(name.lower())
+        if text is None:
+            return None
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise UsageError(f"option {name!r} must be {error}, not {text!r}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Options of `spark.read.format("esdb")`.
+
+    paths: what to read: files, directories, patterns, prefixes of object stores (`load(path)`).
+    columns: those to read, in this order; None: all.
+    partition_bytes (`partitionBytes`): about how many stored bytes a task reads.
+    partitions: how many tasks instead, as far as the files can be cut that finely.
+    """
+
+    paths: tuple[str, ...]
+    columns: tuple[str, ...] | None = None
+    partition_bytes: int = PARTITION_BYTES
+    partitions: int | None = None
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Self:
+        """Read them from what Spark hands over. Raises UsageError."""
+        options = _Options(given, ("path", "paths", "columns", "partitionBytes", "partitions"))
+        one, several = options.get("path", str), options.get("paths", _paths) or ()
+        paths = (one, *several) if one else several
+        if not paths:
+            raise UsageError("there is nothing to read", hint='give a path: spark.read.format("esdb").load(path)')
+        return cls(
+            paths,
+            options.get("columns", _names),
+            options.get("partitionBytes", parse_bytes) or PARTITION_BYTES,
+            options.get("partitions", _count),
+        )
+
+
+def _paths(text: str) -> tuple[str, ...]:
+    """Several paths, as Spark writes them: a JSON list."""
+    try:
+        paths = json.loads(text)
+    except json.JSONDecodeError:
+        paths = None
+    if not isinstance(paths, list) or not all(isinstance(path, str) and path for path in paths):
+        raise ValueError("a JSON list of paths")
+    return tuple(paths)

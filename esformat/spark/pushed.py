@@ -1,0 +1,119 @@
+"""Filters of Spark as bounds on the columns that segments find events by.
+
+Bounds may admit more than the filters do: Spark applies every filter once more to what comes out. So a filter that is
+not understood costs time, never answers.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Iterable
+from functools import reduce
+from typing import Any
+
+import pyarrow.types as pt
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    LessThan,
+    LessThanOrEqual,
+    StringStartsWith,
+)
+
+from esformat.event import to_microseconds
+from esformat.filters import NOTHING, UNBOUNDED, Bounds, Domain, admits_nothing
+from esformat.schema import EventSchema
+
+_NONE: Domain = Domain(frozenset())
+
+
+def bounds_of_filters(filters: Iterable[Filter], schema: EventSchema) -> Bounds:
+    """What must hold of space, grouping, timestamp and indexed columns for all the filters to be true."""
+    met = reduce(_meet, (_bounds(each, schema) for each in filters), UNBOUNDED)
+    return NOTHING if admits_nothing(met) else met
+
+
+def _meet(one: Bounds, two: Bounds) -> Bounds:
+    return {**one, **{name: domain.meet(one[name]) if name in one else domain for name, domain in two.items()}}
+
+
+def _bounds(filter: Filter, schema: EventSchema) -> Bounds:
+    attribute: tuple[str, ...] = getattr(filter, "attribute", ())
+    if len(attribute) != 1:
+        return UNBOUNDED  # a field within a struct, or no column at all
+    name = attribute[0]
+    if name in ("space", "grouping"):
+        domain = _domain(filter, _key, lambda key: key + b"\0")
+    elif name == "timestamp":
+        domain = _domain(filter, _moment, lambda moment: moment + 1)
+    elif name in schema.indexes:
+        kind = schema.fields[schema.positions[name]].type
+        domain = _domain(filter, _checked(bool if pt.is_boolean(kind) else int if pt.is_integer(kind) else str), None)
+    else:
+        return UNBOUNDED
+    return UNBOUNDED if domain is None else {name: domain}
+
+
+def _domain(filter: Filter, convert: Callable[[Any], Any], after: Callable[[Any], Any] | None) -> Domain | None:
+    """The values that a filter on a column admits; None where it cannot be said. after: the next larger value.
+
+    Without `after` the segment finds single values only.
+    """
+    value = getattr(filter, "value", None)
+    try:
+        match filter:
+            case EqualTo():
+                return _NONE if value is None else Domain(frozenset([convert(value)]))
+            case EqualNullSafe() if value is not None:
+                return Domain(frozenset([convert(value)]))
+            case In():
+                return Domain(frozenset(convert(each) for each in filter.value if each is not None))
+            case _ if after is None or value is None:
+                return None
+            case GreaterThan():
+                return Domain(None, after(convert(value)), None)
+            case GreaterThanOrEqual():
+                return Domain(None, convert(value), None)
+            case LessThan():
+                return Domain(None, None, convert(value))
+            case LessThanOrEqual():
+                return Domain(None, None, after(convert(value)))
+            case StringStartsWith():
+                return _beginning_with(convert(value))
+    except TypeError:  # a constant of another type: Spark knows how it compares
+        return None
+    return None
+
+
+def _key(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes | bytearray):
+        return bytes(value)
+    raise TypeError
+
+
+def _moment(value: Any) -> int:
+    if not isinstance(value, dt.datetime) or value.tzinfo is None:
+        raise TypeError
+    return to_microseconds(value)
+
+
+def _checked(kind: type) -> Callable[[Any], Any]:
+    def check(value: Any) -> Any:
+        if type(value) is not kind:
+            raise TypeError
+        return value
+
+    return check
+
+
+def _beginning_with(prefix: Any) -> Domain | None:
+    if not isinstance(prefix, bytes):
+        return None
+    short = prefix.rstrip(b"\xff")
+    return Domain(None, prefix, short[:-1] + bytes([short[-1] + 1]) if short else None)

@@ -1,0 +1,76 @@
+"""Reading segments as a Spark data source: planned on the driver, then each task gives Arrow batches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from esformat.filters import Bounds
+from esformat.row_range import scan_rows, schema_of
+from esformat.schema import EventSchema
+from esformat.spark.files import segments_at
+from esformat.spark.options import ReadOptions
+from esformat.spark.pushed import bounds_of_filters
+from esformat.spark.scan_plan import RowRange, find_candidates, opened_as_planned, share_out
+from esformat.spark.types import arrow_schema, convert_batch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class _PushFilters:
+    """`pushFilters` of a reader, which Spark takes for one that is not implemented when push-down is switched off.
+
+    Spark refuses to read through a reader that overrides `pushFilters` unless the setting is on, and tells by comparing
+    functions: this one says that it is the original.
+    """
+
+    __func__ = staticmethod(DataSourceReader.pushFilters)
+
+    def __init__(self, push: Callable[[list[Filter]], Iterable[Filter]]) -> None:
+        self._push = push
+
+    def __call__(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._push(filters)
+
+
+class SegmentReader(DataSourceReader):
+    """Reads the columns of a schema from segments. Made by Spark on the driver, pickled to the tasks."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self._options = options
+        self._schema = schema
+        self._filters: tuple[Filter, ...] = ()
+
+    @property
+    def pushFilters(self) -> Any:  # noqa: N802 - Spark's name, and a property: see _PushFilters
+        """Takes the filters of a query; Spark is to apply all of them again."""
+        return _PushFilters(self._take)
+
+    def _take(self, filters: list[Filter]) -> Iterable[Filter]:
+        self._filters = tuple(filters)
+        return filters
+
+    def _bounds(self, schema: EventSchema) -> Bounds:
+        return bounds_of_filters(self._filters, schema)
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """What each task reads."""
+        options = self._options
+        candidates = find_candidates(segments_at(options.paths), self._bounds)
+        tasks = share_out(candidates, partition_bytes=options.partition_bytes, partitions=options.partitions)
+        return [InputPartition(task) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The events of one task. Spark asks for no rows with a partition of None."""
+        ranges: tuple[RowRange, ...] = partition.value or ()
+        schema = arrow_schema(self._schema)
+        for rows in ranges:
+            with opened_as_planned(rows) as segment:
+                bounds = self._bounds(schema_of(segment))
+                columns = [name for name in schema.names if name in segment.schema.names] or ["timestamp"]
+                for batch in scan_rows(segment, rows.first, rows.last, columns=columns, bounds=bounds).batches():
+                    yield convert_batch(batch, schema)

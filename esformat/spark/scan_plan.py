@@ -1,0 +1,134 @@
+"""What each task of a read takes: rows of segments, pruned and shared out evenly before any task starts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+
+from esformat.errors import UsageError
+from esformat.filters import Bounds
+from esformat.location import Place
+from esformat.row_range import RowPiece, candidate_rows, identity, schema_of
+from esformat.schema import EventSchema
+from esformat.segment import Segment
+from esformat.spark.files import name_of, open_place
+
+OPENING_BYTES = 256 << 10  # what opening a segment costs a task, in stored bytes that it could read meanwhile
+OPENING_THREADS = 16
+SMALL_CACHE_BYTES = 8 << 20  # a task reads each block once: what it would keep is of no use to it
+
+T = TypeVar("T")
+BoundsOf = Callable[[EventSchema], Bounds]
+"""The bounds on the columns of a segment, which depend on what that has indexes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowRange:
+    """Rows [first, last) of the segment at `place`, which had that size and directory when the read was planned."""
+
+    place: Place
+    identity: tuple[int, int]
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A segment as planning sees it: where its rows within bounds are, which may be nowhere."""
+
+    place: Place
+    identity: tuple[int, int]
+    pieces: tuple[RowPiece, ...]
+
+
+def read_schemas(places: Sequence[Place]) -> list[tuple[str, pa.Schema]]:
+    """Name and schema of each segment, from its footer. Raises UsageError where text and binary keys are mixed."""
+
+    def read(place: Place) -> tuple[str, EventSchema]:
+        with open_place(place, cache_bytes=0) as segment:
+            return segment.path, schema_of(segment)
+
+    schemas = _in_threads(read, places)
+    for name, schema in schemas:
+        if schema.binary_keys != schemas[0][1].binary_keys:
+            raise UsageError(
+                f"{name} and {schemas[0][0]} have keys of two kinds, text and binary", hint="read them apart"
+            )
+    return [(name, schema.arrow) for name, schema in schemas]
+
+
+def find_candidates(places: Sequence[Place], bounds_of: BoundsOf) -> list[Candidate]:
+    """Ask each segment which of its rows can be within bounds."""
+
+    def find(place: Place) -> Candidate:
+        with open_place(place, cache_bytes=SMALL_CACHE_BYTES) as segment:
+            pieces = candidate_rows(segment, bounds_of(schema_of(segment)))
+            return Candidate(place, identity(segment), tuple(pieces))
+
+    return _in_threads(find, places)
+
+
+def share_out(
+    candidates: Sequence[Candidate], *, partition_bytes: int, partitions: int | None = None
+) -> list[tuple[RowRange, ...]]:
+    """What each task reads, in the order of the segments: about equally many bytes.
+
+    partitions: how many tasks, where the pieces allow; None: as many as make about `partition_bytes` each.
+    """
+    total = sum(_weight(candidate) for candidate in candidates)
+    count = partitions or max(1, round(total / partition_bytes))
+    tasks: list[list[RowRange]] = [[]]
+    done = 0  # bytes given out
+    for candidate in candidates:
+        opening = OPENING_BYTES
+        for piece in candidate.pieces:
+            cost = piece.stored_bytes + opening
+            if tasks[-1] and len(tasks) < count and done + cost / 2 >= total * len(tasks) / count:
+                tasks.append([])
+                opening = 0
+            _give(tasks[-1], candidate, piece)
+            done += cost
+            opening = 0
+    return [tuple(task) for task in tasks if task]
+
+
+def _weight(candidate: Candidate) -> int:
+    pieces = candidate.pieces
+    return sum(piece.stored_bytes for piece in pieces) + OPENING_BYTES if pieces else 0
+
+
+def _give(task: list[RowRange], candidate: Candidate, piece: RowPiece) -> None:
+    """Add a piece to a task. What lies between two pieces of a segment is not within bounds: one range will do."""
+    last = task[-1] if task else None
+    if last is not None and last.place == candidate.place and last.first < piece.first:
+        task[-1] = RowRange(last.place, last.identity, last.first, piece.last)
+    else:
+        task.append(RowRange(candidate.place, candidate.identity, piece.first, piece.last))
+
+
+@contextmanager
+def opened_as_planned(rows: RowRange) -> Iterator[Segment]:
+    """The segment of a range, open until the block ends. Raises UsageError where it is another one by now, or gone."""
+    hint = "it was replaced while it was read: read it once more"
+    try:
+        segment = open_place(rows.place, cache_bytes=SMALL_CACHE_BYTES)
+    except FileNotFoundError:
+        raise UsageError(
+            "the segment is gone since the read was planned", path=name_of(rows.place), hint=hint
+        ) from None
+    with segment:
+        if identity(segment) != rows.identity:
+            raise UsageError("the segment changed since the read was planned", path=segment.path, hint=hint)
+        yield segment
+
+
+def _in_threads(work: Callable[[Place], T], places: Sequence[Place]) -> list[T]:
+    if len(places) < 2:
+        return [work(place) for place in places]
+    with ThreadPoolExecutor(min(len(places), OPENING_THREADS), thread_name_prefix="esformat-plan") as pool:
+        return list(pool.map(work, places))

@@ -1,0 +1,54 @@
+"""The data source `esdb`, and how a session comes to know it."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from esformat.errors import UsageError
+from esformat.spark.files import segments_at
+from esformat.spark.options import ReadOptions
+from esformat.spark.read import SegmentReader
+from esformat.spark.scan_plan import read_schemas
+from esformat.spark.types import check_requested, spark_schema, unify_schemas
+
+PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
+
+
+class EsdbDataSource(DataSource):
+    """`spark.read.format("esdb")` and `df.write.format("esdb")`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format(…)` calls it."""
+        return "esdb"
+
+    def schema(self) -> StructType:
+        """The columns of the segments, from their footers; those of the option `columns`, where that is given."""
+        options = ReadOptions.parse(self.options)
+        return self._known(options, options.columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads the columns of a schema: the segments' own, or what was given with `.schema(…)`."""
+        options = ReadOptions.parse(self.options)
+        if options.columns is not None and list(options.columns) != schema.fieldNames():
+            raise UsageError("the option columns and .schema(…) name different columns", hint="give one of them")
+        check_requested(schema, self._known(options, tuple(schema.fieldNames())))
+        return SegmentReader(options, schema)
+
+    def _known(self, options: ReadOptions, columns: tuple[str, ...] | None) -> StructType:
+        """What the segments have; of the named columns only, so that another's type is nobody's concern."""
+        schema = unify_schemas(read_schemas(segments_at(options.paths)), columns)
+        return spark_schema(schema)
+
+
+def register(spark: SparkSession, *, push_down: bool = True) -> None:
+    """Make `format("esdb")` known to a session.
+
+    push_down: switch on that Spark hands filters to data sources written in Python, for the whole session. Answers are
+    the same without it, but every block is read for them.
+    """
+    spark.dataSource.register(EsdbDataSource)
+    if push_down:
+        spark.conf.set(PUSH_DOWN, "true")

