@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from aggregator.budget import Budget
-from aggregator.errors import CatalogNotFoundError, InvalidRequestError, TopicExistsError, TopicNotFoundError
+from aggregator.errors import CatalogNotFoundError, InvalidRequestError, TopicNotFoundError
 from aggregator.files import Layout, make_directory
 from aggregator.ingest import Ingest
 from aggregator.lock import WriterLock
@@ -211,10 +210,7 @@ class Catalog:
         wanted = topic_schema(schema if schema is not None else pa.schema([]), indexes, binary_keys=binary)
         info = TopicInfo(0, name, keys, tuple(indexes), Roll.of(roll), Retention.of(retention), now_us())
         manifest = self._writing.manifest
-        try:
-            info = manifest.add_topic(info)
-        except sqlite3.IntegrityError:
-            raise TopicExistsError(f"the topic {name!r} exists", path=str(self.path)) from None
+        info = manifest.add_topic(info)
         with self._state.view_lock:
             topic = self._state.add_topic(info)
         if schema is not None:

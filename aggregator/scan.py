@@ -23,7 +23,7 @@ from aggregator.source import View, count_segment, segment_batches, unsealed_bat
 from aggregator.state import Snapshot
 from aggregator.unsealed import Lookup
 from esformat import Event
-from esformat.parts import KEY_COLUMNS, EventSchema, rows_of_batch
+from esformat.parts import KEY_COLUMNS, EventSchema, default_schema, rows_of_batch
 
 Snap = Callable[[str | None], tuple[Snapshot, Pin]]
 _KEYS_OF_EVENTS = (*KEY_COLUMNS, "data")
@@ -148,6 +148,8 @@ class Scan:
 
 
 def _schema(snapshot: Snapshot) -> EventSchema:
+    if not snapshot.schemas:  # nothing was appended yet
+        return default_schema(snapshot.topic.indexes, binary_keys=snapshot.binary_keys)
     return union_schema(snapshot.schemas, binary_keys=snapshot.binary_keys)
 
 

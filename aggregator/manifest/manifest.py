@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from aggregator.errors import TopicExistsError
 from aggregator.manifest.database import errors_of, open_database
 from aggregator.model import PartitionInfo, Problem, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo
 from aggregator.policy import Retention, Roll
@@ -155,8 +156,10 @@ class Manifest:
     # ------------------------------------------------------------ writing
 
     def add_topic(self, topic: TopicInfo) -> TopicInfo:
-        """Add a topic and give it its number. Raises sqlite3.IntegrityError if its name is taken."""
+        """Add a topic and give it its number. Raises TopicExistsError if its name is taken."""
         with self._writing() as db:
+            if db.execute("SELECT 1 FROM topics WHERE name = ?", (topic.name,)).fetchone():
+                raise TopicExistsError(f"the topic {topic.name!r} exists", path=str(self.path.parent))
             number = db.execute(
                 _ADD_TOPIC,
                 (

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from log_bench import Bench, read_back
 
 from aggregator import log as log_module
 from aggregator.errors import LogFailedError
@@ -19,8 +20,6 @@ from aggregator.log_file import MARK_NAME, decode_mark, list_files
 from aggregator.log_frame import FILE_HEADER_BYTES
 from aggregator.log_recovery import recover
 from esformat import ClosedError
-
-from log_bench import Bench, read_back
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import sqlite3
 import pyarrow as pa
 import pytest
 
-from aggregator.errors import CorruptManifestError, ManifestFailedError, UnknownVersionError
+from aggregator.errors import CorruptManifestError, ManifestFailedError, TopicExistsError, UnknownVersionError
 from aggregator.manifest import Edit, Manifest
 from aggregator.manifest.database import migrations
 from aggregator.model import PartitionInfo, Problem, ProducerEntry, SegmentInfo, Tombstone, TopicInfo
@@ -69,7 +69,7 @@ def test_contents_come_back(manifest, path):
 
 def test_names_are_taken_once(manifest):
     """Two topics never share a name; a partition that is there is given again."""
-    with pytest.raises(sqlite3.IntegrityError):
+    with pytest.raises(TopicExistsError):
         manifest.add_topic(TOPIC)
     assert manifest.add_partition(1, "0").number == 1
     assert manifest.add_partition(1, "00").number > 1
