@@ -77,6 +77,7 @@ BARS = (
     Bar("R5", "≤ 1.2 × SQLite's", _ratio("R5", "sqlite"), 1.2),
     Bar("R5", "≤ Vortex's", _ratio("R5", "vortex"), 1.0, aim=True),
     Bar("open", "median ≤ 500 µs", _median("open"), 500),
+    Bar("Q-point", "median ≤ 3 ms", _median("Q-point"), 3000),
     Bar("S1", "≤ 4 reads (median)", _detail("S1", "reads, median"), 4),
     Bar("S1", "≤ 128 KiB (median)", _median("S1"), 128),
     Bar("memory", f"5 × the events: ≤ 1 × + {MEMORY_NOISE_MIB} MiB", _memory_growth, 1.0),

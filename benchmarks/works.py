@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks import growth, scratch
+from benchmarks import engines, growth, scratch
 from benchmarks.contenders.protocol import MAIN, Answer, Digest, Reader, Row, canonical
 from benchmarks.dataset import FILE_INDEX, LATEST, POINT_INDEX, Dataset, Questions
 from benchmarks.measure import Figure, WrongAnswerError, excused, measure_bulk, measure_points
@@ -275,6 +275,9 @@ WORKS = {
         ),
         Work("R5", "index value over the whole file, 1 % of events", "ms", False, "scan", _scan_matching),
         Work("open", "open and answer a first history, warm", "µs", False, "point", _open),
+        Work("Q-point", "DuckDB over the file: one space, grouped by type", "µs", False, "point", engines.point),
+        Work("Q-index", "DuckDB over the file: one index value, 1 % of events", "ms", False, "scan", engines.index),
+        Work("Q-full", "DuckDB over the file: all events, grouped by type", "ms", False, "scan", engines.full),
         Work("S1", "cold history, opening included: bytes read", "KiB", False, "cost", growth.cold_reads),
         Work("memory", "peak memory of a columnar full scan", "MiB", False, "cost", growth.scan_memory),
     )
