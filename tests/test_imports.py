@@ -52,7 +52,7 @@ LEVELS = (
 )
 AGGREGATOR_LEVELS = (
     ("errors", "checksum", "files"),
-    ("budget", "lock", "log_frame", "names", "pins", "policy"),
+    ("budget", "lock", "log_frame", "lql", "names", "pins", "policy"),
     ("log_file", "model"),
     ("intake", "log", "manifest", "merge", "question", "schema_change", "segment_file", "segment_table", "unsealed"),
     ("log_recovery", "segment_pool", "state"),
@@ -85,6 +85,7 @@ OWNERS = {
     "zstandard": {"codec", "dictionary"},
 }
 AGGREGATOR_OWNERS = {
+    "lark": {"lql"},
     "sqlite3": {"manifest"},
     "xxhash": {"checksum"},
 }

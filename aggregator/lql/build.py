@@ -1,0 +1,261 @@
+"""From the rules of the grammar to the syntax tree: what lark calls as it recognises each piece.
+
+Everything that can be wrong with a statement beyond its grammar, and needs no catalog to see, is refused here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, cast
+
+from aggregator.lql import tree
+from aggregator.lql.errors import LqlError, Mark
+from aggregator.lql.operand import Timestamp, check_tags, check_time, check_where, innermost, target_of
+from aggregator.lql.quantity import parse_integer, parse_length_us, parse_size
+from aggregator.lql.tag_set import TagSet
+from aggregator.lql.template import check_template
+from aggregator.lql.tokens import did_you_mean
+
+FUNCTIONS = ("UPPER", "LOWER")
+_MOST_KEYS = 20  # of GROUP BY
+
+
+class _Clause(NamedTuple):
+    """One clause: the argument of the statement that it sets, and where it stands."""
+
+    name: str
+    value: Any
+    mark: Mark
+
+
+class Builder:
+    """One method per rule; lark hands each the results of its parts."""
+
+    # ---------------------------------------------------------------- whole texts
+
+    def statement(self, parts: list[Any]) -> tree.Statement:
+        return cast(tree.Statement, parts[0])
+
+    def condition(self, parts: list[Any]) -> tree.Expression:
+        check_where(parts[0])
+        return cast(tree.Expression, parts[0])
+
+    def source(self, parts: list[Any]) -> tree.Source:
+        return _source(parts[0])
+
+    # ---------------------------------------------------------------- statements
+
+    def select(self, parts: list[Any]) -> tree.Select:
+        first = parts[1] or _Clause("count", False, parts[0].mark)
+        given = _arguments([first, *parts[2:]])
+        if given.get("group_by") and not given.get("count"):
+            raise LqlError("GROUP BY counts", mark=parts[0].mark, hint="write SELECT COUNT … GROUP BY …")
+        if given.get("count"):
+            for clause in parts[2:]:
+                if clause.name in ("position", "newest_first") or (clause.name == "offset" and clause.value < 0):
+                    raise LqlError("COUNT has no order to begin in", mark=clause.mark, hint="leave this out")
+        return tree.Select(**given)
+
+    def explain(self, parts: list[Any]) -> tree.Explain:
+        return tree.Explain(parts[1])
+
+    def show_partitions(self, parts: list[Any]) -> tree.ShowPartitions:
+        given = _arguments([part for part in parts[2:] if part is not None])
+        _forward_only(parts[2:])
+        return tree.ShowPartitions(**given)
+
+    def show_pipes(self, parts: list[Any]) -> tree.ShowPipes:
+        _forward_only(parts[2:])
+        return tree.ShowPipes(**_arguments(parts[2:]))
+
+    def describe_partition(self, parts: list[Any]) -> tree.DescribePartition:
+        return tree.DescribePartition(TagSet.parse(parts[2]))
+
+    def describe_pipe(self, parts: list[Any]) -> tree.DescribePipe:
+        return tree.DescribePipe(_pipe_name(parts[2]))
+
+    def truncate(self, parts: list[Any]) -> tree.Truncate:
+        clauses = [part for part in parts[2:] if part is not None]
+        return tree.Truncate(dry_run=parts[1] is not None, **_arguments(clauses))
+
+    def create_pipe(self, parts: list[Any]) -> tree.CreatePipe:
+        return tree.CreatePipe(_pipe_name(parts[2]), **_arguments(parts[3:]))
+
+    def delete_pipe(self, parts: list[Any]) -> tree.DeletePipe:
+        return tree.DeletePipe(_pipe_name(parts[2]))
+
+    # ---------------------------------------------------------------- clauses
+
+    def format(self, parts: list[Any]) -> _Clause:
+        check_template(str(parts[0]), parts[0].mark)
+        return _Clause("format", str(parts[0]), parts[0].mark)
+
+    def count(self, parts: list[Any]) -> _Clause:
+        return _Clause("count", True, parts[0].mark)
+
+    def from_source(self, parts: list[Any]) -> _Clause:
+        return _Clause("source", _source(parts[1]), parts[0].mark)
+
+    def range(self, parts: list[Any]) -> _Clause:
+        word, *rest = parts
+        if len(rest) == 1:
+            return _Clause("range", tree.Range(rest[0]), word.mark)
+        points: list[tree.Time | None] = [None, None]
+        side = 0
+        for part in rest:
+            if isinstance(part, tree.Time):
+                points[side] = part
+            elif part is not None and part.type == "COLON":
+                side = 1
+        return _Clause("range", tree.Range(*points), word.mark)
+
+    def where(self, parts: list[Any]) -> _Clause:
+        check_where(parts[1])
+        return _Clause("where", parts[1], parts[0].mark)
+
+    def position(self, parts: list[Any]) -> _Clause:
+        text = str(parts[1])
+        kind = text.lower() if text.lower() in ("head", "tail") else "token"
+        position = tree.Position(kind, "" if kind != "token" else text, parts[1].mark)
+        return _Clause("position", position, parts[0].mark)
+
+    def position_at(self, parts: list[Any]) -> _Clause:
+        return _Clause("position", tree.Position("time", parts[2].text, parts[2].mark), parts[0].mark)
+
+    def group_by(self, parts: list[Any]) -> _Clause:
+        keys = tuple(part for part in parts[2:] if not hasattr(part, "type"))
+        if len(keys) > _MOST_KEYS:
+            raise LqlError(f"GROUP BY has {len(keys)} keys, more than {_MOST_KEYS}", mark=parts[0].mark)
+        for key in keys:
+            if isinstance(key, tree.Every):
+                continue
+            name, _ = innermost(key)
+            if isinstance(target_of(name), Timestamp):
+                raise LqlError("grouping by ts needs a length", mark=name.mark, hint='write ts EVERY "1h"')
+        return _Clause("group_by", keys, parts[0].mark)
+
+    def every(self, parts: list[Any]) -> tree.Every:
+        operand, _, length = parts
+        _require_ts(operand, "EVERY divides")
+        return tree.Every(_parsed(parse_length_us, length))
+
+    def order_by(self, parts: list[Any]) -> _Clause:
+        order, _, operand, direction = parts
+        _require_ts(operand, "ORDER BY knows")
+        return _Clause("newest_first", direction is not None and direction.type == "DESC", order.mark)
+
+    def offset(self, parts: list[Any]) -> _Clause:
+        return _Clause("offset", _parsed(parse_integer, parts[1]), parts[0].mark)
+
+    def limit(self, parts: list[Any]) -> _Clause:
+        return _Clause("limit", max(-1, _parsed(parse_integer, parts[1])), parts[0].mark)
+
+    def show_source(self, parts: list[Any]) -> _Clause:
+        return _Clause("source", _source(parts[0]), _NOWHERE)
+
+    def min_size(self, parts: list[Any]) -> _Clause:
+        return _Clause("min_size", _parsed(parse_size, parts[1]), parts[0].mark)
+
+    def max_size(self, parts: list[Any]) -> _Clause:
+        return _Clause("max_size", _parsed(parse_size, parts[1]), parts[0].mark)
+
+    def max_db_size(self, parts: list[Any]) -> _Clause:
+        return _Clause("max_db_size", _parsed(parse_size, parts[1]), parts[0].mark)
+
+    def before(self, parts: list[Any]) -> _Clause:
+        return _Clause("before", parts[1], parts[0].mark)
+
+    def backfill(self, parts: list[Any]) -> _Clause:
+        return _Clause("backfill", True, parts[0].mark)
+
+    def time(self, parts: list[Any]) -> tree.Time:
+        check_time(str(parts[0]), parts[0].mark)
+        return tree.Time(str(parts[0]), parts[0].mark)
+
+    # ---------------------------------------------------------------- expressions
+
+    def expression(self, parts: list[Any]) -> tree.Expression:
+        return tree.any_of(_without_words(parts))
+
+    def conjunction(self, parts: list[Any]) -> tree.Expression:
+        return tree.all_of(_without_words(parts))
+
+    def negated(self, parts: list[Any]) -> tree.Expression:
+        return tree.Not(_without_words(parts)[0])
+
+    def comparison(self, parts: list[Any]) -> tree.Condition:
+        return tree.Condition(*_without_words(parts))
+
+    def operand(self, parts: list[Any]) -> tree.Name:
+        steps = [step for group in parts[1:] for step in group]
+        return tree.Name(str(parts[0]), tuple(steps), parts[0].mark)
+
+    def step(self, parts: list[Any]) -> list[str | int]:
+        if parts[0].type == "STEP":
+            return list(str(parts[0])[1:].split("."))
+        inside = parts[1]
+        return [_parsed(parse_integer, inside) if inside.type == "NUMBER" else str(inside)]
+
+    def call(self, parts: list[Any]) -> tree.Call:
+        name, _, operand, _ = parts
+        function = str(name).upper()
+        if function not in FUNCTIONS:
+            hint = did_you_mean(str(name), list(FUNCTIONS)) or f"there are {' and '.join(FUNCTIONS)}"
+            raise LqlError(f"{name} is no function", mark=name.mark, hint=hint)
+        return tree.Call(function, operand, name.mark)
+
+    def operator(self, parts: list[Any]) -> str:
+        return str(parts[0]).upper()
+
+    def value(self, parts: list[Any]) -> tree.Value:
+        return tree.Value(str(parts[0]), parts[0].type == "NUMBER", parts[0].mark)
+
+
+_NOWHERE = Mark("", 0, 0)
+
+
+def _arguments(clauses: list[_Clause]) -> dict[str, Any]:
+    """By name. Raises LqlError for a clause that comes twice."""
+    given: dict[str, Any] = {}
+    for clause in clauses:
+        if clause.name in given:
+            raise LqlError("this clause came before", mark=clause.mark, hint="keep one of them")
+        given[clause.name] = clause.value
+    return given
+
+
+def _source(part: Any) -> tree.Source:
+    if isinstance(part, tree.Condition | tree.Not | tree.And | tree.Or):
+        check_tags(part)
+        return part
+    return TagSet.parse(part)
+
+
+def _forward_only(clauses: list[Any]) -> None:
+    for clause in clauses:
+        if clause is not None and clause.name == "offset" and clause.value < 0:
+            raise LqlError("a list has nothing before its beginning", mark=clause.mark, hint="give OFFSET 0 or more")
+
+
+def _pipe_name(token: Any) -> str:
+    if not token:
+        raise LqlError("a pipe has a name", mark=token.mark)
+    return str(token)
+
+
+def _require_ts(operand: tree.Operand, what: str) -> None:
+    name, functions = innermost(operand)
+    if functions or not isinstance(target_of(name), Timestamp):
+        raise LqlError(f"{what} ts, nothing else", mark=name.mark, hint="write ts")
+
+
+def _parsed(parse: Callable[[str], int], token: Any) -> int:
+    try:
+        return parse(str(token))
+    except ValueError as error:
+        raise LqlError(str(error), mark=token.mark) from None
+
+
+def _without_words(parts: list[Any]) -> list[Any]:
+    """Without the keywords and parentheses among them, which lark hands on, too."""
+    return [part for part in parts if not hasattr(part, "type")]

@@ -1,0 +1,80 @@
+"""How batches lie before conditions and templates: which column is the time, the message, the stream's tags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.lql.layout import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Names of the columns that mean something; all others of `schema`, `hidden` ones left out, are fields.
+
+    `timestamp`: timestamp("us", "UTC") or int64 microseconds. `message`: binary or string. `tags`: the canonical text
+    of the stream's tag set, plain or dictionary-encoded; None: batches do not say. `extra`: a map of text to text or
+    bytes with the fields that have no column; None: there is none.
+    """
+
+    schema: pa.Schema
+    timestamp: str = "timestamp"
+    message: str = "data"
+    tags: str | None = "space"
+    extra: str | None = None
+    hidden: frozenset[str] = field(default=frozenset({"grouping", "record_index"}))
+
+    @property
+    def fields(self) -> list[str]:
+        """Names of the columns that are fields, in the order of the schema."""
+        special = {self.timestamp, self.message, self.tags, self.extra}
+        return [name for name in self.schema.names if name not in special and name not in self.hidden]
+
+
+def decoded(array: pa.Array) -> pa.Array:
+    """The array without a dictionary, view or run-end encoding around its values."""
+    type_ = array.type
+    if pa.types.is_dictionary(type_):
+        return decoded(array.dictionary_decode())
+    if pa.types.is_string_view(type_):
+        return array.cast(pa.large_string())
+    if pa.types.is_binary_view(type_):
+        return array.cast(pa.large_binary())
+    return pc.run_end_decode(array) if pa.types.is_run_end_encoded(type_) else array
+
+
+def is_text(type_: pa.DataType) -> bool:
+    """Tell whether values are text or bytes, which compare as text."""
+    return bool(
+        pa.types.is_string(type_) or pa.types.is_large_string(type_) or pa.types.is_binary(type_)
+        or pa.types.is_large_binary(type_) or pa.types.is_string_view(type_) or pa.types.is_binary_view(type_)
+    )  # fmt: skip
+
+
+def as_text(array: pa.Array) -> pa.Array:
+    """Valid UTF-8 of any array, as string or large_string; nulls stay. Broken bytes become U+FFFD."""
+    array = decoded(array)
+    type_ = array.type
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return array
+    if pa.types.is_fixed_size_binary(type_):
+        array, type_ = array.cast(pa.binary()), pa.binary()
+    if pa.types.is_binary(type_) or pa.types.is_large_binary(type_):
+        text = pa.string() if pa.types.is_binary(type_) else pa.large_string()
+        try:
+            return array.cast(text)
+        except pa.ArrowInvalid:  # some bytes are no UTF-8: rare, so value by value
+            return pa.array([None if v is None else v.decode("utf-8", "replace") for v in array.to_pylist()], text)
+    if pa.types.is_timestamp(type_):
+        return _iso(array)
+    try:
+        return array.cast(pa.string())
+    except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, structs, maps: Python's way of writing them
+        return pa.array([None if value is None else str(value) for value in array.to_pylist()], pa.string())
+
+
+def _iso(times: pa.Array) -> pa.Array:
+    """RFC 3339 with the fraction that there is."""
+    return Layout.rfc3339().render(times.cast(pa.timestamp("us")).cast(pa.int64()))

@@ -1,0 +1,62 @@
+"""The one error of the language: what is wrong with a text, where in it, and what would be right."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aggregator.errors import InvalidRequestError
+
+_SHOWN_BEFORE = 60  # characters of a long line that are shown on each side of the place
+_SHOWN_AFTER = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """A place in a text: characters [start, end). Marks never make two syntax trees differ."""
+
+    text: str
+    start: int
+    end: int
+
+
+class LqlError(InvalidRequestError):
+    """A statement, condition, time, tag list or format string makes no sense; nothing was read or changed.
+
+    Attributes besides those of every error: `text` (what was parsed, or None), `start` and `end` (the characters of
+    it that are wrong). `str()` shows the line with a caret under them.
+    """
+
+    text: str | None
+    start: int
+    end: int
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        mark: Mark | None = None,
+        hint: str | None = None,
+        text: str | None = None,
+        start: int = 0,
+        end: int = 0,
+        **known: object,  # path and offset, None always: pickle gives back what every error of the package has
+    ) -> None:
+        if mark is not None:
+            text, start, end = mark.text, mark.start, mark.end
+        super().__init__(message, hint=hint, text=text, start=start, end=end)
+
+    def __str__(self) -> str:
+        told = super().__str__()
+        return told if self.text is None else f"{told}\n{underlined(self.text, self.start, self.end)}"
+
+
+def underlined(text: str, start: int, end: int) -> str:
+    """The line of `text` that `start` lies in, and below it carets under [start, end) as far as the line goes."""
+    begin = text.rfind("\n", 0, start) + 1
+    stop = text.find("\n", start)
+    stop = len(text) if stop < 0 else stop
+    left, right = max(begin, start - _SHOWN_BEFORE), min(stop, start + _SHOWN_AFTER)
+    line = ("…" if left > begin else "") + text[left:right] + ("…" if right < stop else "")
+    carets = max(1, min(end, right) - start)
+    shown = "".join(letter if letter.isprintable() else " " for letter in line)
+    return f"  {shown}\n  {' ' * (start - left + (left > begin))}{'^' * carets}"

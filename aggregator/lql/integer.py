@@ -1,0 +1,39 @@
+"""Comparing integers with any number exactly: which integer stands for a fraction, and what lies out of reach."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from fractions import Fraction
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+COMPARE: dict[str, Callable[[pa.Array, pa.Scalar], pa.BooleanArray]] = {
+    "=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal
+}  # fmt: skip
+IntegerTest = tuple[str, int] | bool
+
+
+def bound(op: str, value: Decimal | Fraction, low: int, high: int) -> IntegerTest:
+    """`x op value` for integers x of [low, high]: the same with an integer of that range, or what it always is."""
+    value = Fraction(value)
+    if op in ("=", "!="):
+        if value.denominator != 1 or not low <= value <= high:
+            return op == "!="
+        return op, int(value)
+    limit = math.ceil(value) if op in ("<", ">=") else math.floor(value)
+    if limit < low:
+        return op in (">", ">=")
+    if limit > high:
+        return op in ("<", "<=")
+    return op, limit
+
+
+def run(test: IntegerTest, values: pa.Array) -> pa.BooleanArray:
+    """Apply what `bound` gave to int64 or uint64 values; nulls stay where it compares."""
+    if isinstance(test, bool):
+        return pa.repeat(pa.scalar(test), len(values))
+    op, limit = test
+    return COMPARE[op](values, pa.scalar(limit, values.type))

@@ -1,0 +1,105 @@
+"""Layouts of times in output: an example date, as Go writes them (2006-01-02 15:04:05.000), or strftime's letters.
+
+Rendered a column at a time, in UTC.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_RFC3339 = "2006-01-02T15:04:05.999999999Z07:00"
+# What stands for what. Fractions, `pm` and unpadded numbers are made by `_special`.
+_GO = {
+    "January": "%B", "Jan": "%b", "Monday": "%A", "Mon": "%a", "MST": "UTC", "2006": "%Y", "002": "%j", "01": "%m",
+    "02": "%d", "03": "%I", "04": "%M", "05": "%S", "06": "%y", "15": "%H", "PM": "%p", "_2": "%e",
+    "Z07:00": "Z", "Z0700": "Z", "Z07": "Z", "-07:00": "+00:00", "-0700": "+0000", "-07": "+00",
+}  # fmt: skip
+_UNPADDED = {"1": "%m", "2": "%d", "3": "%I", "4": "%M", "5": "%S"}
+_FRACTION = r"[.,](?:0{1,9}|9{1,9})(?![0-9])"
+_PIECE = re.compile(
+    rf"(?P<fraction>{_FRACTION})|(?P<go>{'|'.join(map(re.escape, sorted(_GO, key=len, reverse=True)))})"
+    r"|(?P<lower>pm)|(?P<bare>[12345])|(?P<text>.)",
+    re.DOTALL,
+)
+_LETTERS = frozenset("aAbBcCdDeFgGHIjmMnpRStTuUVwWxXyYzZh%")
+Maker = Callable[[pa.Array, pa.Array], pa.Array]  # seconds as timestamps, microseconds below the second as int64
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How times are written. Make one with `of` or `rfc3339`."""
+
+    makers: tuple[Maker, ...]
+
+    @classmethod
+    def rfc3339(cls) -> Self:
+        """2026-03-01T08:00:00.25Z: the fraction as far as it is not zero."""
+        return cls.of(_RFC3339)
+
+    @classmethod
+    def of(cls, layout: str) -> Self:
+        """From Go's example date, or from strftime's letters where there is a %. Raises ValueError."""
+        if "%" in layout:
+            wrong = next((found[0] for found in re.finditer("%(.?)", layout) if found[1] not in _LETTERS), None)
+            if wrong is not None:
+                raise ValueError(f"{wrong!r} is no letter of strftime")
+            return cls((_strftime(layout),))
+        makers: list[Maker] = []
+        pending = ""
+        for found in _PIECE.finditer(layout):
+            letters = _GO.get(found["go"] or "") or (found["text"] or "").replace("%", "%%")
+            if letters:
+                pending += letters
+                continue
+            if pending:
+                makers.append(_strftime(pending))
+                pending = ""
+            makers.append(_special(found))
+        if pending or not makers:
+            makers.append(_strftime(pending))
+        return cls(tuple(makers))
+
+    def render(self, micros: pa.Array) -> pa.Array:
+        """Write times, int64 microseconds since 1970; nulls stay."""
+        seconds, below = _split(micros)
+        parts = [make(seconds, below) for make in self.makers]
+        return parts[0] if len(parts) == 1 else pc.binary_join_element_wise(*parts, "")
+
+
+def _split(micros: pa.Array) -> tuple[pa.Array, pa.Array]:
+    values = np.asarray(micros.fill_null(0))
+    mask = np.asarray(micros.is_null())
+    seconds = np.floor_divide(values, 1_000_000)
+    below = values - seconds * 1_000_000
+    return pa.array(seconds, mask=mask).cast(pa.timestamp("s")), pa.array(below, mask=mask)
+
+
+def _strftime(letters: str) -> Maker:
+    return lambda seconds, _: pc.strftime(seconds, format=letters)
+
+
+def _special(found: re.Match[str]) -> Maker:
+    if found["lower"]:
+        return lambda seconds, _: pc.ascii_lower(pc.strftime(seconds, format="%p"))
+    if found["bare"]:
+        letters = _UNPADDED[found["bare"]]
+        return lambda seconds, _: pc.ascii_ltrim(pc.strftime(seconds, format=letters), characters="0")
+    mark, digits = found["fraction"][0], found["fraction"][1:]
+    return lambda _, below: _fraction(below, mark, len(digits), trimmed=digits[0] == "9")
+
+
+def _fraction(below: pa.Array, mark: str, width: int, *, trimmed: bool) -> pa.Array:
+    """The first `width` digits below the second; `trimmed`: without zeros at the end, and nothing where all are."""
+    text = pc.ascii_lpad(below.cast(pa.string()), 6, "0")
+    text = pc.utf8_slice_codeunits(pc.ascii_rpad(text, 9, "0"), 0, width)
+    if not trimmed:
+        return pc.binary_join_element_wise(pa.scalar(mark), text, "")
+    text = pc.ascii_rtrim(text, characters="0")
+    return pc.if_else(pc.equal(text, ""), "", pc.binary_join_element_wise(pa.scalar(mark), text, ""))

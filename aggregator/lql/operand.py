@@ -1,0 +1,152 @@
+"""What the operand of a condition on events means: the time, the message, a path into it, a field or a column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aggregator.lql import glob, times
+from aggregator.lql.errors import LqlError, Mark
+from aggregator.lql.predicate import text_test
+from aggregator.lql.quantity import parse_number
+from aggregator.lql.tree import SYMBOLS, WORDS, Call, Condition, Expression, Name, Operand, Value, conditions
+
+MAX_CONDITIONS = 2_000  # of one expression
+_ORDERING = ("<", "<=", ">", ">=")
+_FIELD_PREFIXES = ("fields:", "fields.")
+_A_CLOCK_NS = 1_700_000_000_000_000_000  # any time will do to see whether a text is one
+
+
+@dataclass(frozen=True, slots=True)
+class Timestamp:
+    """`ts`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """`msg`."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonPath:
+    """A place in a message that is JSON: keys of objects, positions in arrays. Digits without quotes are both."""
+
+    steps: tuple[str | int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """`fields:name`: absent fields are empty."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of the topic by its own name: it has to be there."""
+
+    name: str
+
+
+Target = Timestamp | Message | JsonPath | Field | Column
+
+
+def innermost(operand: Operand) -> tuple[Name, tuple[str, ...]]:
+    """The name that the operand is about, and the functions around it, the first to apply first."""
+    functions: list[str] = []
+    while isinstance(operand, Call):
+        functions.append(operand.function)
+        operand = operand.operand
+    return operand, tuple(reversed(functions))
+
+
+def target_of(name: Name) -> Target:
+    """What a name means in WHERE and GROUP BY. Raises LqlError."""
+    text, lower = name.text, name.text.lower()
+    if lower.startswith(_FIELD_PREFIXES) and not name.steps:
+        return Field(text[len(_FIELD_PREFIXES[0]) :])
+    if lower == "ts" and not name.steps:
+        return Timestamp()
+    if lower == "msg" and not name.steps:
+        return Message()
+    if lower == "msg" or lower.startswith("msg."):
+        dotted = tuple(text.split(".")[1:])
+        if not all(dotted):
+            raise LqlError("a path has a name between two dots", mark=name.mark, hint='write msg.a.b or msg["a"][0]')
+        return JsonPath((*dotted, *name.steps))
+    if name.steps:
+        raise LqlError(f"{text} has no parts", mark=name.mark, hint="brackets follow msg: msg.items[0].id")
+    return Column(text)
+
+
+def check_where(where: Expression) -> None:
+    """Find what can be found without the columns of a topic. Raises LqlError."""
+    for condition in _bounded(where):
+        name, functions = innermost(condition.operand)
+        target = target_of(name)
+        if isinstance(target, Timestamp):
+            _check_time(condition, name, functions)
+        elif isinstance(target, JsonPath) and condition.value.number and condition.op in SYMBOLS:
+            _check_number(condition.value)
+        elif isinstance(target, Message) and condition.op in _ORDERING:
+            raise LqlError(
+                f"msg cannot be compared with {condition.op}", mark=name.mark, hint=f"use {', '.join(WORDS)}, = or !="
+            )
+        else:
+            check_pattern(condition.op, condition.value)
+
+
+def check_tags(expression: Expression) -> None:
+    """The same for an expression over tags."""
+    for condition in _bounded(expression):
+        name, _ = innermost(condition.operand)
+        if name.steps:
+            raise LqlError("tags have no parts", mark=name.mark)
+        check_pattern(condition.op, condition.value)
+
+
+def check_pattern(op: str, value: Value) -> None:
+    """Raises LqlError where `value` is no glob or regular expression and `op` needs one."""
+    if op not in ("LIKE", "MATCHES"):
+        return
+    try:
+        text_test(op, value.text)
+    except glob.GlobError as error:
+        raise LqlError(f"{error} (character {error.at + 1} of the glob)", mark=value.mark) from None
+    except ValueError as error:
+        raise LqlError(str(error), mark=value.mark) from None
+
+
+def resolve_time(text: str, now_ns: int, mark: Mark | None) -> int:
+    """As `times.resolve`, but raises LqlError at `mark`."""
+    try:
+        return times.resolve(text, now_ns)
+    except ValueError as error:
+        raise LqlError(str(error), mark=mark) from None
+
+
+def check_time(text: str, mark: Mark | None) -> None:
+    """Raises LqlError where `text` is no time, whatever the clock says."""
+    resolve_time(text, _A_CLOCK_NS, mark)
+
+
+def _bounded(expression: Expression) -> list[Condition]:
+    found = list(conditions(expression))
+    if len(found) > MAX_CONDITIONS:
+        name, _ = innermost(found[MAX_CONDITIONS].operand)
+        raise LqlError(f"the expression has {len(found)} conditions, more than {MAX_CONDITIONS}", mark=name.mark)
+    return found
+
+
+def _check_number(value: Value) -> None:
+    try:
+        parse_number(value.text)
+    except ValueError as error:
+        raise LqlError(str(error), mark=value.mark) from None
+
+
+def _check_time(condition: Condition, name: Name, functions: tuple[str, ...]) -> None:
+    if functions:
+        raise LqlError(f"{functions[-1]} takes text; ts is a time", mark=name.mark)
+    if condition.op not in SYMBOLS:
+        raise LqlError(f"ts cannot be compared with {condition.op}", mark=name.mark, hint=f"use {', '.join(SYMBOLS)}")
+    check_time(condition.value.text, condition.value.mark)

@@ -1,0 +1,76 @@
+"""One comparison of text, compiled: operator and value to a function over Arrow arrays. No Python loop per value.
+
+Arrays are of string or binary type, large or not, without nulls. Order is that of UTF-8 bytes, which is that of code
+points. Regular expressions are RE2's: linear in the text, whatever the pattern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.lql import glob
+
+MAX_PATTERN = 1_000  # characters of a regular expression or glob: what RE2 compiles in well under a millisecond
+Test = Callable[[pa.Array], pa.BooleanArray]
+_ORDER = {
+    "=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal
+}  # fmt: skip
+
+
+def text_test(op: str, value: str) -> Test:
+    """Compile `op`, of tree.SYMBOLS or tree.WORDS. Raises ValueError where `value` is no glob or regular expression."""
+    if op in _ORDER:
+        compare, stored = _ORDER[op], value.encode()
+        return lambda texts: compare(as_binary(texts), pa.scalar(stored, as_binary(texts).type))
+    if op == "CONTAINS":
+        return _contains(value)
+    if op == "PREFIX":
+        return lambda texts: pc.starts_with(as_binary(texts), value.encode())
+    if op == "SUFFIX":
+        return lambda texts: pc.ends_with(as_binary(texts), value.encode())
+    if len(value) > MAX_PATTERN:
+        raise ValueError(f"the pattern has {len(value)} characters, more than {MAX_PATTERN}")
+    if op == "LIKE":
+        return _like(value)
+    return _regex(value)
+
+
+def as_binary(texts: pa.Array) -> pa.Array:
+    """The same bytes as a binary array; copies nothing."""
+    if pa.types.is_string(texts.type):
+        return texts.view(pa.binary())
+    return texts.view(pa.large_binary()) if pa.types.is_large_string(texts.type) else texts
+
+
+def as_string(texts: pa.Array) -> pa.Array:
+    """The same bytes as a string array, unchecked; copies nothing. RE2 takes bytes that are no UTF-8 in its stride."""
+    if pa.types.is_binary(texts.type):
+        return texts.view(pa.string())
+    return texts.view(pa.large_string()) if pa.types.is_large_binary(texts.type) else texts
+
+
+def _contains(value: str) -> Test:
+    # RE2 looks for a literal with memchr, three times as fast as Arrow's own substring search. Over binary it takes
+    # the pattern as Latin-1, one character per byte, so that each byte of the value is written as one.
+    pattern = "".join(f"\\x{byte:02x}" for byte in value.encode())
+    return lambda texts: pc.match_substring_regex(as_binary(texts), pattern)
+
+
+def _like(value: str) -> Test:
+    pieces = glob.parse(value)
+    simple = glob.plain(pieces)
+    if simple is not None:
+        return text_test(*simple)
+    return _regex(glob.to_regex(pieces))
+
+
+def _regex(pattern: str) -> Test:
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)  # compiled for a batch with rows only
+    except pa.ArrowInvalid as error:
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        raise ValueError(f"no regular expression: {reason}") from None
+    return lambda texts: pc.match_substring_regex(as_string(texts), pattern)

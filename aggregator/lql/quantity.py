@@ -1,0 +1,63 @@
+"""Sizes, lengths of time and whole numbers as statements write them: text to integers, and back."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+_SIZE = re.compile(r"(\d{0,18}\.?\d{1,18})\s*(?:([kmgtp])(i?)b?|b)?", re.IGNORECASE | re.ASCII)
+_POWER = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_LENGTH = re.compile(r"(\d{0,18}\.?\d{1,18})(us|ms|s|m|h|d|w)", re.IGNORECASE | re.ASCII)
+# Microseconds, longest last.
+LENGTHS_US = {
+    "us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000,
+    "w": 604_800_000_000,
+}  # fmt: skip
+_MOST = 2**63 - 1
+_LONGEST_NUMBER = 400  # digits, and powers of ten: more than the largest float has
+
+
+def parse_size(text: str) -> int:
+    """Bytes: a number with an optional k, m, g, t or p (powers of 1000; with an i of 1024) and b. Raises ValueError."""
+    found = _SIZE.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is no size; write 1000, 64kb, 1.5GiB …")
+    base = 1024 if found[3] else 1000
+    size = int(Decimal(found[1]) * base ** _POWER[found[2].lower()]) if found[2] else int(Decimal(found[1]))
+    if size > _MOST:
+        raise ValueError(f"{text!r} is more than any disk holds")
+    return size
+
+
+def parse_length_us(text: str) -> int:
+    """Microseconds: a number and us, ms, s, m, h, d or w. Raises ValueError."""
+    found = _LENGTH.fullmatch(text.strip())
+    length = int(Decimal(found[1]) * LENGTHS_US[found[2].lower()]) if found else 0
+    if not 0 < length <= _MOST:
+        raise ValueError(f"{text!r} is no length of time; write 30s, 5m, 1.5h, 1d …")
+    return length
+
+
+def format_length(length_us: int) -> str:
+    """A length of time in the largest unit that says it without a fraction."""
+    unit = next(unit for unit in reversed(LENGTHS_US) if length_us % LENGTHS_US[unit] == 0)
+    return f"{length_us // LENGTHS_US[unit]}{unit}"
+
+
+def parse_integer(text: str) -> int:
+    """A whole number of 64 bits. Raises ValueError."""
+    if re.fullmatch(r"[-+]?[0-9]{1,19}", text) is None or not -_MOST <= int(text) <= _MOST:
+        raise ValueError(f"{text!r} is no whole number")
+    return int(text)
+
+
+def parse_number(text: str) -> Decimal:
+    """A number that 64 bits, whole or floating, come near. Raises ValueError."""
+    text = text.strip()
+    try:
+        number = Decimal(text) if len(text) <= _LONGEST_NUMBER else Decimal("nan")
+    except ArithmeticError:
+        number = Decimal("nan")
+    if not number.is_finite() or abs(number.adjusted()) > _LONGEST_NUMBER:
+        raise ValueError(f"{text[:40]!r} is no number")
+    return number
