@@ -47,7 +47,7 @@ class Publication:
             self._partial.replace(self.path)
         else:
             self._link()
-        _sync_directory(self.path.parent)
+        sync_directory(self.path.parent)
 
     def _link(self) -> None:
         """Rename, but never over a file that is there: a hard link cannot replace one."""
@@ -72,7 +72,8 @@ class Publication:
             self._partial.unlink()
 
 
-def _sync_directory(directory: Path) -> None:
+def sync_directory(directory: Path) -> None:
+    """Make the names in a directory durable."""
     if os.name == "nt":  # Windows has no handle of a directory to sync
         return
     descriptor = os.open(directory, os.O_RDONLY)

@@ -41,7 +41,7 @@ LEVELS = (
     ("selection", "space"),
     ("dataset",),
     ("segment",),
-    ("row_range", "verify"),
+    ("commits", "row_range", "verify"),
     ("tools",),
     ("esformat", "parts"),
     ("customerio",),

@@ -1,0 +1,219 @@
+"""Several files at once: seen together or not at all, whenever a reader looks and wherever a writer dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from esformat import UsageError, commits
+from esformat.commits import Write, committed, sweep
+
+OLD, NEW = (
+    {"part-00000-oldjob00.bin": b"old 0", "part-00001-oldjob00.bin": b"old 1"},
+    {
+        "part-00000-newjob00.bin": b"new 0",
+        "part-00001-newjob00.bin": b"new 1",
+    },
+)
+
+
+def seen(folder):
+    """What a reader sees: names and contents."""
+    paths = committed(lambda: sorted(str(path) for path in Path(folder).rglob("[!.]*.bin")), [folder])
+    return {str(Path(path).relative_to(folder)): Path(path).read_bytes() for path in paths}
+
+
+def staged(write, contents):
+    """Files of tasks."""
+    paths = []
+    for number, content in enumerate(contents):
+        paths.append(write.staged(f"{number}-{os.urandom(2).hex()}"))
+        Path(paths[-1]).write_bytes(content)
+    return paths
+
+
+def make(folder, job, contents, **options):
+    """A whole write."""
+    write = Write(str(folder), job, ".bin")
+    write.begin()
+    return write, lambda: write.commit(staged(write, contents), **options)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """A directory with the files of one write."""
+    make(tmp_path, "oldjob00", OLD.values())[1]()
+    assert seen(tmp_path) == OLD
+    return tmp_path
+
+
+def left(folder):
+    """Names of everything that is there."""
+    return sorted(str(path.relative_to(folder)) for path in Path(folder).rglob("*"))
+
+
+def test_append(folder):
+    """Both writes' files are there, and a record of each; nothing else."""
+    make(folder, "newjob00", NEW.values(), facts={"events": 2})[1]()
+    assert seen(folder) == OLD | NEW
+    assert left(folder) == sorted([*OLD, *NEW, "_committed-newjob00.json", "_committed-oldjob00.json"])
+    assert commits.commits(folder)["newjob00"]["facts"] == {"events": 2}
+
+
+def test_overwrite(folder):
+    """Only the new files are left, and only their record."""
+    make(folder, "newjob00", NEW.values(), removed=list(OLD), forget=True)[1]()
+    assert seen(folder) == NEW
+    assert left(folder) == sorted([*NEW, "_committed-newjob00.json"])
+
+
+def test_abort(folder):
+    """Nothing is left of a write that is given up, its tasks' files included."""
+    before = left(folder)
+    write = Write(str(folder), "newjob00", ".bin")
+    write.begin()
+    staged(write, NEW.values())
+    assert seen(folder) == OLD
+    write.abort()
+    assert left(folder) == before
+    with pytest.raises(FileNotFoundError):  # a task that goes on all the same
+        staged(write, NEW.values())
+
+
+class _Died(BaseException):
+    pass
+
+
+def die_at(monkeypatch, step):
+    """Let the process of a write end at its n-th change of the disk."""
+    calls = 0
+
+    def counted(real):
+        def call(*arguments, **options):
+            nonlocal calls
+            calls += 1
+            if calls > step:
+                raise _Died
+            return real(*arguments, **options)
+
+        return call
+
+    for owner, name in [
+        (commits, "_write_record"), (Path, "rename"), (Path, "unlink"), (commits, "sync_directory"),
+        (commits.shutil, "rmtree"),
+    ]:  # fmt: skip
+        monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
+
+
+@pytest.mark.parametrize("step", range(15))
+def test_died_at_every_step(folder, step, monkeypatch):
+    """Wherever the process dies, readers see all old files or all new ones, then and after the next write's sweep."""
+    write = Write(str(folder), "newjob00", ".bin")
+    write.begin()
+    paths = staged(write, NEW.values())
+    finished = False
+    with monkeypatch.context() as patch:
+        die_at(patch, step)
+        try:
+            write.commit(paths, removed=list(OLD), forget=True)
+            finished = True
+        except _Died:
+            pass
+    found = seen(folder)
+    assert found == (NEW if finished else found)
+    assert found in (OLD, NEW)
+    monkeypatch.setattr(commits, "_lives", lambda owner, witness: False)
+    sweep(folder)
+    assert seen(folder) == found
+    record = "oldjob00" if found == OLD else "newjob00"
+    assert left(folder) == sorted([*found, f"_committed-{record}.json"])
+    assert finished == (step >= 13)
+
+
+def test_readers_see_old_or_new(folder):
+    """A reader that looks all the time sees the files of one write, never of two, never of none."""
+    wrong, looks, done = [], 0, threading.Event()
+
+    def look():
+        nonlocal looks
+        while not done.is_set():
+            names = set(committed(lambda: [str(p) for p in folder.glob("*.bin")], [folder]))
+            jobs = {Path(path).name.split("-")[2] for path in names}
+            looks += 1
+            if len(jobs) != 1 or len(names) != 2:
+                wrong.append(names)
+
+    reader = threading.Thread(target=look)
+    reader.start()
+    for number in range(60):
+        write = Write(str(folder), f"job{number:06}", ".bin")
+        write.begin()
+        removed = [Path(path).name for path in committed(lambda: [str(p) for p in folder.glob("*.bin")], [folder])]
+        write.commit(staged(write, [b"0", b"1"]), removed=removed, forget=True)
+    done.set()
+    reader.join()
+    assert wrong == []
+    assert looks > 20
+
+
+def test_dead_writers_are_swept_and_live_ones_spared(folder):
+    """The next write clears away what a process left that is gone; not what a running one is at."""
+    code = (
+        "import sys; from esformat.commits import Write; w = Write(sys.argv[1], 'deadjob0', '.bin'); w.begin(); "
+        "open(w.staged('0'), 'w').close()"
+    )
+    subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
+    living = Write(str(folder), "livejob0", ".bin")
+    living.begin()
+    make(folder, "newjob00", NEW.values())[1]()
+    assert not (folder / "_staging-deadjob0").exists()
+    assert living.staging.exists()
+
+
+def test_writers_elsewhere_get_a_day(folder):
+    """What another machine's writer left is taken for dead once nothing changed for a day."""
+    write = Write(str(folder), "farjob00", ".bin")
+    write.begin()
+    (write.staging / "owner.json").write_text(json.dumps({"host": "elsewhere", "pid": 1, "started": ""}))
+    sweep(folder)
+    assert write.staging.exists()
+    os.utime(write.staging, (0, 0))
+    sweep(folder)
+    assert not write.staging.exists()
+
+
+def test_files_below(folder):
+    """Files of directories below are replaced with the rest, whichever of the two is read."""
+    (folder / "below").mkdir()
+    (folder / "below" / "x.bin").write_bytes(b"x")
+    assert len(seen(folder)) == 3
+    make(folder, "newjob00", NEW.values(), removed=[*OLD, "below/x.bin"], forget=True)[1]()
+    assert seen(folder) == NEW
+
+
+def test_same_job_twice(folder):
+    with pytest.raises(UsageError, match="under way or was committed before"):
+        Write(str(folder), "oldjob00", ".bin").begin()
+
+
+@pytest.mark.parametrize("job", ["short", "UPPERCASE", "../../../etc", "with space", "x" * 65])
+def test_names_of_writes(tmp_path, job):
+    with pytest.raises(UsageError, match="cannot name a write"):
+        Write(str(tmp_path), job)
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"added": ["/etc/x"], "removed": [], "forgotten": [], "facts": {}}',
+                                     b'{"added": ["../x"], "removed": [], "forgotten": [], "facts": {}}'])  # fmt: skip
+def test_broken_record(folder, content):
+    """A record that is damaged, or that leads out of its directory, is an error: nothing is deleted by it."""
+    (folder / "_replacing-newjob00.json").write_bytes(content)
+    with pytest.raises(UsageError, match="the record of a write is broken"):
+        seen(folder)
+    with pytest.raises(UsageError, match="the record of a write is broken"):
+        sweep(folder)
