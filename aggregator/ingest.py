@@ -66,8 +66,8 @@ class Ingest:
     ) -> Receipt:
         message = batch.serialize()
         size = message.size
-        if size > MAX_BODY_BYTES - 4096 or size > self._budget.limit_bytes:
-            limit = min(MAX_BODY_BYTES - 4096, self._budget.limit_bytes)
+        limit = min(MAX_BODY_BYTES - 4096, self._budget.limit_bytes, self._log_bytes // 2)
+        if size > limit:
             raise InvalidEventError(
                 f"the batch has {size:,} bytes, more than the {limit:,} that fit", hint="append it in smaller ones"
             )

@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import socket
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,7 @@ class WriterLock:
     def __init__(self, path: Path) -> None:
         """Take the lock. Raises CatalogLockedError, which names the holder, at once."""
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not _lock(self._descriptor):
             holder = _holder(self._descriptor)
             os.close(self._descriptor)
             raise CatalogLockedError(
@@ -30,7 +29,7 @@ class WriterLock:
                 path=str(path.parent),
                 hint="close it there, or open it with read_only=True",
                 holder=holder,
-            ) from None
+            )
         now = datetime.now(UTC).isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
         os.ftruncate(self._descriptor, 0)
@@ -43,6 +42,33 @@ class WriterLock:
                 os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _lock(descriptor: int) -> bool:
+    """Take the lock; a moment's patience is for readers, which look whether there is a writer."""
+    for pause in (0.0, 0.05, 0.1, 0.2):
+        time.sleep(pause)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            continue
+        return True
+    return False
+
+
+def is_held(path: Path) -> bool:
+    """Whether somebody writes to the catalog."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def _holder(descriptor: int) -> dict[str, Any]:

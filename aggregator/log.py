@@ -85,8 +85,20 @@ class LogFile:
 class Log:
     """The log of a catalog, open for appending. Safe to share between threads."""
 
-    def __init__(self, directory: Path, durability: Durability, *, files: list[LogFile], position: int) -> None:
-        """Start a new file at `position`. `files`: those that are there, oldest first. Raises OSError."""
+    def __init__(
+        self,
+        directory: Path,
+        durability: Durability,
+        *,
+        files: list[LogFile],
+        position: int,
+        file_bytes: int | None = None,
+    ) -> None:
+        """Start a new file at `position`. Raises OSError.
+
+        files: those that are there, oldest first. file_bytes: of a file that gets a successor; FILE_BYTES by default.
+        """
+        self._file_bytes = FILE_BYTES if file_bytes is None else file_bytes
         self._directory = directory
         self._durability = durability
         self._lock = Lock()
@@ -215,7 +227,7 @@ class Log:
             return False
 
     def _write_group(self, group: list[Entry]) -> None:
-        if self._files[-1].end - self._files[-1].position >= FILE_BYTES:
+        if self._files[-1].end - self._files[-1].position >= self._file_bytes:
             self._start_file(self._files[-1].end)
         file = self._files[-1]
         buffers, end = self._frames(group, file.end)

@@ -52,6 +52,11 @@ class Frame:
     head: FrameHead
     body: memoryview
 
+    @property
+    def end(self) -> int:
+        """The position after it."""
+        return self.position + frame_bytes(self.head.body_length)
+
 
 @dataclass(frozen=True, slots=True)
 class Damage:

@@ -14,7 +14,7 @@ from aggregator.log_file import Frame
 from aggregator.log_frame import EventsPrefix, FrameKind
 from aggregator.log_recovery import Recovered, recover
 from aggregator.manifest import Manifest
-from aggregator.model import ProducerEntry, SchemaInfo, TopicInfo
+from aggregator.model import ProducerEntry, TopicInfo
 from aggregator.policy import Retention, Roll
 from aggregator.state import CatalogState
 from aggregator.unsealed import make_piece
@@ -24,9 +24,9 @@ from esformat.parts import EventSchema
 class Replay:
     """Takes frames of the log in. What the manifest has lost of topics and partitions comes from definitions."""
 
-    def __init__(self, state: CatalogState, manifest: Manifest, clock: Callable[[], int]) -> None:
+    def __init__(self, state: CatalogState, manifest: Manifest | None, clock: Callable[[], int]) -> None:
+        """manifest: where lost definitions are added; None where they are only read."""
         self._state, self._manifest, self._clock = state, manifest, clock
-        self._schemas = {number: info for topic in state.topics.values() for number, info in topic.schemas.items()}
         self.events = 0
         self.size_bytes = 0
         self.unreadable: list[tuple[Frame, str]] = []
@@ -50,8 +50,8 @@ class Replay:
     def _take_events(self, frame: Frame) -> None:
         head = frame.head
         prefix, start = EventsPrefix.decode(frame.body)
-        _, partition = self._state.partitions[head.partition]
-        schema = self._schemas[prefix.schema]
+        topic, partition = self._state.partitions[head.partition]
+        schema = topic.schemas[prefix.schema]
         partition.next_index = max(partition.next_index, head.first_index + head.count)
         if prefix.producer:
             partition.keep_producer(
@@ -70,11 +70,10 @@ class Replay:
         self.size_bytes += message.size
 
     def _define(self, facts: dict[str, Any]) -> None:
-        if facts["partition"] in self._state.partitions and facts["schema"] in self._schemas:
+        if self._manifest is None:
             return
         topic = adopt_topic(self._state, self._manifest, facts)
-        schema = adopt_schema(self._state, self._manifest, topic, facts)
-        self._schemas[schema.number] = schema
+        adopt_schema(self._state, self._manifest, topic, facts)
         adopt_partition(self._state, self._manifest, topic, facts)
 
 
@@ -91,14 +90,11 @@ def adopt_topic(state: CatalogState, manifest: Manifest, facts: dict[str, Any]) 
     return info
 
 
-def adopt_schema(state: CatalogState, manifest: Manifest, topic: TopicInfo, facts: dict[str, Any]) -> SchemaInfo:
+def adopt_schema(state: CatalogState, manifest: Manifest, topic: TopicInfo, facts: dict[str, Any]) -> None:
     """The same for a schema."""
-    known = state.topic_of(topic.number).schemas.get(facts["schema"])
-    if known is None:
+    if facts["schema"] not in state.topic_of(topic.number).schemas:
         schema = EventSchema.from_json(facts["columns"])
-        known = manifest.add_schema(topic.number, schema, facts["family"], facts["schema"])
-        state.add_schema(known)
-    return known
+        state.add_schema(manifest.add_schema(topic.number, schema, facts["family"], facts["schema"]))
 
 
 def adopt_partition(state: CatalogState, manifest: Manifest, topic: TopicInfo, facts: dict[str, Any]) -> None:

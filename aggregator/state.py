@@ -175,6 +175,21 @@ class CatalogState:
                 partition.sealed_index = index
                 partition.sealing = None
 
+    def take_over(
+        self, added: dict[int, list[SegmentInfo]], retired: Iterable[int], sealed: dict[int, int], change: int
+    ) -> None:
+        """Show what another process did: segments by topic, and no unsealed event that lies in one."""
+        with self.view_lock:
+            self.change = change
+            for topic in self._by_number.values():
+                topic.segments.remove(retired)
+                topic.segments.add(added.get(topic.info.number, ()))
+            for number, index in sealed.items():
+                partition = self.partitions[number][1]
+                if index > partition.sealed_index:
+                    partition.sealed_index = index
+                    partition.unsealed = partition.unsealed.after(index)
+
     def sealed(self) -> dict[int, int]:
         """For each partition the record index below which every event lies in a segment."""
         return {number: partition.sealed_index for number, (_, partition) in list(self.partitions.items())}

@@ -6,28 +6,39 @@ from collections.abc import Mapping
 from typing import Any
 
 from aggregator.errors import ReadOnlyError
-from aggregator.ingest import Ingest
+from aggregator.following import Following
 from aggregator.model import Receipt
-from aggregator.pins import Pin, Pins
+from aggregator.pins import Pin
 from aggregator.policy import Retention, Roll
 from aggregator.question import Question, make_question
 from aggregator.scan import Scan
-from aggregator.segment_pool import SegmentPool
-from aggregator.state import CatalogState, Snapshot
+from aggregator.state import Snapshot
 from aggregator.state import Topic as TopicState
+from aggregator.writing import Writing
 from esformat import UsageError
 
 DEFAULT_PARTITION = "0"
 
 
+Backend = Writing | Following
+"""What stands behind an open catalog."""
+
+
+def writer_of(backend: Backend) -> Writing:
+    """The backend where it may write. Raises ReadOnlyError."""
+    if isinstance(backend, Writing):
+        return backend
+    raise ReadOnlyError(
+        "the catalog was opened for reading only", path=str(backend.layout.root), hint="open it without read_only=True"
+    )
+
+
 class Topic:
     """A topic of an open catalog. Safe to share between threads. Made by `Catalog.topic` and `create_topic`."""
 
-    def __init__(
-        self, state: CatalogState, topic: TopicState, pool: SegmentPool, pins: Pins, ingest: Ingest | None
-    ) -> None:
-        self._state, self._topic, self._ingest = state, topic, ingest
-        self._pool, self._pins = pool, pins
+    def __init__(self, backend: Backend, topic: TopicState) -> None:
+        self._backend = backend
+        self._topic = topic
 
     def __repr__(self) -> str:
         return f"<aggregator.Topic {self.name!r}, {len(self.partitions)} partitions>"
@@ -62,6 +73,7 @@ class Topic:
     @property
     def partitions(self) -> tuple[str, ...]:
         """Names of the partitions, in the order in which they came to be."""
+        self._backend.refresh()
         return tuple(self._topic.partitions)
 
     # ------------------------------------------------------------ appending
@@ -86,14 +98,12 @@ class Topic:
         Raises esformat.InvalidEventError (an event that cannot be stored), SequenceConflictError (the sequence was
         used with other events), OverloadedError (try again later), LogFailedError, ReadOnlyError, esformat.ClosedError.
         """
-        if self._ingest is None:
-            raise ReadOnlyError("the catalog was opened for reading only", hint="open it without read_only=True")
-        return self._ingest.append(self._topic, events, partition, producer, sequence)
+        return writer_of(self._backend).ingest.append(self._topic, events, partition, producer, sequence)
 
     # ------------------------------------------------------------ reading
 
     def _snap(self, partition: str | None) -> tuple[Snapshot, Pin]:
-        return self._state.snapshot(self._topic, self._pins, partition)
+        return self._backend.snapshot(self._topic, partition)
 
     def _question(self, **asked: Any) -> Question:
         return make_question(binary_keys=self._topic.binary_keys, indexes=self.indexes, **asked)
@@ -120,7 +130,7 @@ class Topic:
             space=space, grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
             partition=partition,
         )  # fmt: skip
-        return Scan(self._snap, self._pool, question)
+        return Scan(self._snap, self._backend.pool, question)
 
     def scan_index(
         self,
@@ -146,7 +156,7 @@ class Topic:
             conditions=name if isinstance(name, Mapping) else {name: value}, space=space, grouping=grouping,
             start=start, end=end, reverse=reverse, limit=limit, columns=columns, partition=partition,
         )  # fmt: skip
-        return Scan(self._snap, self._pool, question)
+        return Scan(self._snap, self._backend.pool, question)
 
     def read(
         self,
@@ -167,4 +177,4 @@ class Topic:
         question = self._question(
             partition=partition, limit=limit, reverse=reverse, columns=columns, by_index=True, **bounds
         )
-        return Scan(self._snap, self._pool, question)
+        return Scan(self._snap, self._backend.pool, question)

@@ -56,6 +56,16 @@ class Piece:
         """The same events with other record indexes."""
         return replace(self, first_index=first_index)
 
+    def from_index(self, index: int) -> Piece:
+        """The events from a record index on; there is at least one."""
+        indexes = self.record_indexes()
+        first = int(np.searchsorted(indexes, index))
+        rest = None if self.indexes is None else indexes[first:]
+        size = self.size_bytes * (self.rows - first) // self.rows
+        return replace(
+            self, first_index=int(indexes[first]), batch=self.batch.slice(first), size_bytes=size, indexes=rest
+        )
+
     def record_indexes(self) -> I64:
         """The record index of each event."""
         if self.indexes is not None:
@@ -170,6 +180,16 @@ class Unsealed:
             return False
         self.pieces[-MERGED:] = [_join(few)]
         return True
+
+    def after(self, index: int) -> Unsealed:
+        """The events from a record index on. Batches are sealed whole, and so are those that were put together."""
+        left = Unsealed.empty()
+        for piece in self.pieces:
+            if piece.first_index >= index:
+                left.add(piece)
+            elif piece.end_index > index:
+                left.add(piece.from_index(index))
+        return left
 
     @property
     def end_index(self) -> int:

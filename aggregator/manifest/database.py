@@ -47,12 +47,12 @@ def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
     """
     if read_only and not path.exists():
         raise FileNotFoundError(str(path))
-    uri = f"{path.absolute().as_uri()}?mode={'ro' if read_only else 'rwc'}"
     with errors_of(path):
-        connection = sqlite3.connect(
-            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS, cached_statements=256
-        )
+        connection = _connect(path, "mode=ro") if read_only else _connect(path, "mode=rwc")
         try:
+            if read_only and not _answers(connection):  # on a medium that cannot be written to, and nobody does
+                connection.close()
+                connection = _connect(path, "immutable=1")
             _check_kind(connection, path)
             if not read_only:
                 connection.execute("PRAGMA journal_mode = WAL")
@@ -66,6 +66,21 @@ def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
             connection.close()
             raise
     return connection
+
+
+def _connect(path: Path, how: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?{how}", uri=True, isolation_level=None, check_same_thread=False,
+        timeout=_BUSY_SECONDS, cached_statements=256,
+    )  # fmt: skip
+
+
+def _answers(connection: sqlite3.Connection) -> bool:
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
+    except sqlite3.OperationalError as error:
+        return "unable to open" not in str(error) and "readonly" not in str(error)
+    return True
 
 
 def _check_kind(connection: sqlite3.Connection, path: Path) -> None:

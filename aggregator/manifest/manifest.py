@@ -20,7 +20,7 @@ from esformat.parts import EventSchema
 _SEGMENTS = """
     SELECT number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, min_space, max_space, rows,
         size_bytes, checksum, level, created_us
-    FROM segments ORDER BY number
+    FROM segments WHERE change > ? ORDER BY number
 """
 _ADD_TOPIC = """
     INSERT INTO topics (number, name, keys, indexes, roll, retention, created_us) VALUES (?, ?, ?, ?, ?, ?, ?)
@@ -30,7 +30,10 @@ _ADD_SEGMENT = "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
 
 @dataclass(slots=True)
 class Contents:
-    """What the manifest holds at one moment; `change` is the number of the last transaction on segments."""
+    """What the manifest holds at one moment; `change` is the number of the last transaction on segments.
+
+    count: of all segments. retired: numbers of segments that went.
+    """
 
     change: int
     topics: list[TopicInfo]
@@ -38,6 +41,8 @@ class Contents:
     partitions: list[PartitionInfo]
     segments: list[SegmentInfo]
     tombstones: list[Tombstone]
+    retired: list[int]
+    count: int
 
 
 @dataclass(slots=True)
@@ -106,8 +111,8 @@ class Manifest:
 
     # ------------------------------------------------------------ reading
 
-    def load(self) -> Contents:
-        """Everything that scans need."""
+    def load(self, since: int = -1) -> Contents:
+        """Everything that scans need; of segments and retired ones only what changed after the change `since`."""
         with self._reading() as db:
             schemas = [
                 SchemaInfo(number, topic, family, EventSchema.from_json(json.loads(columns)))
@@ -118,7 +123,9 @@ class Manifest:
                 topics=[_topic(row) for row in db.execute("SELECT * FROM topics ORDER BY number")],
                 schemas=schemas,
                 partitions=[PartitionInfo(*row) for row in db.execute("SELECT * FROM partitions ORDER BY number")],
-                segments=[_segment(row) for row in db.execute(_SEGMENTS)],
+                segments=[_segment(row) for row in db.execute(_SEGMENTS, (since,))],
+                retired=[row[0] for row in db.execute("SELECT number FROM retired WHERE change > ?", (since,))],
+                count=int(db.execute("SELECT count(*) FROM segments").fetchone()[0]),
                 tombstones=[
                     Tombstone(*row)
                     for row in db.execute("SELECT partition, space, end_index, created_us FROM tombstones")

@@ -341,9 +341,9 @@ def test_retries_are_recognised(root):
             catalog.seal()
         assert not topic.append(events(*ROWS), producer="web-2", sequence=17).duplicate
         assert not topic.append(events(*ROWS), "other", producer="web-1", sequence=17).duplicate
-        held = catalog._writing.budget.held_bytes
+        held = catalog._backend.budget.held_bytes
         topic.append(events(*ROWS), "other", producer="web-1", sequence=17)
-        assert catalog._writing.budget.held_bytes == held
+        assert catalog._backend.budget.held_bytes == held
     with aggregator.open(root) as catalog:
         topic = catalog.topic("t")
         assert topic.append(events(*ROWS), producer="web-1", sequence=17).duplicate
@@ -413,4 +413,4 @@ def test_sealing_by_itself(catalog, roll):
     topic.append([{"space": "a", "timestamp": number} for number in range(10)])
     assert _wait(lambda: len(topic._topic.segments) == 1 and not topic._topic.partitions["0"].unsealed.rows)
     assert topic.scan().count() == 10
-    assert catalog._writing.budget.held_bytes == 0
+    assert catalog._backend.budget.held_bytes == 0

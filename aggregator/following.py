@@ -1,0 +1,115 @@
+"""A catalog that another process writes to, as readers see it: brought up to date whenever somebody asks.
+
+The log is read first and the manifest second. What was sealed and deleted from the log between two looks is in the
+manifest by then; what the log still holds of it is dropped. So nothing is missed, and nothing is seen twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from threading import Lock
+
+from aggregator.errors import CatalogNotFoundError
+from aggregator.files import Layout
+from aggregator.lock import is_held
+from aggregator.log_file import Frame
+from aggregator.log_tail import LogTail
+from aggregator.manifest import Contents, Manifest
+from aggregator.model import SegmentInfo
+from aggregator.pins import Pin, Pins
+from aggregator.replay import Replay
+from aggregator.segment_pool import SegmentPool
+from aggregator.state import CatalogState, Snapshot, Topic
+
+
+class Following:
+    """What a reading process has of a catalog. Safe to share between threads."""
+
+    def __init__(self, layout: Layout, clock: Callable[[], int]) -> None:
+        """Raises CatalogNotFoundError, CorruptManifestError, UnknownVersionError."""
+        self.layout, self._clock = layout, clock
+        try:
+            self.manifest = Manifest(layout.manifest, read_only=True)
+        except FileNotFoundError:
+            raise CatalogNotFoundError(
+                "no catalog is there", path=str(layout.root), hint="open it without read_only=True to make one"
+            ) from None
+        self.pins = Pins(layout.reader_locks, read_only=True)
+        self.pool = SegmentPool(layout)
+        self._lock = Lock()
+        self._start()
+
+    def _start(self) -> None:
+        self._tail = LogTail(self.layout.log)
+        frames = self._new_frames()
+        self.state = CatalogState(self.manifest.load())
+        self._take(frames)
+
+    def refresh(self) -> None:
+        """Take in what the writer did since the last time."""
+        with self._lock:
+            frames = self._new_frames()
+            if self.manifest.change() != self.state.change:
+                self._apply(self.manifest.load(self.state.change))
+            self._take(frames)
+
+    def _new_frames(self) -> list[Frame]:
+        with contextlib.suppress(FileNotFoundError):  # a catalog that was only just made
+            return self._tail.read(whole=not is_held(self.layout.writer_lock))
+        return []
+
+    def _apply(self, contents: Contents) -> None:
+        state = self.state
+        with state.view_lock:
+            for topic in contents.topics:
+                state.add_topic(topic)
+            for schema in contents.schemas:
+                state.add_schema(schema)
+            for partition in contents.partitions:
+                state.add_partition(partition)
+            for stone in contents.tombstones:
+                state.add_tombstone(stone)
+        added: dict[int, list[SegmentInfo]] = {}
+        for segment in contents.segments:
+            added.setdefault(state.partitions[segment.partition][0].info.number, []).append(segment)
+        state.take_over(
+            added, contents.retired, {p.number: p.sealed_index for p in contents.partitions}, contents.change
+        )
+        for number in contents.retired:
+            self.pool.forget(number)
+        if sum(len(topic.segments) for topic in state.topics.values()) != contents.count:  # retired ones long gone
+            whole = self.manifest.load()
+            keep = {segment.number for segment in whole.segments}
+            gone = [
+                info.number
+                for topic in state.topics.values()
+                for info in topic.segments.view()
+                if info.number not in keep
+            ]
+            missed: dict[int, list[SegmentInfo]] = {}
+            for segment in whole.segments:
+                owner = state.partitions[segment.partition][0]
+                if segment.number not in owner.segments:
+                    missed.setdefault(owner.info.number, []).append(segment)
+            state.take_over(missed, gone, {p.number: p.sealed_index for p in whole.partitions}, whole.change)
+
+    def _take(self, frames: list[Frame]) -> None:
+        replay = Replay(self.state, None, self._clock)
+        for frame in frames:
+            replay.take(frame)
+
+    def snapshot(self, topic: Topic, partition: str | None) -> tuple[Snapshot, Pin]:
+        """What of a topic is there now. The pin is taken before looking, so that no file goes in between."""
+        pin = self.pins.take(self.state.change)
+        try:
+            self.refresh()
+            return self.state.snapshot(topic, self.pins, partition)
+        finally:
+            pin.release()
+
+    def close(self) -> None:
+        """Let go of everything."""
+        self.pool.close()
+        self.pins.close()
+        self.manifest.close()

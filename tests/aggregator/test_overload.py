@@ -1,0 +1,127 @@
+"""More load than sealing can take: refused at once, nothing acknowledged lost, nothing refused kept."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import pytest
+
+import aggregator
+from aggregator import sealing as sealing_module
+from aggregator.policy import Limits
+from aggregator.sealing import Load, choose_to_seal
+from esformat import InvalidEventError
+
+
+def batch(number, size=1000):
+    return [{"space": "a", "timestamp": number, "data": b"%06d" % number + b"x" * size}]
+
+
+@pytest.fixture
+def stuck(monkeypatch):
+    """Sealing that waits until it is let go, or fails while `failing` is set."""
+
+    class Gate:
+        def __init__(self):
+            self.open = threading.Event()
+            self.failing = False
+
+    gate = Gate()
+    real = sealing_module.write_segment
+
+    def write(*args, **options):
+        if gate.failing:
+            raise OSError(28, "No space left on device")
+        assert gate.open.wait(20)
+        return real(*args, **options)
+
+    monkeypatch.setattr(sealing_module, "write_segment", write)
+    yield gate
+    gate.open.set()
+
+
+def fill(topic, most=10_000):
+    """Append until refused: what was acknowledged, and the refusal."""
+    for number in range(most):
+        try:
+            topic.append(batch(number))
+        except aggregator.OverloadedError as error:
+            return number, error
+    raise AssertionError("nothing was refused")
+
+
+@pytest.mark.parametrize("limits", [{"memory_bytes": "256KiB"}, {"log_bytes": "256KiB"}])
+def test_overload_and_recovery(tmp_path, stuck, limits):
+    """Within the budget, refused at once with a time to come back, and normal again without anybody's help."""
+    with aggregator.open(tmp_path / "data", limits=limits) as catalog:
+        topic = catalog.create_topic("t")
+        kept, error = fill(topic)
+        assert 100 < kept < 256
+        assert 0 < error.retry_after_s <= 5
+        began = time.monotonic()
+        for number in range(20):
+            with pytest.raises(aggregator.OverloadedError):
+                topic.append(batch(10**6 + number))
+        assert time.monotonic() - began < 1
+        backend = catalog._backend
+        assert backend.budget.held_bytes <= backend.limits.memory_bytes
+        assert backend.log.size_bytes <= 256 << 10 or "log_bytes" not in limits
+        assert topic.scan().count() == kept
+        stuck.open.set()
+        for _ in range(500):
+            try:
+                receipt = topic.append(batch(kept))
+                break
+            except aggregator.OverloadedError:
+                time.sleep(0.02)
+        assert receipt.first == kept
+        assert [event.timestamp for event in topic.scan()] == list(range(kept + 1))
+    with aggregator.open(tmp_path / "data") as catalog:
+        assert [event.timestamp for event in catalog.topic("t").scan()] == list(range(kept + 1))
+
+
+def test_sealing_that_fails_is_tried_again(tmp_path, stuck):
+    """On a full disk reads go on and appends too, until the budget is used; when there is room, all is well."""
+    stuck.failing = True
+    stuck.open.set()
+    with aggregator.open(tmp_path / "data", limits={"memory_bytes": "256KiB"}) as catalog:
+        topic = catalog.create_topic("t", roll={"rows": 10})
+        kept, _ = fill(topic)
+        assert topic.scan().count() == kept
+        deadline = time.monotonic() + 5
+        while catalog._backend.maintenance.problem is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert "no space left" in catalog._backend.maintenance.problem.lower()
+        stuck.failing = False
+        deadline = time.monotonic() + 10
+        while catalog._backend.budget.held_bytes and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert topic.append(batch(kept)).first == kept
+        assert topic.scan().count() == kept + 1
+
+
+def test_a_batch_larger_than_the_budget(tmp_path):
+    """Can never be taken: the error says so instead of asking to try again."""
+    with aggregator.open(tmp_path / "data", limits={"memory_bytes": "64KiB"}) as catalog:
+        topic = catalog.create_topic("t")
+        with pytest.raises(InvalidEventError, match="smaller"):
+            topic.append(batch(1, size=100_000))
+        assert topic.append(batch(1)).first == 0
+
+
+def test_choice():
+    """Past a roll limit; a clock that went back; largest first when memory is half used; whoever pins a full log."""
+    small = Load(1, 5, 100, 1000, 10, 1000, 10_000)
+    rows = Load(2, 10, 100, 1000, 10, 1000, 10_000)
+    size = Load(3, 5, 1000, 1000, 10, 1000, 10_000)
+    limits = Limits(memory_bytes=10_000, log_bytes=1000)
+    assert choose_to_seal([small, rows, size], limits, 0, 1000) == [2, 3]
+    assert choose_to_seal([small], limits, 0, 10_999) == []
+    assert choose_to_seal([small], limits, 0, 11_000) == [1]
+    assert choose_to_seal([small], limits, 0, 999) == [1]
+    large = [Load(number, 5, 900 + number, 1000, 10, 1000, 10_000) for number in range(8)]
+    assert choose_to_seal(large, limits, 0, 1000) == [7, 6, 5]
+    pin = Load(1, 5, 100, 1000, 10, 1000, 10_000, pins_log=True)
+    assert choose_to_seal([pin, small], limits, 501, 1000) == [1]
+    assert choose_to_seal([pin], limits, 500, 1000) == []
