@@ -29,6 +29,7 @@ def main() -> None:
     parser.add_argument("target", choices=targets())
     parser.add_argument("--inputs", type=int, default=1_000_000, help="how many (default: %(default)s)")
     parser.add_argument("--seconds", type=int, default=0, help="stop after so long (default: no limit)")
+    parser.add_argument("--hang", type=int, default=HANG_SECONDS, help="seconds for one input (default: %(default)s)")
     options = parser.parse_args()
     with atheris.instrument_imports(include=["esformat", "aggregator"]):
         target = importlib.import_module(f"tests.fuzz.{options.target}")
@@ -39,7 +40,7 @@ def main() -> None:
     flags = [
         f"-runs={options.inputs}",
         f"-max_total_time={options.seconds}",
-        f"-timeout={HANG_SECONDS}",
+        f"-timeout={options.hang}",
         f"-rss_limit_mb={MEMORY_MIB}",
         f"-artifact_prefix={corpus}/finding-",
         "-max_len=16384",
