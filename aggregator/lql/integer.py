@@ -7,6 +7,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,8 +33,8 @@ def bound(op: str, value: Decimal | Fraction, low: int, high: int) -> IntegerTes
 
 
 def run(test: IntegerTest, values: pa.Array) -> pa.BooleanArray:
-    """Apply what `bound` gave to int64 or uint64 values; nulls stay where it compares."""
+    """Apply what `bound` gave to int64 or uint64 values; nulls stay."""
     if isinstance(test, bool):
-        return pa.repeat(pa.scalar(test), len(values))
+        return pa.array(np.full(len(values), test), mask=np.asarray(values.is_null()))
     op, limit = test
     return COMPARE[op](values, pa.scalar(limit, values.type))

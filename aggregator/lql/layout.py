@@ -90,7 +90,7 @@ def _special(found: re.Match[str]) -> Maker:
         return lambda seconds, _: pc.ascii_lower(pc.strftime(seconds, format="%p"))
     if found["bare"]:
         letters = _UNPADDED[found["bare"]]
-        return lambda seconds, _: pc.ascii_ltrim(pc.strftime(seconds, format=letters), characters="0")
+        return lambda seconds, _: pc.replace_substring_regex(pc.strftime(seconds, format=letters), "^0", "")
     mark, digits = found["fraction"][0], found["fraction"][1:]
     return lambda _, below: _fraction(below, mark, len(digits), trimmed=digits[0] == "9")
 

@@ -131,7 +131,7 @@ def _date(fields: dict[str, str | None], local_ns: int, written: str) -> tuple[d
         year += 2000 if year < 69 else 1900  # as POSIX reads two digits
     try:
         if fields.get("j"):
-            return dt.datetime.strptime(f"{year:04d}-{fields['j']}", "%Y-%j").date(), False
+return _day_of_year(year, int(fields["j"] or 0)), False
         if fields.get("W"):
             return dt.date.fromisocalendar(year, int(fields["W"] or 0), int(fields.get("w") or 1)), False
     except ValueError:
@@ -139,6 +139,13 @@ def _date(fields: dict[str, str | None], local_ns: int, written: str) -> tuple[d
     if month is None:
         return today, False
     return _calendar(year, month, int(fields["d"] or 0), written), year_text is None
+
+
+def _day_of_year(year: int, day: int) -> dt.date:
+    date = dt.date(year, 1, 1) + dt.timedelta(days=day - 1)
+    if date.year != year:
+        raise ValueError(f"{year} has no day {day}")
+    return date
 
 
 def _calendar(year: int, month: int, day: int, written: str) -> dt.date:

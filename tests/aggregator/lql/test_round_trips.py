@@ -1,0 +1,121 @@
+"""Trees to text and back, tag sets to text and back, and any text at all: hypothesis looks for the odd ones."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aggregator.lql import (
+    LqlError,
+    TagSet,
+    expression_to_text,
+    parse_source,
+    parse_statement,
+    parse_where,
+    source_to_text,
+    to_text,
+)
+from tests.aggregator.lql import strategies
+
+
+@settings(max_examples=300, deadline=None)
+@given(strategies.statements)
+def test_statements(statement):
+    """What is written of a tree parses to an equal tree, and is written the same again."""
+    text = to_text(statement)
+    again = parse_statement(text)
+    assert again == statement
+    assert to_text(again) == text
+
+
+@settings(max_examples=150, deadline=None)
+@given(strategies.sources)
+def test_sources(source):
+    """A source by itself."""
+    assert parse_source(source_to_text(source)) == source
+
+
+@settings(max_examples=150, deadline=None)
+@given(strategies.event_expressions)
+def test_conditions(expression):
+    """A condition by itself."""
+    assert parse_where(expression_to_text(expression)) == expression
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.dictionaries(strategies.texts, strategies.texts, max_size=5))
+def test_tag_sets(given_tags):
+    """Any names and values make a canonical text that parses back; the order they come in does not matter."""
+    tags = TagSet.of(given_tags)
+    assert TagSet.parse(str(tags)) == tags
+    assert tags.as_dict() == given_tags
+    assert str(TagSet.of(dict(reversed(given_tags.items())))) == str(tags)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.dictionaries(strategies.texts, strategies.texts, max_size=3),
+    st.dictionaries(strategies.texts, strategies.texts, max_size=3),
+)
+def test_canonical_text_tells_tag_sets_apart(one, other):
+    """Equal texts mean equal tags."""
+    assert (str(TagSet.of(one)) == str(TagSet.of(other))) == (one == other)
+
+
+@settings(max_examples=500, deadline=None)
+@given(
+    st.text(st.one_of(st.sampled_from(strategies.SIGNS), st.characters()), max_size=60),
+    st.sampled_from(["", "SELECT FROM ", "SELECT WHERE "]),
+)
+def test_any_text(text, start):
+    """Whatever is typed is a statement or an LqlError, with a place inside the text."""
+    complaint = None
+    try:
+        parse_statement(start + text)
+    except LqlError as error:
+        complaint = error
+    if complaint is not None:
+        assert 0 <= complaint.start <= len(start + text)
+        assert complaint.message in str(complaint)
+
+
+@pytest.mark.parametrize(
+    "value", ["x" * 1024, "å" * 2048, '"', "{}", "=", ",", "", " ", "\\", "a b", "\n", "\0", "'", "`"]
+)
+def test_odd_tags(value):
+    """Values and names that need quotes, up to kilobytes, survive the canonical text."""
+    tags = TagSet.of({value: value, "name": value})
+    assert TagSet.parse(str(tags)) == tags
+
+
+@pytest.mark.parametrize(
+    ("written", "canonical"),
+    [
+        ('{name="app1",ip=27.3.2.1}', "{ip=27.3.2.1,name=app1}"),
+        ("name=app1,ip=27.3.2.1", "{ip=27.3.2.1,name=app1}"),
+        (" { b = x y , a = 'q' } ", '{a=q,b="x y"}'),
+        ("", "{}"),
+        ("{}", "{}"),
+        ("{a=}", '{a=""}'),
+        ('{"a b"="c=d,e"}', '{"a b"="c=d,e"}'),
+        ("{`a``b`=1}", '{"a`b"=1}'),
+        ("{logrange.pipe=errors}", "{logrange.pipe=errors}"),
+        ("{a='\\n'}", '{a="\\\\n"}'),
+        ('{a="\\n"}', '{a="\\n"}'),
+    ],
+)
+def test_canonical_text(written, canonical):
+    """Tags as people write them, and their one canonical text."""
+    assert str(TagSet.parse(written)) == canonical
+
+
+@pytest.mark.parametrize(
+    ("given_tags", "told"),
+    [({"a": 5}, "int"), ({5: "a"}, "int"), ({"a": "x" * 5000}, "5000 bytes"), ({"a": "\ud800"}, "UTF-8"),
+     ({str(i): "x" * 4000 for i in range(10)}, "together")],
+)  # fmt: skip
+def test_no_tags(given_tags, told):
+    """What cannot be a tag is refused, with the reason."""
+    with pytest.raises(LqlError, match=told):
+        TagSet.of(given_tags)
