@@ -131,7 +131,7 @@ def _date(fields: dict[str, str | None], local_ns: int, written: str) -> tuple[d
         year += 2000 if year < 69 else 1900  # as POSIX reads two digits
     try:
         if fields.get("j"):
-return _day_of_year(year, int(fields["j"] or 0)), False
+            return _day_of_year(year, int(fields["j"] or 0)), False
         if fields.get("W"):
             return dt.date.fromisocalendar(year, int(fields["W"] or 0), int(fields.get("w") or 1)), False
     except ValueError:
