@@ -8,5 +8,6 @@ events.where("space = 'customer-42'").show()
 from esformat.spark import requirement as _requirement  # noqa: F401 - first: it says what to install
 from esformat.spark.session import start_session
 from esformat.spark.source import EsdbDataSource, register
+from esformat.spark.write import Written, write
 
-__all__ = ["EsdbDataSource", "register", "start_session"]
+__all__ = ["EsdbDataSource", "Written", "register", "start_session", "write"]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
-from esformat.location import Place, StoredAt
+from esformat.commits import committed
+from esformat.errors import UsageError
+from esformat.location import SUFFIX, Place, StoredAt
 from esformat.location import segments_at as places_at
 from esformat.remote import RemoteSource
 from esformat.segment import Segment, open_segment
@@ -13,9 +16,30 @@ from esformat.segment import Segment, open_segment
 def segments_at(paths: Sequence[str]) -> list[Place]:
     """The segments that files, directories, patterns and prefixes of object stores name, each once, in order.
 
-    Raises UsageError where a path names nothing.
+    Of directories that are written to meanwhile, what the last commit left. Raises UsageError where a path names
+    nothing.
     """
-    return [place for place in places_at(list(paths)) if isinstance(place, str | StoredAt)]
+    local = [path.removeprefix("file://") for path in paths if "://" not in path or path.startswith("file:///")]
+    stored = [path for path in paths if "://" in path and not path.startswith("file:///")]
+    places: list[Place] = [place for place in places_at(stored) if isinstance(place, StoredAt)]
+    roots = [_directory_of(path) for path in local]
+    places += committed(lambda: [place for place in places_at(local) if isinstance(place, str)], roots)
+    if not places:
+        raise UsageError(f"no {SUFFIX} file", path=", ".join(paths), hint="name a file, a directory or a pattern")
+    return places
+
+
+def listed_below(folder: str) -> list[Place]:
+    """The segments of a local directory; none where there is no directory, or nothing in it."""
+    return [*segments_at([folder])] if any(Path(folder).rglob(f"[!.]*{SUFFIX}")) else []
+
+
+def _directory_of(path: str) -> Path:
+    """The directory that all files of a path lie below."""
+    plain = Path(path)
+    while not plain.is_dir() and plain != plain.parent:
+        plain = plain.parent
+    return plain
 
 
 def open_place(place: Place, *, cache_bytes: int) -> Segment:

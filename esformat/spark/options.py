@@ -131,3 +131,65 @@ def _paths(text: str) -> tuple[str, ...]:
     if not isinstance(paths, list) or not all(isinstance(path, str) and path for path in paths):
         raise ValueError("a JSON list of paths")
     return tuple(paths)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Options of `df.write.format("esdb")`.
+
+    path: the directory to write into (`save(path)`).
+    space, timestamp: columns that become those of the events; grouping: the same, None: there is none, unless a column
+    is called so.
+    indexes: columns that get an index.
+    keys: "text" or "binary"; None: as the column of spaces is.
+    codec, level: as of `esformat.create`.
+    segment_bytes (`segmentBytes`), segment_events (`segmentEvents`): a task begins its next segment when it holds so
+    many, in memory and of Arrow; it needs about three times that memory.
+    job: what tells this write from others; made up where it is not given.
+    facts: a JSON object that the record of the commit keeps.
+    """
+
+    path: str
+    space: str = "space"
+    timestamp: str = "timestamp"
+    grouping: str | None = None
+    indexes: tuple[str, ...] = ()
+    keys: str | None = None
+    codec: str = "zstd"
+    level: int | None = None
+    segment_bytes: int = SEGMENT_BYTES
+    segment_events: int = SEGMENT_EVENTS
+    job: str = ""
+    facts: str = "{}"
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str]) -> Self:
+        """Read them from what Spark hands over. Raises UsageError."""
+        known = ("path", "space", "timestamp", "grouping", "indexes", "keys", "codec", "level", "segmentBytes",
+                 "segmentEvents", "job", "facts")  # fmt: skip
+        options = _Options(given, known)
+        path = options.get("path", str)
+        if not path:
+            raise UsageError("there is nowhere to write", hint='give a path: df.write.format("esdb").save(path)')
+        if "://" in path and not path.startswith("file:///"):
+            raise UsageError(
+                "segments are written to directories that all machines share", path=path,
+                hint="write to one, and copy the finished files to the object store",
+            )  # fmt: skip
+        level, codec = options.get("level", _level), options.get("codec", _one_of("zstd", "lz4", "none")) or "zstd"
+        if level is not None and codec != "zstd":
+            raise UsageError(f"codec {codec!r} has no levels")
+        return cls(
+            path=path.removeprefix("file://"),
+            space=options.get("space", _name) or "space",
+            timestamp=options.get("timestamp", _name) or "timestamp",
+            grouping=options.get("grouping", _name),
+            indexes=options.get("indexes", _indexes) or (),
+            keys=options.get("keys", _one_of("text", "binary")),
+            codec=codec,
+            level=level,
+            segment_bytes=options.get("segmentBytes", parse_bytes) or SEGMENT_BYTES,
+            segment_events=options.get("segmentEvents", _count) or SEGMENT_EVENTS,
+            job=options.get("job", str) or "",
+            facts=options.get("facts", str) or "{}",
+        )

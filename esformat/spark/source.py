@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from esformat.errors import UsageError
 from esformat.spark.files import segments_at
-from esformat.spark.options import ReadOptions
+from esformat.spark.options import ReadOptions, WriteOptions
 from esformat.spark.read import SegmentReader
+from esformat.spark.save import SegmentWriter
 from esformat.spark.scan_plan import read_schemas
 from esformat.spark.types import check_requested, spark_schema, unify_schemas
 
@@ -36,6 +37,10 @@ class EsdbDataSource(DataSource):
             raise UsageError("the option columns and .schema(…) name different columns", hint="give one of them")
         check_requested(schema, self._known(options, tuple(schema.fieldNames())))
         return SegmentReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Writes rows of a schema as segments into a directory."""
+        return SegmentWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
 
     def _known(self, options: ReadOptions, columns: tuple[str, ...] | None) -> StructType:
         """What the segments have; of the named columns only, so that another's type is nobody's concern."""

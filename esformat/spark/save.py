@@ -1,0 +1,142 @@
+"""Writing segments as a Spark data source: tasks write into a staging directory, and the driver's commit publishes."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from esformat.commits import Write
+from esformat.errors import UsageError
+from esformat.location import SUFFIX
+from esformat.spark.event_columns import EventColumns
+from esformat.spark.files import listed_below
+from esformat.spark.options import WriteOptions
+from esformat.spark.scan_plan import read_schemas
+from esformat.spark.types import arrow_schema, unify_schemas
+from esformat.writer import create
+
+
+@dataclass(frozen=True, slots=True)
+class StagedSegment:
+    """A finished segment that waits for the commit."""
+
+    path: str
+    events: int
+    stored_bytes: int
+
+
+@dataclass
+class TaskResult(WriterCommitMessage):
+    """What one task wrote, in order."""
+
+    segments: tuple[StagedSegment, ...]
+
+
+class SegmentWriter(DataSourceArrowWriter):
+    """Writes a DataFrame's rows as segments of bounded size. Made by Spark on the driver, pickled to the tasks.
+
+    A task sorts what it holds at a time, so rows that come clustered by space make segments that are: see `write`.
+    """
+
+    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+        """Check everything that can be checked beforehand, and begin. Raises UsageError, InvalidEventError, OSError."""
+        self._options = options
+        self._arrow = arrow_schema(schema)
+        self._columns = EventColumns.choose(self._arrow, options)
+        self._overwrite = overwrite
+        self._facts = _object(options.facts)
+        if not overwrite:
+            self._check_fits()
+        self._write = Write(options.path, options.job or secrets.token_hex(8), SUFFIX)
+        self._write.begin()
+
+    def _check_fits(self) -> None:
+        """Refuse to append columns that could not be read together with those that are there."""
+        there = listed_below(self._options.path)
+        if there:
+            schemas = read_schemas(there)
+            keys = pa.binary() if self._columns.binary_keys else pa.string()
+            if schemas[0][1].field("space").type != keys:
+                raise UsageError(
+                    f"its segments have keys of type {schemas[0][1].field('space').type}, not {keys}",
+                    path=self._options.path, hint='cast the column of spaces, or give the option keys',
+                )  # fmt: skip
+            unify_schemas([*schemas, ("what is written", self._columns.payload(self._arrow))])
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskResult:
+        """One attempt of one task: its rows as segments under names that no other attempt has."""
+        context = TaskContext.get()
+        task = "0-0" if context is None else f"{context.partitionId()}-{context.taskAttemptId()}"
+        segments = []
+        for number, batches in enumerate(self._portions(iterator)):
+            path = self._write.staged(f"{task}-{number}-{secrets.token_hex(4)}")
+            segments.append(self._write_segment(path, batches))
+        return TaskResult(tuple(segments))
+
+    def _portions(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+        """The batches that go into one segment each."""
+        held: list[pa.RecordBatch] = []
+        size = events = 0
+        for batch in batches:
+            if held and (
+                size + batch.nbytes > self._options.segment_bytes or events + len(batch) > self._options.segment_events
+            ):
+                yield held
+                held, size, events = [], 0, 0
+            held.append(batch)
+            size += batch.nbytes
+            events += len(batch)
+        if events:
+            yield held
+
+    def _write_segment(self, path: str, batches: list[pa.RecordBatch]) -> StagedSegment:
+        options = self._options
+        with create(
+            path, indexes=options.indexes, schema=self._columns.payload(self._arrow), codec=options.codec,
+            level=options.level, keys="binary" if self._columns.binary_keys else "text", threads=1,
+        ) as writer:  # fmt: skip
+            for batch in batches:
+                writer.add_table(batch.rename_columns(list(self._columns.names)))
+            batches.clear()  # the writer holds them now
+            events = writer.num_events
+        return StagedSegment(path, events, Path(path).stat().st_size)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish what the tasks wrote; an overwrite hides what was there in the same moment."""
+        results = [message for message in messages if isinstance(message, TaskResult)]
+        segments = [segment for result in results for segment in result.segments]
+        removed: list[str] = []
+        if self._overwrite:
+            folder = Path(self._options.path)
+            removed = [str(Path(str(place)).relative_to(folder)) for place in listed_below(self._options.path)]
+        facts = {
+            **self._facts,
+            "files": len(segments),
+            "events": sum(segment.events for segment in segments),
+            "bytes": sum(segment.stored_bytes for segment in segments),
+        }
+        staged = [segment.path for segment in segments]
+        self._write.commit(staged, removed=removed, facts=facts, forget=self._overwrite)
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Leave nothing behind: what tasks wrote is all in the staging directory."""
+        self._write.abort()
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict):
+        raise UsageError(f"option 'facts' must be a JSON object, not {text!r}")
+    return found

@@ -1,0 +1,80 @@
+"""`write`: a DataFrame as segments that each hold a range of spaces, sorted by Spark."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from esformat.commits import commits
+from esformat.errors import UsageError
+from esformat.spark.options import WriteOptions
+from esformat.spark.source import register
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a write published: the job's name, files, events and stored bytes."""
+
+    job: str
+    files: int
+    events: int
+    bytes: int
+
+
+def write(
+    df: DataFrame,
+    path: str,
+    *,
+    space: str = "space",
+    timestamp: str = "timestamp",
+    grouping: str | None = None,
+    indexes: Sequence[str] = (),
+    mode: str = "append",
+    partitions: int | None = None,
+    segment_bytes: int | str | None = None,
+    **options: str | int,
+) -> Written:
+    """Write a DataFrame as segments of a directory, clustered: a space lies in one of them, a large one in neighbours.
+
+    Spark shuffles the rows by range of space and time, sorts each range, and each task writes one segment or more. A
+    space with more events than a task takes is split by time.
+
+    space, timestamp, grouping, indexes: columns, as the options of `format("esdb")`, and so are `options`.
+    mode: "append" or "overwrite"; readers see all of a write at once.
+    partitions: ranges to shuffle into, each the work of one task; None: Spark decides by their size.
+    segment_bytes: a task begins its next segment at so many bytes of Arrow in memory (256 MiB).
+    Raises UsageError for columns that cannot be it, and what Spark raises when a task fails; then nothing changes.
+    """
+    if mode not in ("append", "overwrite"):
+        raise UsageError(f"mode {mode!r} is none of append, overwrite")
+    register(df.sparkSession)
+    job = str(options.pop("job", "")) or secrets.token_hex(8)
+    given = {"space": space, "timestamp": timestamp, "indexes": ",".join(_quoted(name) for name in indexes), "job": job}
+    if grouping is not None:
+        given["grouping"] = grouping
+    if segment_bytes is not None:
+        given["segmentBytes"] = str(segment_bytes)
+    given |= {name: str(value) for name, value in options.items()}
+    WriteOptions.parse({**given, "path": path})
+    for name in (space, timestamp, *([grouping] if grouping else [])):
+        if name not in df.columns:
+            raise UsageError(f"there is no column {name!r}", hint=f"the columns are {', '.join(df.columns)}")
+    by_grouping = grouping or ("grouping" if "grouping" in df.columns else None)
+    range_keys = [df[_name(space)], df[_name(timestamp)]]
+    sort_keys = [range_keys[0], *([df[_name(by_grouping)]] if by_grouping else []), range_keys[1]]
+    ranges = df.repartitionByRange(partitions, *range_keys) if partitions else df.repartitionByRange(*range_keys)
+    ranges.sortWithinPartitions(*sort_keys).write.format("esdb").options(**given).mode(mode).save(path)
+    facts = commits(path)[job]["facts"]
+    return Written(job, facts["files"], facts["events"], facts["bytes"])
+
+
+def _name(column: str) -> str:
+    """A column's name as Spark reads it: dots in it are no way into a struct."""
+    return "`" + column.replace("`", "``") + "`"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"' if set(name) & set(',"') else name
