@@ -55,7 +55,7 @@ def stretches_ahead(
 
 
 def announce_groups(reader: Reader, query: Query, groups: Iterable[list[list[Stretch]]]) -> None:
-    """Groups of runs that are read side by side: all their bytes where all are needed, or the first block of each."""
+    """Groups of runs that are read side by side: all their bytes where all are needed, or those up to the limit."""
     announce = announce_of(reader)
     if announce is None or query.filtered:
         return
@@ -63,9 +63,7 @@ def announce_groups(reader: Reader, query: Query, groups: Iterable[list[list[Str
     for runs in groups:
         stretches = [stretch for run in runs for stretch in run]
         if query.limit is not None and len(runs) == 1:
-            last = stretches[-1]
-            row, leaf = (last.last - 1, last.leaf) if query.reverse else (stretches[0].first, stretches[0].leaf)
-            stretches = [Stretch(leaf, row, row + 1, -1)]
+            stretches = [_end_of(reader, stretches[-1 if query.reverse else 0], query.limit, query.reverse)]
         places += join([_stretch(reader, stretch) for stretch in stretches], 0)
     for start, stop in cut(join(places, GAP_BYTES), REQUEST_BYTES):
         announce(start, stop)
@@ -73,6 +71,16 @@ def announce_groups(reader: Reader, query: Query, groups: Iterable[list[list[Str
     for (_, before), (start, stop) in pairwise(sorted(places)):
         if again is not None and start < before:  # the block in which one group ends and the next begins
             again(start, min(before, stop))
+
+
+def _end_of(reader: Reader, stretch: Stretch, limit: int, reverse: bool) -> Stretch:
+    """The rows of a run that a merge needs for `limit` of them, and the block after: it looks for ties there."""
+    leaf = reader.leaf(stretch.leaf)
+    if reverse:
+        first = leaf.block_rows[leaf.block_of(max(stretch.first, stretch.last - limit - 1))] - 1
+        return stretch._replace(first=max(stretch.first, first))
+    last = leaf.block_rows[leaf.block_of(min(stretch.last - 1, stretch.first + limit)) + 1] + 1
+    return stretch._replace(last=min(stretch.last, last))
 
 
 def _reads_all(query: Query, narrowed: Narrowed | None) -> bool:

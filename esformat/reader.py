@@ -177,7 +177,7 @@ class Reader:
 
     def known_leaf(self, number: int) -> Leaf | None:
         """A directory leaf, if it is at hand."""
-        return self._tables.find((0, number))  # type: ignore[no-any-return]
+        return self._tables.find((0, number))
 
     def _read_leaf(self, number: int) -> Leaf:
         root = self.root

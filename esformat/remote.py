@@ -70,7 +70,11 @@ class RemoteSource:
 
     def changed_error(self) -> SegmentChangedError | None:
         """What to raise instead of an odd answer: the object is gone or another one by now. One request."""
-        if retry(self._store.facts, self._path) == self._facts:
+        try:
+            now = self._store.facts(self._path)
+        except OSError:  # it cannot be told now
+            return None
+        if now == self._facts:
             return None
         return SegmentChangedError(
             "the object was replaced or removed while it was open", path=self.name, hint="open it again"
@@ -161,7 +165,7 @@ class ReadAhead:
         return piece if piece is not None and offset < piece.stop else None
 
     def _forget_stale(self) -> None:
-        while self._held >= HELD_BYTES:
+        while self._pieces and self._held >= HELD_BYTES:
             oldest = next(iter(self._pieces.values()))
             if monotonic() - oldest.announced < STALE_SECONDS:
                 return

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 
 from esformat.errors import EsdbError, UsageError
 
-ATTEMPTS = 5
-FIRST_WAIT_SECONDS = 0.1  # doubles from one attempt to the next, with up to as much again at random
+ATTEMPTS = 4  # most filesystems try again themselves, so each may be several requests
+FIRST_WAIT_SECONDS = 0.1  # doubles from one attempt to the next, plus up to as much at random
 LONGEST_WAIT_SECONDS = 5.0
 
 T = TypeVar("T")
@@ -42,9 +42,8 @@ def _retrying() -> Any:
     return tenacity.Retrying(
         retry=tenacity.retry_if_exception(is_transient),
         stop=tenacity.stop_after_attempt(ATTEMPTS),
-        wait=tenacity.wait_exponential_jitter(
-            initial=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS, jitter=FIRST_WAIT_SECONDS
-        ),
+        wait=tenacity.wait_exponential(multiplier=FIRST_WAIT_SECONDS, max=LONGEST_WAIT_SECONDS)
+        + tenacity.wait_random(0, FIRST_WAIT_SECONDS),
         reraise=True,
     )
 

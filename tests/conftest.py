@@ -7,6 +7,8 @@ from clicks import click_table, in_file_order, write_clicks
 
 import esformat
 
+pytest_plugins = ["object_store"]
+
 
 @pytest.fixture(scope="session")
 def clicks(tmp_path_factory):

@@ -1,0 +1,385 @@
+"""Segments in a real S3 store: how many requests each question costs, and what failures and changes do."""
+
+from __future__ import annotations
+
+import time
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.fs
+import pytest
+import s3fs
+from object_store import arrow_filesystem, keys
+
+import esformat
+from esformat import ahead, remote, retry
+from esformat.remote import ReadAhead
+
+LATENCY = 0.05
+
+
+@pytest.fixture(scope="module")
+def big(tmp_path_factory):
+    """120,000 events in files of several leaves: small spaces, and one of 36,000 events in three groupings."""
+    random = np.random.default_rng(5)
+    count = 120_000
+    numbers = np.where(random.random(count) < 0.3, 0, random.integers(1, 4000, count))
+    table = pa.table(
+        {
+            "space": pa.array([f"space-{number}" for number in numbers]),
+            "grouping": pa.array([f"g{number}" for number in random.integers(0, 3, count)]),
+            "timestamp": pa.array(random.integers(0, 10**9, count)),
+            "data": pa.array([random.bytes(30) for _ in range(count)]),
+            "type": pa.array([f"type-{number}" for number in random.integers(0, 300, count)]),
+        }
+    )
+    path = tmp_path_factory.mktemp("big") / "big.esdb"
+    with esformat.create(path, indexes=["type"]) as writer:
+        writer.add_table(table)
+    return path
+
+
+@pytest.fixture
+def stored(s3, bucket, big):
+    """The same file in the store."""
+    s3.client().upload_file(str(big), bucket, "big.esdb")
+    return f"s3://{bucket}/big.esdb"
+
+
+def facts(events):
+    return [(e.space, e.grouping, e.timestamp, e.data, e.indexes) for e in events]
+
+
+def edges(segment):
+    """Spaces with which a directory leaf begins: two leaves can hold them."""
+    return [key.decode() for key in segment._reader.root.first_spaces[1:]]
+
+
+def test_opening_takes_one_range(s3, stored):
+    """One request for the facts, one for the file's end."""
+    with s3.recorded() as requests:
+        esformat.open(stored).close()
+    assert [request.method for request in requests] == ["HEAD", "GET"]
+
+
+def test_opening_a_long_footer_takes_two_ranges(s3, stored, monkeypatch):
+    """What the first read does not bring, a second one does."""
+    monkeypatch.setattr("esformat.reader.OPENING_BYTES", 100)
+    with s3.recorded() as requests:
+        esformat.open(stored).close()
+    assert [request.method for request in requests] == ["HEAD", "GET", "GET"]
+
+
+def test_point_history_takes_two_ranges(s3, stored, big):
+    """The directory leaf, and the events: for small spaces, also where two leaves can hold one."""
+    with esformat.open(stored) as segment, esformat.open(big) as local:
+        spaces = [*list(local.spaces())[5:400:40], *edges(local)[:5]]
+        for space in spaces:
+            fresh = esformat.open(stored)
+            with s3.recorded() as requests:
+                found = facts(fresh[space].scan())
+            assert found == facts(local[space].scan())
+            assert len(requests) <= 2
+            assert sum(request.bytes for request in requests) < 2 << 20
+        assert segment.num_events == local.num_events
+
+
+@pytest.mark.parametrize("question", [{}, {"reverse": True}, {"limit": 10, "reverse": True}, {"grouping": "g1"}])
+def test_point_history_within_two_round_trips(s3, stored, big, question):
+    """With 50 ms added to each request: of a small space, of one at the edge of a leaf, and of one of 36,000 events.
+
+    Requests under way at the same time are one round trip.
+    """
+    with esformat.open(big) as local:
+        spaces = ["space-7", edges(local)[2], "space-0"]
+        for space in spaces:
+            segment = esformat.open(stored)
+            s3.latency_seconds = LATENCY
+            with s3.recorded() as requests:
+                found = facts(segment[space].scan(**question))
+            s3.latency_seconds = 0.0
+            assert found == facts(local[space].scan(**question))
+            assert round_trips(requests) <= 2
+
+
+def round_trips(requests):
+    """How many requests had to wait for the end of another one: the longest chain of them."""
+    chains = []
+    for request in sorted(requests, key=lambda r: r.began):
+        before = [length for ended, length in chains if ended <= request.began]
+        chains.append((request.ended, 1 + max(before, default=0)))
+    return max((length for _, length in chains), default=0)
+
+
+def test_time_of_a_point_history(s3, stored):
+    """Measured at the caller's clock: two round trips and what the work itself takes."""
+    taken = []
+    for _ in range(5):  # others use this machine, too
+        segment = esformat.open(stored)
+        s3.latency_seconds = LATENCY
+        started = time.perf_counter()
+        assert len(list(segment["space-7"].scan())) > 10
+        taken.append(time.perf_counter() - started)
+        s3.latency_seconds = 0.0
+    assert min(taken) < 2.9 * LATENCY
+
+
+def test_full_scan_is_fetched_ahead(s3, stored, big, monkeypatch):
+    """Few requests, each byte once, several at a time; the answer is the local file's."""
+    monkeypatch.setattr(ahead, "REQUEST_BYTES", 1 << 20)
+    with esformat.open(big) as local:
+        for reverse in (False, True):
+            segment = esformat.open(stored)
+            s3.latency_seconds = LATENCY
+            with s3.recorded() as requests:
+                table = segment.scan(reverse=reverse).to_table()
+            s3.latency_seconds = 0.0
+            assert table.equals(local.scan(reverse=reverse).to_table())
+            assert sum(request.bytes for request in requests) <= segment.size_bytes
+            assert len(requests) <= segment.size_bytes // (1 << 20) + 2
+            assert round_trips(requests) <= 2
+
+
+QUESTIONS = [
+    lambda s: s.scan(start=10**8, end=2 * 10**8),
+    lambda s: s.scan(grouping="g1", limit=3000),
+    lambda s: s.scan_index("type", "type-9"),
+    lambda s: s.scan_index("type", "type-9", reverse=True, limit=5),
+    lambda s: s["space-0"].scan_index("type", "type-9"),
+    lambda s: s["space-0"].scan(start=10**8, end=2 * 10**8),
+]
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("held", [0, 300_000])
+def test_every_scan_is_the_local_files(s3, stored, big, question, held, monkeypatch):
+    """Whatever was fetched ahead and whatever had no room."""
+    monkeypatch.setattr(remote, "HELD_BYTES", held)
+    with esformat.open(stored) as segment, esformat.open(big) as local:
+        assert question(segment).count() == question(local).count()
+        assert question(segment).to_table().equals(question(local).to_table())
+        assert facts(question(segment)) == facts(question(local))
+
+
+def test_listing_spaces_fetches_leaves_side_by_side(s3, stored, big):
+    """Not one round trip for each leaf."""
+    with esformat.open(stored) as segment, esformat.open(big) as local:
+        s3.latency_seconds = LATENCY
+        with s3.recorded() as requests:
+            assert dict(segment.spaces().items()) == dict(local.spaces().items())
+        assert len(requests) > 6
+        assert round_trips(requests) < len(requests) / 2
+
+
+@pytest.mark.parametrize("kind", ["arrow", "subtree", "fsspec", "fsspec in arrow"])
+def test_filesystems(s3, bucket, stored, kind):
+    """Those of Arrow and of fsspec, and one within the other, with the same counts of requests."""
+    filesystem = arrow_filesystem(s3)
+    path = f"{bucket}/big.esdb"
+    if kind == "subtree":
+        filesystem, path = pyarrow.fs.SubTreeFileSystem(bucket, filesystem), "big.esdb"
+    elif kind.startswith("fsspec"):
+        filesystem = s3fs.S3FileSystem(endpoint_url=s3.url, key="testing", secret="testing", skip_instance_cache=True)
+        if "arrow" in kind:
+            filesystem = pyarrow.fs.PyFileSystem(pyarrow.fs.FSSpecHandler(filesystem))
+    with s3.recorded() as requests:
+        segment = esformat.open((filesystem, path))
+        found = len(list(segment["space-7"].scan()))
+    assert found == segment["space-7"].num_events
+    assert [request.method for request in requests] == ["HEAD", "GET", "GET", "GET"]
+    assert segment.path.endswith("big.esdb")
+
+
+def test_any_fsspec_filesystem(clicks):
+    """For example one in memory; by its object, and by a URI."""
+    path, frame = clicks
+    memory = fsspec.filesystem("memory")
+    memory.pipe_file("/many/clicks.esdb", path.read_bytes())
+    for target in [(memory, "/many/clicks.esdb"), "memory://many/clicks.esdb"]:
+        with esformat.open(target) as segment:
+            assert segment.scan().count() == len(frame)
+            assert segment.scan().to_table().num_rows == len(frame)
+
+
+# ------------------------------------------------------------ failures and changes
+
+
+@pytest.fixture
+def _impatient(monkeypatch):
+    monkeypatch.setattr(retry._retrying(), "sleep", lambda seconds: None)
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_failures_that_pass(s3, stored, big):
+    """A store that refuses two of three requests for a while costs time, not answers."""
+    seen = []
+
+    def refuse(method, path, query):
+        seen.append(path)
+        return 503 if len(seen) % 3 else None
+
+    s3.refuse = refuse
+    with esformat.open(stored) as segment, esformat.open(big) as local:
+        assert facts(segment["space-7"].scan()) == facts(local["space-7"].scan())
+        assert segment.scan().to_table().equals(local.scan().to_table())
+    assert len(seen) > 10
+
+
+@pytest.mark.usefixtures("_impatient")
+def test_failures_that_last(s3, stored):
+    """A store that is down is an OSError, after a bounded number of attempts; what was read stays readable."""
+    segment = esformat.open((arrow_filesystem(s3), stored.removeprefix("s3://")))
+    s3.refuse = lambda method, path, query: 503
+    with s3.recorded() as requests, pytest.raises(OSError, match=r"503|SERVICE_UNAVAILABLE|SLOW_DOWN"):
+        segment.find("space-7")
+    assert [request.method for request in requests] == ["GET"] * retry.ATTEMPTS + ["HEAD"]
+    s3.refuse = lambda method, path, query: None
+    assert segment.find("space-7") is not None
+
+
+def test_what_is_not_there(bucket):
+    """The error says so, at once."""
+    with pytest.raises(FileNotFoundError, match=r"nothing\.esdb"):
+        esformat.open(f"s3://{bucket}/nothing.esdb")
+    with pytest.raises(FileNotFoundError):
+        esformat.open("s3://no-such-bucket/nothing.esdb")
+
+
+def replaced_by_another(s3, bucket, big):
+    other = big.with_name("other.esdb")
+    with esformat.open(big) as segment, esformat.create(other, indexes=["type"], overwrite=True) as writer:
+        table = segment.scan().to_table()
+        moved = pa.array(np.asarray(table["timestamp"].cast(pa.int64())) + 1)
+        writer.add_table(table.set_column(2, "timestamp", moved))
+    s3.client().upload_file(str(other), bucket, "big.esdb")
+
+
+def cut_short(s3, bucket, big):
+    s3.client().put_object(Bucket=bucket, Key="big.esdb", Body=big.read_bytes()[:50_000])
+
+
+def removed(s3, bucket, big):
+    s3.client().delete_object(Bucket=bucket, Key="big.esdb")
+
+
+@pytest.mark.parametrize("change", [replaced_by_another, cut_short, removed])
+@pytest.mark.parametrize("filesystem", ["arrow", "fsspec"])
+def test_a_changed_object_is_an_error(s3, bucket, stored, big, change, filesystem):
+    """Never a mix of two versions: the error says that the object changed, whatever the read saw of it."""
+    target = stored
+    if filesystem == "fsspec":
+        store = s3fs.S3FileSystem(endpoint_url=s3.url, key="testing", secret="testing", skip_instance_cache=True)
+        target = (store, f"{bucket}/big.esdb")
+    segment = esformat.open(target, cache_bytes=0)
+    space = segment["space-0"]
+    change(s3, bucket, big)
+    for read in (
+        lambda: list(space.scan()), lambda: segment.scan().to_table(), lambda: segment.find("space-7"),
+        lambda: list(segment.scan(limit=5)),
+    ):  # fmt: skip
+        with pytest.raises(esformat.SegmentChangedError, match=r"big\.esdb: .*replaced or removed.*open it again"):
+            read()
+
+
+def test_damage_is_not_called_a_change(s3, bucket, clicks):
+    """An object that is as it was, and wrong, is corrupt."""
+    data = bytearray(clicks[0].read_bytes())
+    data[5000] ^= 1
+    s3.client().put_object(Bucket=bucket, Key="bad.esdb", Body=bytes(data))
+    with esformat.open(f"s3://{bucket}/bad.esdb") as segment, pytest.raises(esformat.ChecksumMismatchError):
+        segment.scan().to_table()
+
+
+def test_closed(s3, stored):
+    """What was fetched ahead is gone with the segment."""
+    segment = esformat.open(stored)
+    scan = segment.scan()
+    batches = scan.batches()
+    next(batches)
+    segment.close()
+    with pytest.raises(esformat.ClosedError):
+        list(batches)
+
+
+def test_verify(s3, bucket, clicks):
+    """A file in a store is held against the rules like any other."""
+    esformat.create(f"s3://{bucket}/empty.esdb").finish()
+    s3.client().upload_file(str(clicks[0]), bucket, "clicks.esdb")
+    for key in keys(s3, bucket):
+        assert esformat.verify(f"s3://{bucket}/{key}").ok
+
+
+# ------------------------------------------------------------ ranges fetched ahead
+
+
+def make_ahead(data=bytes(range(256)) * 8):
+    fetched = []
+
+    def fetch(offset, length):
+        fetched.append((offset, offset + length))
+        return data[offset : offset + length]
+
+    return ReadAhead(fetch), fetched, data
+
+
+def test_announced_bytes_are_fetched_once():
+    """Over the edges of pieces, in any order; what nobody announced is not here."""
+    held, fetched, data = make_ahead()
+    held.announce(100, 200)
+    held.announce(150, 300)
+    held.announce(120, 180)
+    assert held.take(90, 20) is None
+    assert held.take(290, 20) is None
+    assert held.take(190, 20) == data[190:210]
+    assert held.take(100, 90) == data[100:190]
+    assert held.take(210, 90) == data[210:300]
+    assert fetched == [(100, 200), (200, 300)]
+    assert held.take(100, 10) is None  # taken once, forgotten
+    assert not held._pieces
+    assert held._held == 0
+
+
+def test_kept_for_one_more():
+    """A block that two readers take stays until the second one has it."""
+    held, fetched, data = make_ahead()
+    held.announce(0, 100)
+    held.keep(40, 60)
+    assert held.take(0, 60) == data[:60]
+    assert held.take(40, 60) == data[40:100]
+    assert not held._pieces
+    assert len(fetched) == 1
+
+
+def test_memory_is_bounded(monkeypatch):
+    """Beyond the bound nothing more is announced; what nobody came for makes room after a while."""
+    monkeypatch.setattr(remote, "HELD_BYTES", 250)
+    held, fetched, _ = make_ahead()
+    for start in range(0, 1000, 100):
+        held.announce(start, start + 100)
+    assert held._held == 300
+    assert held.take(300, 10) is None
+    monkeypatch.setattr(remote, "STALE_SECONDS", 0.0)
+    held.announce(900, 1000)
+    assert held.take(950, 10) is not None
+    assert held._held <= 300
+    assert len(fetched) <= 4
+
+
+def test_failed_fetches_are_reported_once():
+    """The reader of a range gets its error; the next read tries anew."""
+    answers = [OSError("down"), b"x" * 10]
+
+    def fetch(offset, length):
+        answer = answers.pop(0)
+        if isinstance(answer, OSError):
+            raise answer
+        return answer
+
+    held = ReadAhead(fetch)
+    held.announce(0, 10)
+    with pytest.raises(OSError, match="down"):
+        held.take(0, 10)
+    assert held.take(0, 10) is None
+    held.announce(0, 10)
+    assert held.take(0, 10) == b"x" * 10
