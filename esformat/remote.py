@@ -12,6 +12,7 @@ from threading import Lock
 from time import monotonic
 
 from esformat.errors import CorruptSegmentError, SegmentChangedError
+from esformat.ranges import Range, join
 from esformat.retry import retry
 from esformat.store import Store
 
@@ -82,14 +83,27 @@ class RemoteSource:
 
 
 class _Piece:
-    """One announced range. `left`: bytes of it that are still to be taken."""
+    """One announced range: what of it was taken, and how many bytes of that are to be taken once more."""
 
-    __slots__ = ("announced", "data", "left", "start", "stop")
+    __slots__ = ("announced", "data", "once_more", "start", "stop", "taken")
 
     def __init__(self, start: int, stop: int, data: Future[bytes]) -> None:
         self.start, self.stop, self.data = start, stop, data
-        self.left = stop - start
+        self.taken: list[Range] = []
+        self.once_more = 0
         self.announced = monotonic()
+
+    def take(self, start: int, stop: int) -> None:
+        """Note that bytes [start, stop) are taken."""
+        before = sum(b - a for a, b in self.taken)
+        self.taken = join([*self.taken, (start, stop)], 0)
+        repeated = stop - start - (sum(b - a for a, b in self.taken) - before)
+        self.once_more = max(0, self.once_more - repeated)
+
+    @property
+    def done(self) -> bool:
+        """Whether all was taken, as often as expected."""
+        return not self.once_more and self.taken == [(self.start, self.stop)]
 
 
 class ReadAhead:
@@ -126,7 +140,7 @@ class ReadAhead:
         """Expect one more to take bytes [start, stop), as far as they are announced."""
         with self._lock:
             while start < stop and (piece := self._piece_at(start)) is not None:
-                piece.left += min(stop, piece.stop) - start
+                piece.once_more += min(stop, piece.stop) - start
                 start = piece.stop
 
     def take(self, offset: int, length: int) -> bytes | None:
@@ -143,8 +157,8 @@ class ReadAhead:
                 pieces.append(piece)
                 at = piece.stop
             for piece in pieces:
-                piece.left -= min(stop, piece.stop) - max(offset, piece.start)
-                if piece.left <= 0:
+                piece.take(max(offset, piece.start), min(stop, piece.stop))
+                if piece.done:
                     self._drop(piece)
         try:
             parts = [p.data.result()[max(offset - p.start, 0) : stop - p.start] for p in pieces]
