@@ -17,9 +17,24 @@ _PARTITION, _FIRST, _LAST, _MIN, _MAX = range(5)
 _FIRST_CAPACITY = 64
 
 
-def key_prefix(key: bytes) -> int:
-    """The first eight bytes of a key as a number that orders as the keys do, ties apart."""
-    return int.from_bytes(key[:8].ljust(8, b"\0"), "big")
+def key_prefix(key: bytes, common: bytes) -> int:
+    """Eight bytes of a key behind what it has in `common` with all others, as a number that orders as the keys do.
+
+    Keys that differ may have one number. A key that does not begin with `common` is below or above all that do.
+    """
+    if key.startswith(common):
+        return int.from_bytes(key[len(common) : len(common) + 8].ljust(8, b"\0"), "big")
+    return 0 if key < common else 2**64 - 1
+
+
+def common_prefix(keys: Iterable[bytes]) -> bytes:
+    """What all keys begin with."""
+    ordered = sorted(keys)
+    if not ordered:
+        return b""
+    first, last = ordered[0], ordered[-1]
+    length = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last)))
+    return first[:length]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +58,7 @@ class SegmentView:
     prefixes: U64
     alive: Mask
     count: int
+    common: bytes
 
     def __iter__(self) -> Iterator[SegmentInfo]:
         return (self.infos[place] for place in self.alive[: self.count].nonzero()[0].tolist())
@@ -66,7 +82,7 @@ class SegmentView:
         if bounds.end_index is not None:
             mask &= columns[_FIRST, :count] < bounds.end_index
         if bounds.space is not None:
-            prefix = np.uint64(key_prefix(bounds.space))
+            prefix = np.uint64(key_prefix(bounds.space, self.common))
             mask &= self.prefixes[0, :count] <= prefix
             mask &= self.prefixes[1, :count] >= prefix
         chosen = [self.infos[place] for place in mask.nonzero()[0].tolist()]
@@ -88,6 +104,7 @@ class SegmentTable:
         self._prefixes: U64 = np.zeros((2, capacity), np.uint64)
         self._alive: Mask = np.zeros(capacity, np.bool_)
         self._places: dict[int, int] = {}
+        self._common = b""
         self.add(infos)
 
     def __len__(self) -> int:
@@ -98,7 +115,7 @@ class SegmentTable:
 
     def view(self) -> SegmentView:
         """The segments now."""
-        return SegmentView(self._infos, self._columns, self._prefixes, self._alive, len(self._infos))
+        return SegmentView(self._infos, self._columns, self._prefixes, self._alive, len(self._infos), self._common)
 
     def add(self, infos: Iterable[SegmentInfo]) -> None:
         """Add segments. Views that exist do not see them: they know how many they had."""
@@ -110,13 +127,29 @@ class SegmentTable:
             self._columns = np.pad(self._columns, room)
             self._prefixes = np.pad(self._prefixes, room)
             self._alive = np.pad(self._alive, room[1])
+        self._keep_common(infos)
         for place, info in enumerate(infos, first):
             facts = (info.partition, info.first_index, info.last_index, info.min_timestamp, info.max_timestamp)
             self._columns[:, place] = facts
-            self._prefixes[:, place] = key_prefix(info.min_space), key_prefix(info.max_space)
+            self._prefixes[:, place] = self._prefixes_of(info)
             self._places[info.number] = place
         self._infos.extend(infos)
         self._alive[first:last] = True
+
+    def _prefixes_of(self, info: SegmentInfo) -> tuple[int, int]:
+        return key_prefix(info.min_space, self._common), key_prefix(info.max_space, self._common)
+
+    def _keep_common(self, infos: list[SegmentInfo]) -> None:
+        """See to it that all keys begin with the common prefix, the new ones too."""
+        keys = [key for info in infos for key in (info.min_space, info.max_space)]
+        if self._infos:
+            keys.append(self._common)
+        common = common_prefix(keys)
+        if common != self._common:
+            self._common = common
+            self._prefixes = self._prefixes.copy()  # views that exist go on with theirs
+            for place, info in enumerate(self._infos):
+                self._prefixes[:, place] = self._prefixes_of(info)
 
     def remove(self, numbers: Iterable[int]) -> None:
         """Take segments out, those that are there. Views that exist keep them."""
