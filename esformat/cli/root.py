@@ -14,7 +14,7 @@ import pyarrow as pa
 from esformat import ClosedError, EsdbError, UnknownIndexError, UsageError, __version__
 
 # Each is a module of this package with a command of that name.
-_COMMANDS = ("write", "info", "spaces", "scan", "verify", "demo")
+_COMMANDS = ("write", "info", "spaces", "scan", "verify", "convert", "demo")
 _WRONG_USAGE = (UsageError, UnknownIndexError, ClosedError)
 _INTERRUPTED = 130  # what shells report for an interrupt
 

@@ -1,11 +1,14 @@
 """Other people's files into segments, and events out to other people's files.
 
 `Load` reads CSV, JSON lines, Parquet and Arrow, plain or compressed, into a `Writer`; `write_batches` writes what a
-scan gives. `Roles` says which column becomes what, `Clock` how times are written.
+scan gives. `Roles` says which column becomes what, `Clock` how times are written. `convert_file` takes a file from one
+format to another and back without a difference.
 """
 
 from esformat.convert.bad_rows import BadRows, Collect, Skip, Stop
 from esformat.convert.clock import Clock
+from esformat.convert.conversion import CONVERSION_FORMATS, Conversion
+from esformat.convert.conversion import convert as convert_file
 from esformat.convert.errors import BadRowError, InputError
 from esformat.convert.formats import FORMATS
 from esformat.convert.load import InputOptions, Load, Summary
@@ -15,6 +18,7 @@ from esformat.convert.rows import BadRow
 from esformat.convert.sinks import SINK_FORMATS, write_batches
 
 __all__ = [
+    "CONVERSION_FORMATS",
     "FORMATS",
     "SINK_FORMATS",
     "BadRow",
@@ -22,6 +26,7 @@ __all__ = [
     "BadRows",
     "Clock",
     "Collect",
+    "Conversion",
     "InputError",
     "InputOptions",
     "Load",
@@ -30,5 +35,6 @@ __all__ = [
     "Skip",
     "Stop",
     "Summary",
+    "convert_file",
     "write_batches",
 ]

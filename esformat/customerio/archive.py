@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from esformat import Counts
 from esformat.customerio.archive_events import LoadedSpace, SpaceEvents, index_counts, load_space
-from esformat.customerio.archive_file import ArchiveFile, SpacePlace
+from esformat.customerio.archive_file import ArchiveFile, Directory, SpacePlace
 from esformat.customerio.layout import Layout, make_layout
 from esformat.customerio.opened import OpenFile
 from esformat.customerio.question import Question, check_index, key_bytes, make_conditions, make_question
@@ -22,6 +22,8 @@ from esformat.source import Source
 GROUP_BYTES = 4 << 20
 """Spaces that are decoded together have so many stored bytes, or there is one of them."""
 GROUP_SPACES = 4096
+KEPT_SECTIONS = 200_000
+"""So many sections of directories are remembered: some 40 MB at most."""
 
 
 class _Statistics(NamedTuple):
@@ -46,6 +48,7 @@ class Archive(OpenFile):
         self._lock = Lock()
         with self._named():
             self._file = ArchiveFile(source)
+        self._directories: dict[int, Directory] = {}  # of spaces, by offset
         self._known_layout: Layout | None = None
         self._known_statistics: _Statistics | None = None
 
@@ -66,10 +69,14 @@ class Archive(OpenFile):
 
     def _survey(self) -> Layout:
         pairs: set[tuple[bytes, bytes]] = set()
+        room = KEPT_SECTIONS
         keys: set[bytes] = set()
         self._check_open()
         for place in self._file.spaces():
             directory = self._file.directory(place)
+            room -= len(directory.groupings) + len(directory.indexes)
+            if room >= 0:
+                self._directories[place.offset] = directory
             keys.add(place.key)
             keys.update(section.name for section in directory.groupings)
             pairs.update((section.name, section.value) for section in directory.indexes)
@@ -225,7 +232,8 @@ class Archive(OpenFile):
             else:
                 reads.append([place.offset, place.length])
         stored = b"".join(self._source.read_at(offset, length) for offset, length in reads)
-        return stored, [load_space(stored, at, place) for at, place in zip(starts, group, strict=True)]
+        known = self._directories
+        return stored, [load_space(stored, a, p, known.get(p.offset)) for a, p in zip(starts, group, strict=True)]
 
 
 class ArchiveSpace:

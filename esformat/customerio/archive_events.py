@@ -29,11 +29,11 @@ class LoadedSpace(NamedTuple):
     directory: Directory
 
 
-def load_space(stored: bytes, at: int, place: SpacePlace) -> LoadedSpace:
-    """A space in a buffer. Raises CorruptSegmentError."""
+def load_space(stored: bytes, at: int, place: SpacePlace, known: Directory | None) -> LoadedSpace:
+    """A space in a buffer, with its directory if that is `known`. Raises CorruptSegmentError."""
     if stored[at] != SPACE_MARK:
         raise CorruptSegmentError(f"space {place.key!r} does not begin with its mark", offset=place.offset)
-    return LoadedSpace(place, at, read_directory(stored, at, place))
+    return LoadedSpace(place, at, known or read_directory(stored, at, place))
 
 
 class SpaceEvents:

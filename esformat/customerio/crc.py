@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from esformat.errors import ChecksumMismatchError
+from typing import Any
 
-try:
-    import google_crc32c
-except ModuleNotFoundError as error:
-    if error.name != "google_crc32c":
-        raise
-    raise ModuleNotFoundError(
-        "files of the Go ESDB need a library: pip install 'esformat[customerio]'", name=error.name
-    ) from None
+from esformat.errors import ChecksumMismatchError, UnsupportedVersionError
 
 _MASK_DELTA = 0xA282EAD8  # LevelDB's: a checksum of bytes that hold checksums would otherwise be weak
 
 
+def _crc32c() -> Any:
+    """The library, imported when a checksum is needed: conversions of other files do without."""
+    try:
+        import google_crc32c
+    except ModuleNotFoundError:
+        hint = "pip install 'esformat[customerio]'"
+        raise UnsupportedVersionError("files of the Go ESDB need google-crc32c", hint=hint) from None
+    return google_crc32c
+
+
 def masked_crc(data: bytes) -> int:
-    """The masked CRC-32C of `data`."""
-    value: int = google_crc32c.value(data)
+    """The masked CRC-32C of `data`. Raises UnsupportedVersionError where the library is not installed."""
+    value: int = _crc32c().value(data)
     return ((value >> 15 | value << 17) + _MASK_DELTA) & 0xFFFFFFFF
 
 

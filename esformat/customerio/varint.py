@@ -19,6 +19,8 @@ _BROKEN = "a number is cut short, larger than 63 bits or longer than it needs to
 
 def decode(data: bytes | memoryview, at: int) -> tuple[int, int]:
     """The number at byte `at`, and where it ends. Raises CorruptSegmentError for one that nobody writes."""
+    if at < len(data) and data[at] < 0x80:  # nearly all of them
+        return data[at], at + 1
     value = shift = 0
     for place in range(at, min(at + MAX_BYTES, len(data))):
         byte = data[place]

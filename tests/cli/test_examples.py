@@ -15,7 +15,7 @@ from esformat.cli import main
 
 from .conftest import ROOT, environment
 
-NAMES = ["write", "info", "spaces", "scan", "verify"]
+NAMES = ["write", "info", "spaces", "scan", "verify", "convert"]
 CSV = "user,date,rating\nann,2024-03-01 12:00,5\nbob,2024-03-02 12:00,4\n"
 JSONL = '{"user":"ann","time":"2024-03-01T12:00:00Z","type":"view","x":1}\n'
 

@@ -1,0 +1,64 @@
+"""`esdb convert`: a file of events in one format into a file in another."""
+
+from __future__ import annotations
+
+from time import perf_counter
+
+import click
+
+from esformat.cli.console import count, say
+from esformat.convert import CONVERSION_FORMATS, Conversion, Roles, convert_file
+
+_EXAMPLES = """\b
+Examples:
+  esdb convert activity.esdb activity.parquet
+  esdb convert activity.parquet again.esdb
+  esdb convert activity.esdb activity.csv
+  esdb convert activity.csv same.esdb --schema activity.esdb
+  esdb convert events.jsonl events.esdb --space user --timestamp time --index type
+  esdb convert again.esdb again.feather
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("source", metavar="FROM", type=click.Path())
+@click.argument("target", metavar="TO", type=click.Path(dir_okay=False))
+@click.option("--from", "source_format", type=click.Choice(CONVERSION_FORMATS), help="Default: by FROM itself.")
+@click.option("--to", "target_format", type=click.Choice(CONVERSION_FORMATS), help="Default: by the name of TO.")
+@click.option("--schema", type=click.Path(), metavar="FILE", help="Columns, indexes and keys of CSV and JSON lines.")
+@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Whose event a row is.")
+@click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="When it happened.")
+@click.option("--grouping", metavar="COLUMN", help="Second key, within the space.")
+@click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
+@click.option("--allow-loss", is_flag=True, help="Write CSV and JSON lines although some values will not come back.")
+@click.option("--force", is_flag=True, help="Replace TO if it exists.")
+def convert(
+    source: str,
+    target: str,
+    source_format: str | None,
+    target_format: str | None,
+    schema: str | None,
+    space: str,
+    timestamp: str,
+    grouping: str | None,
+    indexes: tuple[str, ...],
+    allow_loss: bool,
+    force: bool,
+) -> None:
+    """Convert the events of FROM to TO: segments, Parquet, Arrow or Feather, CSV, JSON lines, files of the Go ESDB.
+
+    What is converted comes back without a difference: Parquet and Arrow carry types, indexes and properties; CSV and
+    JSON lines are read with those of --schema. A file that no conversion wrote becomes a segment as `esdb write` has
+    it, by --space, --timestamp, --grouping and --index. go-esdb is an archive, go-stream a stream of the Go ESDB.
+    """
+    started = perf_counter()
+    how = Conversion(
+        source_format=source_format,
+        target_format=target_format,
+        schema=schema,
+        roles=Roles(space=space, timestamp=timestamp, grouping=grouping, indexes=indexes),
+        allow_loss=allow_loss,
+        overwrite=force,
+    )
+    events = convert_file(source, target, how)
+    say(f"{target}: {count(events, 'event')} in {perf_counter() - started:.1f} s")

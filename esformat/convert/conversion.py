@@ -1,0 +1,258 @@
+"""`convert`: one file into another of another format, and back again without a difference."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+
+import esformat
+from esformat import customerio
+from esformat.convert.errors import InputError
+from esformat.convert.formats import format_by_name
+from esformat.convert.load import InputOptions, Load
+from esformat.convert.moved import Moved, from_columnar, from_go, from_segment
+from esformat.convert.roles import Roles
+from esformat.convert.sinks import grouped, write_batches
+from esformat.convert.source import Source
+from esformat.convert.typed_files import read_typed
+from esformat.publish import Publication
+
+CONVERSION_FORMATS = ("esdb", "parquet", "arrow", "csv", "jsonl", "go-esdb", "go-stream")
+_TEXT = ("csv", "jsonl")
+_GO_KINDS = {"go-esdb": "archive", "go-stream": "stream"}
+_SEGMENT_MAGIC = b"\x89ESDB"
+_STREAM_MAGIC = b"ESDBstream"
+_ARROW_FILE_MAGIC = b"ARROW1"
+_BATCH_ROWS = 64 * 1024
+
+Progress = Callable[[int], None]  # events written so far
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """How to convert.
+
+    source_format, target_format: of CONVERSION_FORMATS, where names and first bytes do not tell them.
+    schema: a file whose columns, indexes and kind of keys CSV and JSON lines are read with.
+    roles: what the columns of a file are that no conversion wrote.
+    allow_loss: write CSV and JSON lines also where a value would not come back as it is.
+    """
+
+    source_format: str | None = None
+    target_format: str | None = None
+    schema: str | None = None
+    roles: Roles | None = None
+    allow_loss: bool = False
+    overwrite: bool = False
+
+
+_DEFAULTS = Conversion()
+
+
+def convert(source: str, target: str, how: Conversion = _DEFAULTS, *, progress: Progress | None = None) -> int:
+    """Write the events of the file `source` to a file `target`; give how many there are.
+
+    The target appears when it is complete. Raises UsageError, InputError, InvalidEventError for events that the
+    target's format cannot hold, CorruptSegmentError, OSError.
+    """
+    read = how.source_format or _source_format(source)
+    written = how.target_format or _target_format(target)
+    for format_ in (read, written):
+        if format_ not in CONVERSION_FORMATS:
+            raise esformat.UsageError(f"{format_!r} is none of the formats {', '.join(CONVERSION_FORMATS)}")
+    with opened(source, read, how.schema) as moved:
+        if moved is not None:
+            return _write(_counted(moved, progress), target, written, how)
+    if written != "esdb":
+        raise InputError(
+            "does not tell which columns it has", path=source, hint="give --schema FILE, or convert it to .esdb first"
+        )
+    return _load(source, target, read, how)
+
+
+def _counted(moved: Moved, progress: Progress | None) -> Moved:
+    def batches() -> Iterator[pa.RecordBatch]:
+        done = 0
+        for batch in moved.batches():
+            yield batch
+            done += len(batch)
+            if progress is not None:
+                progress(done)
+
+    return Moved(moved.schema, moved.indexes, moved.binary_keys, batches, moved.properties)
+
+
+def _source_format(path: str) -> str:
+    """The format that a file's name or first bytes tell. An archive of the Go ESDB may be called `.esdb`, too."""
+    name = path.lower()
+    if name.endswith((".esdb", ".esdbstream")):
+        with Path(path).open("rb") as file:
+            start = file.read(len(_STREAM_MAGIC))
+        if start.startswith(_SEGMENT_MAGIC):
+            return "esdb"
+        return "go-stream" if start == _STREAM_MAGIC else "go-esdb"
+    return _target_format(path, "--from")
+
+
+def _target_format(path: str, option: str = "--to") -> str:
+    name = path.lower()
+    if name.endswith(".esdb"):
+        return "esdb"
+    if name.endswith(".esdbstream"):
+        return "go-stream"
+    found = format_by_name(path)
+    if found not in CONVERSION_FORMATS:
+        raise esformat.UsageError(
+            f"the name {path!r} does not tell a format", hint=f"give {option} {'|'.join(CONVERSION_FORMATS)}"
+        )
+    return found
+
+
+# ------------------------------------------------------------ from
+
+
+@contextmanager
+def opened(path: str, format_: str, schema: str | None = None) -> Iterator[Moved | None]:
+    """The events of a file; None where it does not tell its columns. `schema` is a file that tells those of text."""
+    with ExitStack() as stack:
+        if format_ == "esdb":
+            yield from_segment(stack.enter_context(esformat.open(path)))
+        elif format_ in _GO_KINDS:
+            yield from_go(stack.enter_context(customerio.open(path)))
+        elif format_ in _TEXT:
+            yield None if schema is None else stack.enter_context(_text(path, format_, schema))
+        else:
+            source = stack.enter_context(closing(Source(path)))
+            yield _parquet(source, stack) if format_ == "parquet" else _arrow(source, stack)
+
+
+@contextmanager
+def _text(path: str, format_: str, schema: str) -> Iterator[Moved]:
+    with opened(schema, _source_format(schema)) as model:
+        if model is None:
+            raise InputError("does not tell columns, indexes and keys", path=schema, hint="name an .esdb file")
+    with closing(Source(path)) as source:
+        kinds = model.schema
+        yield Moved(
+            kinds, model.indexes, model.binary_keys, lambda: read_typed(source, format_, kinds), model.properties
+        )
+
+
+def _parquet(source: Source, stack: ExitStack) -> Moved | None:
+    stream = stack.enter_context(source.open_seekable())
+    file = stack.enter_context(pa.parquet.ParquetFile(stream))
+    return from_columnar(
+        file.schema_arrow, lambda: _validated(file.iter_batches(_BATCH_ROWS, use_threads=False), source), source.path
+    )
+
+
+def _arrow(source: Source, stack: ExitStack) -> Moved | None:
+    stream = stack.enter_context(source.open_seekable())
+    start = stream.read(len(_ARROW_FILE_MAGIC))
+    stream.seek(0)
+    if start != _ARROW_FILE_MAGIC:
+        reader = stack.enter_context(pa.ipc.open_stream(stream))
+        return from_columnar(reader.schema, lambda: _validated(reader, source), source.path)
+    file = stack.enter_context(pa.ipc.open_file(stream))
+    numbers = range(file.num_record_batches)
+    return from_columnar(file.schema, lambda: _validated(map(file.get_batch, numbers), source), source.path)
+
+
+def _validated(batches: Any, source: Source) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        try:
+            batch.validate(full=True)
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            raise InputError(f"its rows are damaged: {error}", path=source.path) from error
+        yield batch
+
+
+# ------------------------------------------------------------ to
+
+
+def _write(moved: Moved, target: str, format_: str, how: Conversion) -> int:
+    if format_ == "esdb":
+        return _write_segment(moved, target, how)
+    if format_ in _GO_KINDS:
+        stream = pa.RecordBatchReader.from_batches(moved.schema, moved.batches())
+        names = moved.go_index_names()
+        return customerio.write(target, stream, kind=_GO_KINDS[format_], index_names=names, overwrite=how.overwrite)
+    publication = Publication(Path(target), overwrite=how.overwrite)
+    try:
+        batches = moved.batches()
+        if format_ in _TEXT and not how.allow_loss:
+            batches = _coming_back(batches, moved.schema, format_)
+        form = "arrows" if format_ == "arrow" and target.endswith(".arrows") else format_
+        try:
+            count = write_batches(batches, moved.described(), form, publication.file)
+        except (pa.ArrowException, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the system's own, not Arrow's
+            raise esformat.InvalidEventError(f"{format_} cannot hold a column: {error}", path=target) from error
+        publication.commit()
+    except BaseException:
+        publication.abort()
+        raise
+    return count
+
+
+def _write_segment(moved: Moved, target: str, how: Conversion) -> int:
+    keys = "binary" if moved.binary_keys else "text"
+    columns = pa.schema([field for field in moved.schema if field.name not in ("space", "grouping", "timestamp")])
+    with esformat.create(
+        target, schema=columns, indexes=moved.indexes, keys=keys, properties=moved.properties, overwrite=how.overwrite
+    ) as writer:
+        for batch in moved.batches():
+            writer.add_table(batch)
+    return writer.num_events
+
+
+def _coming_back(batches: Iterator[pa.RecordBatch], schema: pa.Schema, format_: str) -> Iterator[pa.RecordBatch]:
+    """The batches, each after its text was read again and found to be the same."""
+    for batch in grouped(batches):
+        text = io.BytesIO()
+        write_batches([batch], schema, format_, text)
+        source = _Text(text.getvalue())
+        lost = "a row"
+        try:
+            again = pa.Table.from_batches(read_typed(source, format_, schema), schema=schema)
+            same = [again[name].combine_chunks().equals(batch[name]) for name in schema.names]
+            lost = next((f"column {n!r}" for n, kept in zip(schema.names, same, strict=True) if not kept), "")
+        except InputError as error:
+            lost = error.message
+        if lost:
+            raise esformat.InvalidEventError(
+                f"{format_} would not give back every value: {lost}",
+                hint="convert to Parquet or Arrow, or allow the loss with --allow-loss",
+            )
+        yield batch
+
+
+class _Text(Source):
+    """Text in memory, as a source."""
+
+    def __init__(self, data: bytes) -> None:
+        self.path = "<text>"
+        self._data = data
+
+    @contextmanager
+    def open(self) -> Iterator[pa.NativeFile]:
+        """Read it."""
+        yield pa.BufferReader(self._data)
+
+
+def _load(source: str, target: str, format_: str, how: Conversion) -> int:
+    """A file of other origin to a segment, as `esdb write` does it."""
+    roles = how.roles or Roles(space="space", timestamp="timestamp")
+    with Load([source], roles, InputOptions(format=format_)) as load:
+        summary = load.write(
+            lambda _: esformat.create(target, indexes=roles.indexes, keys=roles.keys, overwrite=how.overwrite)
+        )
+    return summary.num_events

@@ -1,0 +1,79 @@
+"""Events on their way from one file to another, with all that tells a segment: columns, indexes, keys, properties."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+import esformat
+from esformat.convert.errors import InputError
+from esformat.customerio.opened import OpenFile
+
+METADATA = b"esformat"
+"""Where the schema of a Parquet or Arrow file keeps what its columns do not tell."""
+GO_INDEXES = "go-esdb.indexes"
+"""The property that keeps the names of indexes of a Go ESDB file whose columns are called otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """Events and what they belong to. `batches` may be called once."""
+
+    schema: pa.Schema
+    """Columns of the batches: space, grouping, timestamp, then the others."""
+    indexes: tuple[str, ...]
+    binary_keys: bool
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+    properties: dict[str, str] = field(default_factory=dict)
+
+    def described(self) -> pa.Schema:
+        """The schema with metadata from which `from_columnar` restores the rest."""
+        facts = {"indexes": self.indexes, "binary_keys": self.binary_keys, "properties": self.properties}
+        return self.schema.with_metadata({METADATA: json.dumps(facts).encode()})
+
+    def go_index_names(self) -> dict[str, str]:
+        """Names of indexes in a Go ESDB file, by column, where they differ.
+
+        Raises InvalidEventError for a column that is no index: it would come back as one.
+        """
+        names: dict[str, str] = json.loads(self.properties.get(GO_INDEXES, "{}"))
+        for column in self.schema.names[3:]:
+            if column != "data" and column not in self.indexes and column not in names:
+                raise esformat.InvalidEventError(
+                    f"column {column!r} has no index, and a Go ESDB file has no other columns", hint="leave it out"
+                )
+        return names
+
+
+def from_segment(segment: esformat.Segment) -> Moved:
+    """The events of a segment."""
+    binary = pa.types.is_binary(segment.schema.field("space").type)
+    return Moved(segment.schema, segment.indexes, binary, lambda: segment.scan().batches(), segment.properties)
+
+
+def from_go(file: OpenFile) -> Moved:
+    """The events of a Go ESDB file."""
+    layout = file.layout
+    renamed = {i.name: i.stored.decode() for i in layout.indexes if i.binary or i.name.encode() != i.stored}
+    properties = {GO_INDEXES: json.dumps(renamed)} if renamed else {}
+    return Moved(file.schema, layout.schema.indexes, layout.binary_keys, lambda: file.scan().batches(), properties)
+
+
+def from_columnar(schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]], path: str) -> Moved | None:
+    """The events of a Parquet or Arrow file that was written by a conversion; None for one of other origin.
+
+    Raises InputError where its metadata is broken.
+    """
+    stored = (schema.metadata or {}).get(METADATA)
+    if stored is None:
+        return None
+    try:
+        facts: dict[str, Any] = json.loads(stored)
+        indexes, binary, properties = tuple(facts["indexes"]), bool(facts["binary_keys"]), dict(facts["properties"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(f"its metadata is broken: {error!r}", path=path) from error
+    return Moved(schema.remove_metadata(), indexes, binary, batches, properties)

@@ -1,0 +1,103 @@
+"""Text back to columns whose types are known: what `json_text` wrote, read again. Column by column, not row by row."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+_BASE64 = b'{"base64":'
+
+
+def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Bytes of CSV fields as values of a type; those of some types are JSON.
+
+    Raises ValueError, KeyError, TypeError, ArithmeticError or pa.ArrowException if they are none.
+    """
+    if _is_json(kind):
+        return from_json([None if value is None else loads(value) for value in column.to_pylist()], kind)
+    if _is_bytes(kind):
+        encoded = pc.fill_null(pc.starts_with(column, _BASE64), False)
+        if pc.any(encoded).as_py():
+            values = column.to_pylist()
+            return pa.array(
+                [_bytes(v.decode()) if e else v for v, e in zip(values, encoded.to_pylist(), strict=True)], kind
+            )
+        return column.cast(kind)
+    return _leaf(column.cast(pa.string()), kind)
+
+
+def loads(text: str | bytes) -> Any:
+    """A JSON value whose numbers keep their digits."""
+    return json.loads(text, parse_float=Decimal)
+
+
+def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Values of JSON, as `loads` gives them, as an array of a type. Raises as `from_text` does."""
+    if pt.is_struct(kind):
+        missing = [value is None for value in values]
+        children = [from_json([None if v is None else v[f.name] for v in values], f.type) for f in kind]
+        return pa.StructArray.from_arrays(children, fields=list(kind), mask=pa.array(missing))
+    if pt.is_map(kind):
+        items = [[] if value is None else list(value.items()) for value in values]
+        keys = from_text(pa.array([key.encode() for pairs in items for key, _ in pairs], pa.binary()), kind.key_type)
+        found = from_json([item for pairs in items for _, item in pairs], kind.item_type)
+        return pa.MapArray.from_arrays(_offsets(items, values, np.int32), keys, found).cast(kind)
+    if pt.is_fixed_size_list(kind):
+        filled = [[None] * kind.list_size if value is None else value for value in values]
+        flat = from_json([each for value in filled for each in value], kind.value_type)
+        return pa.FixedSizeListArray.from_arrays(flat, type=kind, mask=pa.array([value is None for value in values]))
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        lists = [[] if value is None else value for value in values]
+        flat = from_json([each for value in lists for each in value], kind.value_type)
+        wide = pt.is_large_list(kind)
+        made = pa.LargeListArray if wide else pa.ListArray
+        return made.from_arrays(_offsets(lists, values, np.int64 if wide else np.int32), flat, type=kind)
+    if _is_bytes(kind):
+        return pa.array([_bytes(value) for value in values], kind)
+    if pt.is_temporal(kind):
+        return _leaf(pa.array(values, pa.string()), kind)
+    if pt.is_floating(kind):
+        return pa.array([None if value is None else np.float64(value) for value in values], pa.float64()).cast(kind)
+    return pa.array(values, kind)
+
+
+def _offsets(lists: Sequence[Sequence[Any]], values: Sequence[Any], width: Any) -> pa.Array:
+    """Where each list begins, null where it is null, and where the last ends."""
+    edges = np.concatenate([[0], np.cumsum([len(each) for each in lists], dtype=np.int64)]).astype(width)
+    return pa.array(edges, mask=np.array([value is None for value in values] + [False]))
+
+
+def _leaf(text: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pt.is_null(kind):
+        return pa.nulls(len(text))
+    return text.cast(pa.float64()).cast(kind) if pt.is_float16(kind) else text.cast(kind)
+
+
+def _is_json(kind: pa.DataType) -> bool:
+    """Whether `json_text.as_text` writes values of a type as JSON."""
+    return bool(pt.is_nested(kind) or pt.is_large_string(kind) or (_is_bytes(kind) and not pt.is_binary(kind)))
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(
+        pt.is_binary(kind) or pt.is_large_binary(kind) or (pt.is_fixed_size_binary(kind) and not pt.is_decimal(kind))
+    )
+
+
+def _bytes(value: Any) -> bytes | None:
+    """Bytes as `json_text` writes them: text, or an object that has them in base64."""
+    if isinstance(value, str) and value.encode().startswith(_BASE64):
+        found = json.loads(value)
+        if isinstance(found, dict) and set(found) == {"base64"}:
+            value = found
+    if isinstance(value, dict):
+        return base64.b64decode(value["base64"], validate=True)
+    return None if value is None else value.encode()
