@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from esformat import ClosedError, EsdbError, UnknownIndexError, UsageError, __version__
 
+_TOOLS = ("merge", "split", "erase", "reindex", "recompress", "repair", "diff")
 # Each is a module of this package with a command of that name.
-_COMMANDS = ("write", "info", "spaces", "scan", "verify", "convert", "demo")
+_COMMANDS = ("write", "info", "spaces", "scan", "verify", "convert", "demo", *_TOOLS)
 _WRONG_USAGE = (UsageError, UnknownIndexError, ClosedError)
 _INTERRUPTED = 130  # what shells report for an interrupt
 

@@ -49,7 +49,7 @@ def plan_assembly(
     for dictionaries in held:
         mine = {number: _identity(dictionary) for number, dictionary in dictionaries.items()}
         new = {identity for identity in mine.values() if identity not in numbering}
-        copied.append(len(kept) + len(new) < MOST_DICTIONARIES)
+        copied.append(not copied or len(kept) + len(new) < MOST_DICTIONARIES)
         if not copied[-1]:
             numbers.append({})
             continue

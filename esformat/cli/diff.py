@@ -1,0 +1,37 @@
+"""`esdb diff`: which events two segments do not share."""
+
+from __future__ import annotations
+
+import click
+
+from esformat.cli.console import count, progress, say
+from esformat.tools import diff as diff_segments
+
+_EXAMPLES = """\b
+Examples:
+  esdb diff activity.esdb merged.esdb
+  esdb diff activity.esdb without.esdb --limit 5
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("left", type=click.Path())
+@click.argument("right", type=click.Path())
+@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Name at most so many spaces.")
+def diff(left: str, right: str, limit: int) -> int:
+    """Compare the columns and the events of two segments, however they are stored.
+
+    Exit status 0 if they hold the same events, 1 if not.
+    """
+    with progress("comparing") as show:
+        report = diff_segments(left, right, progress=show)
+    for line in report.schema:
+        say(line)
+    for space in report.spaces[:limit]:
+        key = space.space.hex() if isinstance(space.space, bytes) else space.space
+        say(f"{key}: {space.only_left:,} only in {left}, {space.only_right:,} only in {right}")
+    if len(report.spaces) > limit:
+        say(f"… and {count(len(report.spaces) - limit, 'more space')}")
+    only = f"{report.only_left:,} only in {left}, {report.only_right:,} only in {right}"
+    say(f"{count(report.common, 'event')} in both, {only}")
+    return 0 if report.same else 1

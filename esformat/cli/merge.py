@@ -1,0 +1,31 @@
+"""`esdb merge`: several segments into one."""
+
+from __future__ import annotations
+
+import click
+
+from esformat.cli.console import count, progress, say
+from esformat.tools import merge as merge_segments
+
+_EXAMPLES = """\b
+Examples:
+  esdb merge march.esdb monday.esdb tuesday.esdb wednesday.esdb
+  esdb merge all.esdb parts/*.esdb --force
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("out", type=click.Path(dir_okay=False))
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...", type=click.Path())
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+def merge(out: str, inputs: tuple[str, ...], force: bool) -> None:
+    """Merge segments with the same columns and indexes into a new segment OUT.
+
+    Blocks that no other INPUT's events fall into are copied as they are. Events with the same keys and time keep the
+    order of the INPUTs. The INPUTs stay as they are.
+    """
+    with progress("merging") as show:
+        made = merge_segments(inputs, out, overwrite=force, progress=show)
+    copied, encoded = count(made.copied_blocks, "block"), made.encoded_blocks
+    say(f"{out}: {count(made.statistics.events, 'event')} of {count(made.statistics.spaces, 'space')}")
+    say(f"{copied} copied, {encoded:,} encoded anew")

@@ -1,0 +1,32 @@
+"""`esdb recompress`: every block of a segment encoded anew."""
+
+from __future__ import annotations
+
+import click
+
+import esformat
+from esformat.cli.console import count, progress, say, size
+from esformat.tools import recompress as recompress_segment
+
+_EXAMPLES = """\b
+Examples:
+  esdb recompress activity.esdb archive.esdb --level 9
+  esdb recompress activity.esdb fast.esdb --codec lz4
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("file", type=click.Path())
+@click.argument("out", type=click.Path(dir_okay=False))
+@click.option("--codec", type=click.Choice(["zstd", "lz4", "none"]), default="zstd", show_default=True)
+@click.option("--level", type=int, help="Of the codec: higher is smaller and slower.")
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+def recompress(file: str, out: str, codec: str, level: int | None, force: bool) -> None:
+    """Write the segment FILE to OUT with another codec or level, and dictionaries trained anew.
+
+    Many small blocks, as merging leaves them, become blocks of full size. FILE stays as it is.
+    """
+    with progress("recompressing") as show:
+        made = recompress_segment(file, out, codec=codec, level=level, overwrite=force, progress=show)
+    with esformat.open(file) as before, esformat.open(out) as after:
+        say(f"{out}: {count(made.statistics.events, 'event')}, {size(before.size_bytes)} → {size(after.size_bytes)}")

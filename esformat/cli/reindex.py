@@ -1,0 +1,33 @@
+"""`esdb reindex`: other columns of a segment get an index."""
+
+from __future__ import annotations
+
+import click
+
+from esformat.cli.console import count, progress, say
+from esformat.tools import reindex as reindex_segment
+
+_EXAMPLES = """\b
+Examples:
+  esdb reindex activity.esdb indexed.esdb --index type --index country
+  esdb reindex activity.esdb plain.esdb --none
+  esdb reindex damaged.esdb sound.esdb --index type --rebuild
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("file", type=click.Path())
+@click.argument("out", type=click.Path(dir_okay=False))
+@click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
+@click.option("--none", "no_index", is_flag=True, help="No indexes.")
+@click.option("--rebuild", is_flag=True, help="Build the indexes that FILE has from their columns, too.")
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+def reindex(file: str, out: str, indexes: tuple[str, ...], no_index: bool, rebuild: bool, force: bool) -> None:
+    """Write the segment FILE to OUT with indexes on exactly the named columns. FILE stays as it is."""
+    if no_index == bool(indexes):
+        raise click.UsageError("name the columns with --index, or none with --none")
+    with progress("indexing") as show:
+        made = reindex_segment(file, out, indexes, rebuild=rebuild, overwrite=force, progress=show)
+    say(f"{out}: {count(made.statistics.events, 'event')}")
+    for name, facts in made.statistics.indexes.items():
+        say(f"  index {name}: {facts['values']:,} values in {facts['events']:,} events")

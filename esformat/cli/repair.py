@@ -1,0 +1,38 @@
+"""`esdb repair`: what can still be read of a damaged segment, as a sound one."""
+
+from __future__ import annotations
+
+import click
+
+from esformat.cli.console import count, progress, say, warn
+from esformat.tools import repair as repair_segment
+
+_EXAMPLES = """\b
+Examples:
+  esdb repair damaged.esdb saved.esdb
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("file", type=click.Path())
+@click.argument("out", type=click.Path(dir_okay=False))
+@click.option("--force", is_flag=True, help="Replace OUT if it exists.")
+def repair(file: str, out: str, force: bool) -> int:
+    """Write every event that can still be read of the damaged segment FILE to OUT, and count those that are lost.
+
+    Works on files that were cut off or lost their directory, indexes or footer. What is wrong is told on standard
+    error, a line each. Exit status 1 if events are lost, or may be. FILE stays as it is.
+    """
+    with progress("reading") as show:
+        report = repair_segment(file, out, overwrite=force, progress=show)
+    for problem in report.problems:
+        warn(f"{file}: {problem}")
+    say(f"{out}: {count(report.saved_events, 'event')} saved, {_lost(report.lost_events, report.lost_at_least)}")
+    return 0 if report.complete else 1
+
+
+def _lost(events: int | None, at_least: int) -> str:
+    if events is not None:
+        return "none lost" if not events else f"{events:,} lost"
+    known = f"at least {at_least:,} lost; " if at_least else ""
+    return f"{known}nothing tells how many there were"

@@ -1,0 +1,194 @@
+"""`diff`: which events two segments do not share."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from esformat.segment import Segment, open_segment
+from esformat.source import Source
+from esformat.tools.new_segment import FilePath, Progress
+
+BATCH_ROWS = 1 << 15
+MOST_SPACES = 1000
+"""So many spaces of which events differ are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceDiff:
+    """A space of which events differ: how many only the one segment has, and how many only the other."""
+
+    space: str | bytes
+    only_left: int
+    only_right: int
+
+
+@dataclass(frozen=True, slots=True)
+class DiffReport:
+    """What differs between two segments. `schema`: columns, indexes and kinds of keys, a line each.
+
+    Events are counted, so an event that one segment has twice and the other once counts as one. The order of events
+    with the same keys and time does not matter, nor how they are stored. Where schemas differ, the columns that both
+    have with one type are compared. spaces: the first MOST_SPACES whose events differ, in key order.
+    """
+
+    schema: tuple[str, ...]
+    common: int
+    only_left: int
+    only_right: int
+    spaces: tuple[SpaceDiff, ...]
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return not self.schema and not self.only_left and not self.only_right
+
+
+def diff(left: FilePath | Source, right: FilePath | Source, *, progress: Progress | None = None) -> DiffReport:
+    """Compare the events of two segments. Memory holds a few batches of each.
+
+    progress: called now and then with the events done and the events in all. Raises CorruptSegmentError, OSError.
+    """
+    with open_segment(left) as one, open_segment(right) as other:
+        schema = tuple(_schema_lines(one, other))
+        names = [name for name in one.schema.names if _type(other, name) == one.schema.field(name).type]
+        sides = _Side(one, names), _Side(other, names)
+        total = one.num_events + other.num_events
+        spaces: dict[str | bytes, list[int]] = {}
+        differing = [0, 0]
+        if one.schema.field("space").type == other.schema.field("space").type:
+            for place, space, count in _differences(*sides):
+                differing[place] += count
+                if space in spaces or len(spaces) < MOST_SPACES:
+                    spaces.setdefault(space, [0, 0])[place] += count
+                if progress:
+                    progress(sides[0].done + sides[1].done, total)
+        else:
+            differing = [one.num_events, other.num_events]
+        found = tuple(SpaceDiff(space, *counts) for space, counts in sorted(spaces.items()))
+        return DiffReport(schema, one.num_events - differing[0], differing[0], differing[1], found)
+
+
+def _schema_lines(one: Segment, other: Segment) -> Iterator[str]:
+    for name in dict.fromkeys([*one.schema.names, *other.schema.names]):
+        kinds = [_type(segment, name) for segment in (one, other)]
+        if kinds[0] != kinds[1]:
+            yield f"column {name!r}: {kinds[0] or 'missing'} and {kinds[1] or 'missing'}"
+    for name in sorted({*one.indexes} ^ {*other.indexes}):
+        where = one if name in one.indexes else other
+        yield f"index {name!r}: only in {where.path}"
+
+
+def _type(segment: Segment, name: str) -> pa.DataType | None:
+    return segment.schema.field(name).type if name in segment.schema.names else None
+
+
+class _Side:
+    """One segment's events on their way past the other's."""
+
+    def __init__(self, segment: Segment, names: list[str]) -> None:
+        self._batches = segment.scan(columns=names).batches()
+        self._schema = pa.schema([segment.schema.field(name) for name in names])
+        self.table = self._schema.empty_table()
+        self.ended = False
+        self.done = 0
+
+    def fill(self, least: int) -> None:
+        """Have at least so many rows at hand, if there are so many."""
+        parts = [self.table]
+        count = len(self.table)
+        while count < least and not self.ended:
+            batch = next(self._batches, None)
+            if batch is None:
+                self.ended = True
+            else:
+                parts.append(pa.Table.from_batches([batch]))
+                count += len(batch)
+        if len(parts) > 1:
+            self.table = pa.concat_tables([part.replace_schema_metadata() for part in parts]).cast(self._schema)
+
+    def take(self, count: int) -> pa.Table:
+        """Remove and give the first rows."""
+        taken, self.table = self.table.slice(0, count), self.table.slice(count)
+        self.done += count
+        return taken
+
+    def last_key(self) -> tuple[str | bytes, str | bytes, int]:
+        """Where the last row at hand stands."""
+        row = self.table.slice(len(self.table) - 1)
+        return row["space"][0].as_py(), row["grouping"][0].as_py(), row["timestamp"].cast(pa.int64())[0].as_py()
+
+    def count_before(self, bound: tuple[str | bytes, str | bytes, int]) -> int:
+        """How many rows at hand stand before a bound: a search by halves."""
+        low, high = 0, len(self.table)
+        times = self.table["timestamp"].cast(pa.int64())
+        while low < high:
+            middle = (low + high) // 2
+            key = _stored(self.table["space"][middle].as_py()), _stored(self.table["grouping"][middle].as_py())
+            if (*key, times[middle].as_py()) < (_stored(bound[0]), _stored(bound[1]), bound[2]):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+def _stored(key: str | bytes) -> bytes:
+    return key.encode() if isinstance(key, str) else key
+
+
+def _differences(one: _Side, other: _Side) -> Iterator[tuple[int, str | bytes, int]]:
+    """Side (0 or 1), space and number of events that only this side has."""
+    wanted = BATCH_ROWS
+    while True:
+        one.fill(wanted)
+        other.fill(wanted)
+        if not len(one.table) and not len(other.table):
+            return
+        same = min(len(one.table), len(other.table))
+        if same and one.table.slice(0, same).equals(other.table.slice(0, same)):
+            one.take(same)
+            other.take(same)
+            wanted = BATCH_ROWS
+            continue
+        counts = _comparable(one, other)
+        if counts == (0, 0):  # all at hand are of one moment of one run: look at more
+            wanted *= 2
+            continue
+        wanted = BATCH_ROWS
+        yield from _compare(one.take(counts[0]), other.take(counts[1]))
+
+
+def _comparable(one: _Side, other: _Side) -> tuple[int, int]:
+    """How many rows of each side can be compared: those before the first key of which there may be more to come."""
+    bounds = [side.last_key() for side in (one, other) if not side.ended and len(side.table)]
+    if not bounds:
+        return len(one.table), len(other.table)
+    bound = min(bounds, key=lambda key: (_stored(key[0]), _stored(key[1]), key[2]))
+    return one.count_before(bound), other.count_before(bound)
+
+
+def _compare(one: pa.Table, other: pa.Table) -> Iterator[tuple[int, str | bytes, int]]:
+    counted = [Counter(_rows(table)) for table in (one, other)]
+    for place in (0, 1):
+        left = counted[place] - counted[1 - place]
+        by_space: Counter[str | bytes] = Counter()
+        for (space, _), count in left.items():
+            by_space[space] += count
+        for space, count in by_space.items():
+            yield place, space, count
+
+
+def _rows(table: pa.Table) -> Iterator[tuple[str | bytes, str]]:
+    """Each row as its space and all of its values, in a form that can be counted."""
+    columns = [_plain(column).to_pylist() for column in table.columns]
+    return ((row[0], repr(row)) for row in zip(*columns, strict=True))
+
+
+def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times as whole numbers: Python's end at the year 9999."""
+    if pa.types.is_timestamp(column.type) or pa.types.is_duration(column.type) or pa.types.is_time64(column.type):
+        return column.cast(pa.int64())
+    return column

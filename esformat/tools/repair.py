@@ -1,0 +1,265 @@
+"""`repair`: every readable block of a damaged file into a sound one, and an exact account of what is lost."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from esformat.block import Block
+from esformat.codec import Decompressor
+from esformat.data_block import DataBlock, Runs
+from esformat.dictionary import ColumnDictionary, with_null, zstd_of
+from esformat.errors import CorruptSegmentError
+from esformat.layout import BlockHandle, BlockKind
+from esformat.metadata import Metadata
+from esformat.node import DecodeContext
+from esformat.source import FileSource, Source
+from esformat.tools.new_segment import FilePath, Progress, check_output, make_segment, published
+from esformat.tools.original import BlockRef
+from esformat.tools.plan import plan_assembly
+from esformat.tools.rows import Bound, decode_timestamps
+from esformat.tools.selection import everything
+from esformat.tools.wreck import Region, Sound, Wreck, examine, plain_context
+from esformat.verify.blocks import BAD_BYTES
+from esformat.verify.data import DataCheck
+from esformat.verify.report import Problem
+
+
+@dataclass(frozen=True, slots=True)
+class RepairReport:
+    """What `repair` saved and lost.
+
+    saved_events: those in the new file. lost_events: those that the damaged file had besides, exactly; None where
+    what would tell how many there were is itself lost. lost_at_least: what is known to be lost in any case.
+    problems: what was found to be wrong, by place.
+    """
+
+    path: str
+    saved_events: int
+    lost_events: int | None
+    lost_at_least: int
+    problems: tuple[Problem, ...]
+
+    @property
+    def complete(self) -> bool:
+        """Whether it is certain that no event is lost."""
+        return self.lost_events == 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """A data block that can be read: where its first and last row stand."""
+
+    handle: BlockHandle
+    rows: int
+    low: Bound
+    high: Bound
+
+
+def repair(
+    path: FilePath | Source, out: FilePath, *, overwrite: bool = False, progress: Progress | None = None
+) -> RepairReport:
+    """Write every event that can still be read of a damaged segment to a new segment at `out`.
+
+    Blocks are found by walking through the file; directory, indexes, filter and statistics are made anew, so a file
+    that was cut off, or that lost everything but its data blocks, still gives its events. Blocks that were moved or
+    doubled are put in their place, once. A block needs a copy of the metadata and of its dictionary, or it is lost.
+    progress: as for `merge`. The damaged file stays as it is.
+    Raises CorruptSegmentError if nothing tells the schema, UnsupportedVersionError, UsageError, OSError.
+    """
+    target = check_output(out, [path])
+    source = FileSource(path) if isinstance(path, str) or not isinstance(path, Source) else path
+    wreck = examine(source, progress)
+    saved, lost = _Salvage(wreck).choose()
+    originals = [SavedBlocks(wreck, chain) for chain in _chains(saved)] or [SavedBlocks(wreck, [])]
+    metadata = replace(wreck.metadata, statistics=None)
+    plan, copied = plan_assembly(originals, metadata, [wreck.dictionaries] + [{} for _ in originals[1:]])
+    plan = replace(plan, numbers=[plan.numbers[0]] * len(originals))
+    with published(target, overwrite=overwrite) as publication:
+        made = make_segment(
+            publication, originals, [everything] * len(originals), plan, copied[:1] * len(originals),
+            built=metadata.schema.indexes,
+        )  # fmt: skip
+    if progress:
+        progress(source.size, source.size)
+    events = made.statistics.events
+    exact = lost.exact(events)
+    return RepairReport(str(target), events, exact, lost.known if exact is None else exact, wreck.findings.problems())
+
+
+class SavedBlocks:
+    """Data blocks of a damaged file in ascending order, as an original."""
+
+    def __init__(self, wreck: Wreck, blocks: Sequence[_Saved]) -> None:
+        self.name = wreck.source.name
+        self.size = sum(block.handle.length for block in blocks)
+        self.metadata: Metadata = replace(wreck.metadata, statistics=None)
+        self._wreck = wreck
+        self._blocks = blocks
+        self._contexts = _Contexts(wreck)
+
+    def blocks(self) -> Iterator[BlockRef]:
+        """The blocks; their runs are read from themselves."""
+        own = self._contexts.own
+        first_row = 0
+        for number, saved in enumerate(self._blocks):
+            block = self._wreck.read(saved.handle, BlockKind.DATA)
+            data = DataBlock(block, len(self.metadata.schema.fields))
+            keys = data.runs(own)
+            runs = Runs(keys.spaces.as_array(), keys.groupings.as_array(), keys.rows)
+            times = decode_timestamps(data, keys.rows, own.plain)
+            low, high = int(times.min()), int(times.max())
+            yield BlockRef(saved.handle, number, first_row, saved.rows, runs, low, high)
+            first_row += saved.rows
+
+    def read(self, refs: Sequence[BlockRef]) -> Iterator[tuple[memoryview, Block]]:
+        """Some blocks as they are stored and verified."""
+        for ref in refs:
+            stored = self._wreck.source.read_at(ref.handle.offset, ref.handle.length)
+            yield memoryview(stored), self._wreck.read(ref.handle, BlockKind.DATA)
+
+    def contexts(self, dictionary: int) -> list[DecodeContext]:
+        """How columns are decoded."""
+        return [context or self._contexts.own for context in self._contexts.of(dictionary)]
+
+    def dictionaries(self) -> dict[int, list[ColumnDictionary]]:
+        """The dictionaries by number."""
+        return self._wreck.dictionaries
+
+
+class _Contexts:
+    """How the columns of a damaged file are decoded; None where the dictionary is lost."""
+
+    def __init__(self, wreck: Wreck) -> None:
+        self.own = plain_context()
+        self._count = len(wreck.metadata.schema.fields)
+        self._made = {number: self._make(columns) for number, columns in wreck.dictionaries.items()}
+
+    def _make(self, columns: Sequence[ColumnDictionary]) -> list[DecodeContext | None]:
+        made: list[DecodeContext | None] = [self.own] * self._count
+        for column in columns:
+            zstd = zstd_of(column)
+            framed = Decompressor(zstd) if zstd else self.own.plain
+            values = None if column.values is None else with_null(column.values)
+            made[column.column] = DecodeContext(self.own.plain, framed, values)
+        return made
+
+    def of(self, number: int) -> list[DecodeContext | None]:
+        """The contexts of blocks that name a dictionary."""
+        return self._made.get(number, [None] * self._count) if number else [self.own] * self._count
+
+
+@dataclass(slots=True)
+class _Losses:
+    """What is lost, as far as it is known. `total`: events of the file, None where nothing tells."""
+
+    total: int | None
+    known: int = 0
+
+    def exact(self, saved: int) -> int | None:
+        """Lost events; None where the total is unknown."""
+        return None if self.total is None else self.total - saved
+
+
+class _Salvage:
+    """Decides which sound blocks are the file's events."""
+
+    def __init__(self, wreck: Wreck) -> None:
+        self._wreck = wreck
+        self._contexts = _Contexts(wreck)
+        self._sound = [block for block in wreck.sound if block.kind == BlockKind.DATA]
+        self._offsets = [block.handle.offset for block in self._sound]
+        self._by_content: dict[tuple[int, int, int], list[Sound]] = {}
+        for block in self._sound:
+            self._by_content.setdefault(_content(block.handle, block.rows), []).append(block)
+        self._named = {_content(*block) for region in wreck.regions for block in region.blocks or ()}
+
+    def choose(self) -> tuple[list[_Saved], _Losses]:
+        """The blocks to keep, and what is lost."""
+        wreck = self._wreck
+        statistics = wreck.metadata.statistics
+        losses = _Losses(statistics.events if statistics else None)
+        if wreck.whole_directory:
+            losses.total = sum(region.rows or 0 for region in wreck.regions)
+        saved: list[_Saved] = []
+        for region in wreck.regions:
+            saved += self._save_region(region, losses)
+        if not wreck.whole_directory or not saved:
+            saved += self._save_unnamed(saved)
+            if wreck.whole_directory and saved:  # the directory is another file's
+                losses.total = None
+            losses.known += wreck.broken_rows if losses.total is None and not losses.known else 0
+        if losses.total is not None and losses.total < sum(block.rows for block in saved):
+            losses.total = None
+        return saved, losses
+
+    def _save_region(self, region: Region, losses: _Losses) -> Iterator[_Saved]:
+        if region.blocks is None:
+            a, b = bisect_left(self._offsets, region.start), bisect_left(self._offsets, region.end)
+            kept = list(self._save_once(self._sound[a:b], self._named))
+            losses.known += max(0, (region.rows or 0) - sum(block.rows for block in kept))
+            yield from kept
+            return
+        for handle, rows in region.blocks:
+            places = self._by_content.get(_content(handle, rows), [])
+            here = [block for block in places if block.handle.offset == handle.offset]
+            saved = self._save((here or places)[0]) if places else None
+            if saved is None:
+                losses.known += rows
+            else:
+                yield saved
+
+    def _save_unnamed(self, named: Sequence[_Saved]) -> Iterator[_Saved]:
+        """Blocks that no leaf names, where the directory's root is lost or another file's."""
+        covered = [(region.start, region.end) for region in self._wreck.regions if named]
+        left = [block for block in self._sound if not any(a <= block.handle.offset < b for a, b in covered)]
+        yield from self._save_once(left, {_content(block.handle, block.rows) for block in named})
+
+    def _save_once(self, blocks: Sequence[Sound], known: set[tuple[int, int, int]]) -> Iterator[_Saved]:
+        """Blocks that decode; what stands somewhere else as well, or twice, counts once.
+
+        Only where all events of a block have the same keys and time can the next one be the same and be meant.
+        """
+        seen = set(known)
+        for block in blocks:
+            content = _content(block.handle, block.rows)
+            saved = self._save(block)
+            if saved is not None and (content not in seen or saved.low == saved.high):
+                seen.add(content)
+                yield saved
+
+    def _save(self, sound: Sound) -> _Saved | None:
+        """A block, if all of it decodes."""
+        schema = self._wreck.metadata.schema
+        handle = sound.handle
+        try:
+            block = self._wreck.read(handle, BlockKind.DATA)
+            columns = DataCheck(schema, self._contexts.of, self._contexts.own).check(block, None)
+            if any(column is None for column in columns):
+                raise CorruptSegmentError(f"dictionary {block.dictionary}, which a data block needs, is lost")
+            data = DataBlock(block, len(schema.fields))
+            keys = data.runs(self._contexts.own)
+        except BAD_BYTES as error:
+            self._wreck.findings.add_error(error, handle.offset, "its events are lost")
+            return None
+        times = decode_timestamps(data, keys.rows, self._contexts.own.plain)
+        spaces, groupings = keys.spaces.as_list(), keys.groupings.as_list()
+        low, high = (spaces[0], groupings[0], int(times[0])), (spaces[-1], groupings[-1], int(times[-1]))
+        return _Saved(handle, sound.rows, low, high)
+
+
+def _content(handle: BlockHandle, rows: int) -> tuple[int, int, int]:
+    return handle.check, handle.length, rows
+
+
+def _chains(blocks: Sequence[_Saved]) -> list[list[_Saved]]:
+    """Blocks as ascending sequences: one, unless some are out of place."""
+    chains: list[list[_Saved]] = []
+    for block in blocks:
+        chain = next((chain for chain in chains if chain[-1].high <= block.low), None)
+        if chain is None:
+            chains.append([block])
+        else:
+            chain.append(block)
+    return chains

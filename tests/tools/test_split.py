@@ -1,0 +1,73 @@
+"""`split`: the parts hold every event once, in order, each within its bounds; together they are the segment again."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import pytest
+from event_strategies import Recording, examples, recordings
+from hypothesis import given
+from hypothesis import strategies as st
+from small_pieces import cut_small
+
+import esformat
+from esformat.tools import merge, split
+from tests.tools.segments import check_segment, write_rows
+
+
+@examples(60)
+@given(st.data(), recordings(), st.sampled_from(["size", "spaces", "times"]))
+def test_parts_are_the_segment(data: st.DataObject, recording: Recording, by: str) -> None:
+    """By whatever it is split, however it is cut into blocks; merged again, the parts are the segment."""
+    rows = recording.rows
+    keys = sorted({row.space for row in rows} | {b"b"})
+    moments = sorted({row.timestamp for row in rows} | {0})
+    with tempfile.TemporaryDirectory() as directory, cut_small(recording.pieces):
+        folder = Path(directory)
+        path = write_rows(folder / "all.esdb", recording, rows, recording.codec)
+        chosen: list = []
+        if by == "size":
+            parts = split(path, folder, size_bytes=data.draw(st.integers(1, 3000)))
+        elif by == "spaces":
+            chosen = data.draw(st.lists(st.sampled_from(keys), unique=True).map(sorted))
+            parts = split(path, folder, spaces=chosen)
+        else:
+            chosen = data.draw(st.lists(st.sampled_from(moments), unique=True).map(sorted))
+            parts = split(path, folder, times=chosen)
+        assert sorted(folder.glob("all-*.esdb")) == parts
+        if not rows:
+            assert parts == []
+            return
+        held: list[list] = []
+        for part in parts:
+            number = int(part.stem.removeprefix("all-"))
+            edges = [None, *chosen, None]
+            low, high = edges[number : number + 2] if by != "size" else (None, None)
+            if by == "size":
+                with esformat.open(part) as segment:
+                    spaces = {key if isinstance(key, bytes) else key.encode() for key in segment.spaces()}
+                held.append([row for row in rows if row.space in spaces])
+            else:
+                value = "space" if by == "spaces" else "timestamp"
+                held.append([
+                    row for row in rows
+                    if (low is None or getattr(row, value) >= low) and (high is None or getattr(row, value) < high)
+                ])  # fmt: skip
+            check_segment(part, recording, held[-1])
+        assert sum(map(len, held)) == len(rows)
+        merge(parts, folder / "again.esdb")
+        check_segment(folder / "again.esdb", recording, rows)
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"size_bytes": 0}, {"size_bytes": 1, "times": [1]}, {"spaces": ["b", "a"]}, {"times": [2, 2]}]
+)
+def test_wrong_use(tmp_path, how):
+    """What makes no sense is refused, and nothing appears."""
+    path = tmp_path / "a.esdb"
+    with esformat.create(path) as writer:
+        writer.add("a", b"", timestamp=1)
+    with pytest.raises(esformat.UsageError):
+        split(path, tmp_path, **how)
+    assert list(tmp_path.iterdir()) == [path]
