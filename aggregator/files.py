@@ -49,3 +49,13 @@ def segment_name(number: int) -> str:
 def segment_number(path: Path) -> int | None:
     """The number of a segment file; None for other files."""
     return int(path.stem) if path.suffix == ".esdb" and path.stem.isdecimal() else None
+
+
+def segment_files(layout: Layout) -> dict[int, Path]:
+    """Segment files that are there, by number."""
+    found = {}
+    for path in layout.segments.glob("*/*.esdb"):
+        number = segment_number(path)
+        if number is not None:
+            found[number] = path
+    return found

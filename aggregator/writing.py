@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 
 from aggregator.budget import Budget
-from aggregator.files import Layout, make_directory
+from aggregator.errors import CorruptManifestError
+from aggregator.files import Layout, make_directory, segment_files
 from aggregator.ingest import Ingest
 from aggregator.lock import WriterLock
 from aggregator.log import FILE_BYTES, Log
@@ -39,6 +40,12 @@ class Writing:
         self.layout, self.limits, self.durability, self._clock = layout, limits, durability, clock
         self.lock = WriterLock(layout.writer_lock)
         try:
+            if not layout.manifest.exists() and segment_files(layout):
+                raise CorruptManifestError(
+                    "the manifest is missing, and there are segments",
+                    path=str(layout.manifest),
+                    hint="restore it, or run `aggregator rebuild-manifest` on the catalog",
+                )
             self.manifest = Manifest(layout.manifest)
             try:
                 self._open()
@@ -73,6 +80,7 @@ class Writing:
         self.budget = Budget(self.limits.memory_bytes)
         self.budget.take(replay.size_bytes)
         taken = [segment.number for segment in contents.segments] + [number for number, _, _ in manifest.retired()]
+        taken += segment_files(layout)
         self.sealer = Sealer(
             self.state, manifest, self.log, layout, self.budget, next_segment=max(taken, default=0) + 1, clock=clock
         )

@@ -261,6 +261,17 @@ def test_only_one_writer(root):
     aggregator.open(root).close()
 
 
+def test_a_lost_manifest_is_not_replaced(root):
+    """Where segments are, an absent manifest is an error that names the way out, not an empty catalog."""
+    with aggregator.open(root) as catalog:
+        catalog.create_topic("t").append(events(*ROWS))
+        catalog.seal()
+    (root / "manifest.sqlite").unlink()
+    with pytest.raises(aggregator.CorruptManifestError, match="rebuild-manifest"):
+        aggregator.open(root)
+    assert not (root / "manifest.sqlite").exists()
+
+
 def test_closed(root):
     """A closed catalog says so."""
     catalog = aggregator.open(root)
