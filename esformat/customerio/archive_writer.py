@@ -61,8 +61,7 @@ def write_spaces(events: pa.Table, seconds: I64) -> Iterator[Pair]:
     spaces = rank(events["space"])
     placed = _write_events(events, seconds, spaces.ranks, len(spaces.values))
     for number, key, section in _index_sections(events, seconds, spaces.ranks, placed):
-        origin = 1 + sum(len(stored) for _, stored in placed.sections[number])
-        entries = write_section(memoryview(section), origin, entry_bytes=ENTRY.itemsize)
+        entries = write_section(memoryview(section), 0, entry_bytes=ENTRY.itemsize)
         placed.sections[number].append((key, b"".join(block for block, _ in entries)))
     for key, sections in zip(spaces.values.to_pylist(), placed.sections, strict=True):
         at = 1
