@@ -18,7 +18,7 @@ from aggregator.log_frame import MAX_BODY_BYTES, EventsPrefix
 from aggregator.manifest import Manifest
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
 from aggregator.names import check_name
-from aggregator.schema_change import fit, newest_of_families, topic_schema
+from aggregator.schema_change import fit, newest_of_families, small_types, topic_schema
 from aggregator.state import PRODUCER_WINDOW, CatalogState, Partition, Topic
 from aggregator.unsealed import make_piece
 from esformat import InvalidEventError
@@ -150,7 +150,7 @@ class Ingest:
 
     def _schema_for(self, topic: Topic, given: pa.Schema) -> SchemaInfo:
         """The schema that a batch with those columns is stored in, made where there is none."""
-        wanted = topic_schema(given, topic.info.indexes, binary_keys=topic.binary_keys)
+        wanted = topic_schema(small_types(given), topic.info.indexes, binary_keys=topic.binary_keys)
         for known in newest_of_families(topic.schemas.values()):
             extended = fit(known.schema, wanted)
             if extended == known.schema:

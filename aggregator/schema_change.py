@@ -32,6 +32,14 @@ def topic_schema(arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool)
     return make_schema(arrow, indexes, binary_keys=binary_keys)
 
 
+_SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+
+
+def small_types(arrow: pa.Schema) -> pa.Schema:
+    """The columns of a batch, texts and bytes with 32-bit offsets: a batch is never so large as to need others."""
+    return pa.schema([field.with_type(_SMALL.get(field.type, field.type)) for field in arrow])
+
+
 def fit(schema: EventSchema, given: EventSchema) -> EventSchema | None:
     """`schema` with what `given` adds to it; None where the two cannot share segments."""
     for field in given.fields:

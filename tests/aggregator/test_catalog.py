@@ -179,6 +179,26 @@ def test_columns_come_and_change(catalog):
     assert len(list(topic._topic.segments.view())) == 2
 
 
+def test_large_and_small_offsets_share_a_schema(catalog):
+    """Polars and pandas have 64-bit offsets: their batches go where pyarrow's go."""
+    topic = catalog.create_topic("t")
+    small = pa.table({"space": ["a"], "timestamp": [1], "text": ["x"], "data": [b"1"]})
+    large = small.cast(
+        pa.schema(
+            [
+                ("space", pa.large_string()),
+                ("timestamp", pa.int64()),
+                ("text", pa.large_string()),
+                ("data", pa.large_binary()),
+            ]
+        )
+    )
+    for table in (large, small, large):
+        topic.append(table)
+    assert catalog.seal() == 1
+    assert topic.scan().to_table()["text"].to_pylist() == ["x"] * 3
+
+
 def test_names(root):
     """Any text is a name and comes back as it was; nothing leaves the catalog's directory."""
     names = [

@@ -1,0 +1,76 @@
+"""What becomes of a topic's schema when other columns arrive: decided by types alone."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from aggregator.model import SchemaInfo
+from aggregator.schema_change import fit, newest_of_families, topic_schema, union_schema
+from esformat import InvalidEventError
+
+
+def schema(*columns, indexes=()):
+    return topic_schema(pa.schema([pa.field(*column) for column in columns]), indexes, binary_keys=False)
+
+
+BASE = schema(("n", pa.int64()), ("s", pa.string()), ("data", pa.binary(), False))
+
+
+@pytest.mark.parametrize(
+    ("given", "same"),
+    [
+        ([("n", pa.int64()), ("s", pa.string())], True),
+        ([("n", pa.int8())], True),
+        ([("n", pa.null())], True),
+        ([("s", pa.large_string())], False),
+        ([("data", pa.string())], True),
+        ([("n", pa.float64())], False),
+        ([("n", pa.string())], False),
+        ([("n", pa.timestamp("us"))], False),
+        ([("s", pa.binary())], False),
+        ([("s", pa.dictionary(pa.int32(), pa.string()))], True),
+    ],
+)
+def test_fit(given, same):
+    """What a schema can hold of other types without losing anything fits; nothing else does."""
+    assert fit(BASE, schema(*given)) == (BASE if same else None)
+
+
+def test_new_columns_are_added_at_the_end():
+    """They may be null, since older events lack them; one without values tells no type and waits."""
+    found = fit(
+        BASE, schema(("new", pa.list_(pa.int8()), False), ("nothing", pa.null()), ("i", pa.string()), indexes=["i"])
+    )
+    assert found.arrow.names == [*BASE.arrow.names, "new", "i"]
+    assert found.fields[-2].nullable
+    assert found.indexes == ("i",)
+
+
+def test_columns_that_must_be_there():
+    """A batch without a column that may not be null does not fit, `data` apart."""
+    strict = schema(("must", pa.int8(), False))
+    assert fit(strict, schema(("other", pa.int8()))) is None
+
+
+def test_reserved_and_indexed_columns():
+    """The aggregator's own names are refused; an index without a column is of text."""
+    for name in ("record_index", "partition"):
+        with pytest.raises(InvalidEventError, match=name):
+            schema((name, pa.int64()))
+    assert schema(("n", pa.int8()), indexes=["type"]).arrow.field("type").type == pa.string()
+
+
+def test_union():
+    """All columns of all families; the widest type; text where no type holds both."""
+    infos = [
+        SchemaInfo(1, 1, 1, schema(("a", pa.int8(), False), ("b", pa.int64()), ("c", pa.int64()))),
+        SchemaInfo(2, 1, 1, schema(("a", pa.int8(), False), ("b", pa.int64()), ("c", pa.int64()), ("d", pa.bool_()))),
+        SchemaInfo(3, 1, 3, schema(("b", pa.float64()), ("c", pa.string()))),
+    ]
+    assert [info.number for info in newest_of_families(infos)] == [3, 2]
+    union = union_schema(infos, binary_keys=False).arrow
+    assert {name: union.field(name).type for name in "abcd"} == {
+        "a": pa.int8(), "b": pa.float64(), "c": pa.string(), "d": pa.bool_(),
+    }  # fmt: skip
+    assert union.field("a").nullable
