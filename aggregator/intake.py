@@ -65,33 +65,37 @@ class Fitting:
     def __init__(self, given: pa.Schema, schema: EventSchema) -> None:
         self._schema = schema
         self._target = schema.arrow
-        self._places: list[int] | None = None
+        self._steps: list[tuple[pa.Field, int]] | None = None  # None: only the slow way will do
         if set(given.names) <= set(self._target.names) and len(set(given.names)) == len(given.names):
-            places = [given.get_field_index(field.name) for field in self._target]
-            same = all(
-                place >= 0 and given.field(place).type == field.type
-                for place, field in zip(places, self._target, strict=True)
-            )
-            self._places = places if same else None
-        self._grouping = given.get_field_index("grouping") < 0
+            steps = [(field, given.get_field_index(field.name)) for field in self._target]
+            if all(self._is_simple(field, None if at < 0 else given.field(at).type) for field, at in steps):
+                self._steps = steps
+
+    @staticmethod
+    def _is_simple(field: pa.Field, kind: pa.DataType | None) -> bool:
+        """Whether a column of that type, or none, becomes the field without a look at its values."""
+        if kind is None:
+            return bool(field.nullable) or field.name == "grouping"
+        return bool(kind == field.type) or (field.name == "timestamp" and kind == pa.int64())
 
     def apply(self, given: pa.RecordBatch | pa.Table) -> pa.RecordBatch:
         """The events of `given`, checked. Raises InvalidEventError, and says which column and row."""
-        if self._places is not None and (isinstance(given, pa.RecordBatch) or _one_chunk(given)):
+        if self._steps is not None and (isinstance(given, pa.RecordBatch) or _one_chunk(given)):
             batch = given if isinstance(given, pa.RecordBatch) else given.to_batches()[0]
-            if self._is_plain(batch):
-                arrays = [batch.column(place) for place in self._places]
-                return pa.RecordBatch.from_arrays(arrays, schema=self._target)
+            if self._is_plain(batch, self._steps):
+                return pa.RecordBatch.from_arrays([_column(batch, *step) for step in self._steps], schema=self._target)
         return _one_batch(check_table(to_arrow(given), self._schema))
 
-    def _is_plain(self, batch: pa.RecordBatch) -> bool:
+    @staticmethod
+    def _is_plain(batch: pa.RecordBatch, steps: list[tuple[pa.Field, int]]) -> bool:
         """Whether the batch can be taken as it is. Where not, the slow way tells what is wrong, if anything."""
-        assert self._places is not None
         try:
             batch.validate(full=True)
         except pa.ArrowInvalid:
             return False
-        for place, field in zip(self._places, self._target, strict=True):
+        for field, place in steps:
+            if place < 0:
+                continue
             column = batch.column(place)
             if not field.nullable and column.null_count:
                 return False
@@ -102,8 +106,19 @@ class Fitting:
         return True
 
 
+def _column(batch: pa.RecordBatch, field: pa.Field, place: int) -> pa.Array:
+    if place < 0:
+        return (
+            pa.nulls(len(batch), field.type)
+            if field.nullable
+            else pa.repeat(pa.scalar("").cast(field.type), len(batch))
+        )
+    column = batch.column(place)
+    return column if column.type == field.type else column.cast(field.type)
+
+
 def _one_chunk(table: pa.Table) -> bool:
-    return all(column.num_chunks == 1 for column in table.columns)
+    return len(table) > 0 and all(column.num_chunks == 1 for column in table.columns)
 
 
 def _one_batch(table: pa.Table) -> pa.RecordBatch:

@@ -19,9 +19,11 @@ from aggregator.model import RECORD_INDEX, SchemaInfo
 
 I64 = npt.NDArray[np.int64]
 
-SMALL_ROWS = 1024
-"""Batches below this size are put together, MERGED at a time, so that tiny appends do not cost later."""
+SMALL_BYTES = 16 << 10
+"""Batches up to this size are put together, MERGED at a time, so that tiny appends do not cost later."""
 MERGED = 64
+FEW_ROWS = 1024
+"""So few rows are searched directly, without a lookup."""
 LOOKUP_PIECES = 16
 """So many batches share a lookup at first."""
 MAX_LOOKUP_ROWS = 1 << 17
@@ -39,7 +41,7 @@ class Piece:
     max_timestamp: int
     size_bytes: int
     arrived_us: int
-    level: int = 0
+    joined: int = 0  # how often it was put together
     indexes: I64 | None = None
 
     @property
@@ -76,8 +78,7 @@ class Piece:
 def make_piece(first_index: int, schema: SchemaInfo, batch: pa.RecordBatch, size_bytes: int, now_us: int) -> Piece:
     """A piece of a batch that is not empty."""
     times = np.asarray(batch.column("timestamp").cast(pa.int64()).to_numpy())
-    level = 0 if batch.num_rows < SMALL_ROWS else 9
-    return Piece(first_index, schema, batch, int(times.min()), int(times.max()), size_bytes, now_us, level)
+    return Piece(first_index, schema, batch, int(times.min()), int(times.max()), size_bytes, now_us)
 
 
 def _join(pieces: Sequence[Piece]) -> Piece:
@@ -87,7 +88,7 @@ def _join(pieces: Sequence[Piece]) -> Piece:
     return Piece(
         pieces[0].first_index, pieces[0].schema, pa.concat_batches([piece.batch for piece in pieces]),
         min(piece.min_timestamp for piece in pieces), max(piece.max_timestamp for piece in pieces),
-        sum(piece.size_bytes for piece in pieces), pieces[0].arrived_us, pieces[0].level + 1,
+        sum(piece.size_bytes for piece in pieces), pieces[0].arrived_us, pieces[0].joined + 1,
         None if whole else np.concatenate([piece.record_indexes() for piece in pieces]),
     )  # fmt: skip
 
@@ -115,7 +116,7 @@ class Lookup:
 
     def find(self, space: pa.Scalar) -> I64:
         """Rows of a space, ascending, counted over all pieces."""
-        if len(self.pieces) == 1 and self._built is None and self.rows <= SMALL_ROWS:
+        if len(self.pieces) == 1 and self._built is None and self.rows <= FEW_ROWS:
             found = np.asarray(pc.equal(self.pieces[0].batch.column("space"), space).to_numpy(zero_copy_only=False))
             return found.nonzero()[0]
         dictionary, order, starts = self._build()
@@ -173,10 +174,10 @@ class Unsealed:
 
     def _put_together(self) -> bool:
         last = self.pieces[-1]
-        if last.level > 1 or len(self.pieces) < MERGED:
+        if last.size_bytes > SMALL_BYTES or len(self.pieces) < MERGED:
             return False
         few = self.pieces[-MERGED:]
-        if any(piece.level != last.level or piece.schema is not last.schema for piece in few):
+        if any(p.joined != last.joined or p.schema is not last.schema or p.size_bytes > SMALL_BYTES for p in few):
             return False
         self.pieces[-MERGED:] = [_join(few)]
         return True
