@@ -125,6 +125,11 @@ def raw(data):
     return HEADER.pack(len(data), 0) + data
 
 
+def snappy(data):
+    stored = pa.Codec("snappy").compress(data, asbytes=True)
+    return HEADER.pack(len(stored), SNAPPY) + stored
+
+
 EVENT = b"\x01" + struct.pack("<I", 5) + b"x"
 SOUND = (b"g", raw(EVENT + b"\0"))
 ENTRY = struct.pack("<qH", 1, 0)
@@ -142,6 +147,7 @@ FORGED = {
     "block_too_long": [(b"g", raw(bytes(4097)))],
     "snappy_block_empty": [(b"g", HEADER.pack(0, SNAPPY))],
     "snappy_block_claims_too_much": [(b"g", HEADER.pack(6, SNAPPY) + b"\xff\xff\xff\xff\x0f\0")],
+    "snappy_block_of_more_than_4096_bytes": [(b"g", snappy(encode(5000) + bytes(5004) + b"\0"))],
     "snappy_block_claims_more_than_it_has": [(b"g", HEADER.pack(4, SNAPPY) + b"\x80\x20\x00a")],
     "entry_of_block_0": [SOUND, (b"it:v", raw(struct.pack("<qH", 0, 0) + b"\0"))],
     "entry_of_block_2": [SOUND, (b"it:v", raw(struct.pack("<qH", 2, 0) + b"\0"))],
