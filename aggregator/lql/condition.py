@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.lql import integer
-from aggregator.lql.columns import Columns, as_text, decoded, is_text
+from aggregator.lql.columns import Columns, as_text, changed_case, decoded, is_text
 from aggregator.lql.errors import LqlError
 from aggregator.lql.json_path import path_test
 from aggregator.lql.operand import (
@@ -245,7 +245,7 @@ def _test_text(
 
 def _applied(functions: tuple[str, ...], texts: pa.Array) -> pa.Array:
     for function in functions:
-        texts = (pc.utf8_upper if function == "UPPER" else pc.utf8_lower)(as_text(texts))
+        texts = changed_case(texts, function)
     return texts
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.lql import glob
 
 MAX_PATTERN = 1_000  # characters of a regular expression or glob: what RE2 compiles in well under a millisecond
+_FEW = 4  # a quarter of the texts
 Test = Callable[[pa.Array], pa.BooleanArray]
 _ORDER = {
     "=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal
@@ -64,7 +66,24 @@ def _like(value: str) -> Test:
     simple = glob.plain(pieces)
     if simple is not None:
         return text_test(*simple)
-    return _regex(glob.to_regex(pieces))
+    whole = _regex(glob.to_regex(pieces))
+    literal = max((piece for piece in pieces if isinstance(piece, str)), key=len, default="")
+    return _implied(_contains(literal), whole) if len(literal) > 1 else whole
+
+
+def _implied(necessary: Test, test: Test) -> Test:
+    """`test`, asked only about texts that pass `necessary`, which all of its own do, where those are few."""
+
+    def both(texts: pa.Array) -> pa.BooleanArray:
+        mask = necessary(texts)
+        if mask.true_count * _FEW >= len(mask):
+            return test(texts)
+        rows = pc.indices_nonzero(mask)
+        result = np.zeros(len(mask), dtype=np.bool_)
+        result[np.asarray(rows)] = np.asarray(test(texts.take(rows)))
+        return pa.array(result)
+
+    return both
 
 
 def _regex(pattern: str) -> Test:

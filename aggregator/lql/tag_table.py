@@ -13,8 +13,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from aggregator.lql.columns import changed_case
 from aggregator.lql.operand import check_tags, innermost
 from aggregator.lql.predicate import text_test
 from aggregator.lql.tag_set import TagSet
@@ -119,7 +119,7 @@ class TagTable:
         if tag is not None:
             texts = tag.texts()
             for function in functions:
-                texts = (pc.utf8_upper if function == "UPPER" else pc.utf8_lower)(texts)
+                texts = changed_case(texts, function)
             mask[_numbers(tag.streams)] = np.asarray(test(texts))[_numbers(tag.codes)]
         return mask
 

@@ -1,0 +1,131 @@
+"""Format strings and layouts of times: what they print, by column and one by one."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aggregator.lql import Columns, LqlError, TagSet, Template
+from aggregator.lql.layout import Layout
+
+MOMENT = dt.datetime(2026, 3, 1, 8, 5, 7, 250_000, dt.UTC)
+LAST = dt.datetime(1999, 12, 31, 23, 59, 59, tzinfo=dt.UTC)
+BATCH = pa.record_batch(
+    {
+        "timestamp": pa.array([MOMENT, LAST, None], pa.timestamp("us", "UTC")),
+        "data": pa.array([b"one", b'say "hi"\n', None]),
+        "space": pa.array(["{app=web,zone=eu}", "{app=db}", "{app=web,zone=eu}"]).dictionary_encode(),
+        "status": pa.array([200, None, 404]),
+        "who": pa.array(["ada l", None, ""]),
+        "grouping": pa.array(["", "", ""]),
+    }
+)  # fmt: skip
+COLUMNS = Columns(BATCH.schema)
+
+TEMPLATES = [
+    ("{msg}", ["one", 'say "hi"\n', ""]),
+    ("", ["", "", ""]),
+    ("text", ["text"] * 3),
+    ("{msg}\n", ["one\n", 'say "hi"\n\n', "\n"]),
+    ("{ MSG }", ["one", 'say "hi"\n', ""]),
+    ("{msg.json()}", ['"one"', '"say \\"hi\\"\\n"', '""']),
+    ("{msg.json}", ['"one"', '"say \\"hi\\"\\n"', '""']),
+    ("{ts}", ["2026-03-01T08:05:07.25Z", "1999-12-31T23:59:59Z", ""]),
+    ("{ts.format(2006-01-02)}", ["2026-03-01", "1999-12-31", ""]),
+    ("{ts.format('15:04:05.000')}|", ["08:05:07.250|", "23:59:59.000|", "|"]),
+    ("{ts.format(%d/%m/%y)}", ["01/03/26", "31/12/99", ""]),
+    ("{vars}", ['app=web,zone=eu,status=200,who="ada l"', "app=db", 'app=web,zone=eu,status=404,who=""']),
+    ("{vars:zone}", ["eu", "", "eu"]),
+    ("{vars:status}", ["200", "", "404"]),
+    ("{vars:who}-{vars:app}", ["ada l-web", "-db", "-web"]),
+    ("{vars:nope}", ["", "", ""]),
+    ("{{{vars:app}}}", ["{web}", "{db}", "{web}"]),
+    ("{{{vars:app}{}", ["{web}", "{db}", "{web}"]),
+    ("a } b", ["a } b"] * 3),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), TEMPLATES, ids=[text for text, _ in TEMPLATES])
+def test_template_prints(text, expected):
+    """One text per row."""
+    assert Template.compile(text).render(BATCH, COLUMNS).to_pylist() == expected
+    assert Template.compile(text).render(BATCH.slice(0, 0), COLUMNS).to_pylist() == []
+
+
+@pytest.mark.parametrize("row", [0, 1])
+@pytest.mark.parametrize("text", [text for text, _ in TEMPLATES])
+def test_one_event_prints_the_same(text, row):
+    """Rendering one event is rendering a batch of one."""
+    values = BATCH.slice(row, 1).to_pylist()[0]
+    micros = (values["timestamp"] - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    fields = {name: values[name] for name in ("status", "who")}
+    printed = Template.compile(text).render_event(micros, values["data"], TagSet.parse(values["space"]), fields)
+    assert printed == dict(TEMPLATES)[text][row]
+
+
+def test_fields_in_a_map():
+    """Fields without a column of their own print like the others."""
+    more = pa.array([[("q", "x"), ("who", "other")], None, []], pa.map_(pa.string(), pa.string()))
+    batch = BATCH.append_column("more", more)
+    columns = Columns(batch.schema, extra="more")
+    assert Template.compile("{vars:q}|{vars:who}").render(batch, columns).to_pylist() == ["x|ada l", "|", "|"]
+    assert Template.compile("{vars}").render(batch, columns)[0].as_py().endswith(",q=x,who=other")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [("{msg", "character 1"), ("a{b}", "means nothing"), ("{}}{", "character 4"), ("{ts.format(%Q)}", "strftime"),
+     ("{vars:}" * 300, "more than 200"), ("{ts.format(%)}", "strftime")],
+)  # fmt: skip
+def test_no_template(text, told):
+    """What means nothing is refused when it is compiled."""
+    with pytest.raises(LqlError, match=told):
+        Template.compile(text)
+
+
+LAYOUTS = [
+    ("2006-01-02T15:04:05.000000Z07:00", "2026-03-01T08:05:07.250000Z"),
+    ("Mon Jan _2 15:04:05 2006", "Sun Mar  1 08:05:07 2026"),
+    ("Monday, 02-Jan-06 15:04:05 MST", "Sunday, 01-Mar-26 08:05:07 UTC"),
+    ("January 2, 2006 at 3:04pm (MST)", "March 1, 2026 at 8:05am (UTC)"),
+    ("02 Jan 06 15:04 -0700", "01 Mar 26 08:05 +0000"),
+    ("1/2/06 3:4:5 PM -07:00", "3/1/26 8:5:7 AM +00:00"),
+    ("15:04:05.9", "08:05:07.2"),
+    ("15:04:05.999999999", "08:05:07.25"),
+    ("15:04:05,000", "08:05:07,250"),
+    ("002", "060"),
+    ("%H:%M:%S", "08:05:07"),
+    ("%% %Y", "% 2026"),
+    ("", ""),
+    ("no time", "no time"),
+]
+
+
+@pytest.mark.parametrize(("layout", "expected"), LAYOUTS, ids=[layout for layout, _ in LAYOUTS])
+def test_layout(layout, expected):
+    """The example date, written so."""
+    micros = pa.array([(MOMENT - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)])
+    assert Layout.of(layout).render(micros).to_pylist() == [expected]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.datetimes(dt.datetime(1000, 1, 1), dt.datetime(9999, 12, 31)), max_size=5))
+def test_rfc3339_reads_back(moments):
+    """Python reads the time that is printed."""
+    micros = [(moment - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1) for moment in moments]
+    printed = Layout.rfc3339().render(pa.array(micros, pa.int64())).to_pylist()
+    assert [dt.datetime.fromisoformat(text).replace(tzinfo=None) for text in printed] == moments
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.text(max_size=10), max_size=5))
+def test_json_reads_back(texts):
+    """The JSON string is the message."""
+    batch = pa.record_batch({"timestamp": pa.nulls(len(texts), pa.int64()), "data": pa.array(texts, pa.string())})
+    printed = Template.compile("{msg.json()}").render(batch, Columns(batch.schema, tags=None)).to_pylist()
+    assert [json.loads(text) for text in printed] == texts
