@@ -10,7 +10,7 @@ from esformat.tools import diff as diff_segments
 _EXAMPLES = """\b
 Examples:
   esdb diff activity.esdb merged.esdb
-  esdb diff activity.esdb without.esdb --limit 5
+  esdb diff activity.esdb merged.esdb --limit 5
 """
 
 

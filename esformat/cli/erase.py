@@ -14,8 +14,8 @@ from esformat.tools import erase as erase_spaces
 
 _EXAMPLES = """\b
 Examples:
-  esdb erase activity.esdb without.esdb --space customer-42
-  esdb erase activity.esdb without.esdb --space customer-42 --space customer-43 --format json
+  esdb erase activity.esdb without.esdb --space customer-1
+  esdb erase activity.esdb report.esdb --space customer-1 --space customer-2 --format json
 """
 
 

@@ -11,7 +11,7 @@ _EXAMPLES = """\b
 Examples:
   esdb reindex activity.esdb indexed.esdb --index type --index country
   esdb reindex activity.esdb plain.esdb --none
-  esdb reindex damaged.esdb sound.esdb --index type --rebuild
+  esdb reindex activity.esdb rebuilt.esdb --index type --rebuild
 """
 
 

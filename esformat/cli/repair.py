@@ -10,6 +10,7 @@ from esformat.tools import repair as repair_segment
 _EXAMPLES = """\b
 Examples:
   esdb repair damaged.esdb saved.esdb
+  esdb repair damaged.esdb saved.esdb --force
 """
 
 

@@ -15,8 +15,8 @@ _UNITS = {"": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1 << 10, "mib"
 _EXAMPLES = """\b
 Examples:
   esdb split activity.esdb parts --size 256MiB
-  esdb split activity.esdb parts --space customer-3 --space customer-6
-  esdb split activity.esdb parts --time 2024-02-01 --time 2024-03-01
+  esdb split activity.esdb parts --space customer-1 --space customer-2 --force
+  esdb split activity.esdb parts --time 2024-03-08 --time 2024-03-15 --force
 """
 
 

@@ -45,7 +45,7 @@ def plan_assembly(
     numbering: dict[bytes, int] = {}
     kept: list[Dictionary] = []
     numbers: list[dict[int, int]] = []
-    copied = []
+    copied: list[bool] = []
     for dictionaries in held:
         mine = {number: _identity(dictionary) for number, dictionary in dictionaries.items()}
         new = {identity for identity in mine.values() if identity not in numbering}

@@ -12,10 +12,11 @@ import pyarrow.parquet
 import pytest
 
 from esformat.cli import main
+from esformat.cli.root import _TOOLS
 
 from .conftest import ROOT, environment
 
-NAMES = ["write", "info", "spaces", "scan", "verify", "convert"]
+NAMES = ["write", "info", "spaces", "scan", "verify", "convert", *_TOOLS]
 CSV = "user,date,rating\nann,2024-03-01 12:00,5\nbob,2024-03-02 12:00,4\n"
 JSONL = '{"user":"ann","time":"2024-03-01T12:00:00Z","type":"view","x":1}\n'
 
@@ -36,6 +37,9 @@ def directory(tmp_path, activity):
     for month in ("january", "february"):
         table = pa.table({"user": ["ann"], "app": ["web"], "timestamp": ["2024-01-01"]})
         pyarrow.parquet.write_table(table, tmp_path / f"{month}.parquet")
+    (tmp_path / "parts").mkdir()
+    for name in ("monday", "tuesday", "wednesday", "damaged", "merged", "all", "parts/first", "parts/second"):
+        (tmp_path / f"{name}.esdb").write_bytes((tmp_path / "activity.esdb").read_bytes())
     binaries = tmp_path / "bin"
     binaries.mkdir()
     (binaries / "esdb").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m esformat "$@"\n')

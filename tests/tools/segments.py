@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 from event_model import Model, Row, table_records
@@ -48,6 +49,12 @@ def check_segment(path: Path, recording: Recording, rows: list[Row]) -> None:
             for value in values:
                 expected = [model.record(row, None) for row in model.rows if row.values[name] == value]
                 assert table_records(segment.scan_index(name, value).to_table()) == expected
+
+
+def phrases(rnd: random.Random, count: int) -> list[bytes]:
+    """Payloads of a vocabulary that is worth a compression dictionary."""
+    words = [rnd.randbytes(30).hex().encode() for _ in range(40)]
+    return [b'{"page": "%s", "seen": %d, "by": "%s"}' % (rnd.choice(words), i, rnd.choice(words)) for i in range(count)]
 
 
 def dealt(rows: list[Row], parts: int) -> st.SearchStrategy[list[list[Row]]]:

@@ -1,0 +1,82 @@
+"""The verbs that make new segments of old ones: what they print, and how they end."""
+
+from __future__ import annotations
+
+import pytest
+
+import esformat
+
+
+def test_merge_and_diff(esdb, activity):
+    """The parts of a split are the segment again, and `diff` says so."""
+    (activity.parent / "parts").mkdir()
+    assert esdb("split", "activity.esdb", "parts", "--space", "customer-1", "--space", "other").lines == [
+        "parts/activity-0000.esdb", "parts/activity-0001.esdb", "parts/activity-0002.esdb", "3 parts",
+    ]  # fmt: skip
+    parts = sorted(str(path) for path in (activity.parent / "parts").iterdir())
+    result = esdb("merge", "merged.esdb", *parts)
+    assert (result.status, result.err) == (0, "")
+    assert result.lines[0] == "merged.esdb: 29 events of 4 spaces"
+    result = esdb("diff", "activity.esdb", "merged.esdb")
+    assert (result.status, result.lines) == (0, ["29 events in both, 0 only in activity.esdb, 0 only in merged.esdb"])
+
+
+def test_erase(esdb, activity):
+    """The report names what is gone, and what was looked at afterwards; what is left differs by just that."""
+    result = esdb("erase", "activity.esdb", "rest.esdb", "--space", "customer-1", "--space", "nobody")
+    assert (result.status, result.err) == (0, "")
+    assert result.lines[:3] == [
+        "rest.esdb: 10 events of 1 space erased", "  customer-1: 10 events", "  nobody: was not in the file",
+    ]  # fmt: skip
+    assert all(": ok, " in line for line in result.lines[result.lines.index("checked in the new file:") + 1 :][:6])
+    result = esdb("diff", "activity.esdb", "rest.esdb")
+    assert result.status == 1
+    assert result.lines == [
+        "customer-1: 10 only in activity.esdb, 0 only in rest.esdb",
+        "19 events in both, 10 only in activity.esdb, 0 only in rest.esdb",
+    ]
+
+
+def test_erase_of_nothing(esdb, activity):
+    """No such space: an error, and no file."""
+    result = esdb("erase", "activity.esdb", "rest.esdb", "--space", "nobody")
+    assert (result.status, result.err) == (1, "esdb: activity.esdb: no space 'nobody'\n")
+    assert not (activity.parent / "rest.esdb").exists()
+
+
+def test_repair(esdb, activity, tmp_path):
+    """Status 0 for a sound file, 1 with counts for one that lost its only data block, and for one without an end."""
+    assert esdb("repair", "activity.esdb", "saved.esdb").lines == ["saved.esdb: 29 events saved, none lost"]
+    data = bytearray(activity.read_bytes())
+    with esformat.open(activity) as segment:
+        at = segment.info()["size_bytes"] - len(data)
+    place = data.index(b"ESBK\x02") + 40 + at
+    data[place] ^= 1
+    (tmp_path / "bad.esdb").write_bytes(data)
+    result = esdb("repair", "bad.esdb", "nothing.esdb")
+    assert (result.status, result.lines) == (1, ["nothing.esdb: 0 events saved, 29 lost"])
+    assert result.err.startswith("bad.esdb: at byte ")
+    (tmp_path / "cut.esdb").write_bytes(activity.read_bytes()[:-60])
+    result = esdb("repair", "cut.esdb", "whole.esdb")
+    assert (result.status, result.lines) == (0, ["whole.esdb: 29 events saved, none lost"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["split", "activity.esdb", "."],
+        ["split", "activity.esdb", ".", "--size", "0"],
+        ["split", "activity.esdb", ".", "--size", "many"],
+        ["erase", "activity.esdb", "x.esdb"],
+        ["reindex", "activity.esdb", "x.esdb"],
+        ["reindex", "activity.esdb", "x.esdb", "--index", "nothing"],
+        ["recompress", "activity.esdb", "x.esdb", "--codec", "lz4", "--level", "3"],
+        ["merge", "activity.esdb", "activity.esdb"],
+    ],
+)
+def test_wrong_use(esdb, activity, arguments):
+    """One line, status 2, and nothing was made."""
+    result = esdb(*arguments)
+    assert result.status == 2, result
+    assert result.err.count("\n") == 1
+    assert list(activity.parent.iterdir()) == [activity]
