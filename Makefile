@@ -32,6 +32,7 @@ bench: $(VENV)/bench.stamp  ## Measure against the peers and rewrite docs/benchm
 fuzz: $(VENV)/fuzz.stamp  ## A million foreign inputs for every reader, coverage-guided (an hour each).
 	$(BIN)/python -m tests.fuzz segment
 	$(BIN)/python -m tests.fuzz block_bodies
+	$(BIN)/python -m tests.fuzz lql
 
 clean:  ## Remove the environment and everything generated.
 	rm -rf $(VENV) demo-output fuzz-output build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
