@@ -63,7 +63,7 @@ def _clipped(stretches: Iterable[Stretch], first: int, last: int) -> Iterator[St
 def candidate_rows(segment: Segment, bounds: Bounds = UNBOUNDED) -> list[RowPiece]:
     """The rows that can hold events within bounds, ascending, none of them across directory leaves.
 
-    Asks the space filter, the directory and the indexes; no event is read. Leaves are read for listed spaces only.
+    Asks the space filter, the directory and the indexes; no event is read. Leaves are read for bounds on spaces only.
     """
     reader = _reader(segment)
     share = 0.0 if admits_nothing(bounds) else _share(reader, bounds)
@@ -95,13 +95,21 @@ def _share(reader: Reader, bounds: Bounds) -> float:
 
 
 def _runs_of_spaces(segment: Segment, spaces: Domain | None) -> Iterator[tuple[int, int, int]]:
-    """Leaf and rows [first, last) of what lies in some spaces, ascending; whole leaves where they are a range."""
+    """Leaf and rows [first, last) of what lies in some spaces, ascending."""
     reader = _reader(segment)
     root = reader.root
     if spaces is None or spaces.listed is None:
         begin = 0 if spaces is None or spaces.low is None else root.leaves_of(spaces.low).start
         end = len(root) if spaces is None or spaces.high is None else bisect_left(root.first_spaces, spaces.high)
-        yield from ((leaf, root.rows[leaf], root.rows[leaf + 1]) for leaf in range(begin, end))
+        for number in range(begin, end):
+            first, last = root.rows[number], root.rows[number + 1]
+            if spaces is not None and number in (begin, end - 1):  # the others lie in the range as a whole
+                leaf = reader.leaf(number)
+                held = leaf.spaces
+                first = first if spaces.low is None else leaf.run_rows[bisect_left(held, spaces.low)]
+                last = last if spaces.high is None else leaf.run_rows[bisect_left(held, spaces.high)]
+            if first < last:
+                yield number, first, last
         return
     for key in sorted(spaces.listed):
         for number in root.leaves_of(key) if segment.may_contain(key) else ():

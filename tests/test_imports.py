@@ -79,6 +79,7 @@ OWNERS = {
     "lz4": {"codec"},
     "matplotlib": {"demo"},
     "pandas": {"demo"},
+    "py4j": {"spark"},
     "pyspark": {"spark"},
     "rich": {"cli", "demo"},
     "tenacity": {"retry"},

@@ -15,7 +15,7 @@ from esformat import ClosedError, EsdbError, UnknownIndexError, UsageError, __ve
 
 _TOOLS = ("merge", "split", "erase", "reindex", "recompress", "repair", "diff")
 # Each is a module of this package with a command of that name.
-_COMMANDS = ("write", "info", "spaces", "scan", "verify", "convert", "demo", *_TOOLS)
+_COMMANDS = ("write", "info", "spaces", "scan", "verify", "convert", "demo", *_TOOLS, "spark")
 _WRONG_USAGE = (UsageError, UnknownIndexError, ClosedError)
 _INTERRUPTED = 130  # what shells report for an interrupt
 

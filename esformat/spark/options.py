@@ -110,7 +110,7 @@ class ReadOptions:
     def parse(cls, given: Mapping[str, str]) -> Self:
         """Read them from what Spark hands over. Raises UsageError."""
         options = _Options(given, ("path", "paths", "columns", "partitionBytes", "partitions"))
-        one, several = options.get("path", str), options.get("paths", _paths) or ()
+        one, several = options.get("path", str), options.get("paths", parse_paths) or ()
         paths = (one, *several) if one else several
         if not paths:
             raise UsageError("there is nothing to read", hint='give a path: spark.read.format("esdb").load(path)')
@@ -122,8 +122,8 @@ class ReadOptions:
         )
 
 
-def _paths(text: str) -> tuple[str, ...]:
-    """Several paths, as Spark writes them: a JSON list."""
+def parse_paths(text: str) -> tuple[str, ...]:
+    """Several paths, as Spark writes them: a JSON list. Raises ValueError."""
     try:
         paths = json.loads(text)
     except json.JSONDecodeError:

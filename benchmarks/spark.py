@@ -1,0 +1,148 @@
+"""Segments and Parquet in one Spark session, in turn: `python -m benchmarks.spark [--events 5000000]`.
+
+Apart from `benchmarks.run` because of its length. Each work is done by both formats one after the other, several times,
+and counts or sums are compared; the figure is the ratio of the medians.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from benchmarks.dataset import load
+from esformat.spark import start_session, write
+
+SCRATCH = Path(__file__).parent / "results" / "scratch"
+RESULT = Path(__file__).parent / "results" / "spark.json"
+
+
+@dataclass(frozen=True)
+class Work:
+    """One thing to do with either format: what it is called, and the most that ours may take of Parquet's time."""
+
+    name: str
+    target: float
+    run: Callable[[str], Any]
+
+
+def main() -> None:
+    """Measure and print; keep the figures in `results/spark.json`."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=5_000_000)
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--works", default="scan,column,point,convert")
+    options = parser.parse_args()
+    folder = SCRATCH / f"spark-{options.events}"
+    _prepare(folder, options.events)
+    spark = start_session("benchmarks", master="local[2]", conf=_conf(folder))
+    if not (folder / "esdb").exists():
+        write(spark.read.parquet(str(folder / "raw")), str(folder / "esdb"), indexes=["type", "country"], partitions=8)
+        _sorted_parquet(spark, str(folder / "raw"), str(folder / "parquet"))
+    figures = {}
+    for work in _works(spark, folder, options.works.split(",")):
+        times: dict[str, list[float]] = {"esdb": [], "parquet": []}
+        answers = {}
+        for _ in range(options.turns + 1):  # the first turn warms up
+            for name, seconds in times.items():
+                started = perf_counter()
+                answers[name] = work.run(name)
+                seconds.append(perf_counter() - started)
+        if answers["esdb"] != answers["parquet"]:
+            raise SystemExit(f"{work.name}: {answers}")
+        medians = {name: median(seconds[1:]) for name, seconds in times.items()}
+        ratio = medians["esdb"] / medians["parquet"]
+        figures[work.name] = {**medians, "ratio": ratio, "target": work.target}
+        print(f"{work.name:8} esdb {medians['esdb']:6.2f} s  parquet {medians['parquet']:6.2f} s  "
+              f"ratio {ratio:.2f} (target {work.target})", flush=True)  # fmt: skip
+    known = json.loads(RESULT.read_text("utf-8")) if RESULT.exists() else {}
+    known.setdefault(str(options.events), {}).update(figures)
+    RESULT.write_text(json.dumps(known, indent=1) + "\n", "utf-8")
+
+
+def _conf(folder: Path) -> dict[str, str]:
+    return {
+        "spark.driver.memory": "2g", "spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR", "spark.local.dir": str(folder / "local"), "spark.sql.shuffle.partitions": "8",
+    }  # fmt: skip
+
+
+def _prepare(folder: Path, events: int) -> None:
+    """The events, unsorted, as Parquet in eight files."""
+    if (folder / "raw").exists():
+        return
+    table = load(events, SCRATCH)
+    partial = folder / "raw.partial"
+    partial.mkdir(parents=True)
+    step = -(-len(table) // 8)
+    for number in range(8):
+        pq.write_table(table.slice(number * step, step), partial / f"{number}.parquet", compression="zstd")
+    partial.rename(folder / "raw")
+
+
+def _sorted_parquet(spark: Any, source: str, target: str) -> None:
+    """What is done for segments, done for Parquet: shuffled by range, sorted, written."""
+    df = spark.read.parquet(source).repartitionByRange(8, "space", "timestamp")
+    df = df.sortWithinPartitions("space", "grouping", "timestamp") if "grouping" in df.columns else df
+    df.write.option("compression", "zstd").mode("overwrite").parquet(target)
+
+
+def _works(spark: Any, folder: Path, wanted: list[str]) -> list[Work]:
+    def read(name: str) -> Any:
+        return spark.read.format(name).load(str(folder / name))
+
+    row = read("parquet").groupBy("space").count().orderBy("count", "space").tail(1000)[0]
+
+    def scan(name: str) -> int:
+        return _consumed(read(name))
+
+    def column(name: str) -> Any:
+        read_one = spark.read.format(name).schema("timestamp timestamp").load(str(folder / name))
+        return read_one.selectExpr("max(timestamp)", "count(timestamp)").collect()[0]
+
+    def point(name: str) -> int:
+        return len(read(name).where(f"space = '{row.space}'").collect())
+
+    def convert(name: str) -> int:
+        target = folder / "converted"
+        shutil.rmtree(target, ignore_errors=True)
+        if name == "esdb":
+            raw = spark.read.parquet(str(folder / "raw"))
+            write(raw, str(target), indexes=["type", "country"], partitions=8)
+        else:
+            _sorted_parquet(spark, str(folder / "raw"), str(target))
+        count: int = spark.read.format(name).load(str(target)).count() if name == "parquet" else _events(target)
+        return count
+
+    works = [Work("scan", 1.5, scan), Work("column", 2.0, column), Work("point", 1.0, point),
+             Work("convert", 1.5, convert)]  # fmt: skip
+    return [work for work in works if work.name in wanted]
+
+
+def _consumed(df: Any) -> int:
+    """Have every column of every row read, and say how many rows there were."""
+    sums = [f"sum(hash(`{name}`))" for name in df.columns]
+    rows: int = df.selectExpr("count(*) AS rows", *sums).collect()[0].rows
+    return rows
+
+
+def _events(folder: Path) -> int:
+    import esformat
+
+    total = 0
+    for path in folder.glob("*.esdb"):
+        with esformat.open(path) as segment:
+            total += segment.num_events
+    return total
+
+
+if __name__ == "__main__":
+    main()

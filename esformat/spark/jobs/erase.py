@@ -1,0 +1,44 @@
+"""`erase`: some spaces out of every segment that holds them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from esformat.errors import CorruptSegmentError, UsageError
+from esformat.segment import open_segment
+from esformat.spark.jobs.in_place import Remade, remake_all
+from esformat.spark.jobs.summary import Progress, Summary
+from esformat.tools import erase as erase_spaces
+
+
+def erase(
+    spark: SparkSession, paths: Sequence[str], spaces: Sequence[str | bytes], *, progress: Progress | None = None
+) -> Summary:
+    """Take the events of spaces out of segments, in place; each new version is searched for what is left of them.
+
+    Segments without such events, by their space filter and directory, are not touched, so a job that was stopped goes
+    on where it was. The summary's `events` are those that segments still hold, its notes say what was erased where.
+    Raises UsageError.
+    """
+    if isinstance(spaces, str | bytes) or not spaces:
+        raise UsageError("erase needs a list of at least one space")
+    return remake_all(spark, "erase", paths, _Erase(tuple(spaces)), progress)
+
+
+class _Erase:
+    def __init__(self, spaces: tuple[str | bytes, ...]) -> None:
+        self._spaces = spaces
+
+    def __call__(self, path: str, out: str) -> Remade:
+        with open_segment(path, cache_bytes=0) as segment:
+            events = segment.num_events
+            held = [space for space in self._spaces if segment.may_contain(space) and segment.find(space) is not None]
+        if not held:
+            return Remade(None, events)
+        report = erase_spaces(path, out, held)
+        if not report.ok:
+            found = "; ".join(f"{check.what}: {check.found}" for check in report.checks if not check.ok)
+            raise CorruptSegmentError(f"something is left of the erased spaces: {found}", path=path)
+        return Remade(out, events - report.events, f"{report.events} events of {len(report.erased)} spaces erased")

@@ -1,0 +1,40 @@
+"""`reindex`: all segments of a directory get the same indexes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from esformat.errors import UsageError
+from esformat.segment import open_segment
+from esformat.spark.jobs.in_place import Remade, remake_all
+from esformat.spark.jobs.summary import Progress, Summary
+from esformat.tools import reindex as reindex_segment
+
+
+def reindex(
+    spark: SparkSession, paths: Sequence[str], indexes: Sequence[str], *, progress: Progress | None = None
+) -> Summary:
+    """Give segments indexes on exactly these columns, in place: data blocks are copied as they are.
+
+    Segments that have just these are skipped, so a job that was stopped goes on where it was. Raises UsageError.
+    """
+    if isinstance(indexes, str):
+        raise UsageError(f"indexes must be a list of column names, not the text {indexes!r}")
+    return remake_all(spark, "reindex", paths, _Reindex(tuple(indexes)), progress)
+
+
+class _Reindex:
+    def __init__(self, indexes: tuple[str, ...]) -> None:
+        self._indexes = indexes
+
+    def __call__(self, path: str, out: str) -> Remade:
+        with open_segment(path, cache_bytes=0) as segment:
+            events = segment.num_events
+            if set(segment.indexes) == set(self._indexes):
+                return Remade(None, events)
+        made = reindex_segment(path, out, self._indexes)
+        if made.statistics.events != events:
+            raise UsageError(f"{events} events became {made.statistics.events}", path=path)
+        return Remade(out, events)

@@ -1,0 +1,52 @@
+"""What a job did, and what it calls while it is at it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import perf_counter
+
+Progress = Callable[[int, int], None]
+"""Called now and then with the bytes done and the bytes in all."""
+
+_RAISED = re.compile(r"^(?:[\w.]*\.)?(?:\w+Error|\w+Exception): (?P<message>.+)$", re.MULTILINE)
+_LONGEST_REASON = 500
+
+
+@dataclass(slots=True)
+class Summary:
+    """The end of a job.
+
+    files: that it worked on; made: that it published; skipped: that were done before or had nothing to be done.
+    events, bytes: in what it published, or looked at where it publishes nothing. failed: files, and why.
+    """
+
+    job: str
+    files: int = 0
+    made: int = 0
+    skipped: int = 0
+    events: int = 0
+    bytes: int = 0
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+    _started: float = field(default_factory=perf_counter, repr=False)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed: then nothing was lost."""
+        return not self.failed
+
+    def finish(self) -> Summary:
+        """Note how long it took."""
+        self.seconds = perf_counter() - self._started
+        return self
+
+
+def reason_of(error: BaseException) -> str:
+    """Why something failed, in one line: of an error of Spark, what a task raised rather than where."""
+    text = str(error)
+    found = [match["message"] for match in _RAISED.finditer(text)]
+    line = " ".join((found[-1] if found else text.strip().partition("\n")[0]).split())
+    return line[:_LONGEST_REASON] or type(error).__name__

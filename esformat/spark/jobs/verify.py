@@ -1,0 +1,40 @@
+"""`verify`: every rule of the format, for every segment of a data lake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import SparkSession
+
+from esformat.location import Place, StoredAt
+from esformat.remote import RemoteSource
+from esformat.spark.files import name_of, segments_at
+from esformat.spark.jobs.summary import Progress, Summary
+from esformat.spark.jobs.waves import in_waves
+from esformat.verify import Report
+from esformat.verify import verify as verify_segment
+
+
+def verify(spark: SparkSession, paths: Sequence[str], *, progress: Progress | None = None) -> Summary:
+    """Hold every block of segments against its checksum and the rules of the format; one task for each segment.
+
+    paths: files, directories, patterns, prefixes of object stores. A segment with problems is in the summary's `failed`
+    with each of them. progress: called with the files done and in all. Raises UsageError where nothing is.
+    """
+    summary = Summary("verify")
+    places = segments_at(paths)
+    for place, report, reason in in_waves(spark, places, _verify):
+        summary.files += 1
+        if report is None:
+            summary.failed.append((name_of(place), reason or "unknown"))
+        else:
+            summary.events += report.num_events
+            summary.bytes += report.size_bytes
+            summary.failed += [(name_of(place), str(problem)) for problem in report.problems]
+        if progress:
+            progress(summary.files, len(places))
+    return summary.finish()
+
+
+def _verify(place: Place) -> Report:
+    return verify_segment(RemoteSource(place.store, place.path) if isinstance(place, StoredAt) else place)

@@ -1,0 +1,46 @@
+"""Work on many files by Spark's tasks, a few times as many at once as there are cores, with a word after each wave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from esformat.errors import EsdbError
+from esformat.spark.jobs.summary import reason_of
+
+WAVE_TASKS_PER_CORE = 4
+"""So many that tasks of different lengths even out; so few that what is done is published soon."""
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def in_waves(
+    spark: SparkSession, items: Sequence[T], work: Callable[[T], R]
+) -> Iterator[tuple[T, R | None, str | None]]:
+    """Each item with what `work` gave for it in a task, or why it could not be done, in order.
+
+    What goes wrong with one item's bytes or files costs that item; a task that dies is tried again by Spark.
+    """
+    size = WAVE_TASKS_PER_CORE * max(1, spark.sparkContext.defaultParallelism)
+    for start in range(0, len(items), size):
+        wave = list(items[start : start + size])
+        outcomes = spark.sparkContext.parallelize(wave, len(wave)).map(_Guarded(work)).collect()
+        for item, (result, reason) in zip(wave, outcomes, strict=True):
+            yield item, result, reason
+
+
+class _Guarded:
+    """Some work whose expected failures are results. A class, so that tasks are sent its name and not its code."""
+
+    def __init__(self, work: Callable[[Any], Any]) -> None:
+        self._work = work
+
+    def __call__(self, item: Any) -> tuple[Any, str | None]:
+        try:
+            return self._work(item), None
+        except (EsdbError, OSError, pa.ArrowException) as error:
+            return None, str(error) if isinstance(error, EsdbError) else reason_of(error)

@@ -1,0 +1,212 @@
+"""Jobs with a real Spark: what goes in comes out once, also when the job is stopped and run again."""
+
+from __future__ import annotations
+
+import json
+from importlib import import_module
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clicks import click_table, in_file_order, write_clicks
+
+import esformat
+from esformat.spark import jobs
+from esformat.spark.jobs.compact import Member, choose
+from esformat.spark.jobs.convert import InputFile, choose_groups
+from esformat.spark.jobs.summary import reason_of
+
+from .test_read import rows, rows_of
+from .test_write import left, load
+
+ROLES = {"space": "user", "timestamp": "at", "grouping": "app", "indexes": ["type"], "partitions": 2}
+
+
+@pytest.fixture(scope="module")
+def expected():
+    return rows_of(in_file_order(click_table(3000)))
+
+
+@pytest.fixture(scope="module")
+def parquet(tmp_path_factory):
+    """3,000 clicks in three Parquet files."""
+    folder = tmp_path_factory.mktemp("parquet")
+    table = click_table(3000).rename_columns(["user", "app", "at", "data", "type", "country"])
+    for number in range(3):
+        pq.write_table(table.slice(1000 * number, 1000), folder / f"{number}.parquet")
+    return folder
+
+
+def test_convert_stopped_and_run_again(spark, parquet, expected, tmp_path, monkeypatch):
+    """A job that dies between two groups goes on with the next one, and a third run has nothing to do."""
+    convert_module = import_module("esformat.spark.jobs.convert")  # the module: the package has the function
+    real, calls = convert_module.write, []
+
+    def dies(*arguments, **options):
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(convert_module, "write", dies)
+    out = str(tmp_path / "out")
+    with pytest.raises(KeyboardInterrupt):
+        jobs.convert(spark, [str(parquet)], out, group_bytes=1, **ROLES)
+    assert load(spark, out).count() == 1000
+    seen = []
+    again = jobs.convert(spark, [str(parquet)], out, group_bytes=1, progress=lambda *done: seen.append(done), **ROLES)
+    assert (again.files, again.skipped, again.events, again.ok) == (2, 1, 2000, True)
+    assert seen[-1][0] == seen[-1][1] > 0
+    assert rows(load(spark, out)) == expected
+    third = jobs.convert(spark, [f"{parquet}/*.parquet"], out, **ROLES)
+    assert (third.files, third.skipped, third.events) == (0, 3, 0)
+
+
+def test_convert_of_what_changed(spark, parquet, tmp_path):
+    """A file that was converted and has changed since is a failure, not a second copy of its events."""
+    source = tmp_path / "x.parquet"
+    source.write_bytes((parquet / "0.parquet").read_bytes())
+    out = str(tmp_path / "out")
+    assert jobs.convert(spark, [str(source)], out, **ROLES).ok
+    source.write_bytes((parquet / "1.parquet").read_bytes())
+    again = jobs.convert(spark, [str(source)], out, **ROLES)
+    assert not again.ok
+    assert "has changed since" in again.failed[0][1]
+    assert load(spark, out).count() == 1000
+
+
+def test_convert_what_cannot_be_read(spark, tmp_path):
+    """Rows that are no rows fail their group and say why; nothing of it is published, other groups are."""
+    (tmp_path / "a.json").write_text('{"user": "u", "at": "2026-01-02T03:04:05Z", "n": 1}\n')
+    (tmp_path / "b.json").write_text('{"user": "u", "at": "yesterday", "n": 1}\n')
+    (tmp_path / "c.json").write_text('{"user": "u", "at": \n')
+    roles = {"space": "user", "timestamp": "at"}
+    done = jobs.convert(spark, [str(tmp_path / "*.json")], str(tmp_path / "out"), group_bytes=1, **roles)
+    assert done.events == 1
+    assert [Path(path).name for path, _ in done.failed] == ["b.json", "c.json"]
+    assert "yesterday" in done.failed[0][1]
+    assert load(spark, tmp_path / "out").collect()[0].timestamp.isoformat().startswith("2026-01-02T03:04:05")
+
+
+def test_convert_arrow_and_go(spark, expected, tmp_path):
+    """Arrow files, with dictionaries, and a file of the Go ESDB."""
+    table = click_table(3000)
+    coded = table.set_column(4, "type", table["type"].dictionary_encode())
+    with pa.OSFile(str(tmp_path / "clicks.arrow"), "wb") as sink, pa.ipc.new_file(sink, coded.schema) as writer:
+        writer.write_table(coded, max_chunksize=700)
+    done = jobs.convert(spark, [str(tmp_path / "clicks.arrow")], str(tmp_path / "out"), indexes=["type"])
+    assert (done.ok, done.events) == (True, 3000)
+    assert rows(load(spark, tmp_path / "out")) == expected
+    archive = next((Path(__file__).parents[2] / "fixtures" / "go_esdb").rglob("*.esdb"))
+    with esformat.customerio.open(archive) as opened:
+        before = opened.scan().to_table()
+    done = jobs.convert(spark, [str(archive)], str(tmp_path / "go"), format="customerio")
+    assert (done.ok, done.events) == (True, len(before))
+    found = load(spark, tmp_path / "go").toArrow()
+    for name in ("space", "grouping", "data"):
+        assert sorted(found[name].to_pylist()) == sorted(before[name].to_pylist())
+
+
+@pytest.fixture
+def lake(tmp_path):
+    """The clicks in six segments."""
+    table = click_table(3000)
+    (tmp_path / "lake").mkdir()
+    for number in range(6):
+        write_clicks(tmp_path / "lake" / f"{number}.esdb", table.slice(500 * number, 500))
+    return tmp_path / "lake"
+
+
+def test_export(spark, lake, expected, tmp_path):
+    """Segments to Parquet and back are the same events; what was exported is skipped."""
+    out = tmp_path / "export"
+    done = jobs.export(spark, [str(lake)], str(out), format="parquet")
+    assert (done.ok, done.events, done.made) == (True, 3000, len(list(out.glob("*.parquet"))))
+    assert rows(spark.read.parquet(str(out))) == expected
+    assert jobs.export(spark, [str(lake)], str(out), format="parquet").skipped == done.files
+    csv = jobs.export(spark, [str(lake)], str(tmp_path / "csv"), format="csv")
+    assert (csv.failed, csv.events) == ([], 3000)
+
+
+def test_compact(spark, lake, expected):
+    """Six segments become one with the same events; once more does nothing."""
+    done = jobs.compact(spark, str(lake))
+    assert (done.ok, done.files, done.made, done.events) == (True, 6, 1, 3000)
+    assert len(list(lake.glob("*.esdb"))) == 1
+    assert rows(load(spark, lake)) == expected
+    assert len(left(lake)) == 1
+    again = jobs.compact(spark, str(lake))
+    assert (again.files, again.made, again.skipped) == (0, 0, 1)
+
+
+def test_reindex_erase_verify(spark, lake, expected):
+    """Other indexes, fewer spaces, a damaged file that verify finds; what is done already is skipped."""
+    done = jobs.reindex(spark, [str(lake)], ["country"])
+    assert (done.ok, done.made, done.events) == (True, 6, 3000)
+    assert jobs.reindex(spark, [str(lake)], ["country"]).skipped == 6
+    for path in lake.glob("*.esdb"):
+        with esformat.open(path) as segment:
+            assert segment.indexes == ("country",)
+    rest = [row for row in expected if row[0] != "customer-2"]
+    done = jobs.erase(spark, [str(lake)], ["customer-2", "nobody"])
+    assert done.ok
+    assert done.made >= 3
+    assert rows(load(spark, lake)) == rest
+    assert jobs.erase(spark, [str(lake)], ["customer-2"]).made == 0
+    assert jobs.verify(spark, [str(lake)]).events == len(rest)
+    damaged = next(lake.glob("*.esdb"))
+    content = bytearray(damaged.read_bytes())
+    content[len(content) // 3] ^= 1
+    damaged.write_bytes(content)
+    report = jobs.verify(spark, [str(lake)])
+    assert not report.ok
+    assert {path for path, _ in report.failed} == {str(damaged)}
+
+
+def test_command_line(spark, lake, capfd):
+    """The commands run the jobs, print a summary and end with the status that scripts go by."""
+    from esformat.cli import run
+
+    assert run(["spark", "verify", str(lake)]) == 0
+    assert "verify: 6 files; 3,000 events" in capfd.readouterr().out
+    assert run(["spark", "erase", str(lake), "--space", "customer-2", "--format", "json"]) == 0
+    assert json.loads(capfd.readouterr().out)["job"] == "erase"
+    next(lake.glob("*.esdb")).write_bytes(b"no segment")
+    assert run(["spark", "compact", str(lake)]) == 1
+    assert run(["spark", "reindex", str(lake)]) == 2
+    assert "--no-index" in capfd.readouterr().err
+
+
+# ------------------------------------------------------------ decisions, without Spark
+
+
+def test_choose_neighbours_up_to_the_target():
+    """Small ones, by first space, of one kind, never above the target; nobody is merged with nothing."""
+    sizes = [("c", 40, "x"), ("a", 40, "x"), ("b", 30, "x"), ("d", 60, "x"), ("e", 10, "y"), ("f", 10, "x")]
+    members = [Member(name, size, name.encode(), kind) for name, size, kind in sizes]
+    groups = [[member.path for member in group] for group in choose(members, 100)]
+    assert groups == [["a", "b"], ["c", "f"]]
+    assert choose(members[:1], 100) == []
+
+
+def test_groups_of_inputs():
+    """In order, up to the size, one at least."""
+    files = [InputFile(str(number), size, 0) for number, size in enumerate([5, 5, 20, 1, 1])]
+    assert [[file.path for file in group] for group in choose_groups(files, 10)] == [["0", "1"], ["2"], ["3", "4"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (
+            "Job aborted\n  File x\nesformat.errors.UsageError: no column 'x'; read it\n\tat org.apache",
+            "no column 'x'; read it",
+        ),
+        ("something\nelse", "something"),
+        ("", "ValueError"),
+    ],
+)
+def test_reasons(text, reason):
+    """Of what Spark raises, the line that a task raised."""
+    assert reason_of(ValueError(text)) == reason

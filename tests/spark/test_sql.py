@@ -1,0 +1,85 @@
+"""The example script and the page for data engineers, run in the session of the tests."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import importlib.util
+import io
+import os
+import re
+from collections import Counter
+from datetime import datetime, timedelta
+from itertools import groupby, pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import esformat
+
+ROOT = Path(__file__).parents[2]
+GIVEN = Path(os.environ.get("ESFORMAT_TEST_DATA", ROOT.parent / "shared" / "data"))
+REVIEWS = GIVEN / "anonreviews.csv.bz2"
+MOST = 20_000  # lines of half a million, so that the test stays short
+
+
+@pytest.fixture(scope="module")
+def reviews(tmp_path_factory):
+    """Real reviews as CSV, and as tuples."""
+    if not REVIEWS.exists():
+        pytest.skip(f"no {REVIEWS.name}; ESFORMAT_TEST_DATA may name its directory")
+    path = tmp_path_factory.mktemp("reviews") / "reviews.csv"
+    with bz2.open(REVIEWS, "rt", newline="") as file:
+        lines = [line for line, _ in zip(file, range(MOST), strict=False)]
+    path.write_text("".join(lines))
+    return path, [tuple(row) for row in csv.reader(io.StringIO("".join(lines)))][1:]
+
+
+def test_sessions_of_real_reviews(spark, reviews):
+    """Real reviews round trip exactly; sessions and judges are what plain Python finds."""
+    path, rows = reviews
+    spec = importlib.util.spec_from_file_location("spark_sessions", ROOT / "examples" / "spark_sessions.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    answers = script.main(spark, str(path), str(path.with_name("segments")))
+
+    found = spark.read.format("esdb").load(str(path.with_name("segments"))).toArrow()
+    times = found["timestamp"].cast(pa.int64()).to_pylist()
+    stored = zip(*(found[name].to_pylist() for name in ("space", "grouping", "rating")), times, strict=True)
+    epoch = datetime(1970, 1, 1)
+    given = [
+        (r, v, n, (datetime.strptime(t, "%Y-%m-%d %H:%M") - epoch) // timedelta(microseconds=1)) for r, v, n, t in rows
+    ]
+    assert Counter(stored) == Counter(given)
+
+    lengths = Counter()
+    for _, history in groupby(sorted(given, key=lambda row: (row[0], row[3])), key=lambda row: row[0]):
+        moments = [row[3] for row in history]
+        sizes = [1]
+        for before, after in pairwise(moments):
+            if after - before > 30 * 60 * 1_000_000:
+                sizes.append(0)
+            sizes[-1] += 1
+        lengths.update(sizes)
+    assert {row.reviews: row.sessions for row in answers["lengths"]} == lengths
+    judged = Counter(row[1] for row in given if row[2] == "0")
+    best = sorted(judged.items(), key=lambda item: (-item[1], f"vendor {item[0]}"))[:5]
+    assert [tuple(row) for row in answers["judges"]] == [(f"vendor {name}", count) for name, count in best]
+
+
+def test_page(spark, tmp_path, capsys):
+    """The code of docs/spark.md runs as it stands."""
+    folder = tmp_path / "clicks"
+    folder.mkdir()
+    with esformat.create(folder / "a.esdb", indexes=["type"]) as writer:
+        writer.add("ada", b"{}", timestamp=1_790_000_000_000_000, indexes={"type": "page"})
+    user = pa.table({"user_id": ["x"], "at": pa.array([1], pa.timestamp("us", "UTC")), "type": ["page"]})
+    blocks = re.findall(r"^```pyspark\n(.*?)^```$", (ROOT / "docs" / "spark.md").read_text("utf-8"), re.M | re.S)
+    names = {"folder": str(folder), "events": spark.createDataFrame(user)}
+    assert len(blocks) >= 2
+    for block in blocks:
+        exec(compile(block, "docs/spark.md", "exec"), names)
+    printed = capsys.readouterr().out
+    assert "|page|       1|" in printed
+    assert printed.endswith("1 1\n")
