@@ -10,7 +10,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 TEST_WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench fuzz clean
+.PHONY: help demo test check bench docs fuzz clean
 
 help:  ## List these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -29,13 +29,18 @@ check: $(VENV)/dev.stamp  ## Format, lint and strict types; changes nothing.
 bench: $(VENV)/bench.stamp  ## Measure against the peers and rewrite docs/benchmarks.md.
 	$(BIN)/python -m benchmarks.run --write-docs
 
+docs: $(VENV)/docs.stamp  ## Build the documentation site into site/; a broken link fails.
+	$(BIN)/python docs/site.py build
+	$(BIN)/zensical build --config-file build/zensical.toml --clean --strict
+	rm -rf site && mv build/site site
+
 fuzz: $(VENV)/fuzz.stamp  ## A million foreign inputs for every reader, coverage-guided (an hour each).
 	$(BIN)/python -m tests.fuzz segment
 	$(BIN)/python -m tests.fuzz block_bodies
 	$(BIN)/python -m tests.fuzz lql
 
 clean:  ## Remove the environment and everything generated.
-	rm -rf $(VENV) demo-output fuzz-output build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) demo-output fuzz-output build site dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # A stamp is newer than pyproject.toml exactly when the environment holds what it asks for.

@@ -23,6 +23,8 @@ from esformat.reader import Reader
 from esformat.schema import EventSchema
 from esformat.selection import select
 
+__all__ = ["EventDataset", "EventScanner", "Events", "SegmentEvents"]
+
 BATCH_ROWS = 131_072  # pyarrow's own default for `batch_size`
 
 

@@ -1,0 +1,118 @@
+"""Gathers the documentation site: `python docs/site.py build`, then `zensical build -f build/zensical.toml`.
+
+The site keeps the places that files have in the repository, so that one set of relative links serves both. HTML
+comments go, as their blocks are run by the tests and shown to nobody. The references are written here: of Python from
+what each package exports (mkdocstrings fills in signatures and docstrings), of the command line from `esdb --help`.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from esformat.cli import main
+
+ROOT = Path(__file__).parents[1]
+SOURCES = ("README.md", "CONTRIBUTING.md", "LICENSE", "docs", "spec", "benchmarks/results")
+KEPT = {"", ".md", ".png", ".py"}
+"""Suffixes of the files that pages consist of or link to."""
+COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
+PACKAGES = (
+    "esformat",
+    "esformat.dataset",
+    "esformat.tools",
+    "esformat.convert",
+    "esformat.customerio",
+    "esformat.spark",
+)
+"""What the reference of Python describes, as far as it is there: all that `__all__` names."""
+
+
+def gather(target: Path) -> None:
+    """Write every page, and what pages show or link to, into `target/pages`, and the configuration beside it."""
+    pages = target / "pages"
+    shutil.rmtree(pages, ignore_errors=True)
+    for file in _files():
+        copy = pages / file.relative_to(ROOT)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if file.suffix == ".md":
+            copy.write_text(COMMENT.sub("", file.read_text("utf-8")), "utf-8")
+        else:
+            shutil.copyfile(file, copy)
+    (pages / "docs" / "command-line.md").write_text(command_line(), "utf-8")
+    (pages / "docs" / "python.md").write_text(python(), "utf-8")
+    (target / "zensical.toml").write_text(configuration(), "utf-8")
+
+
+def _files() -> Iterator[Path]:
+    for source in SOURCES:
+        path = ROOT / source
+        found = [path] if path.is_file() else sorted(path.rglob("*"))
+        yield from (
+            file
+            for file in found
+            if file.is_file() and file.suffix in KEPT and not {"scratch", "__pycache__"} & {*file.parts}
+        )
+
+
+def configuration() -> str:
+    """The site's configuration, with every page that it does not name as a how-to, under its title."""
+    text = (ROOT / "zensical.toml").read_text("utf-8")
+    entries = [
+        f'{{ {json.dumps(_title(page))} = "docs/{page.name}" }}'
+        for page in sorted((ROOT / "docs").glob("*.md"))
+        if f'"docs/{page.name}"' not in text
+    ]
+    return text.replace('"How to" = []', f'"How to" = [{", ".join(entries)}]')
+
+
+def _title(page: Path) -> str:
+    return page.read_text("utf-8").partition("\n")[0].removeprefix("# ")
+
+
+def command_line() -> str:
+    """The reference of `esdb`: what each verb says of itself."""
+    parts = ["# Command line\n", _help(main, "esdb")]
+    for name, command in sorted(main.commands.items()):
+        parts.append(f"## esdb {name}\n\n{_help(command, f'esdb {name}')}")
+    return "\n".join(parts)
+
+
+def _help(command: click.Command, name: str) -> str:
+    with click.Context(command, info_name=name, max_content_width=100, terminal_width=100) as context:
+        return f"```text\n{command.get_help(context).rstrip()}\n```\n"
+
+
+def python() -> str:
+    """The reference of Python: a directive for each exported name, for mkdocstrings."""
+    parts = ["# Python\n"]
+    for package in PACKAGES:
+        kinds: dict[str, list[str]] = {"Functions": [], "Classes": [], "Errors": []}
+        for name in exported(package):
+            kind = "Functions" if name.islower() else "Errors" if name.endswith("Error") else "Classes"
+            kinds[kind].append(f"::: {package}.{name}\n")
+        for kind, directives in kinds.items():
+            if directives:
+                parts += [f"## {package}: {kind.lower()}\n", *directives]
+    return "\n".join(parts)
+
+
+def exported(package: str) -> list[str]:
+    """What a package or module names in `__all__`, read from its source: an extra of it may not be installed."""
+    place = ROOT / package.replace(".", "/")
+    source = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+    for node in ast.parse(source.read_text("utf-8")).body if source.exists() else ():
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            return [name for name in ast.literal_eval(node.value) if not name.startswith("_")]
+    return []
+
+
+if __name__ == "__main__":
+    gather(Path(sys.argv[1]))
