@@ -6,6 +6,7 @@ statement.
 
 from aggregator.lql.columns import Columns
 from aggregator.lql.condition import Filter
+from aggregator.lql.counting import Counter
 from aggregator.lql.errors import LqlError, Mark
 from aggregator.lql.operand import resolve_time
 from aggregator.lql.parser import parse_source, parse_statement, parse_where
@@ -18,6 +19,7 @@ from aggregator.lql.template import Template
 
 __all__ = [
     "Columns",
+    "Counter",
     "Filter",
     "LqlError",
     "Mark",

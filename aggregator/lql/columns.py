@@ -34,6 +34,11 @@ class Columns:
         special = {self.timestamp, self.message, self.tags, self.extra}
         return [name for name in self.schema.names if name not in special and name not in self.hidden]
 
+    @property
+    def names(self) -> list[str]:
+        """What a condition may name: fields, and hidden columns."""
+        return [*self.fields, *sorted(self.hidden & set(self.schema.names))]
+
 
 def decoded(array: pa.Array) -> pa.Array:
     """The array without a dictionary, view or run-end encoding around its values."""

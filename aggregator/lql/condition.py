@@ -179,10 +179,9 @@ def _typed_column(name: Name, target: Target, functions: tuple[str, ...], column
     """The column that is compared by its own type; None: compare text. Raises LqlError for one that is not there."""
     if not isinstance(target, Column | Field):
         return None
-    known = [*columns.fields, *columns.hidden & set(columns.schema.names)]
-    if target.name not in known:
+    if target.name not in columns.names:
         if isinstance(target, Column):
-            hint = did_you_mean(target.name, ["ts", "msg", *known])
+            hint = did_you_mean(target.name, ["ts", "msg", *columns.names])
             raise LqlError(
                 f"there is no column {target.name!r}", mark=name.mark,
                 hint=hint or f"write fields:{target.name} for a field that may be absent; tags belong behind FROM",
@@ -211,7 +210,7 @@ def _text_source(target: Target, columns: Columns) -> tuple[Callable[[pa.RecordB
         return lambda batch: batch.column(columns.message), {columns.message}
     assert isinstance(target, Field | Column)
     name = target.name
-    own = {name} & set(columns.schema.names)
+    own = {name} & set(columns.names)
     if own and (columns.extra is None or isinstance(target, Column)):
         return lambda batch: _text_column(batch.column(name)), own
     extra = {columns.extra} if columns.extra is not None else set()
@@ -231,7 +230,7 @@ def _test_text(
         texts = source(batch)
         if texts is None:
             return pa.repeat(pa.scalar(""), batch.num_rows).dictionary_encode()
-        if not pa.types.is_dictionary(texts.type):
+        if not pa.types.is_dictionary(texts.type) or len(texts.dictionary) > len(texts):
             return _applied(key[1], _present(texts))
         values = _applied(key[1], _present(texts.dictionary))
         return pa.DictionaryArray.from_arrays(texts.indices, values)

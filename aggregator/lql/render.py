@@ -54,7 +54,7 @@ def source_to_text(source: tree.Source) -> str:
 
 
 def _select(select: tree.Select) -> str:
-    keys = ", ".join(_key(key) for key in select.group_by)
+    keys = ", ".join(key_to_text(key) for key in select.group_by)
     return _join(
         "SELECT",
         quote(select.format) if select.format is not None else None,
@@ -113,7 +113,8 @@ def _position(position: tree.Position | None) -> str | None:
     return f"POSITION {'AT ' if position.kind == 'time' else ''}{quote(position.text)}"
 
 
-def _key(key: tree.Operand | tree.Every) -> str:
+def key_to_text(key: tree.Operand | tree.Every) -> str:
+    """A key of GROUP BY."""
     return f'ts EVERY "{format_length(key.length_us)}"' if isinstance(key, tree.Every) else _operand(key)
 
 

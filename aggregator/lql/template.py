@@ -151,13 +151,19 @@ def micros(times: pa.Array) -> pa.Array:
 
 def _var(name: str) -> Part:
     def part(batch: pa.RecordBatch, columns: Columns) -> pa.Array | pa.Scalar:
-        tag = _by_tag_set(batch, columns, lambda tags: tags.as_dict().get(name))
-        value = field_text(batch, columns, name)
-        if tag is None or value is None:
-            return tag if tag is not None else value if value is not None else pa.scalar("")
-        return pc.coalesce(tag.cast(pa.large_string()), value.cast(pa.large_string()))
+        found = var_text(batch, columns, name)
+        return pa.scalar("") if found is None else found
 
     return part
+
+
+def var_text(batch: pa.RecordBatch, columns: Columns, name: str) -> pa.Array | None:
+    """The tag of each row's stream, or else the field, as text, null where neither is; None where no row has it."""
+    tag = _by_tag_set(batch, columns, lambda tags: tags.as_dict().get(name))
+    value = field_text(batch, columns, name)
+    if tag is None or value is None:
+        return value if tag is None else tag
+    return pc.coalesce(tag.cast(pa.large_string()), value.cast(pa.large_string()))
 
 
 def _all_vars(batch: pa.RecordBatch, columns: Columns) -> pa.Array | pa.Scalar:

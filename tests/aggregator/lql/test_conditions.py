@@ -106,6 +106,7 @@ CONDITIONS = [
     ("fields:z > 0", [1]),
     ("fields:absent = ''", [0, 1, 2, 3, 4, 5]),
     ("fields:absent LIKE 'a*'", []),
+    ("fields:data = ''", [0, 1, 2, 3, 4, 5]),  # the message is no field
     # typed columns; what is absent is unequal to everything
     ("status = 404", [1]),
     ("status != 404", [0, 2, 3, 4, 5]),

@@ -1,0 +1,101 @@
+"""COUNT and GROUP BY: what is counted, per which keys, as a plain dictionary would."""
+
+from __future__ import annotations
+
+from collections import Counter as PlainCounter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from aggregator.lql import Columns, Counter, LqlError, counting, parse_statement
+
+MINUTE = 60_000_000
+BATCH = pa.record_batch(
+    {
+        "timestamp": pa.array([-1, 0, MINUTE - 1, MINUTE, None], pa.timestamp("us", "UTC")),
+        "data": [b'{"u": {"id": 1}}', b'{"u": {"id": "1"}}', b"none", None, b'{"u": {"id": [1]}}'],
+        "space": pa.array(["{app=web}", "{app=db}", "{app=web}", "{zone=eu}", "{app=Web}"]).dictionary_encode(),
+        "status": pa.array([200, 200, 404, None, 200], pa.int16()),
+        "who": pa.array(["a", "b", "a", "a", None]).dictionary_encode(),
+        "more": pa.array([[("q", "x")], None, [("q", "x")], [], []], pa.map_(pa.string(), pa.string())),
+    }
+)
+COLUMNS = Columns(BATCH.schema, extra="more")
+
+GROUPS = [
+    ("status", {(200,): 3, (404,): 1, (None,): 1}),
+    ("app", {("web",): 2, ("db",): 1, ("Web",): 1, (None,): 1}),
+    ("UPPER(app)", {("WEB",): 3, ("DB",): 1, (None,): 1}),
+    ("fields:q", {("x",): 2, (None,): 3}),
+    ("fields:app", {(None,): 5}),
+    ("q", {("x",): 2, (None,): 3}),
+    ("msg.u.id", {("1",): 2, ("[1]",): 1, (None,): 2}),
+    ("who, status", {("a", 200): 1, ("b", 200): 1, ("a", 404): 1, ("a", None): 1, (None, 200): 1}),
+    ("who, who", {("a", "a"): 3, ("b", "b"): 1, (None, None): 1}),
+    ("ts EVERY '1m'", {(-MINUTE,): 1, (0,): 2, (MINUTE,): 1, (None,): 1}),
+]
+
+
+def counted(keys: str, *batches: pa.RecordBatch) -> dict[tuple[object, ...], int]:
+    counter = Counter(parse_statement(f"SELECT COUNT GROUP BY {keys}").group_by, COLUMNS)
+    for batch in batches:
+        counter.add(batch)
+    table = counter.table()
+    columns = [
+        (column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column).to_pylist()
+        for column in table.columns
+    ]
+    rows = list(zip(*columns, strict=True))
+    assert table.column_names[-1] == "count"
+    assert len({row[:-1] for row in rows}) == len(rows)
+    return {row[:-1]: row[-1] for row in rows}
+
+
+@pytest.mark.parametrize(("keys", "expected"), GROUPS, ids=[keys for keys, _ in GROUPS])
+def test_group_by(keys, expected):
+    """One row per group, over one batch, and over many small ones that are merged now and then."""
+    assert counted(keys, BATCH) == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(counting, "_MERGE_ROWS", 3)
+        assert counted(keys, *[BATCH.slice(i, 1) for i in range(5)] * 3) == {k: 3 * n for k, n in expected.items()}
+
+
+def test_groups_ascend():
+    """Groups come in the order of their keys; columns have the keys' names."""
+    counter = Counter(parse_statement("SELECT COUNT GROUP BY who, ts EVERY 60s").group_by, COLUMNS)
+    counter.add(BATCH)
+    assert counter.table().column_names == ["who", 'ts EVERY "1m"', "count"]
+    assert counter.table()["who"].to_pylist() == ["a", "a", "a", "b", None]
+
+
+def test_count_of_all():
+    """Without keys there is one count."""
+    counter = Counter((), COLUMNS)
+    assert counter.table().to_pylist() == [{"count": 0}]
+    counter.add(BATCH)
+    counter.add(BATCH.slice(2))
+    assert counter.table().to_pylist() == [{"count": 8}]
+
+
+def test_nothing_to_group():
+    """No rows, no groups."""
+    assert counted("app", BATCH.slice(0, 0)) == {}
+
+
+def test_groups_are_bounded(monkeypatch):
+    """Too many groups are an error, not all of the memory."""
+    monkeypatch.setattr(counting, "MAX_GROUPS", 2)
+    with pytest.raises(LqlError, match="more than 2 groups"):
+        counted("app", BATCH)
+
+
+def test_against_a_plain_counter():
+    """Many batches of many values."""
+    chance = np.random.default_rng(5)
+    batches, plain = [], PlainCounter()
+    for _ in range(20):
+        rows = chance.integers(0, 5, 500)
+        batches.append(BATCH.take(pa.array(rows)))
+        plain.update((BATCH["who"][int(row)].as_py(), BATCH["status"][int(row)].as_py()) for row in rows)
+    assert counted("who, status", *batches) == dict(plain)
