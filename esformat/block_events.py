@@ -1,6 +1,7 @@
 """The quick way from one data block to `Event` objects: no Arrow in between, only the frames that are needed.
 
-For segments whose payload is `data`; the indexed columns stay compressed until somebody asks an event for them.
+For segments whose payload is `data` and perhaps some numbers; these and the indexed columns stay compressed until
+somebody asks an event for them.
 """
 
 from __future__ import annotations
@@ -79,40 +80,41 @@ def _find_byte(stored: bytes, byte: int, low: int, high: int) -> list[int]:
 
 
 class BlockAttributes:
-    """The indexed columns of the events of one block, decoded when first asked for.
+    """The columns of the events of one block besides `data`, decoded when first asked for.
 
-    Holds copies of the compressed chunks, a few hundred bytes, so that events neither pin blocks nor need the file.
+    Holds copies of the compressed chunks, some hundred bytes each, so that events neither pin blocks nor need the file.
     """
 
     __slots__ = ("_chunks", "_columns", "_dictionary", "_reader", "_row_count")
 
-    def __init__(self, reader: Reader, block: DataBlock, indexed: list[int]) -> None:
+    def __init__(self, reader: Reader, block: DataBlock) -> None:
         self._reader = reader
         self._row_count = block.row_count
         self._dictionary = block.dictionary
         at, body = block.chunks, block.body
-        self._chunks = [bytes(body[at[chunk] : at[chunk + 1]]) for chunk in indexed]
-        self._columns: list[tuple[str, pa.Array]] | None = None
+        self._chunks = [bytes(body[at[chunk] : at[chunk + 1]]) for chunk in reader.attribute_chunks]
+        self._columns: list[tuple[str, bool, pa.Array]] | None = None
 
     def indexes(self, row: int) -> dict[str, Any]:
         """Indexed columns of a row that are not null."""
-        if self._columns is None:
-            self._columns = self._decode()
-        return {name: value for name, column in self._columns if (value := column[row].as_py()) is not None}
-
-    def _decode(self) -> list[tuple[str, pa.Array]]:
-        contexts = self._reader.contexts(self._dictionary)
-        columns = []
-        chunks = iter(self._chunks)
-        for field, context in zip(self._reader.fields, contexts, strict=True):
-            if field.indexed:
-                node = memoryview(next(chunks))
-                columns.append((field.name, decode_node(node, 0, self._row_count, field.type, context)[0]))
-        return columns
+        shown = ((name, column[row].as_py()) for name, indexed, column in self._decoded() if indexed)
+        return {name: value for name, value in shown if value is not None}
 
     def columns(self, row: int) -> dict[str, Any]:
-        """There are none besides `data`."""
-        return {}
+        """Payload columns of a row besides `data`."""
+        return {name: column[row].as_py() for name, indexed, column in self._decoded() if not indexed}
+
+    def _decoded(self) -> list[tuple[str, bool, pa.Array]]:
+        if self._columns is None:
+            contexts = self._reader.contexts(self._dictionary)
+            columns = []
+            for chunk, stored in zip(self._reader.attribute_chunks, self._chunks, strict=True):
+                place = chunk - FIRST_COLUMN_CHUNK
+                field = self._reader.fields[place]
+                array = decode_node(memoryview(stored), 0, self._row_count, field.type, contexts[place])[0]
+                columns.append((field.name, field.indexed, array))
+            self._columns = columns
+        return self._columns
 
 
 class GroupAttributes:
@@ -125,13 +127,18 @@ class GroupAttributes:
 
     def indexes(self, row: int) -> dict[str, Any]:
         """Indexed columns of a row that are not null."""
-        place = row if self._places is None else int(self._places[row])
-        block = bisect_right(self._starts, place) - 1
-        return self._blocks[block].indexes(place - self._starts[block])
+        block, place = self._find(row)
+        return block.indexes(place)
 
     def columns(self, row: int) -> dict[str, Any]:
-        """There are none besides `data`."""
-        return {}
+        """Payload columns of a row besides `data`."""
+        block, place = self._find(row)
+        return block.columns(place)
+
+    def _find(self, row: int) -> tuple[BlockAttributes, int]:
+        place = row if self._places is None else int(self._places[row])
+        block = bisect_right(self._starts, place) - 1
+        return self._blocks[block], place - self._starts[block]
 
 
 class EventMaker:
@@ -141,7 +148,6 @@ class EventMaker:
         self._reader = reader
         self._space, self._grouping, self._reverse = space, grouping, reverse
         self._place = reader.schema.positions.get(DATA_COLUMN)
-        self._indexed = reader.indexed_chunks
         self._plain = reader.own().plain
 
     def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> Iterator[Event]:
@@ -165,7 +171,7 @@ class EventMaker:
             times.reverse()
             data.reverse()
             rows = rows[::-1]
-        attributes = BlockAttributes(self._reader, block, self._indexed)
+        attributes = BlockAttributes(self._reader, block)
         return map(Event, zip(repeat(self._space), repeat(self._grouping), times, data, rows, repeat(attributes)))
 
     def _data(self, block: DataBlock, low: int, high: int) -> list[Any]:

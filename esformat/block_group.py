@@ -210,9 +210,8 @@ class BlockGroup:
 
     def _attributes(self, columns: Sequence[str], places: I64 | None) -> Attributes:
         names = [name for name in columns if name not in ("space", "grouping", "timestamp", DATA_COLUMN)]
-        if self._reader.direct and set(names) >= set(self._reader.schema.indexes):
-            chunks = self._reader.indexed_chunks
-            blocks = [BlockAttributes(self._reader, block, chunks) for block in self.blocks]
+        if self._reader.direct and len(names) == len(self._reader.attribute_chunks):
+            blocks = [BlockAttributes(self._reader, block) for block in self.blocks]
             return GroupAttributes(blocks, self._starts.tolist(), places)
         others = self.to_batch(names, places) if names else None
         return BatchAttributes(others, self._reader.schema.indexes)

@@ -18,9 +18,9 @@ from esformat.errors import CorruptSegmentError, EsdbError, UnsupportedVersionEr
 from esformat.footer import Key, decode_footer
 from esformat.layout import BlockHandle, BlockKind, Trailer
 from esformat.metadata import Metadata, Statistics
-from esformat.node import DecodeContext
+from esformat.node import DecodeContext, Shape, shape_of
 from esformat.postings import IndexRoot, Page, Posting, decode_chunk
-from esformat.schema import DATA_COLUMN
+from esformat.schema import DATA_COLUMN, Field
 from esformat.source import ClosedSource, Source, explained
 
 OPENING_BYTES = 32 << 10
@@ -72,9 +72,11 @@ class Reader:
         self.statistics: Statistics = self.metadata.statistics
         self.schema = self.metadata.schema
         self.fields = self.schema.fields
-        self.direct = all(f.indexed or (f.name == DATA_COLUMN and f.type == pa.binary()) for f in self.fields)
-        """Whether events are `data` and indexed columns, nothing else: then blocks become events without Arrow."""
-        self.indexed_chunks = [FIRST_COLUMN_CHUNK + place for place, f in enumerate(self.fields) if f.indexed]
+        others = [(place, field) for place, field in enumerate(self.fields) if not _is_data(field)]
+        self.direct = all(field.indexed or shape_of(field.type) is Shape.INTS for _, field in others)
+        """Whether events are `data`, indexed columns and numbers, no more: then blocks become events without Arrow."""
+        self.attribute_chunks = [FIRST_COLUMN_CHUNK + place for place, _ in others]
+        """Chunks of the columns besides `data`."""
         self.root = Root(tail.block(self.table[BlockKind.DIRECTORY_ROOT, 0, 0], BlockKind.DIRECTORY_ROOT), self.own())
         if self.root.rows[-1] != self.statistics.events or self.root.blocks[-1] != self.statistics.data_blocks:
             raise CorruptSegmentError("the directory and the statistics disagree about the number of events")
@@ -273,6 +275,10 @@ class Reader:
             if column.column == place and column.values is not None:
                 return column.values
         raise CorruptSegmentError(f"column {self.fields[place].name!r} has codes but no dictionary", path=self.name)
+
+
+def _is_data(field: Field) -> bool:
+    return field.name == DATA_COLUMN and field.type == pa.binary()
 
 
 def _near_each_other(places: Sequence[tuple[Leaf, int]]) -> Iterator[tuple[int, int]]:

@@ -1,0 +1,90 @@
+"""From data blocks to events without Arrow: payload, indexed columns and numbers."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import esformat
+
+EVENTS = 5000
+TABLE = pa.table(
+    {
+        "space": [f"space-{n % 3}" for n in range(EVENTS)],
+        "timestamp": pa.array([10 * n for n in range(EVENTS)], pa.int64()),
+        "data": [b"payload %d" % n for n in range(EVENTS)],
+        "kind": [None if n % 7 == 0 else f"kind-{n % 4}" for n in range(EVENTS)],
+        "number": pa.array(range(EVENTS), pa.int64()),
+        "level": pa.array([None if n % 5 == 0 else n % 50 for n in range(EVENTS)], pa.int16()),
+        "done": [n % 2 == 0 for n in range(EVENTS)],
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def segment(tmp_path_factory):
+    """Events of three spaces in several blocks, with an index and numbers beside the payload."""
+    path = tmp_path_factory.mktemp("events") / "numbers.esdb"
+    with esformat.create(path, indexes=["kind"]) as writer:
+        writer.add_table(TABLE)
+    with esformat.open(path) as opened:
+        assert opened._reader.direct
+        yield opened
+
+
+def expected(space):
+    """The events of a space as plain values, oldest first."""
+    rows = [row for row in TABLE.to_pylist() if row["space"] == space]
+    return [
+        (
+            row["timestamp"],
+            row["data"],
+            {} if row["kind"] is None else {"kind": row["kind"]},
+            {name: row[name] for name in ("number", "level", "done")},
+        )
+        for row in rows
+    ]
+
+
+def values(events):
+    """The same of events."""
+    return [(event.timestamp, event.data, event.indexes, event.columns) for event in events]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_history(segment, reverse):
+    """Numbers are an event's columns, indexed ones are not among them."""
+    rows = expected("space-1")
+    assert values(segment["space-1"].scan(reverse=reverse)) == (rows[::-1] if reverse else rows)
+
+
+def test_picked(segment):
+    """The same where an index picks some rows of each block."""
+    rows = [row for row in expected("space-2") if row[2] == {"kind": "kind-3"}]
+    assert rows
+    assert values(segment["space-2"].scan_index("kind", "kind-3")) == rows
+
+
+def test_whole_file(segment):
+    """The same where the rows of many blocks are decoded together."""
+    rows = [row for space in ("space-0", "space-1", "space-2") for row in expected(space)]
+    assert values(segment.scan()) == rows
+    picked = [row for row in rows if row[2] == {"kind": "kind-1"}]
+    assert values(segment.scan_index("kind", "kind-1")) == picked
+
+
+def test_only_some_columns(segment):
+    """Events of a scan that names columns have those alone."""
+    event = next(iter(segment["space-1"].scan(columns=["timestamp", "data", "number"])))
+    assert (event.indexes, event.columns) == ({}, {"number": 1})
+
+
+def test_events_outlive_their_segment(tmp_path):
+    """What an event's columns are made of stays with it when the file is closed and gone."""
+    path = tmp_path / "gone.esdb"
+    with esformat.create(path, indexes=["kind"]) as writer:
+        writer.add_table(TABLE)
+    with esformat.open(path) as opened:
+        events = list(opened["space-0"].scan(limit=20))
+    path.unlink()
+    assert values(events) == expected("space-0")[:20]
