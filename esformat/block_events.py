@@ -85,10 +85,12 @@ class BlockAttributes:
     Holds copies of the compressed chunks, some hundred bytes each, so that events neither pin blocks nor need the file.
     """
 
-    __slots__ = ("_chunks", "_columns", "_dictionary", "_reader", "_row_count")
+    __slots__ = ("_chunks", "_columns", "_dictionary", "_reader", "_row_count", "_shown")
 
-    def __init__(self, reader: Reader, block: DataBlock) -> None:
+    def __init__(self, reader: Reader, block: DataBlock, shown: frozenset[str] | None = None) -> None:
+        """`shown`: names of the columns to give; None for all."""
         self._reader = reader
+        self._shown = shown
         self._row_count = block.row_count
         self._dictionary = block.dictionary
         at, body = block.chunks, block.body
@@ -111,6 +113,8 @@ class BlockAttributes:
             for chunk, stored in zip(self._reader.attribute_chunks, self._chunks, strict=True):
                 place = chunk - FIRST_COLUMN_CHUNK
                 field = self._reader.fields[place]
+                if self._shown is not None and field.name not in self._shown:
+                    continue
                 array = decode_node(memoryview(stored), 0, self._row_count, field.type, contexts[place])[0]
                 columns.append((field.name, field.indexed, array))
             self._columns = columns
@@ -144,8 +148,18 @@ class GroupAttributes:
 class EventMaker:
     """Makes the events of one scan of a single run of rows."""
 
-    def __init__(self, reader: Reader, space: str | bytes, grouping: str | bytes, *, reverse: bool) -> None:
+    def __init__(
+        self,
+        reader: Reader,
+        space: str | bytes,
+        grouping: str | bytes,
+        *,
+        reverse: bool,
+        shown: frozenset[str] | None = None,
+    ) -> None:
+        """`shown`: names of the columns that events have besides `data`; None for all."""
         self._reader = reader
+        self._shown = shown
         self._space, self._grouping, self._reverse = space, grouping, reverse
         self._place = reader.schema.positions.get(DATA_COLUMN)
         self._plain = reader.own().plain
@@ -171,7 +185,7 @@ class EventMaker:
             times.reverse()
             data.reverse()
             rows = rows[::-1]
-        attributes = BlockAttributes(self._reader, block)
+        attributes = BlockAttributes(self._reader, block, self._shown)
         return map(Event, zip(repeat(self._space), repeat(self._grouping), times, data, rows, repeat(attributes)))
 
     def _data(self, block: DataBlock, low: int, high: int) -> list[Any]:

@@ -25,6 +25,7 @@ from esformat.merge import Source as MergeSource
 from esformat.merge import merge_by_time
 from esformat.query import Narrowed, Portion, Query, Stretch, narrow, portions
 from esformat.reader import Reader
+from esformat.schema import DATA_COLUMN
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
 BATCH_STORED_BYTES = 2 << 20
@@ -124,12 +125,14 @@ class Scan:
 
     def _direct(self) -> bool:
         wanted = self._query.columns
-        return self._reader.direct and (wanted is None or set(wanted) >= set(self._reader.schema.arrow.names))
+        payload = self._reader.schema.positions.get(DATA_COLUMN)
+        return self._reader.direct and (wanted is None or payload is None or DATA_COLUMN in wanted)
 
     def _direct_events(self) -> Iterator[Iterator[Event]]:
         """Events of one run of rows, block by block."""
         assert self._keys is not None
-        maker = EventMaker(self._reader, *self._keys, reverse=self._query.reverse)
+        shown = None if self._query.columns is None else frozenset(self._query.columns)
+        maker = EventMaker(self._reader, *self._keys, reverse=self._query.reverse, shown=shown)
         return self._filtered_events(maker) if self._query.filtered else self._all_events(maker)
 
     def _all_events(self, maker: EventMaker) -> Iterator[Iterator[Event]]:

@@ -73,10 +73,21 @@ def test_whole_file(segment):
     assert values(segment.scan_index("kind", "kind-1")) == picked
 
 
-def test_only_some_columns(segment):
-    """Events of a scan that names columns have those alone."""
-    event = next(iter(segment["space-1"].scan(columns=["timestamp", "data", "number"])))
-    assert (event.indexes, event.columns) == ({}, {"number": 1})
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize(
+    ("columns", "shown"),
+    [
+        (["timestamp", "data", "number"], (b"payload 1", {}, {"number": 1})),
+        (["data", "kind", "level"], (b"payload 1", {"kind": "kind-1"}, {"level": 1})),
+        (["number"], (None, {}, {"number": 1})),
+    ],
+)
+def test_only_some_columns(segment, columns, shown, whole):
+    """Events of a scan that names columns have those alone, besides keys and time."""
+    scan = segment.scan(columns=columns, start=10) if whole else segment["space-1"].scan(columns=columns)
+    event = next(event for event in scan if event.timestamp == 10)
+    assert (event.space, event.grouping) == ("space-1", "")
+    assert (event.data, event.indexes, event.columns) == shown
 
 
 def test_events_outlive_their_segment(tmp_path):
