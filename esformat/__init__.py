@@ -1,5 +1,7 @@
 """Event files: immutable, self-contained segments sorted by space, grouping and timestamp, with secondary indexes."""
 
+from esformat.collection import Collection, CollectionSpace, open_many
+from esformat.collection_scan import CollectionScan
 from esformat.counts import Counts
 from esformat.errors import (
     ChecksumMismatchError,
@@ -28,6 +30,9 @@ __all__ = [
     "BytesSource",
     "ChecksumMismatchError",
     "ClosedError",
+    "Collection",
+    "CollectionScan",
+    "CollectionSpace",
     "CorruptSegmentError",
     "CountingSource",
     "Counts",
@@ -50,6 +55,7 @@ __all__ = [
     "__version__",
     "create",
     "open",
+    "open_many",
     "set_cache_bytes",
     "verify",
 ]

@@ -6,6 +6,7 @@ Files are read with `pread`, not mapped: when somebody cuts a mapped file short 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 from esformat.errors import ClosedError, CorruptSegmentError, EsdbError
@@ -41,14 +42,17 @@ def explained(error: EsdbError, source: Source) -> EsdbError:
 class FileSource:
     """A local file. It stays readable after somebody deletes or replaces it under its name."""
 
-    __slots__ = ("_descriptor", "name", "size")
+    __slots__ = ("_descriptor", "name", "size", "stamp")
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         """Raises OSError if the file cannot be opened."""
         self._descriptor = -1
         self.name = os.fspath(path)
         self._descriptor = os.open(self.name, os.O_RDONLY | getattr(os, "O_BINARY", 0))
-        self.size = os.fstat(self._descriptor).st_size
+        status = os.fstat(self._descriptor)
+        self.size = status.st_size
+        self.stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        """What tells this file from another one of its name."""
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Bytes [offset, offset + length)."""
@@ -74,10 +78,10 @@ class FileSource:
             done += len(more)
         return b"".join(parts)
 
-    def __del__(self) -> None:
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:  # bound now: modules may go before this does
         # Closing here and nowhere else: a thread that is reading holds a reference, so its descriptor stays its own.
         if self._descriptor >= 0:
-            os.close(self._descriptor)
+            close(self._descriptor)
 
 
 class BytesSource:

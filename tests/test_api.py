@@ -10,10 +10,11 @@ import pytest
 import esformat
 
 NAMES = [
-    "BytesSource", "ChecksumMismatchError", "ClosedError", "CorruptSegmentError", "CountingSource", "Counts",
-    "EsdbError", "Event", "FileSource", "InvalidEventError", "Problem", "Report", "Scan", "Segment",
-    "SegmentChangedError", "Source", "Space", "SpaceNotFoundError", "UnknownIndexError", "UnsupportedVersionError",
-    "UsageError", "Writer", "__version__", "create", "open", "set_cache_bytes", "verify",
+    "BytesSource", "ChecksumMismatchError", "ClosedError", "Collection", "CollectionScan", "CollectionSpace",
+    "CorruptSegmentError", "CountingSource", "Counts", "EsdbError", "Event", "FileSource", "InvalidEventError",
+    "Problem", "Report", "Scan", "Segment", "SegmentChangedError", "Source", "Space", "SpaceNotFoundError",
+    "UnknownIndexError", "UnsupportedVersionError", "UsageError", "Writer", "__version__", "create", "open",
+    "open_many", "set_cache_bytes", "verify",
 ]  # fmt: skip
 
 SCAN = "*, grouping=None, start=None, end=None, reverse=False, limit=None, columns=None"
@@ -24,6 +25,14 @@ SIGNATURES = {
     ),
     "open": "path, *, cache_bytes=...",
     "set_cache_bytes": "cache_bytes",
+    "open_many": "targets, *, max_open=256, cache_bytes=...",
+    "Collection.find": "self, space",
+    "Collection.spaces": "self, prefix=None",
+    "Collection.index_values": "self, name",
+    "Collection.scan": f"self, {SCAN}",
+    "Collection.scan_index": f"self, name, value=None, {SCAN}",
+    "CollectionSpace.scan": f"self, {SCAN}",
+    "CollectionSpace.scan_index": f"self, name, value=None, {SCAN}",
     "Writer.add": "self, space, data=None, *, timestamp, grouping=None, indexes=None, columns=None",
     "Writer.add_table": "self, table",
     "Writer.finish": "self",

@@ -1,0 +1,397 @@
+"""`open_many`, `Collection` and `CollectionSpace`: several segments read as if their events were in one file."""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from itertools import groupby
+from operator import itemgetter
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+import pyarrow as pa
+
+from esformat.collection_events import CollectionEvents
+from esformat.collection_scan import CollectionScan, Part
+from esformat.counts import Counts
+from esformat.errors import SpaceNotFoundError, UsageError
+from esformat.event import to_key
+from esformat.index import Index
+from esformat.location import segments_at
+from esformat.members import Member, Members
+from esformat.query import Query, conditions_of, make_query
+from esformat.reader import Reader
+from esformat.scan import Scan
+from esformat.schema import EventSchema
+from esformat.unified_schema import unify
+
+if TYPE_CHECKING:
+    from esformat.dataset import EventDataset
+
+MAX_OPEN = 256
+OPENING_THREADS = 16  # files in stores that are opened, or looked into, side by side
+WHOLE_ORDER = ("space", "grouping", "timestamp")
+
+Holder = tuple[Member, dict[bytes, int]]
+"""A file that has a space, and the space's groupings there, with counts."""
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def open_many(targets: Any, *, max_open: int = MAX_OPEN, cache_bytes: int | None = None) -> Collection:
+    """Open several segments and read them as one.
+
+    targets: one or several of: a file; a directory or a prefix of an object store, for all `.esdb` files below it; a
+    pattern (`*`, `?`, `[…]`, `**`); whatever else `open` takes. Files keep the order in which they are named, those of
+    a directory or pattern come by name, and each counts once. Of events that the order of a scan makes equal, those of
+    the earlier file come first, as if they had been added first.
+    max_open: files of which a handle, and what was decoded of their roots, is kept.
+    cache_bytes: as for `open`, for all files together.
+    Raises UsageError where there is no file, or files whose columns do not go together; and what `open` raises.
+    """
+    if not isinstance(max_open, int) or isinstance(max_open, bool) or max_open < 1:
+        raise UsageError(f"max_open must be a whole number from 1, not {max_open!r}")
+    places = list(segments_at(targets))
+    if not places:
+        raise UsageError("there is no file to open", hint="name a file, a directory or a pattern")
+    return Collection(Members(places, max_open, cache_bytes), len(places))
+
+
+class Collection:
+    """Several open segments as one. Safe to share between threads; close it, or use it as a context manager.
+
+    Only some files have a handle at a time, so a file must not be replaced while the collection is open: reading it
+    then raises SegmentChangedError.
+    """
+
+    def __init__(self, members: Members, count: int) -> None:
+        """Made by `open_many`."""
+        self._members = members
+        self._pool: ThreadPoolExecutor | None = None
+        if members.remote and count > 1:
+            self._pool = ThreadPoolExecutor(OPENING_THREADS, thread_name_prefix="esformat-collection")
+        members.all = list(self._each(members.load, range(count)))
+        self._schema = unify((member.name, member.schema) for member in members.all)
+
+    def _each(self, work: Callable[[T], R], items: Iterable[T]) -> Iterable[R]:
+        """`work` of every item, in order; side by side where files lie in stores."""
+        return map(work, items) if self._pool is None else self._pool.map(work, items)
+
+    def __repr__(self) -> str:
+        return f"<esformat.Collection of {len(self.paths)} files, {self.num_events} events>"
+
+    # ------------------------------------------------------------ facts
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The files, in order."""
+        return tuple(member.name for member in self._members.all)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all files."""
+        return sum(member.size_bytes for member in self._members.all)
+
+    @property
+    def num_events(self) -> int:
+        """Events in all files."""
+        return sum(member.statistics.events for member in self._members.all)
+
+    @cached_property
+    def num_spaces(self) -> int:
+        """Distinct spaces; where there are several files, their directories are read for it, once."""
+        filled = [member for member in self._members.all if member.statistics.events]
+        return filled[0].statistics.spaces if len(filled) == 1 else len(self.spaces())
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Columns of the events: those of any file, null where a file has none."""
+        return self._schema.arrow
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """Names of the columns that are indexed in every file that has them."""
+        return self._schema.indexes
+
+    @property
+    def min_timestamp(self) -> int | None:
+        """The earliest timestamp, µs; None without events."""
+        return min((t for m in self._members.all if (t := m.statistics.min_timestamp) is not None), default=None)
+
+    @property
+    def max_timestamp(self) -> int | None:
+        """The latest timestamp, µs; None without events."""
+        return max((t for m in self._members.all if (t := m.statistics.max_timestamp) is not None), default=None)
+
+    def dataset(self) -> EventDataset:
+        """The events as a `pyarrow.dataset.Dataset`, as `Segment.dataset` gives them; rows come file after file."""
+        from esformat.dataset import EventDataset  # pyarrow.dataset is slow to import
+
+        return EventDataset(CollectionEvents(self._members, self._schema))
+
+    # ------------------------------------------------------------ life
+
+    def close(self) -> None:
+        """Let go of all files. Closing twice is fine; scans afterwards raise ClosedError."""
+        self._members.close()
+        if self._pool is not None:
+            self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ------------------------------------------------------------ spaces
+
+    def find(self, space: str | bytes) -> CollectionSpace | None:
+        """The space of that key, or None where no file has an event of it. Raises UsageError for other types."""
+        key = to_key(space)
+
+        def look(member: Member) -> Holder | None:
+            if not self._members.may_contain(member, key):
+                return None
+            found = self._members.segment(member.number).find(key)
+            if found is None:
+                return None
+            return member, {to_key(grouping): count for grouping, count in found.groupings().items()}
+
+        holders = [found for found in self._each(look, self._members.all) if found is not None]
+        return CollectionSpace(self, key, holders) if holders else None
+
+    def __getitem__(self, space: str | bytes) -> CollectionSpace:
+        """The space of that key. Raises SpaceNotFoundError, which is a KeyError."""
+        found = self.find(space)
+        if found is None:
+            raise SpaceNotFoundError(f"no space {space!r} in {len(self.paths)} files")
+        return found
+
+    def __contains__(self, space: object) -> bool:
+        return isinstance(space, str | bytes) and self.find(space) is not None
+
+    def may_contain(self, space: str | bytes) -> bool:
+        """False if surely no file has an event of a space; reads filters, no directory."""
+        key = to_key(space)
+        return any(self._each(lambda member: self._members.may_contain(member, key), self._members.all))
+
+    def spaces(self, prefix: str | bytes | None = None) -> Counts:
+        """Every space, in key order, and how many events it has; of those that begin with `prefix`."""
+        wanted = b"" if prefix is None else to_key(prefix)
+
+        def items() -> Iterator[tuple[Any, int]]:
+            holders = [member for member in self._members.all if self._may_begin(member, wanted)]
+            return _summed(self._members.segment(member.number).spaces(wanted).pairs() for member in holders)
+
+        def count(key: Any) -> int:
+            stored = to_key(key) if isinstance(key, str | bytes) else b""
+            found = self.find(key) if isinstance(key, str | bytes) and stored.startswith(wanted) else None
+            if found is None:
+                raise SpaceNotFoundError(f"no space {key!r}")
+            return found.num_events
+
+        return Counts(items, count)
+
+    def _may_begin(self, member: Member, prefix: bytes) -> bool:
+        """Whether a file's first and last space allow for one that begins with a prefix."""
+        if not member.statistics.events:
+            return False
+        before = member.first_space[: len(prefix)] <= prefix
+        return before and (not prefix or self._members.last_space(member) >= prefix)
+
+    # ------------------------------------------------------------ indexes
+
+    def index_values(self, name: str) -> Counts:
+        """Every value of an index, ascending, and how many events have it. Raises UnknownIndexError."""
+        Index(self._columns, name)
+        holders = [member for member in self._members.all if name in member.schema.positions]
+
+        def items() -> Iterator[tuple[Any, int]]:
+            return _summed(self._members.segment(member.number).index_values(name).pairs() for member in holders)
+
+        def count(value: Any) -> int:
+            found = [self._members.segment(member.number).index_values(name).get(value, 0) for member in holders]
+            if not any(found):
+                raise KeyError(value)
+            return sum(found)
+
+        return Counts(items, count)
+
+    # ------------------------------------------------------------ scans
+
+    def scan(
+        self,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> CollectionScan:
+        """All events by space, grouping, timestamp, file; `reverse` is the exact mirror.
+
+        Arguments as in `Segment.scan`. Raises UsageError or InvalidEventError for wrong ones, at once.
+        """
+        query = make_query(self._columns, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
+        return self._scan(query, grouping)
+
+    def scan_index(
+        self,
+        name: str | Mapping[str, Any],
+        value: Any = None,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> CollectionScan:
+        """Events with a value of an index, in the same order; a mapping asks for several, which must all hold.
+
+        Other arguments as in `scan`. Raises UnknownIndexError, UsageError or InvalidEventError, at once.
+        """
+        query = make_query(
+            self._columns, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
+            conditions=conditions_of(name, value),
+        )  # fmt: skip
+        return self._scan(query, grouping)
+
+    def _scan(self, query: Query, grouping: str | bytes | None) -> CollectionScan:
+        wanted = None if grouping is None else to_key(grouping)
+
+        def part(member: Member) -> Part:
+            def scan(asked: Query) -> Scan:
+                return self._members.segment(member.number)._scan(asked, wanted)
+
+            edge = self._members.last_space(member) if query.reverse else member.first_space
+            return Part(member.number, (self._shown(edge),), member.schema, member.statistics.events, scan)
+
+        return self._merged(query, lambda: [part(member) for member in self._holders(query)], WHOLE_ORDER)
+
+    def _holders(self, query: Query, members: Iterable[Member] | None = None) -> list[Member]:
+        """The files that can hold answers, by their time span and their columns."""
+        found = []
+        for member in self._members.all if members is None else members:
+            low, high = member.statistics.min_timestamp, member.statistics.max_timestamp
+            if low is None or high is None or (query.timed and query.misses(low, high)):
+                continue
+            if all(name in member.schema.positions for name, _ in query.conditions):
+                found.append(member)
+        return found
+
+    def _merged(self, query: Query, parts: Callable[[], list[Part]], order: tuple[str, ...]) -> CollectionScan:
+        return CollectionScan(self._schema, query, parts if query.limit != 0 else list, order, self._each)
+
+    def _shown(self, key: bytes) -> str | bytes:
+        """A space or grouping as callers see it."""
+        return key if self._schema.binary_keys else key.decode()
+
+    @property
+    def _columns(self) -> Reader:
+        """What the checks of a question look at: the schema, and a name for messages."""
+        return cast(Reader, _Columns(self._schema, repr(self)))
+
+
+class _Columns:
+    """As much of a reader as the checks of a question need."""
+
+    def __init__(self, schema: EventSchema, name: str) -> None:
+        self.schema, self.name, self.fields = schema, name, schema.fields
+
+
+class CollectionSpace:
+    """The events of one space in all files of a collection."""
+
+    def __init__(self, collection: Collection, key: bytes, holders: list[Holder]) -> None:
+        """Made by `Collection.find`. holders: the files that have it, with the space's groupings there."""
+        self._collection = collection
+        self.key_bytes = key
+        self._holders = holders
+        self.num_events = sum(sum(groupings.values()) for _, groupings in holders)
+
+    @property
+    def key(self) -> str | bytes:
+        """The space's key."""
+        return self._collection._shown(self.key_bytes)
+
+    def __repr__(self) -> str:
+        return f"<esformat.CollectionSpace {self.key!r}, {self.num_events} events in {len(self._holders)} files>"
+
+    def __len__(self) -> int:
+        return self.num_events
+
+    def groupings(self) -> Counts:
+        """The space's groupings, in key order, and how many events each has."""
+        counts: Counter[bytes] = Counter()
+        for _, groupings in self._holders:
+            counts.update(groupings)
+        ordered = {self._collection._shown(key): counts[key] for key in sorted(counts)}
+        return Counts(lambda: iter(ordered.items()), ordered.__getitem__)
+
+    def scan(
+        self,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> CollectionScan:
+        """The space's events oldest first, groupings and files merged by time; `reverse` is the exact mirror.
+
+        grouping: of that one only. Other arguments as in `Segment.scan`.
+        """
+        query = make_query(
+            self._collection._columns, start=start, end=end, reverse=reverse, limit=limit, columns=columns
+        )
+        return self._scan(query, grouping)
+
+    def scan_index(
+        self,
+        name: str | Mapping[str, Any],
+        value: Any = None,
+        *,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Any = None,
+    ) -> CollectionScan:
+        """The space's events with a value of an index, oldest first; a mapping asks for several at once."""
+        query = make_query(
+            self._collection._columns, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
+            conditions=conditions_of(name, value),
+        )  # fmt: skip
+        return self._scan(query, grouping)
+
+    def _scan(self, query: Query, grouping: str | bytes | None) -> CollectionScan:
+        collection = self._collection
+        wanted = None if grouping is None else to_key(grouping)
+        holders = [member for member, groupings in self._holders if wanted is None or wanted in groupings]
+
+        def part(member: Member) -> Part:
+            def scan(asked: Query) -> Scan | None:
+                space = collection._members.segment(member.number).find(self.key_bytes)
+                return None if space is None else space._scan(asked, wanted)
+
+            edge = member.statistics.max_timestamp if query.reverse else member.statistics.min_timestamp
+            return Part(member.number, (edge,), member.schema, member.statistics.events, scan)
+
+        alike = wanted is not None or len(set().union(*(groupings for _, groupings in self._holders))) == 1
+        order = ("timestamp",) if alike else ("timestamp", "grouping")
+        return collection._merged(query, lambda: [part(m) for m in collection._holders(query, holders)], order)
+
+
+def _summed(sources: Iterable[Iterator[tuple[Any, int]]]) -> Iterator[tuple[Any, int]]:
+    """Ascending keys with counts, of several sources, as one: the counts of equal keys added up."""
+    for key, same in groupby(heapq.merge(*sources, key=itemgetter(0)), key=itemgetter(0)):
+        yield key, sum(count for _, count in same)

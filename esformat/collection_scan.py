@@ -1,0 +1,154 @@
+"""`CollectionScan`: the lazy answer of several files, merged; the counterpart of `Scan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from esformat.event import Event
+from esformat.event_rows import rows_of_batch
+from esformat.query import Query
+from esformat.scan import Scan
+from esformat.schema import KEY_COLUMNS, EventSchema
+from esformat.unified_schema import fit
+from esformat.union import Advance, Key, Stream, union
+
+FEW_FILES = 4  # each is read many blocks at once and ahead; of more files at a time, block by block
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one file has of an answer. `bound`: as of `Stream`. `scan`: the file's own answer to its own query."""
+
+    place: int
+    bound: Key
+    schema: EventSchema
+    num_events: int
+    scan: Callable[[Query], Scan | None]
+
+
+class CollectionScan:
+    """The events of several files that answer a question, in one order, read when they are asked for.
+
+    Iterate it for `Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or hand it to anything that reads the
+    Arrow C stream. It can be used any number of times, and by several threads; each use reads anew.
+    """
+
+    def __init__(
+        self,
+        schema: EventSchema,
+        query: Query,
+        parts: Callable[[], list[Part]],
+        order: Sequence[str],
+        advance: Advance,
+    ) -> None:
+        """Made by the verbs of Collection and CollectionSpace. order: the key columns that the answer is sorted by."""
+        self._schema = schema
+        self._query = query
+        self._parts = parts
+        self._order = order
+        self._advance = advance
+
+    def __repr__(self) -> str:
+        query = self._query
+        parts = [
+            f"{name}={getattr(query, name)!r}" for name in ("start", "end", "limit") if getattr(query, name) is not None
+        ]
+        parts += [f"{name}={value!r}" for name, value in query.conditions] + ["reverse"] * query.reverse
+        return f"<esformat.CollectionScan of {', '.join(parts) or 'all'}>"
+
+    # ------------------------------------------------------------ columns
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns that the scan gives."""
+        return self._query.columns if self._query.columns is not None else tuple(self._schema.arrow.names)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow schema of the batches."""
+        return pa.schema([self._schema.arrow.field(name) for name in self.column_names])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The events as record batches, in order; memory grows with the files that overlap, not with the answer."""
+        return self._read(self.column_names)
+
+    def to_table(self) -> pa.Table:
+        """All events as one table."""
+        return pa.Table.from_batches(self.batches(), schema=self.schema)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """All events as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
+        return self.to_table().to_pandas(**options)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The events as a pyarrow stream, read as it is consumed."""
+        return pa.RecordBatchReader.from_batches(self.schema, self.batches())
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The events as an Arrow C stream, for DuckDB, Polars, pandas and others."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def count(self) -> int:
+        """How many events there are; from the metadata alone where that tells."""
+        query = self._query.forward()
+        found = sum(scan.count() for part in self._parts() if (scan := part.scan(query)) is not None)
+        return found if self._query.limit is None else min(found, self._query.limit)
+
+    # ------------------------------------------------------------ events
+
+    def __iter__(self) -> Iterator[Event]:
+        parts = self._parts()
+        if len(parts) == 1 and parts[0].schema == self._schema:  # a file's own scan makes events without Arrow
+            scan = parts[0].scan(self._query)
+            return iter(()) if scan is None else iter(scan)
+        names = [name for name in self._schema.arrow.names if name in KEY_COLUMNS or name in self.column_names]
+        empty: str | bytes = b"" if self._schema.binary_keys else ""
+        batches = self._read(names)
+        rows = (rows_of_batch(batch, self._schema.indexes, empty) for batch in batches)
+        return chain.from_iterable(chain.from_iterable(each.iterators() for each in rows))
+
+    # ------------------------------------------------------------ reading
+
+    def _read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """The answer's rows with some columns."""
+        parts = self._parts()
+        merged = len(parts) > 1
+        names = list(dict.fromkeys([*columns, *self._order])) if merged else list(columns)
+        fields = [self._schema.arrow.field(name) for name in names]
+        lazily = len(parts) > FEW_FILES
+        streams = [Stream(part.bound, part.place, self._reading(part, fields, lazily)) for part in parts]
+        if merged:
+            batches = union(streams, self._order, reverse=self._query.reverse, advance=self._advance)
+        else:
+            batches = chain.from_iterable(stream.batches() for stream in streams)
+        return self._finished(batches, None if names == list(columns) else list(columns))
+
+    def _reading(self, part: Part, fields: list[pa.Field], lazily: bool) -> Callable[[], Iterator[pa.RecordBatch]]:
+        def read() -> Iterator[pa.RecordBatch]:
+            known = part.schema.arrow.names
+            held = tuple(field.name for field in fields if field.name in known) or ("timestamp",)
+            limit = part.num_events if lazily and self._query.limit is None else self._query.limit
+            scan = part.scan(self._query._replace(columns=held, limit=limit))
+            if scan is None:
+                return
+            same = [scan.schema.field(name) for name in held] == fields
+            for batch in scan.batches():
+                yield batch if same else fit(batch, fields)
+
+        return read
+
+    def _finished(self, batches: Iterator[pa.RecordBatch], columns: list[str] | None) -> Iterator[pa.RecordBatch]:
+        left = self._query.limit
+        for batch in batches:
+            if left is not None:
+                batch = batch.slice(0, left)
+                left -= len(batch)
+            if len(batch):
+                yield batch if columns is None else batch.select(columns)
+            if left == 0:
+                return

@@ -1,0 +1,205 @@
+"""The files of a collection: a few facts of each, and a bounded number of them open at a time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from functools import cached_property
+from threading import Lock
+from weakref import WeakSet
+
+from esformat.block import Block
+from esformat.cache import Budgets, Cache
+from esformat.checksum import checksum64
+from esformat.errors import ClosedError, CorruptSegmentError, EsdbError, SegmentChangedError
+from esformat.layout import BlockKind
+from esformat.location import Place, StoredAt
+from esformat.reader import SHARED_CACHE, Reader
+from esformat.remote import RemoteSource
+from esformat.segment import Segment
+from esformat.source import FileSource, Source, explained
+from esformat.space_filter import bucket_count, page_may_contain, page_of
+
+FILTER_BYTES = 64 << 20
+"""What a collection keeps of its files' space filters."""
+
+
+class Handles:
+    """Local files, of which at most `limit` are open because nobody has asked for others since."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: OrderedDict[str, FileSource] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, path: str) -> FileSource:
+        """The file, opened now if need be."""
+        with self._lock:
+            source = self._open.get(path)
+            if source is not None:
+                self._open.move_to_end(path)
+                return source
+        source = FileSource(path)
+        with self._lock:
+            self._open[path] = source
+            while len(self._open) > self._limit:
+                self._open.popitem(last=False)  # closes when the last read of it ends
+        return source
+
+    def close(self) -> None:
+        """Let go of all."""
+        with self._lock:
+            self._open.clear()
+
+
+class SharedFile:
+    """A local file whose handle comes from a pool. Closed meanwhile and replaced under its name, it is an error."""
+
+    def __init__(self, handles: Handles, path: str) -> None:
+        """Raises OSError."""
+        self._handles, self.name = handles, path
+        source = handles.get(path)
+        self._stamp = source.stamp
+        self.size = source.size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Bytes [offset, offset + length). Raises SegmentChangedError, CorruptSegmentError."""
+        try:
+            source = self._handles.get(self.name)
+        except FileNotFoundError:
+            raise _changed(self.name) from None
+        if source.stamp != self._stamp:
+            raise _changed(self.name)
+        return source.read_at(offset, length)
+
+
+def _changed(name: str) -> SegmentChangedError:
+    return SegmentChangedError("the file was replaced or removed while it was open", path=name, hint="open it again")
+
+
+class Member:
+    """One file of a collection: what is known of it without opening it again."""
+
+    def __init__(self, number: int, segment: Segment) -> None:
+        reader = segment._reader
+        self.number = number
+        self.name = reader.name
+        self.size_bytes = reader.size
+        self.root_check = reader.table[BlockKind.DIRECTORY_ROOT, 0, 0].check
+        """The root names every block and its checksum: another file has another."""
+        self.schema = reader.schema
+        self.statistics = reader.statistics
+        self.first_space: bytes = reader.root.first_spaces[0] if len(reader.root) else b""
+        self.last_space: bytes | None = None
+        """None: not asked for yet."""
+
+
+class Members:
+    """The files of a collection, in order. Safe to share between threads."""
+
+    def __init__(self, places: Sequence[Place | Source], max_open: int, cache_bytes: int | None) -> None:
+        self._places = places
+        self._handles = Handles(max_open)
+        self._max_open = max_open
+        self._budgets = SHARED_CACHE if cache_bytes is None else Budgets.of(cache_bytes)
+        self._filters = Cache(FILTER_BYTES)
+        self._segments: OrderedDict[int, Segment] = OrderedDict()
+        self._ever_open: WeakSet[Segment] = WeakSet()
+        self._lock = Lock()
+        self._closed = False
+        self.all: list[Member] = []
+
+    def load(self, number: int) -> Member:
+        """Open a file for its facts."""
+        return Member(number, self.segment(number))
+
+    @cached_property
+    def remote(self) -> bool:
+        """Whether any file lies where reading means waiting."""
+        return not all(isinstance(place, str) for place in self._places)
+
+    def segment(self, number: int) -> Segment:
+        """The open segment of a file. Raises ClosedError, SegmentChangedError, or what `open` raises."""
+        with self._lock:
+            if self._closed:
+                raise ClosedError("the collection is closed", hint="read within the `with` block, or open it again")
+            segment = self._segments.get(number)
+            if segment is not None:
+                self._segments.move_to_end(number)
+                return segment
+        segment = self._open(number)
+        with self._lock:
+            self._ever_open.add(segment)
+            self._segments[number] = segment
+            while len(self._segments) > self._max_open:
+                self._segments.popitem(last=False)  # scans that are reading it keep it
+        return segment
+
+    def _open(self, number: int) -> Segment:
+        known = self.all[number] if number < len(self.all) else None
+        try:
+            source = self._source(self._places[number])
+        except FileNotFoundError:
+            if known is None:
+                raise
+            raise _changed(known.name) from None
+        try:
+            segment = Segment(Reader(source, self._budgets))
+        except EsdbError as error:
+            raise explained(error, source) from None
+        if known is not None and not _is_same(known, segment):
+            raise _changed(known.name)
+        return segment
+
+    def _source(self, place: Place | Source) -> Source:
+        if isinstance(place, str):
+            return SharedFile(self._handles, place)
+        return RemoteSource(place.store, place.path) if isinstance(place, StoredAt) else place
+
+    def last_space(self, member: Member) -> bytes:
+        """The last space of a file that has any; one read when it is first asked for."""
+        if member.last_space is None:
+            reader = self.segment(member.number)._reader
+            member.last_space = reader.leaf(len(reader.root) - 1).spaces[-1]
+        return member.last_space
+
+    def may_contain(self, member: Member, space: bytes) -> bool:
+        """False if a file surely has no event of a space: by its first and last space, then by its filter."""
+        if not member.statistics.events or space < member.first_space or space > self.last_space(member):
+            return False
+        hashed = checksum64(space)
+        buckets = bucket_count(member.statistics.spaces)
+        page = page_of(hashed, buckets)
+        kept = self._filters.get((member.number, page), lambda: self._filter_page(member, page))
+        return kept.block is None or page_may_contain(kept.block, hashed, buckets)
+
+    def _filter_page(self, member: Member, page: int) -> _FilterPage:
+        reader = self.segment(member.number)._reader
+        handle = reader.table.get((BlockKind.FILTER, page, 0))
+        try:
+            return _FilterPage(None if handle is None else reader.read(handle, BlockKind.FILTER))
+        except CorruptSegmentError:  # a damaged filter costs time, not answers
+            return _FilterPage(None)
+
+    def close(self) -> None:
+        """Let go of every file; scans under way raise ClosedError at their next read."""
+        with self._lock:
+            self._closed = True
+            self._segments.clear()
+            opened = list(self._ever_open)
+        for segment in opened:
+            segment.close()
+        self._handles.close()
+
+
+class _FilterPage:
+    """A page of a file's space filter; None where it has none that could be read."""
+
+    def __init__(self, block: Block | None) -> None:
+        self.block = block
+        self.size_bytes = 100 + (0 if block is None else len(block.body))
+
+
+def _is_same(member: Member, segment: Segment) -> bool:
+    now = Member(member.number, segment)
+    return (member.size_bytes, member.root_check) == (now.size_bytes, now.root_check)

@@ -1,0 +1,78 @@
+"""One schema for several files: columns by name, each of a type that holds the values of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from esformat.errors import UsageError
+from esformat.schema import EventSchema, Field
+
+_WIDER = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary(), pa.float32(): pa.float64()}
+
+
+def unify(schemas: Iterable[tuple[str, EventSchema]]) -> EventSchema:
+    """The schema of all events of files, each given with its name for messages.
+
+    A column that a file lacks is null there. An index is one if every file that has the column has it.
+    Raises UsageError for keys or columns that do not go together.
+    """
+    fields: dict[str, tuple[str, Field]] = {}
+    first: tuple[str, EventSchema] | None = None
+    seen: set[EventSchema] = set()
+    for name, schema in schemas:
+        if first is None:
+            first = name, schema
+            fields = {field.name: (name, field) for field in schema.fields}
+        elif schema not in seen:
+            if schema.binary_keys != first[1].binary_keys:
+                binary, text = (name, first[0]) if schema.binary_keys else (first[0], name)
+                raise UsageError(f"{binary} has binary keys and {text} has text keys: they cannot be read as one")
+            _add(fields, name, schema)
+        seen.add(schema)
+    assert first is not None, "at least one file"
+    return EventSchema(tuple(field for _, field in fields.values()), first[1].binary_keys)
+
+
+def _add(fields: dict[str, tuple[str, Field]], file: str, schema: EventSchema) -> None:
+    for name, (owner, field) in fields.items():
+        if name not in schema.positions:
+            fields[name] = owner, Field(name, field.type, True, field.indexed)
+    for field in schema.fields:
+        if field.name not in fields:
+            fields[field.name] = file, Field(field.name, field.type, True, field.indexed)
+            continue
+        owner, known = fields[field.name]
+        kind = _common(known.type, field.type)
+        if kind is None:
+            raise UsageError(
+                f"column {field.name!r} is {known.type} in {owner} and {field.type} in {file}",
+                hint="write one of them anew with the other's type, or read them apart",
+            )
+        both = Field(field.name, kind, known.nullable or field.nullable, known.indexed and field.indexed)
+        fields[field.name] = owner, both
+
+
+def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """A type that holds every value of both exactly; None where there is none."""
+    if one == other:
+        return one
+    for small, large in ((one, other), (other, one)):
+        if pt.is_null(small) or _WIDER.get(small) == large:
+            return large
+        for is_number in (pt.is_signed_integer, pt.is_unsigned_integer):
+            if is_number(small) and is_number(large) and small.bit_width < large.bit_width:
+                return large
+    return None
+
+
+def fit(batch: pa.RecordBatch, fields: Sequence[pa.Field]) -> pa.RecordBatch:
+    """A file's batch with the columns of the unified schema: cast, and null where the file has none."""
+    names = set(batch.schema.names)
+    columns = [
+        batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(len(batch), field.type)
+        for field in fields
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

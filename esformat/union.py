@@ -1,0 +1,201 @@
+"""Ordered union of sorted streams of Arrow batches, by any number of key columns.
+
+Whole stretches at a time: of every stream some thousand rows are at hand; what all of them have up to the key at which
+the first of them runs out is sorted at once. A stream is opened when the union comes near its first key, so that
+streams that follow each other are simply read one after another.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from esformat.order import rank
+
+BUFFERED_ROWS = 1 << 18  # at hand, of all streams together; each has at least a block
+MOST_ROWS, LEAST_ROWS = 1 << 16, 1 << 9  # of one stream
+STREAM_BYTES = 4 << 20  # of one stream's rows, where that is less
+OUTPUT_ROWS = 1 << 16  # of a batch
+OPENED_AT_ONCE = 64
+
+Key = tuple[Any, ...]
+Advance = Callable[[Callable[["_Open"], None], Iterable["_Open"]], Iterable[None]]
+"""Calls a function with each of several streams, as `map` does; with threads where reading means waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Batches sorted by the union's keys; in reverse, from the last to the first.
+
+    bound: values of the first key columns that none of its rows comes before. place: of equal rows, those of the lower
+    place come first; in reverse, those of the higher one.
+    """
+
+    bound: Key
+    place: int
+    batches: Callable[[], Iterator[pa.RecordBatch]]
+
+
+class _Batch:
+    """A batch, or what is left of it, and its keys row by row."""
+
+    __slots__ = ("_columns", "rows")
+
+    def __init__(self, rows: pa.RecordBatch, names: Sequence[str]) -> None:
+        self.rows = rows
+        self._columns = [
+            column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+            for column in map(rows.column, names)
+        ]
+
+    def key(self, row: int) -> Key:
+        return tuple(column[row].as_py() for column in self._columns)
+
+    def cut(self, at: int) -> pa.RecordBatch:
+        """Remove and give the first rows."""
+        taken, self.rows = self.rows.slice(0, at), self.rows.slice(at)
+        self._columns = [column.slice(at) for column in self._columns]
+        return taken
+
+
+class _Open:
+    """A stream that is being read: rows at hand, and whether there are more to come."""
+
+    def __init__(self, stream: Stream, names: Sequence[str], reverse: bool) -> None:
+        self.place = stream.place
+        self._more = stream.batches
+        self._rest: Iterator[pa.RecordBatch] | None = None
+        self._names, self._reverse = names, reverse
+        self._batches: list[_Batch] = []
+        self._rows = self._bytes = 0
+        self.done = False
+
+    def fill(self, rows: int) -> None:
+        """Have so many rows at hand, or all that are left."""
+        while self.lacks(rows):
+            self._fetch()
+
+    def _fetch(self) -> None:
+        if self._rest is None:
+            self._rest = self._more()
+        batch = next(self._rest, None)
+        if batch is None:
+            self.done = True
+        elif len(batch):
+            self._batches.append(_Batch(batch, self._names))
+            self._rows += len(batch)
+            self._bytes += batch.nbytes
+
+    def lacks(self, rows: int) -> bool:
+        return not self.done and (not self._rows or (self._rows < rows and self._bytes < STREAM_BYTES))
+
+    @property
+    def empty(self) -> bool:
+        return not self._batches
+
+    @property
+    def last(self) -> Key:
+        """The key of the last row at hand."""
+        batch = self._batches[-1]
+        return batch.key(len(batch.rows) - 1)
+
+    def pass_by(self, horizon: Key | None) -> None:
+        """Have all rows of that key at hand: of equal rows, those of one stream follow each other."""
+        while not self.done and self.last == horizon:
+            self._fetch()
+
+    def take(self, horizon: Key | None) -> list[pa.RecordBatch]:
+        """Remove and give the rows at hand up to a key; None: all."""
+        taken: list[pa.RecordBatch] = []
+        while self._batches:
+            batch = self._batches[0]
+            count = len(batch.rows) if horizon is None else self._count(batch, horizon)
+            if count == len(batch.rows):
+                taken.append(self._batches.pop(0).rows)
+                self._bytes -= taken[-1].nbytes
+                self._rows -= count
+                continue
+            if count:
+                before = batch.rows.nbytes
+                taken.append(batch.cut(count))
+                self._bytes -= before - batch.rows.nbytes
+                self._rows -= count
+            break
+        return taken
+
+    def _count(self, batch: _Batch, horizon: Key) -> int:
+        """Rows of a batch up to a key."""
+        count = len(batch.rows)
+        if not self._behind(batch.key(count - 1), horizon):
+            return count
+        return bisect_left(range(count), True, key=lambda row: self._behind(batch.key(row), horizon))
+
+    def _behind(self, key: Key, horizon: Key) -> bool:
+        return key < horizon if self._reverse else key > horizon
+
+
+def union(
+    streams: Iterable[Stream], keys: Sequence[str], *, reverse: bool = False, advance: Advance = map
+) -> Iterator[pa.RecordBatch]:
+    """All rows of all streams in the order of the key columns; every stream has the same columns."""
+    waiting = sorted(streams, key=lambda stream: (stream.bound, stream.place), reverse=not reverse)
+    rows = max(LEAST_ROWS, min(MOST_ROWS, BUFFERED_ROWS // max(1, len(waiting))))
+    first, last = (max, min) if reverse else (min, max)
+
+    def fill(stream: _Open) -> None:
+        stream.fill(rows)
+
+    active: list[_Open] = []
+    while waiting or active:
+        for _ in advance(fill, [stream for stream in active if stream.lacks(rows)]):
+            pass
+        active = [stream for stream in active if not stream.empty]
+        horizon = first((stream.last for stream in active if not stream.done), default=None)
+        edge = last((stream.last for stream in active), default=None) if horizon is None else horizon
+        opened = 0
+        while waiting and opened < OPENED_AT_ONCE and _begins(waiting[-1].bound, edge, reverse):
+            active.append(_Open(waiting.pop(), keys, reverse))
+            opened += 1
+            if edge is None:
+                break  # the first one shows how far the others must be looked at
+        if active and not opened:
+            for stream in active:
+                stream.pass_by(horizon)
+            yield from _sorted_union(active, horizon, keys, reverse)
+
+
+def _begins(bound: Key, edge: Key | None, reverse: bool) -> bool:
+    """Whether a stream of that bound may have rows up to a key."""
+    if edge is None:
+        return True
+    edge = edge[: len(bound)]
+    return bound >= edge if reverse else bound <= edge
+
+
+def _sorted_union(
+    active: list[_Open], horizon: Key | None, keys: Sequence[str], reverse: bool
+) -> Iterator[pa.RecordBatch]:
+    ordered = sorted(active, key=lambda stream: stream.place, reverse=reverse)
+    parts = [part for part in (stream.take(horizon) for stream in ordered) if part]
+    if len(parts) == 1:
+        yield from parts[0]
+        return
+    table = pa.Table.from_batches([batch for part in parts for batch in part])
+    order = np.arange(len(table))
+    for name in reversed(keys):
+        codes = _codes(table[name])
+        order = order[np.argsort((~codes if reverse else codes)[order], kind="stable")]
+    yield from table.take(pa.array(order)).combine_chunks().to_batches(max_chunksize=OUTPUT_ROWS)
+
+
+def _codes(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """Numbers in the order of a key column's values; their complement `~` has the opposite order, without overflow."""
+    if pa.types.is_timestamp(column.type):
+        return np.asarray(column.cast(pa.int64()).to_numpy())
+    return rank(column).ranks

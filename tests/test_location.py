@@ -1,0 +1,179 @@
+"""What callers may name: paths, URIs, filesystems; files, directories, patterns and prefixes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import fsspec
+import pyarrow.fs
+import pytest
+from object_store import arrow_filesystem
+
+import esformat
+from esformat import location
+from esformat.location import locate
+
+
+def write(target, spaces="ab", **options):
+    with esformat.create(target, **options) as writer:
+        for number, space in enumerate(spaces):
+            writer.add(space, b"x", timestamp=number)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [lambda p: str(p), lambda p: p, lambda p: p.as_uri(), lambda p: (pyarrow.fs.LocalFileSystem(), str(p)),
+     lambda p: (pyarrow.fs.SubTreeFileSystem(str(p.parent), pyarrow.fs.LocalFileSystem()), p.name),
+     lambda p: (fsspec.filesystem("file"), str(p)), lambda p: (fsspec.filesystem("file"), p)],
+)  # fmt: skip
+def test_local_files_are_plain_files(tmp_path, name):
+    """Whatever leads to the local disk is read and published there as a path is: no object store is involved."""
+    path = tmp_path / "a b%20.esdb"
+    assert locate(name(path)) == str(path)
+    write(name(path))
+    with esformat.open(name(path)) as segment:
+        assert segment.num_events == 2
+    with pytest.raises(esformat.UsageError, match="exists"):
+        write(name(path))
+
+
+@pytest.mark.parametrize(
+    ("uri", "path"),
+    [
+        ("s3://b/key.esdb", "b/key.esdb"),
+        ("S3://b/a key+%.esdb", "b/a key+%.esdb"),
+        ("s3://b/deep/er?region=eu-north-1", "b/deep/er"),
+        ("s3://b/what?.esdb", "b/what?.esdb"),
+        ("gs://anonymous@b/key.esdb", "b/key.esdb"),
+    ],
+)
+@pytest.mark.usefixtures("s3")
+def test_uris(uri, path):
+    """Keys are taken as they are written."""
+    assert locate(uri).path == path
+
+
+@pytest.mark.usefixtures("s3")
+def test_connections_are_kept():
+    """One filesystem for a bucket and its settings."""
+    one, other = locate("s3://b/1"), locate("s3://b/2")
+    assert one.store._filesystem is other.store._filesystem
+    assert locate("s3://b/1?region=eu-north-1").store._filesystem is not one.store._filesystem
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [(7, "cannot open 7"), (b"a", "cannot open"), (("a", 7), "cannot open"), ((7, "a"), "no filesystem"),
+     ("nowhere://a", "nowhere"), ("s3://b/k?colour=red", "colour")],
+)  # fmt: skip
+def test_what_names_nothing(wrong, said):
+    """The message says what would do."""
+    for verb in (esformat.open, esformat.create, esformat.open_many):
+        with pytest.raises(esformat.UsageError, match=said):
+            verb([wrong] if verb is esformat.open_many else wrong)
+
+
+def test_without_fsspec(monkeypatch):
+    """The message names the extra."""
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    with pytest.raises(esformat.UsageError, match=r"fsspec is needed.*esformat\[cloud\]"):
+        esformat.open("memory://a")
+
+
+# ------------------------------------------------------------ many
+
+
+NAMES = ["a.esdb", "b.esdb", "deep/c.esdb", "deep/er/d.esdb", "deep/.hidden.esdb", "deep/notes.txt", "x/b2.esdb"]
+FOUND = [
+    ("", ["a.esdb", "b.esdb", "deep/c.esdb", "deep/er/d.esdb", "x/b2.esdb"]),
+    ("deep", ["deep/c.esdb", "deep/er/d.esdb"]),
+    ("deep/", ["deep/c.esdb", "deep/er/d.esdb"]),
+    ("*.esdb", ["a.esdb", "b.esdb"]),
+    ("?.esdb", ["a.esdb", "b.esdb"]),
+    ("[b-z].esdb", ["b.esdb"]),
+    ("*/*.esdb", ["deep/c.esdb", "x/b2.esdb"]),
+    ("**/*.esdb", ["a.esdb", "b.esdb", "deep/c.esdb", "deep/er/d.esdb", "x/b2.esdb"]),
+    ("deep/**/d.esdb", ["deep/er/d.esdb"]),
+    ("b.esdb", ["b.esdb"]),
+]
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    root = tmp_path_factory.mktemp("tree")
+    for name in NAMES:
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        write(root / name)
+    return root
+
+
+@pytest.fixture
+def prefix(s3, bucket, tree):
+    for name in NAMES:
+        s3.client().upload_file(str(tree / name), bucket, f"top/{name}")
+    return f"s3://{bucket}/top"
+
+
+@pytest.mark.parametrize(("pattern", "expected"), FOUND, ids=[pattern or "(all)" for pattern, _ in FOUND])
+def test_files_found_on_disk(tree, pattern, expected):
+    """Directories and patterns, in the order of names; hidden files are none."""
+    with esformat.open_many(str(tree / pattern)) as many:
+        assert [Path(path).relative_to(tree).as_posix() for path in many.paths] == expected
+
+
+@pytest.mark.parametrize("through", ["uri", "arrow", "fsspec"])
+def test_files_found_in_a_store(s3, bucket, prefix, through):
+    """Prefixes and patterns of an object store mean the same, through whichever filesystem."""
+    for pattern, expected in FOUND:
+        target = f"{prefix}/{pattern}"
+        if through == "arrow":
+            target = (arrow_filesystem(s3), f"{bucket}/top/{pattern}")
+        elif through == "fsspec":
+            s3fs = fsspec.filesystem("s3", endpoint_url=s3.url, key="testing", secret="testing")
+            target = (s3fs, f"{bucket}/top/{pattern}")
+        with esformat.open_many(target) as many:
+            assert [path.partition("/top/")[2] for path in many.paths] == expected
+            assert many.num_events == 2 * len(expected)
+            assert [event.space for event in many.scan()] == ["a"] * len(expected) + ["b"] * len(expected)
+
+
+def test_each_file_counts_once(tree):
+    """However often it is named; in the order of the first time."""
+    with esformat.open_many([tree / "x", tree, str(tree / "x" / ".." / "a.esdb")]) as many:
+        names = [Path(path).relative_to(tree).as_posix() for path in many.paths]
+        assert names == ["x/b2.esdb", "a.esdb", "b.esdb", "deep/c.esdb", "deep/er/d.esdb"]
+
+
+def test_sources_and_places_mixed(tree, prefix):
+    """Anything that `open` takes, side by side; files of stores are opened side by side."""
+    memory = esformat.BytesSource((tree / "a.esdb").read_bytes())
+    with esformat.open_many([memory, tree / "b.esdb", f"{prefix}/deep"]) as many:
+        assert len(many.paths) == 4
+        assert many["a"].num_events == 4
+        assert len(list(many["a"].scan())) == 4
+
+
+@pytest.mark.parametrize("nothing", [[], "*.none", "empty", ["a.esdb", "*.none"]])
+def test_where_nothing_is(tmp_path, monkeypatch, nothing):
+    """A directory without files and a pattern without match are mistakes, not empty answers."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    write("a.esdb")
+    with pytest.raises(esformat.UsageError, match=r"no \.esdb file|no file to open"):
+        esformat.open_many(nothing)
+
+
+def test_a_missing_file_among_many(tree, bucket):
+    """Named files have to be there."""
+    with pytest.raises(FileNotFoundError):
+        esformat.open_many([tree / "a.esdb", tree / "none.esdb"])
+    with pytest.raises(FileNotFoundError):
+        esformat.open_many([f"s3://{bucket}/none.esdb"])
+    with pytest.raises(esformat.UsageError, match=r"no \.esdb file"):
+        esformat.open_many(f"s3://{bucket}/none/")
+
+
+def test_suffix():
+    """The one that the rest of the package writes."""
+    assert location.SUFFIX == ".esdb"

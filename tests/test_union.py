@@ -1,0 +1,74 @@
+"""The ordered union of sorted streams."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esformat import union
+from esformat.union import Stream
+
+SCHEMA = pa.schema([("name", pa.string()), ("timestamp", pa.timestamp("us", "UTC")), ("from", pa.int64())])
+ROWS = st.lists(st.tuples(st.sampled_from(["", "a", "b"]), st.integers(-1, 2)), max_size=12)
+
+
+def batch(rows):
+    columns = list(zip(*rows, strict=True)) or [(), (), ()]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(c, f.type) for c, f in zip(columns, SCHEMA, strict=True)], schema=SCHEMA
+    )
+
+
+@given(
+    st.lists(ROWS, max_size=5), st.integers(1, 4), st.sampled_from([1, 3, 100]), st.booleans(),
+    st.sampled_from([("name", "timestamp"), ("timestamp", "name"), ("timestamp",)]),
+)  # fmt: skip
+def test_union_is_a_stable_sort(contents, batch_rows, least, reverse, keys):
+    """Equal rows come by stream, then as within it, wherever its batches end; in reverse all is the mirror."""
+    places = [["name", "timestamp"].index(key) for key in keys]
+
+    def key(row):
+        return tuple(row[place] for place in places)
+
+    streams, expected = [], []
+    for place, rows in enumerate(contents):
+        ordered = [(*row, place * 100 + n) for n, row in enumerate(sorted(rows, key=key))]
+        expected += ordered
+        given_rows = ordered[::-1] if reverse else ordered
+        if given_rows:
+            pieces = [batch(given_rows[at : at + batch_rows]) for at in range(0, len(given_rows), batch_rows)]
+            streams.append(Stream(key(given_rows[0])[:1], place, lambda pieces=pieces: iter(pieces)))
+    expected.sort(key=key)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(union, "LEAST_ROWS", least)
+        patch.setattr(union, "BUFFERED_ROWS", least)
+        found = [row for part in union.union(streams, keys, reverse=reverse) for row in part["from"].to_pylist()]
+    assert found == [row[2] for row in (expected[::-1] if reverse else expected)]
+
+
+def test_a_stream_is_opened_when_its_turn_comes():
+    """One that begins later than others end is not touched before."""
+    opened = []
+
+    def stream(place):
+        def read():
+            opened.append(place)
+            yield batch([("", place * 10, 0), ("", place * 10 + 1, 0)])
+
+        return Stream((place * 10,), place, read)
+
+    merged = union.union([stream(place) for place in (2, 0, 1)], ["timestamp"])
+    next(merged)
+    assert opened == [0]
+    assert len(list(merged)) == 2
+    assert opened == [0, 1, 2]
+
+
+def test_a_batch_without_rows_is_passed_over():
+    """It says nothing about what comes after it."""
+    parts = [batch([]), batch([("", 1, 1)]), batch([]), batch([("", 3, 3)])]
+    other = Stream((2,), 1, lambda: iter([batch([("", 2, 2)])]))
+    merged = union.union([Stream((1,), 0, lambda: iter(parts)), other], ["timestamp"])
+    assert [row for part in merged for row in part["from"].to_pylist()] == [1, 2, 3]
