@@ -115,11 +115,11 @@ def _text(value: object) -> str:
 
 
 def _number(value: object) -> Decimal | None:
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if not isinstance(value, int | float | str):
         return None
     try:
         return parse_number(str(value))
-    except ValueError:  # also integers of more digits than Python writes
+    except ValueError:  # also True and False, and integers of more digits than Python writes
         return None
 
 

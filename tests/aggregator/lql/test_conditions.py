@@ -66,6 +66,7 @@ CONDITIONS = [
     ("msg LIKE '?äö*'", [3]),
     ("msg LIKE '[a-zå]?ö *'", [3]),
     ("msg LIKE ''", [2]),
+    ("msg LIKE '*b?d'", [4]),  # a run also crosses bytes that are no UTF-8
     ("msg LIKE '*'", [0, 1, 2, 3, 4, 5]),
     ("msg LIKE '\\{*'", [0, 5]),
     ("msg MATCHES '^E.*full'", [1]),
@@ -200,6 +201,21 @@ def test_condition_is_refused(where, underlined, told):
     error = caught.value
     assert told in f"{error.message}; {error.hint}"
     assert where[error.start : error.end] == underlined
+
+
+def test_fields_are_not_the_columns_with_a_meaning():
+    """`fields:data` is a field of that name, which nobody has, also where there is no map of fields."""
+    compiled = Filter.compile(parse_where("fields:data = '' AND fields:timestamp = ''"), Columns(BATCH.schema), NOW_NS)
+    assert compiled.columns == frozenset()
+    assert compiled.mask(BATCH).true_count == BATCH.num_rows
+
+
+def test_broken_json_is_none():
+    """Half of a document, and a document with something behind it, hold nothing."""
+    texts = ['{"k": "v"', '{"k": "v"} x', '{"k": "v"}{"k": "v"}', ' {"k": "v"}\n', "", "[]", '{"k": "w", "k": "v"}']
+    batch = pa.record_batch({"timestamp": pa.nulls(len(texts), pa.int64()), "data": texts})
+    mask = Filter.compile(parse_where("msg.k = v"), Columns(batch.schema, tags=None), 0).mask(batch)
+    assert np.flatnonzero(mask).tolist() == [3, 6]
 
 
 def test_columns_are_those_that_are_read():

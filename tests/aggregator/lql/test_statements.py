@@ -83,6 +83,7 @@ STATEMENTS = [
     ("SELECT ORDER BY ts", Select()),
     ("SELECT COUNT", Select(count=True)),
     ("SELECT COUNT FROM a = 1 WHERE msg CONTAINS x", Select(count=True, source=A, where=MSG_X)),
+    ("SELECT COUNT GROUP BY `order`", Select(count=True, group_by=(Name("order"),))),
     ("SELECT COUNT GROUP BY name", Select(count=True, group_by=(Name("name"),))),
     (
         "SELECT COUNT GROUP BY UPPER(name), ts EVERY '5m', msg.user",

@@ -113,6 +113,11 @@ def test_layout(layout, expected):
     assert Layout.of(layout).render(micros).to_pylist() == [expected]
 
 
+def test_layout_of_midnight():
+    """A zero that stands alone stays."""
+    assert Layout.of("15:4:5 3PM").render(pa.array([0])).to_pylist() == ["00:0:0 12AM"]
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.datetimes(dt.datetime(1000, 1, 1), dt.datetime(9999, 12, 31)), max_size=5))
 def test_rfc3339_reads_back(moments):
