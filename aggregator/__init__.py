@@ -1,6 +1,6 @@
 """The embedded aggregator: events taken in durably, rolled into segments under a manifest, kept within bounds, read."""
 
-from aggregator.catalog import Catalog
+from aggregator.catalog import Catalog, rebuild_manifest
 from aggregator.catalog import open_catalog as open
 from aggregator.errors import (
     AggregatorError,
@@ -21,6 +21,7 @@ from aggregator.errors import (
 )
 from aggregator.model import Problem, Receipt
 from aggregator.policy import Durability, Limits, Retention, Roll
+from aggregator.reports import CompactionReport, Erasure, RebuildReport, Removed, RetentionReport, Traces
 from aggregator.scan import Scan
 from aggregator.topic import Topic
 
@@ -29,9 +30,11 @@ __all__ = [
     "Catalog",
     "CatalogLockedError",
     "CatalogNotFoundError",
+    "CompactionReport",
     "CorruptLogError",
     "CorruptManifestError",
     "Durability",
+    "Erasure",
     "InvalidRequestError",
     "Limits",
     "LogFailedError",
@@ -39,8 +42,11 @@ __all__ = [
     "OverloadedError",
     "Problem",
     "ReadOnlyError",
+    "RebuildReport",
     "Receipt",
+    "Removed",
     "Retention",
+    "RetentionReport",
     "Roll",
     "Scan",
     "SegmentMissingError",
@@ -48,6 +54,8 @@ __all__ = [
     "Topic",
     "TopicExistsError",
     "TopicNotFoundError",
+    "Traces",
     "UnknownVersionError",
     "open",
+    "rebuild_manifest",
 ]

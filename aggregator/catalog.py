@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 
+from aggregator.disk import measure
 from aggregator.errors import CatalogNotFoundError, InvalidRequestError, TopicNotFoundError
 from aggregator.files import Layout
 from aggregator.following import Following
 from aggregator.model import Problem, TopicInfo
 from aggregator.names import check_name
 from aggregator.policy import Durability, Limits, Retention, Roll
+from aggregator.rebuild import rebuild
+from aggregator.reports import CompactionReport, RebuildReport, RetentionReport
 from aggregator.schema_change import topic_schema
 from aggregator.state import Topic as TopicState
+from aggregator.stats import disk_stats, memory_stats
 from aggregator.topic import Backend, Topic, writer_of
 from aggregator.writing import Writing, now_us
 from esformat import ClosedError
@@ -48,6 +52,18 @@ def open_catalog(
     make_directory_tree(layout.root)
     checked = Limits.of(dict(limits) if isinstance(limits, Mapping) else limits)
     return Catalog(Writing(layout, Durability.of(durability), checked, now_us))
+
+
+def rebuild_manifest(
+    path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None
+) -> RebuildReport:
+    """Make a catalog's manifest anew from its segments, where it is lost or damaged; nobody may have it open.
+
+    Every segment is read from end to end. Damaged ones, and the old manifest, go to `quarantine/`. What was not sealed
+    yet comes from the log when the catalog is opened. progress: called with the bytes done and in all.
+    Raises CatalogNotFoundError, CatalogLockedError, OSError.
+    """
+    return rebuild(Layout(Path(path)), now_us, progress or (lambda done, total: None))
 
 
 def make_directory_tree(root: Path) -> None:
@@ -148,6 +164,80 @@ class Catalog:
             for partition in list(known.partitions.values()):
                 sealed += len(writing.sealer.seal(known, partition))
         return sealed
+
+    # ------------------------------------------------------------ keeping house
+
+    def alter_topic(
+        self,
+        name: str,
+        *,
+        roll: Roll | Mapping[str, Any] | None = None,
+        retention: Retention | Mapping[str, Any] | None = None,
+    ) -> Topic:
+        """Give a topic other policies, as `Topic.set_policy` does. Raises TopicNotFoundError, InvalidRequestError."""
+        topic = self.topic(name)
+        topic.set_policy(roll=roll, retention=retention)
+        return topic
+
+    def retain(self, topic: str | None = None, *, dry_run: bool = False) -> RetentionReport:
+        """Remove what the topics' retention and the catalog's limits no longer keep, oldest first, now.
+
+        It happens by itself as well. topic: of that one only, by its own policy. dry_run: only tell which.
+        """
+        if topic is not None:
+            return self.topic(topic).retain(dry_run=dry_run)
+        self._check_open()
+        return writer_of(self._backend).housekeeping.retain(dry_run=dry_run)
+
+    def compact(self, topic: str | None = None) -> CompactionReport:
+        """Merge segments into larger ones and take what was erased off the disk, now, of one topic or of all."""
+        if topic is not None:
+            return self.topic(topic).compact()
+        self._check_open()
+        return writer_of(self._backend).housekeeping.compact()
+
+    def stats(self) -> dict[str, Any]:
+        """What the catalog holds and takes: bytes on disk and in memory, topics. A plain mapping of what JSON takes.
+
+        Times are µs since the epoch, sizes bytes. `background`: what background work last failed at, or None.
+        """
+        topics = {name: Topic(self._backend, topic).stats() for name, topic in self._topics().items()}
+        waiting = sum(size for _, size, _ in self._backend.manifest.retired())
+        segments = sum(facts["sealed_bytes"] for facts in topics.values())
+        facts: dict[str, Any] = {
+            "path": str(self.path), "rows": sum(mine["rows"] for mine in topics.values()),
+            "segments": sum(mine["segments"] for mine in topics.values()),
+            "disk": disk_stats(measure(self._backend.layout, segments=segments, waiting=waiting)),
+            "problems": len(self.problems()), "topics": topics,
+        }  # fmt: skip
+        if isinstance(self._backend, Writing):
+            budget = self._backend.budget
+            facts["memory"] = memory_stats(budget.held_bytes, budget.limit_bytes)
+            facts["background"] = self._backend.maintenance.problem
+            facts["swept"] = list(self._backend.startup.swept)
+        return facts
+
+    def verify(self) -> list[Problem]:
+        """Read every segment file from end to end; gives the problems that the catalog knows of, new ones included.
+
+        A damaged file is set aside in `quarantine/`, where a copy can be repaired (`esdb repair`) and put back. Scans
+        that need it raise until then, or until `accept_losses`. Raises OSError, ReadOnlyError.
+        """
+        self._check_open()
+        writing = writer_of(self._backend)
+        for topic in list(writing.state.topics.values()):
+            for number in writing.startup.check_contents(topic):
+                writing.pool.forget(number)
+        return self.problems()
+
+    def accept_losses(self) -> list[Problem]:
+        """Go on without segments whose files are missing or set aside: scans pass over them. Gives what was lost.
+
+        The problems stay listed. A file that is put back later is not taken in again.
+        """
+        self._check_open()
+        writing = writer_of(self._backend)
+        return [loss for topic in list(writing.state.topics.values()) for loss in writing.startup.give_up(topic)]
 
     # ------------------------------------------------------------ life
 

@@ -76,6 +76,8 @@ class Following:
         state.take_over(
             added, contents.retired, {p.number: p.sealed_index for p in contents.partitions}, contents.change
         )
+        with state.view_lock:
+            state.keep_tombstones(contents.tombstones)
         for number in contents.retired:
             self.pool.forget(number)
         if sum(len(topic.segments) for topic in state.topics.values()) != contents.count:  # retired ones long gone

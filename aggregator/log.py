@@ -128,6 +128,11 @@ class Log:
         return sum(file.end - file.position for file in self._files)
 
     @property
+    def start(self) -> int:
+        """The position of the oldest file."""
+        return self._files[0].position
+
+    @property
     def end(self) -> int:
         """The position after the last frame."""
         return self._files[-1].end
@@ -358,6 +363,15 @@ class Log:
             self._descriptor = descriptor
             self._files.append(LogFile(path, position, position + FILE_HEADER_BYTES))
             self._defined = set()
+
+    def roll(self) -> None:
+        """Begin a new file, so that what is logged so far can be deleted when it is sealed. Raises as `append`."""
+
+        def place(_: Entry) -> bool:
+            self._start_file(self._files[-1].end)
+            return False
+
+        self.append(Entry(0, 0, (), place, lambda _: None, lambda _: None, (None, lambda: b"")))
 
     def _acknowledge(self) -> None:
         """Tell readers in other processes how far they may read."""

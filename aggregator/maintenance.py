@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Condition, Thread
 
@@ -35,18 +35,20 @@ class Maintenance:
         limits: Limits,
         durability: Durability,
         clock: Callable[[], int],
-        chores: Callable[[], None] = lambda: None,
+        chores: Sequence[Callable[[], None]] = (),
     ) -> None:
-        """chores: called about once in TICK_S by the pool: retention, compaction."""
+        """chores: retention, compaction; each is called after a seal, and about once in TICK_S, by one thread."""
         self._state, self._sealer, self._log = state, sealer, log
-        self._limits, self._durability, self._clock, self._chores = limits, durability, clock, chores
+        self._limits, self._durability, self._clock = limits, durability, clock
         self._condition = Condition()
         self._woken = False
         self._stopping = False
         self._workers = max(1, min(os.cpu_count() or 1, 4))
         self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="aggregator-seal")
         self._running: dict[int, Future[None]] = {}
-        self._chore: Future[None] | None = None
+        self._chores: list[tuple[Callable[[], None], Future[None] | None]] = [(chore, None) for chore in chores]
+        self._chore_pool = ThreadPoolExecutor(max(1, len(chores)), thread_name_prefix="aggregator-chore")
+        self._sealed = False
         self._back_off: dict[int, tuple[float, float]] = {}  # partition -> not before, and the next pause
         self.problem: str | None = None
         self._thread = Thread(target=self._run, name="aggregator-maintenance", daemon=True)
@@ -65,6 +67,7 @@ class Maintenance:
             self._condition.notify()
         self._thread.join()
         self._pool.shutdown(wait=True)
+        self._chore_pool.shutdown(wait=True)
 
     def _run(self) -> None:
         synced = chored = time.monotonic()
@@ -81,9 +84,9 @@ class Maintenance:
                 if self._durability.mode == "interval" and now - synced >= self._durability.interval_us / 1e6:
                     synced = now
                     self._log.sync()
-                if now - chored >= TICK_S and (self._chore is None or self._chore.done()):
-                    chored = now
-                    self._chore = self._pool.submit(self._do_chores)
+                if now - chored >= TICK_S or self._sealed:
+                    chored, self._sealed = now, False
+                    self._start_chores()
             except (AggregatorError, OSError) as error:
                 self._report("background work", error)
 
@@ -119,11 +122,17 @@ class Maintenance:
         else:
             self._back_off.pop(number, None)
             self.problem = None
+            self._sealed = True
         self.wake()
 
-    def _do_chores(self) -> None:
+    def _start_chores(self) -> None:
+        for place, (chore, running) in enumerate(self._chores):
+            if running is None or running.done():
+                self._chores[place] = (chore, self._chore_pool.submit(self._do, chore))
+
+    def _do(self, chore: Callable[[], None]) -> None:
         try:
-            self._chores()
+            chore()
         except (EsdbError, OSError, MemoryError) as error:
             self._report("retention or compaction", error)
 

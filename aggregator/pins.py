@@ -10,9 +10,26 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import struct
+import sys
 from collections import Counter
 from pathlib import Path
 from threading import Lock
+
+_FLOCK = "hhqqi"  # type, whence, start, length, process: Linux's struct flock
+
+
+def _lock(descriptor: int, kind: int, start: int, length: int) -> None:
+    """Lock or unlock bytes, at once. Raises OSError where another holds them.
+
+    On Linux by the lock of an open file: a lock of a process would be the same for every catalog that the process has
+    open, and go when the first of them is closed.
+    """
+    if sys.platform == "linux":
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0))
+    else:
+        command = {fcntl.F_RDLCK: fcntl.LOCK_SH, fcntl.F_WRLCK: fcntl.LOCK_EX}.get(kind, fcntl.LOCK_UN)
+        fcntl.lockf(descriptor, command | (fcntl.LOCK_NB if kind != fcntl.F_UNLCK else 0), length, start)
 
 
 class Pins:
@@ -32,7 +49,7 @@ class Pins:
         with self._lock:
             self._counts[change] += 1
             if self._counts[change] == 1 and self._descriptor >= 0:
-                fcntl.lockf(self._descriptor, fcntl.LOCK_SH, 1, change)
+                _lock(self._descriptor, fcntl.F_RDLCK, change, 1)
         return Pin(self, change)
 
     def _release(self, change: int) -> None:
@@ -41,7 +58,7 @@ class Pins:
             if not self._counts[change]:
                 del self._counts[change]
                 if self._descriptor >= 0:
-                    fcntl.lockf(self._descriptor, fcntl.LOCK_UN, 1, change)
+                    _lock(self._descriptor, fcntl.F_UNLCK, change, 1)
 
     def holds_before(self, change: int) -> bool:
         """Whether a scan of any process reads a snapshot older than `change`. The writer asks."""
@@ -51,10 +68,10 @@ class Pins:
             if self._descriptor < 0 or not change:
                 return False
             try:  # our own locks would not be in the way; there are none below `change`
-                fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, change, 0)
+                _lock(self._descriptor, fcntl.F_WRLCK, 0, change)
             except OSError:
                 return True
-            fcntl.lockf(self._descriptor, fcntl.LOCK_UN, change, 0)
+            _lock(self._descriptor, fcntl.F_UNLCK, 0, change)
             return False
 
     def close(self) -> None:

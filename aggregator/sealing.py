@@ -27,6 +27,7 @@ from aggregator.policy import Limits
 from aggregator.schema_change import newest_of_families
 from aggregator.segment_file import arrow_schema, write_segment
 from aggregator.state import CatalogState, Partition, Topic
+from aggregator.tombstones import hidden_in, without_hidden
 from aggregator.unsealed import Piece, Unsealed
 
 
@@ -153,9 +154,10 @@ class Sealer:
         if written is None:
             written = self._write(topic, partition, frozen.pieces, producers, threads)
             self._written[partition.number] = written
-        change = self._manifest.apply(Edit(added=written, sealed={partition.number: end}, producers=producers))
-        del self._written[partition.number]
-        self._state.change_segments(topic, change, written, (), {partition.number: end})
+        with self._state.edit_lock:
+            change = self._manifest.apply(Edit(added=written, sealed={partition.number: end}, producers=producers))
+            del self._written[partition.number]
+            self._state.change_segments(topic, change, written, (), {partition.number: end})
         self._budget.give_back(frozen.size_bytes, sealed=True)
         self.release_log()
         return written
@@ -169,8 +171,12 @@ class Sealer:
         threads: int | None,
     ) -> list[SegmentInfo]:
         written: list[SegmentInfo] = []
+        hidden = hidden_in(topic.tombstones, partition.number)
         try:
-            for schema, table in family_tables(pieces, tuple(topic.schemas.values())):
+            for schema, whole in family_tables(pieces, tuple(topic.schemas.values())):
+                table = without_hidden(whole, hidden)
+                if not len(table):  # all of it was erased before it was sealed
+                    continue
                 number = self.take_number()
                 written.append(
                     write_segment(

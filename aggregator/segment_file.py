@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import esformat
 from aggregator.checksum import hasher64
 from aggregator.files import make_directory
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
-from esformat.parts import EventSchema
+from esformat.parts import EventSchema, make_schema
 
 PROPERTY = "aggregator"
 _READ_BYTES = 1 << 20
@@ -47,15 +47,13 @@ def write_segment(
     make_directory(path.parent.parent)
     make_directory(path.parent)
     spans = _Spans()
-    facts = {
-        "topic": topic.name, "topic_number": topic.number, "keys": topic.keys, "indexes": list(topic.indexes),
-        "roll": topic.roll.to_json(), "retention": topic.retention.to_json(), "topic_created_us": topic.created_us,
-        "partition": partition[0], "name": partition[1], "schema": schema.number, "family": schema.family,
-        "number": number, "level": level, "created_us": now_us, "producers": [asdict(entry) for entry in producers],
-    }  # fmt: skip
+    properties = segment_properties(
+        number=number, topic=topic, partition=partition, schema=schema, producers=producers, level=level,
+        created_us=now_us,
+    )  # fmt: skip
     writer = esformat.create(
         path, indexes=schema.schema.indexes, schema=arrow_schema(schema.schema), keys=topic.keys,
-        properties={PROPERTY: json.dumps(facts)}, threads=threads,
+        properties=properties, threads=threads,
     )  # fmt: skip
     with writer:
         for table in tables:
@@ -67,6 +65,28 @@ def write_segment(
         min_space=spans.min_space, max_space=spans.max_space, rows=spans.rows, size_bytes=path.stat().st_size,
         checksum=file_checksum(path), level=level, created_us=now_us,
     )  # fmt: skip
+
+
+def segment_properties(
+    *,
+    number: int,
+    topic: TopicInfo,
+    partition: tuple[int, str],
+    schema: SchemaInfo,
+    producers: Iterable[ProducerEntry],
+    level: int,
+    created_us: int,
+    replaces: Sequence[int] = (),
+) -> dict[str, str]:
+    """What a segment file tells of itself, so that a manifest can be rebuilt. replaces: segments it was made from."""
+    facts = {
+        "topic": topic.name, "topic_number": topic.number, "keys": topic.keys, "indexes": list(topic.indexes),
+        "roll": topic.roll.to_json(), "retention": topic.retention.to_json(), "topic_created_us": topic.created_us,
+        "partition": partition[0], "name": partition[1], "schema": schema.number, "family": schema.family,
+        "number": number, "level": level, "created_us": created_us, "replaces": list(replaces),
+        "producers": [asdict(entry) for entry in producers],
+    }  # fmt: skip
+    return {PROPERTY: json.dumps(facts)}
 
 
 class _Spans:
@@ -115,3 +135,53 @@ def stored_facts(properties: Mapping[str, str]) -> dict[str, Any] | None:
     except (KeyError, ValueError):
         return None
     return facts if isinstance(facts, dict) else None
+
+
+def stored_producers(facts: Mapping[str, Any]) -> list[ProducerEntry]:
+    """Batches of producers that a segment remembers. Raises KeyError, TypeError where the facts are not whole."""
+    return [ProducerEntry(**entry) for entry in facts["producers"]]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSegment:
+    """A segment file as it says of itself: what the manifest would have of it, its facts and schema."""
+
+    info: SegmentInfo
+    facts: dict[str, Any]
+    schema: EventSchema
+
+    @property
+    def replaces(self) -> list[int]:
+        """Numbers of the segments that it was made from."""
+        return list(self.facts.get("replaces", ()))
+
+
+def describe_segment(path: Path, number: int) -> FoundSegment:
+    """Read a segment file from end to end and say what it holds.
+
+    Raises CorruptSegmentError where it is damaged, or not one that the aggregator wrote under that number; OSError.
+    """
+    with esformat.open(path, cache_bytes=0) as segment:
+        facts = stored_facts(segment.properties)
+        if facts is None or facts.get("number") != number or RECORD_INDEX not in segment.schema.names:
+            raise esformat.CorruptSegmentError("it is no segment that the aggregator wrote under this name")
+        report = esformat.verify(path)
+        if not report.ok:
+            raise esformat.CorruptSegmentError(str(report.problems[0]), path=str(path))
+        spans = _Spans()
+        for batch in segment.scan(columns=["space", "timestamp", RECORD_INDEX]).batches():
+            spans.add(pa.Table.from_batches([batch]))
+        payload = pa.schema([field for field in segment.schema if field.name != RECORD_INDEX])
+        try:
+            schema = make_schema(payload, segment.indexes, binary_keys=facts["keys"] == "binary")
+            stored_producers(facts)
+            info = SegmentInfo(
+                number=number, partition=facts["partition"], schema=facts["schema"], level=facts["level"],
+                created_us=facts["created_us"], first_index=spans.first_index, last_index=spans.last_index,
+                min_timestamp=spans.min_timestamp, max_timestamp=spans.max_timestamp, min_space=spans.min_space,
+                max_space=spans.max_space, rows=spans.rows, size_bytes=segment.size_bytes,
+                checksum=file_checksum(path),
+            )  # fmt: skip
+        except (KeyError, TypeError) as error:
+            raise esformat.CorruptSegmentError(f"what it says of itself is not whole: {error!r}") from None
+    return FoundSegment(info, facts, schema)

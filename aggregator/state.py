@@ -33,6 +33,14 @@ class Partition:
     producers: dict[str, dict[int, ProducerEntry]] = field(default_factory=dict)
     seal_lock: Lock = field(default_factory=Lock)  # held while the partition is being sealed
 
+    @property
+    def visible_end(self) -> int:
+        """The record index after the last event that scans see. Read under the view lock."""
+        for unsealed in (self.unsealed, self.sealing):
+            if unsealed is not None and unsealed.pieces:
+                return unsealed.end_index
+        return self.sealed_index
+
     def keep_producer(self, entry: ProducerEntry) -> None:
         """Remember a batch of a producer, and forget its oldest."""
         window = self.producers.setdefault(entry.producer, {})
@@ -94,6 +102,9 @@ class CatalogState:
 
     def __init__(self, contents: Contents) -> None:
         self.view_lock = Lock()
+        self.edit_lock = Lock()
+        """Held by who changes segments, from the manifest's transaction until the view shows it: a scan that pins a
+        change then sees all that came before it. Taken before the view lock."""
         self.change = contents.change
         """The manifest's change that the segments here show."""
         self.topics: dict[str, Topic] = {}
@@ -142,6 +153,15 @@ class CatalogState:
         """Hide a space of a partition."""
         topic, _ = self.partitions[stone.partition]
         topic.tombstones = topic.tombstones | {(stone.partition, stone.space): stone.end_index}
+
+    def keep_tombstones(self, stones: Iterable[Tombstone]) -> None:
+        """Forget every tombstone but these."""
+        kept: dict[int, dict[tuple[int, bytes], int]] = {}
+        for stone in stones:
+            number = self.partitions[stone.partition][0].info.number
+            kept.setdefault(number, {})[(stone.partition, stone.space)] = stone.end_index
+        for number, topic in self._by_number.items():
+            topic.tombstones = kept.get(number, {})
 
     def topic_of(self, number: int) -> Topic:
         """The topic of that number."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from aggregator.errors import ReadOnlyError
@@ -11,9 +12,12 @@ from aggregator.model import Receipt
 from aggregator.pins import Pin
 from aggregator.policy import Retention, Roll
 from aggregator.question import Question, make_question
+from aggregator.reports import CompactionReport, Erasure, RetentionReport, Traces
 from aggregator.scan import Scan
 from aggregator.state import Snapshot
 from aggregator.state import Topic as TopicState
+from aggregator.stats import topic_stats
+from aggregator.traces import look_for
 from aggregator.writing import Writing
 from esformat import UsageError
 
@@ -99,6 +103,82 @@ class Topic:
         used with other events), OverloadedError (try again later), LogFailedError, ReadOnlyError, esformat.ClosedError.
         """
         return writer_of(self._backend).ingest.append(self._topic, events, partition, producer, sequence)
+
+    # ------------------------------------------------------------ keeping house
+
+    def set_policy(
+        self, *, roll: Roll | Mapping[str, Any] | None = None, retention: Retention | Mapping[str, Any] | None = None
+    ) -> None:
+        """Give the topic another roll or retention policy; None leaves the one that it has. At work within a second.
+
+        Raises InvalidRequestError, ReadOnlyError, ManifestFailedError.
+        """
+        writing = writer_of(self._backend)
+        info = self._topic.info
+        changed = replace(
+            info,
+            roll=info.roll if roll is None else Roll.of(roll),
+            retention=info.retention if retention is None else Retention.of(retention),
+        )
+        writing.manifest.set_policy(info.number, changed.roll, changed.retention)
+        with writing.state.view_lock:
+            self._topic.info = changed
+        writing.maintenance.wake()
+
+    def retain(self, *, dry_run: bool = False) -> RetentionReport:
+        """Remove the segments that the topic's retention no longer keeps, now; it happens by itself as well.
+
+        dry_run: only tell which. Scans that are open finish: files go when they have.
+        """
+        return writer_of(self._backend).housekeeping.retain([self._topic], dry_run=dry_run)
+
+    def compact(self) -> CompactionReport:
+        """Merge the topic's segments into larger ones, and take what was erased off the disk, now.
+
+        Merging happens by itself as well, a level at a time. Record indexes stay as they are.
+        """
+        return writer_of(self._backend).housekeeping.compact([self._topic])
+
+    def erase(self, space: str | bytes) -> Erasure:
+        """Erase every event of a space that is visible now: hidden when this returns, and gone from disk soon.
+
+        Nothing has to be called for that; `compact` does it at once. `erasures` lists what is not gone yet, and
+        `traces` looks for what is left. Events that are appended later are kept.
+        Raises UsageError, ReadOnlyError, ManifestFailedError.
+        """
+        writing = writer_of(self._backend)
+        question = self._question(space=space)
+        assert question.space is not None
+        erasure = writing.housekeeping.erasures.hide(self._topic, question.space, self.scan(space=space).count())
+        writing.maintenance.wake()
+        return erasure
+
+    def erasures(self) -> tuple[str | bytes, ...]:
+        """Spaces that were erased and of which something is still on disk, hidden."""
+        self._backend.refresh()
+        spaces = sorted({space for _, space in self._topic.tombstones})
+        return tuple(space if self._topic.binary_keys else space.decode() for space in spaces)
+
+    def traces(self, space: str | bytes) -> Traces:
+        """Look for what is left of a space: in segments, in memory, in the log, in the manifest. Reads the whole log.
+
+        Raises UsageError, OSError, esformat.CorruptSegmentError.
+        """
+        self._backend.refresh()
+        question = self._question(space=space)
+        assert question.space is not None
+        waiting = [number for number, _, _ in self._backend.manifest.retired()]
+        backend = self._backend
+        visible = self.scan(space=space).count()
+        return look_for(question.space, self._topic, backend.state, backend.layout, waiting, visible)
+
+    def stats(self) -> dict[str, Any]:
+        """Rows, bytes, segments, unsealed events, first and last times (µs) and record indexes; of each partition, too.
+
+        A plain mapping of what JSON takes.
+        """
+        self._backend.refresh()
+        return topic_stats(self._topic, self._backend.state)
 
     # ------------------------------------------------------------ reading
 

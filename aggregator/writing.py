@@ -5,31 +5,53 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
 
 from aggregator.budget import Budget
 from aggregator.errors import CorruptManifestError
 from aggregator.files import Layout, make_directory, segment_files
+from aggregator.housekeeping import Housekeeping
 from aggregator.ingest import Ingest
 from aggregator.lock import WriterLock
 from aggregator.log import FILE_BYTES, Log
 from aggregator.maintenance import Maintenance
 from aggregator.manifest import Manifest
-from aggregator.model import Problem
 from aggregator.pins import Pin, Pins
 from aggregator.policy import Durability, Limits
 from aggregator.replay import Replay
 from aggregator.sealing import Sealer
 from aggregator.segment_pool import SegmentPool
+from aggregator.startup import Startup
 from aggregator.state import CatalogState, Snapshot, Topic
 
 LOST_INDEXES = 1 << 32
 """Record indexes passed over after a crash where the kernel may have lost acknowledged events: none is given twice."""
+LOG_SHARE = 4
+"""The log takes at most one part in so many of what the catalog may take on disk."""
 _RUN = "run"
 
 
 def now_us() -> int:
     """The time: µs since the epoch."""
     return time.time_ns() // 1000
+
+
+def _never_back(clock: Callable[[], int], newest_us: int) -> Callable[[], int]:
+    """The time that segments are sealed at: each after the one before, so that retention knows which came first."""
+    lock = Lock()
+
+    def later() -> int:
+        nonlocal newest_us
+        with lock:
+            newest_us = max(newest_us + 1, clock())
+            return newest_us
+
+    return later
+
+
+def _has_content(path: Path) -> bool:
+    return path.exists() and path.stat().st_size > 0
 
 
 class Writing:
@@ -40,9 +62,9 @@ class Writing:
         self.layout, self.limits, self.durability, self._clock = layout, limits, durability, clock
         self.lock = WriterLock(layout.writer_lock)
         try:
-            if not layout.manifest.exists() and segment_files(layout):
+            if not _has_content(layout.manifest) and segment_files(layout):
                 raise CorruptManifestError(
-                    "the manifest is missing, and there are segments",
+                    "the manifest is missing or empty, and there are segments",
                     path=str(layout.manifest),
                     hint="restore it, or run `aggregator rebuild-manifest` on the catalog",
                 )
@@ -60,35 +82,44 @@ class Writing:
         layout, manifest, clock = self.layout, self.manifest, self._clock
         for directory in (layout.log, layout.segments):
             make_directory(directory)
-        contents = manifest.load()
-        self.state = CatalogState(contents)
+        self.state = CatalogState(manifest.load())
         for entry in manifest.producers():
             self.state.partitions[entry.partition][1].keep_producer(entry)
+        self.startup = Startup(layout, self.state, manifest, clock)
+        self.startup.check_segments()
         replay = Replay(self.state, manifest, clock)
         recovered = replay.run(layout.log)
-        for damage in recovered.damages:
-            manifest.add_problem(
-                Problem(f"log/{damage.path.name}", f"{damage.message} (at byte {damage.offset})", "reported", clock())
-            )
+        self.startup.report_log(recovered, replay)
         self._pass_over_lost_indexes()
         self.pins = Pins(layout.reader_locks, read_only=False)
         self.pool = SegmentPool(layout)
-        file_bytes = min(FILE_BYTES, self.limits.log_bytes // 8)  # the last file takes no large part of the budget
+        log_bytes = self.limits.log_bytes
+        if self.limits.max_bytes is not None:  # the log must leave room for segments
+            log_bytes = min(log_bytes, self.limits.max_bytes // LOG_SHARE)
+        file_bytes = min(FILE_BYTES, log_bytes // 8)  # the last file takes no large part of the budget
         self.log = Log(
             layout.log, self.durability, files=recovered.files, position=recovered.position, file_bytes=file_bytes
         )
         self.budget = Budget(self.limits.memory_bytes)
         self.budget.take(replay.size_bytes)
-        taken = [segment.number for segment in contents.segments] + [number for number, _, _ in manifest.retired()]
+        segments = [segment for topic in self.state.topics.values() for segment in topic.segments.view()]
+        taken = [segment.number for segment in segments] + [number for number, _, _ in manifest.retired()]
         taken += segment_files(layout)
+        newest_us = max((segment.created_us for segment in segments), default=0)
         self.sealer = Sealer(
-            self.state, manifest, self.log, layout, self.budget, next_segment=max(taken, default=0) + 1, clock=clock
-        )
+            self.state, manifest, self.log, layout, self.budget, next_segment=max(taken, default=0) + 1,
+            clock=_never_back(clock, newest_us),
+        )  # fmt: skip
+        self.housekeeping = Housekeeping(
+            self.state, manifest, self.log, self.sealer, layout, self.pins, self.pool, self.budget,
+            limits=self.limits, clock=clock,
+        )  # fmt: skip
         self.maintenance = Maintenance(
-            self.state, self.sealer, self.log, limits=self.limits, durability=self.durability, clock=clock
-        )
+            self.state, self.sealer, self.log, limits=self.limits, durability=self.durability, clock=clock,
+            chores=self.housekeeping.chores(),
+        )  # fmt: skip
         self.ingest = Ingest(
-            self.state, manifest, self.log, self.budget, log_bytes=self.limits.log_bytes, clock=clock,
+            self.state, manifest, self.log, self.budget, log_bytes=log_bytes, clock=clock,
             wake=self.maintenance.wake,
         )  # fmt: skip
         manifest.put(_RUN, json.dumps({"durability": self.durability.mode, "closed": False}))
@@ -104,6 +135,7 @@ class Writing:
     def close(self) -> None:
         """Stop the threads, sync the log, let go of everything."""
         try:
+            self.housekeeping.stop()
             self.maintenance.stop()
             self.log.close()
             if self.log.failure is None:

@@ -58,6 +58,7 @@ def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("PRAGMA foreign_keys = ON")
+                connection.execute("PRAGMA secure_delete = ON")  # the keys of erased spaces are overwritten
                 _migrate(connection)
                 (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
                 if found != "ok":

@@ -216,9 +216,7 @@ class Manifest:
         with self._writing() as db:
             change = _count_change(db)
             for segment in edit.added:
-                values = astuple(segment)
-                checksum = segment.checksum.to_bytes(8, "little")
-                db.execute(_ADD_SEGMENT, (*values[:11], checksum, *values[12:], change))
+                _put_segment(db, segment, change)
             for number in edit.retired:
                 db.execute(
                     "INSERT INTO retired SELECT number, size_bytes, ?, ? FROM segments WHERE number = ?",
@@ -234,14 +232,31 @@ class Manifest:
                 db.execute("DELETE FROM tombstones WHERE partition = ? AND space = ?", (partition, space))
         return change
 
+    def scrub(self) -> None:
+        """Bring the file of recent changes into the main one, so that deleted rows are gone from disk; a reader that
+        is at it just then can put that off.
+        """
+        with self._lock, errors_of(self.path):
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
     def forget_retired(self, numbers: Iterable[int]) -> None:
         """Retired segments whose files are gone."""
         with self._writing() as db:
             db.executemany("DELETE FROM retired WHERE number = ?", [(number,) for number in numbers])
 
-    def add_problem(self, problem: Problem) -> None:
-        """Keep what was found wrong."""
+    def correct_segment(self, segment: SegmentInfo) -> None:
+        """Take in a segment file that came in the place of another under its number."""
         with self._writing() as db:
+            change = _count_change(db)
+            db.execute("DELETE FROM segments WHERE number = ?", (segment.number,))
+            _put_segment(db, segment, change)
+
+    def add_problem(self, problem: Problem) -> None:
+        """Keep what was found wrong; nothing is said twice."""
+        with self._writing() as db:
+            same = (problem.subject, problem.message)
+            if db.execute("SELECT 1 FROM problems WHERE subject = ? AND message = ?", same).fetchone():
+                return
             db.execute(
                 "INSERT INTO problems (subject, message, action, found_us) VALUES (?, ?, ?, ?)", astuple(problem)
             )
@@ -249,6 +264,12 @@ class Manifest:
 
 def _change(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT number FROM changes").fetchone()[0])
+
+
+def _put_segment(db: sqlite3.Connection, segment: SegmentInfo, change: int) -> None:
+    values = astuple(segment)
+    checksum = segment.checksum.to_bytes(8, "little")
+    db.execute(_ADD_SEGMENT, (*values[:11], checksum, *values[12:], change))
 
 
 def _count_change(db: sqlite3.Connection) -> int:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from esformat.errors import SpaceNotFoundError, UsageError
-from esformat.metadata import Statistics
+from esformat.metadata import Statistics, check_properties
 from esformat.segment import Segment, open_segment
 from esformat.source import FileSource, Source
 from esformat.tools.new_segment import (
@@ -78,6 +78,7 @@ def erase(
     out: FilePath,
     spaces: Sequence[Key],
     *,
+    properties: Mapping[str, str] | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> EraseReport:
@@ -86,7 +87,8 @@ def erase(
     Blocks without such events are copied as they are, others encoded anew. Gone are the events, their keys in the
     directory and in the space filter, their entries in indexes and the values that only they had, there and in
     dictionaries. If the dictionary that payloads are compressed with shares text with them that is not found in other
-    events, all blocks are encoded anew with a new one. Left as they are: properties, and what other events say.
+    events, all blocks are encoded anew with a new one. Left as they are: what other events say, and properties, but for
+    those that `properties` adds or replaces.
     progress: as for `merge`. Raises SpaceNotFoundError if the segment has none of the spaces, UsageError,
     CorruptSegmentError, OSError; nothing appears at `out` then.
     """
@@ -102,7 +104,8 @@ def erase(
         selection = rows_outside(stretches, original.row_count)
         erased = examine_erased(original, stretches)
         gone = values_gone(original, selection, erased)
-        metadata = replace(original.metadata, statistics=None)
+        stored = original.metadata.properties | check_properties(properties)
+        metadata = replace(original.metadata, properties=stored, statistics=None)
         encoded_anew = not shared_with_kept(original, selection, erased)
         dictionaries, overwritten = without_values(original.dictionaries(), gone, leave_places=not encoded_anew)
         if encoded_anew:

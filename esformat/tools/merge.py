@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from esformat.errors import UsageError
-from esformat.metadata import Metadata
+from esformat.metadata import Metadata, check_properties
 from esformat.source import Source
 from esformat.tools.new_segment import FilePath, Made, Progress, check_output, make_segment, opened, published
 from esformat.tools.original import OpenOriginal
@@ -15,13 +15,19 @@ from esformat.tools.selection import everything
 
 
 def merge(
-    paths: Sequence[FilePath | Source], out: FilePath, *, overwrite: bool = False, progress: Progress | None = None
+    paths: Sequence[FilePath | Source],
+    out: FilePath,
+    *,
+    properties: Mapping[str, str] | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
 ) -> Made:
     """Merge segments with one schema into a new segment at `out`; the segments stay as they are.
 
     Events with the same space, grouping and timestamp keep the order of `paths`, then their own. Data blocks that no
     other segment's events fall into are copied as they are; where segments interleave, blocks are decoded and encoded
-    anew, a few at a time. Properties are taken over where no other segment has another text under the name.
+    anew, a few at a time. Properties are taken over where no other segment has another text under the
+    name; `properties` adds to them or replaces them.
     progress: called now and then with the bytes done and the bytes in all.
     Raises UsageError (no segment, schemas that differ, a file that exists), CorruptSegmentError, OSError; nothing
     appears at `out` then.
@@ -31,7 +37,7 @@ def merge(
     target = check_output(out, paths)
     with opened(paths) as originals:
         _check_schemas(originals)
-        plan, copied = plan_assembly(originals, _metadata(originals))
+        plan, copied = plan_assembly(originals, _metadata(originals, check_properties(properties)))
         with published(target, overwrite=overwrite) as publication:
             selections = [everything] * len(originals)
             return make_segment(publication, originals, selections, plan, copied, progress=progress)
@@ -52,7 +58,7 @@ def _check_schemas(originals: Sequence[OpenOriginal]) -> None:
         raise UsageError(f"it has other {what} than {originals[0].name}", path=other.name, hint=hint)
 
 
-def _metadata(originals: Sequence[OpenOriginal]) -> Metadata:
+def _metadata(originals: Sequence[OpenOriginal], given: dict[str, str]) -> Metadata:
     properties: dict[str, str] = {}
     contradicted: set[str] = set()
     for original in originals:
@@ -60,4 +66,4 @@ def _metadata(originals: Sequence[OpenOriginal]) -> Metadata:
             if properties.setdefault(name, text) != text:
                 contradicted.add(name)
     kept = {name: text for name, text in properties.items() if name not in contradicted}
-    return replace(originals[0].metadata, properties=kept, statistics=None)
+    return replace(originals[0].metadata, properties=kept | given, statistics=None)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from small_pieces import cut_small
 
 import esformat
-from esformat.tools import merge
+from esformat.tools import erase, merge
 from tests.tools.segments import CODECS, check_segment, dealt, phrases, write_rows
 
 
@@ -66,3 +66,20 @@ def test_only_what_interleaves_is_encoded(tmp_path):
     assert made.encoded_blocks <= 4
     assert made.copied_blocks >= 15
     assert esformat.verify(tmp_path / "merged.esdb").ok
+
+
+def test_properties_are_given(tmp_path):
+    """What is given replaces or is added to what the files agree about; in `erase` as well."""
+    for number in range(2):
+        properties = {"same": "s", "own": str(number)}
+        with esformat.create(tmp_path / f"{number}.esdb", properties=properties) as writer:
+            writer.add("a", b"x", timestamp=number)
+            writer.add("b", b"x", timestamp=number)
+    paths = [tmp_path / "0.esdb", tmp_path / "1.esdb"]
+    merge(paths, tmp_path / "m.esdb", properties={"own": "both", "new": "n"})
+    with esformat.open(tmp_path / "m.esdb") as merged:
+        assert merged.properties == {"same": "s", "own": "both", "new": "n"}
+    erase(tmp_path / "m.esdb", tmp_path / "e.esdb", ["a"], properties={"own": "less"})
+    with esformat.open(tmp_path / "e.esdb") as left:
+        assert left.properties == {"same": "s", "own": "less", "new": "n"}
+        assert left.num_events == 2

@@ -1,0 +1,86 @@
+"""Which segments to merge into a larger one. Decided from values alone: nothing is read or written here.
+
+Segments of one partition and schema merge in the order of their record indexes. By itself the catalog merges FAN_IN
+neighbours of one level into one of the next: the older events are, the larger their segments, and each event is
+written once for each level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from aggregator.model import SegmentInfo
+from aggregator.policy import Limits, Retention
+
+FAN_IN = 8
+"""So many neighbours of a level make one of the next: a history then lies in at most 7 segments of each level."""
+MAX_INPUTS = 32
+"""At most so many are merged at once: each is open, with a cache of its own."""
+MAX_SEGMENT_BYTES = 512 << 20
+"""Segments do not grow beyond it by merging."""
+SHARES = 10
+"""A merged segment is at most one part in so many of what retention keeps, which so drops a little at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How large a merged segment may become: in bytes, and in µs between its first and last event."""
+
+    max_bytes: int = MAX_SEGMENT_BYTES
+    max_span_us: int | None = None
+
+
+def bounds_for(policy: Retention, limits: Limits) -> Bounds:
+    """The bounds that leave retention something to choose from."""
+    sizes = [] if policy.max_bytes is None else [policy.max_bytes // SHARES]
+    if limits.max_bytes is not None:  # which counts the merged segment and, as long as they are there, the others
+        sizes.append(limits.max_bytes // (2 * SHARES))
+    span = None if policy.max_age_us is None else policy.max_age_us // SHARES
+    return Bounds(min([MAX_SEGMENT_BYTES, *sizes]), span)
+
+
+def merges_due(segments: Iterable[SegmentInfo], bounds: Bounds) -> list[list[SegmentInfo]]:
+    """Groups to merge by itself: FAN_IN neighbours of one level. Each in the order of record indexes."""
+    groups = []
+    for run in _runs(segments):
+        for _, same in groupby(run, key=lambda segment: segment.level):
+            groups += [group for group in _packed(list(same), bounds, FAN_IN) if len(group) == FAN_IN]
+    return groups
+
+
+def merges_possible(segments: Iterable[SegmentInfo], bounds: Bounds) -> list[list[SegmentInfo]]:
+    """Groups to merge where somebody asks for it: all neighbours that fit together."""
+    return [group for run in _runs(segments) for group in _packed(run, bounds, MAX_INPUTS) if len(group) > 1]
+
+
+def _runs(segments: Iterable[SegmentInfo]) -> Iterator[list[SegmentInfo]]:
+    """Segments that may merge with each other, in the order of their record indexes."""
+
+    def kind(segment: SegmentInfo) -> tuple[int, int]:
+        return segment.partition, segment.schema
+
+    ordered = sorted(segments, key=lambda segment: (*kind(segment), segment.first_index))
+    return (list(run) for _, run in groupby(ordered, key=kind))
+
+
+def _packed(run: Sequence[SegmentInfo], bounds: Bounds, most: int) -> Iterator[list[SegmentInfo]]:
+    """Cut a run into groups, each as large as the bounds allow."""
+    group: list[SegmentInfo] = []
+    size = low = high = 0
+    for segment in run:
+        first = not group
+        low, high, size = (
+            min(segment.min_timestamp, segment.min_timestamp if first else low),
+            max(segment.max_timestamp, segment.max_timestamp if first else high),
+            size + segment.size_bytes,
+        )
+        too_long = bounds.max_span_us is not None and high - low > bounds.max_span_us
+        if group and (len(group) == most or size > bounds.max_bytes or too_long):
+            yield group
+            group = []
+            size, low, high = segment.size_bytes, segment.min_timestamp, segment.max_timestamp
+        group.append(segment)
+    if group:
+        yield group

@@ -1,0 +1,63 @@
+"""What a catalog takes on disk, by what it is for. Sizes are those of the files, as they are now."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from aggregator.files import Layout
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Bytes on disk. segments: live ones; waiting: retired ones that a scan still reads; free: left on the disk."""
+
+    segments: int
+    waiting: int
+    log: int
+    manifest: int
+    quarantine: int
+    free: int
+
+    @property
+    def total(self) -> int:
+        """Everything but what is free."""
+        return self.segments + self.waiting + self.other
+
+    @property
+    def other(self) -> int:
+        """What is no segment."""
+        return self.log + self.manifest + self.quarantine
+
+
+def measure(layout: Layout, *, segments: int, waiting: int) -> Usage:
+    """Look. What the segments take is known: it stands in the manifest."""
+    return Usage(
+        segments, waiting, sum(_sizes(layout.log)), sum(_manifest_sizes(layout)), sum(_sizes(layout.quarantine)),
+        shutil.disk_usage(layout.root).free,
+    )  # fmt: skip
+
+
+def manifest_files(layout: Layout) -> list[Path]:
+    """The manifest and what SQLite keeps beside it."""
+    return [layout.manifest.with_name(layout.manifest.name + end) for end in ("", "-wal", "-shm")]
+
+
+def _manifest_sizes(layout: Layout) -> Iterator[int]:
+    for path in manifest_files(layout):
+        with contextlib.suppress(FileNotFoundError):
+            yield path.stat().st_size
+
+
+def _sizes(directory: Path) -> Iterator[int]:
+    try:
+        entries = list(os.scandir(directory))
+    except FileNotFoundError:
+        return
+    for entry in entries:
+        with contextlib.suppress(FileNotFoundError):
+            yield entry.stat().st_size

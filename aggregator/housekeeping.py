@@ -1,0 +1,265 @@
+"""Retention, compaction and erasure at work: by themselves, as chores of `maintenance`, and when somebody asks."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable
+from threading import Lock
+
+from aggregator.budget import Budget
+from aggregator.compaction import SHARES, Bounds, bounds_for, merges_due, merges_possible
+from aggregator.disk import Usage, measure
+from aggregator.erasure import Erasures
+from aggregator.files import Layout
+from aggregator.log import Log
+from aggregator.manifest import Manifest
+from aggregator.model import SegmentInfo
+from aggregator.pins import Pins
+from aggregator.policy import Limits, Retention
+from aggregator.removal import Removal
+from aggregator.reports import CompactionReport, Removed, RetentionReport
+from aggregator.retention import Doomed, Space, age_now, believed_start, expired, in_the_way
+from aggregator.rewriting import Rewriter, Stopped
+from aggregator.sealing import Sealer
+from aggregator.segment_pool import SegmentPool
+from aggregator.state import CatalogState, Topic
+
+logger = logging.getLogger("aggregator")
+
+SHARE_OF_TIME = 20
+"""Looking for what to merge takes at most one part in so many of a thread's time."""
+SEEN_EVERY_US = 60_000_000
+_SEEN = "last_seen_us"
+_UNLIMITED = Retention()
+
+
+class Housekeeping:
+    """Keeps a catalog within its bounds and its segments few. Safe to share between threads."""
+
+    def __init__(
+        self,
+        state: CatalogState,
+        manifest: Manifest,
+        log: Log,
+        sealer: Sealer,
+        layout: Layout,
+        pins: Pins,
+        pool: SegmentPool,
+        budget: Budget,
+        *,
+        limits: Limits,
+        clock: Callable[[], int],
+    ) -> None:
+        self._state, self._manifest, self._log, self._sealer = state, manifest, log, sealer
+        self._layout, self._budget, self._limits, self._clock = layout, budget, limits, clock
+        self.removal = Removal(state, manifest, layout, pins, pool)
+        self._rewriter = Rewriter(layout, pool, sealer.take_number)
+        self.erasures = Erasures(state, manifest, log, sealer, self._rewriter, self.removal, pool, clock)
+        self._retaining = Lock()
+        self._compacting = Lock()
+        self._looked: dict[int, tuple[int, int]] = {}  # topic -> what its segments were when nothing was due
+        self._look_after = 0.0
+        wall = clock()
+        stored = manifest.get(_SEEN)
+        self._started_us, self._started_s = believed_start(wall, None if stored is None else int(stored)), _seconds()
+        self._seen_us = 0
+        if self._started_us != wall:
+            logger.warning(
+                "the clock is %d days ahead of when the catalog was last open: ages are counted from then",
+                (wall - self._started_us) // 86_400_000_000,
+            )
+
+    def chores(self) -> tuple[Callable[[], None], Callable[[], None]]:
+        """What `maintenance` calls again and again."""
+        return self._retain_by_itself, self._compact_by_itself
+
+    def stop(self) -> None:
+        """Give up what is being rewritten, soon."""
+        self._rewriter.stopping = True
+
+    def age_now(self) -> int:
+        """The time that ages are counted by, µs."""
+        elapsed = int((_seconds() - self._started_s) * 1e6)
+        return age_now(self._clock(), self._started_us, elapsed)
+
+    # ------------------------------------------------------------ retention
+
+    def usage(self) -> Usage:
+        """What the catalog takes on disk."""
+        segments = sum(info.size_bytes for topic in self._topics() for info in self._segments(topic))
+        return measure(self._layout, segments=segments, waiting=sum(size for _, size, _ in self.removal.waiting()))
+
+    def retain(self, topics: Iterable[Topic] | None = None, *, dry_run: bool = False) -> RetentionReport:
+        """Remove what policies no longer keep; of the given topics alone, or of all and then what the limits ask for.
+
+        Raises ManifestFailedError, OSError.
+        """
+        with self._retaining:
+            doomed = self._doomed(topics)
+            if not dry_run:
+                doomed = self._remove(doomed)
+                self.removal.sweep()
+            usage = self.usage()
+        return RetentionReport(tuple(self._removed(one) for one in doomed), usage.total, usage.waiting, dry_run)
+
+    def _doomed(self, topics: Iterable[Topic] | None) -> list[Doomed]:
+        now = self.age_now()
+        doomed: list[Doomed] = []
+        left: list[SegmentInfo] = []
+        for topic in self._topics() if topics is None else topics:
+            segments = self._segments(topic)
+            mine = expired(segments, topic.info.retention, now)
+            gone = {one.segment.number for one in mine}
+            left += [segment for segment in segments if segment.number not in gone]
+            doomed += mine
+        if topics is None and (self._limits.max_bytes is not None or self._limits.min_free_bytes is not None):
+            waiting = sum(size for _, size, _ in self.removal.waiting())
+            usage = measure(self._layout, segments=0, waiting=waiting)
+            coming = waiting + sum(one.segment.size_bytes for one in doomed)
+            counted = min(waiting, (self._limits.max_bytes or 0) // SHARES)  # a scan that never ends costs no more
+            space = Space(
+                self._limits.max_bytes, usage.other + counted, self._limits.min_free_bytes, usage.free + coming
+            )
+            doomed += in_the_way(left, space)
+        return doomed
+
+    def _remove(self, doomed: list[Doomed]) -> list[Doomed]:
+        """Retire them, topic by topic; gives those that were still there."""
+        done: list[Doomed] = []
+        mine: dict[tuple[str, str], list[Doomed]] = {}
+        for one in doomed:
+            topic, _ = self._state.partitions[one.segment.partition]
+            mine.setdefault((topic.info.name, one.reason), []).append(one)
+        for (name, reason), some in mine.items():
+            topic = self._state.topics[name]
+            there = {info.number for info in self.removal.retire(topic, [one.segment for one in some], reason)}
+            done += [one for one in some if one.segment.number in there]
+            logger.info("retention by %s removed %d segments of topic %r", reason, len(there), name)
+        return done
+
+    def _removed(self, one: Doomed) -> Removed:
+        topic, partition = self._state.partitions[one.segment.partition]
+        info = one.segment
+        return Removed(
+            topic.info.name, partition.name, info.number, info.rows, info.size_bytes, info.first_index,
+            info.last_index, info.min_timestamp, info.max_timestamp, one.reason,
+        )  # fmt: skip
+
+    def _retain_by_itself(self) -> None:
+        limited = self._limits.max_bytes is not None or self._limits.min_free_bytes is not None
+        if limited or any(topic.info.retention != _UNLIMITED for topic in self._topics()):
+            with self._retaining:
+                self._remove(self._doomed(None))
+        self.removal.sweep()
+        seen = self.age_now()
+        if abs(seen - self._seen_us) >= SEEN_EVERY_US:
+            self._manifest.put(_SEEN, str(seen))
+            self._seen_us = seen
+
+    # ------------------------------------------------------------ compaction
+
+    def compact(self, topics: Iterable[Topic] | None = None) -> CompactionReport:
+        """Merge what can be merged, and erase for good what is hidden. Raises OSError, AggregatorError, EsdbError."""
+        chosen = list(self._topics() if topics is None else topics)
+        merged = made = written = 0
+        erased: list[str | bytes] = []
+        with self._compacting:
+            rewritten = self.erasures.rewritten
+            if any(topic.tombstones for topic in chosen):
+                self._seal_all()  # else the log would keep erased events until the others are sealed
+            for topic in chosen:
+                erased += [_shown(topic, space) for space in self.erasures.advance(topic)]
+                while groups := merges_possible(self._mergeable(topic), self._bounds(topic)):
+                    for group in groups:
+                        info = self._merge(topic, group)
+                        if info is not None:
+                            merged, made, written = merged + len(group), made + 1, written + info.size_bytes
+            self.removal.sweep()
+        left = {_shown(topic, space) for topic in chosen for _, space in topic.tombstones}
+        return CompactionReport(
+            merged, made, written, self.erasures.rewritten - rewritten, tuple(erased), tuple(sorted(left, key=str))
+        )
+
+    def _compact_by_itself(self) -> None:
+        with self._compacting, contextlib.suppress(Stopped):
+            for topic in self._topics():
+                self.erasures.advance(topic)
+            if _seconds() >= self._look_after:
+                self._merge_due()
+
+    def _merge_due(self) -> None:
+        for topic in self._topics():
+            if topic.info.retention.max_segments is not None:  # merging would change what it counts
+                continue
+            while self._budget.held_bytes <= self._budget.limit_bytes // 2:  # else sealing needs the processor
+                began = _seconds()
+                view = topic.segments.view()
+                now = (len(view.infos), len(view))
+                if self._looked.get(topic.info.number) == now:
+                    break
+                groups = merges_due(self._mergeable(topic), self._bounds(topic))
+                self._look_after = _seconds() + SHARE_OF_TIME * (_seconds() - began)
+                if not groups:
+                    self._looked[topic.info.number] = now
+                    break
+                for group in groups:
+                    if not self._has_room(group):
+                        return
+                    self._merge(topic, group)
+
+    def _has_room(self, group: list[SegmentInfo]) -> bool:
+        """Whether the disk takes the merged segment while the others are still there."""
+        if self._limits.min_free_bytes is None:
+            return True
+        needed = sum(segment.size_bytes for segment in group)
+        return measure(self._layout, segments=0, waiting=0).free - needed >= self._limits.min_free_bytes
+
+    def _mergeable(self, topic: Topic) -> list[SegmentInfo]:
+        """Segments of partitions in which nothing waits to be erased."""
+        busy = {number for number, _ in topic.tombstones}
+        return [segment for segment in self._segments(topic) if segment.partition not in busy]
+
+    def _merge(self, topic: Topic, group: list[SegmentInfo]) -> SegmentInfo | None:
+        """Merge a group and put the result in its place; None where a part of it is gone meanwhile."""
+        if not all(segment.number in topic.segments for segment in group):
+            return None
+        _, partition = self._state.partitions[group[0].partition]
+        try:
+            info = self._rewriter.merge(topic, partition, group)
+        except FileNotFoundError:
+            if all(segment.number in topic.segments for segment in group):
+                raise
+            return None  # retention was quicker
+        if self.removal.replace(topic, group, [info], "compacted"):
+            self.removal.sweep()
+            return info
+        self.removal.discard([info])
+        return None
+
+    # ------------------------------------------------------------ what is there
+
+    def _topics(self) -> list[Topic]:
+        return list(self._state.topics.values())
+
+    def _segments(self, topic: Topic) -> list[SegmentInfo]:
+        with self._state.view_lock:
+            view = topic.segments.view()
+        return list(view)
+
+    def _bounds(self, topic: Topic) -> Bounds:
+        return bounds_for(topic.info.retention, self._limits)
+
+    def _seal_all(self) -> None:
+        for topic, partition in list(self._state.partitions.values()):
+            self._sealer.seal(topic, partition)
+
+
+def _shown(topic: Topic, space: bytes) -> str | bytes:
+    return space if topic.binary_keys else space.decode()
+
+
+def _seconds() -> float:
+    """Seconds that pass whatever somebody does to the clock, also while the machine sleeps."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))

@@ -1,0 +1,30 @@
+"""Files that are set aside because they are damaged: kept, never read by the catalog again, counted in its size."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from aggregator.files import Layout, make_directory, sync_directory
+
+
+def set_aside(layout: Layout, path: Path, *, keep: bool = False) -> Path:
+    """Move a file into quarantine, or put a copy there and `keep` the file; gives where. Raises OSError."""
+    make_directory(layout.quarantine)
+    target = _free_name(layout.quarantine, path)
+    if not keep:
+        path.rename(target)
+        sync_directory(path.parent)
+    else:
+        try:
+            os.link(path, target)  # the file is not written to any more
+        except OSError:  # a file system without hard links
+            shutil.copyfile(path, target)
+    sync_directory(layout.quarantine)
+    return target
+
+
+def _free_name(directory: Path, path: Path) -> Path:
+    names = (path.name if not number else f"{path.name}.{number}" for number in range(1 << 20))
+    return next(directory / name for name in names if not (directory / name).exists())

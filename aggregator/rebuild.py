@@ -1,0 +1,94 @@
+"""`rebuild_manifest`: the manifest made anew from the segments, where it is lost or damaged.
+
+Segments tell their topic, partition, schema, producers and what they were made from. What is not sealed comes from the
+log when the catalog is opened. Lost are erasures that were under way: erase again what had not gone from disk.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from aggregator.disk import manifest_files
+from aggregator.errors import CatalogNotFoundError, CorruptManifestError
+from aggregator.files import Layout, segment_files, sync_directory
+from aggregator.lock import WriterLock
+from aggregator.manifest import Manifest
+from aggregator.model import Problem
+from aggregator.quarantine import set_aside
+from aggregator.reports import RebuildReport
+from aggregator.segment_file import FoundSegment, describe_segment
+from aggregator.startup import SET_ASIDE, adopt_segment
+from aggregator.state import CatalogState
+from esformat import EsdbError
+
+_NEW = "manifest.sqlite.rebuilding"
+
+
+def rebuild(
+    layout: Layout, clock: Callable[[], int], progress: Callable[[int, int], None] = lambda done, total: None
+) -> RebuildReport:
+    """Make the manifest anew. Every segment is read from end to end; a damaged one is set aside, and so is what is left
+    of the old manifest. progress: called with the bytes done and in all.
+
+    Raises CatalogNotFoundError, CatalogLockedError, OSError; then the old manifest is as it was.
+    """
+    if not (layout.segments.is_dir() or layout.log.is_dir()):
+        raise CatalogNotFoundError("no catalog is there: neither segments nor a log", path=str(layout.root))
+    lock = WriterLock(layout.writer_lock)
+    try:
+        for path in layout.root.glob(_NEW + "*"):  # of an attempt that was interrupted
+            path.unlink()
+        new = layout.root / _NEW
+        manifest = Manifest(new)
+        try:
+            report = _fill(layout, manifest, clock, progress)
+        finally:
+            manifest.close()
+        if new.with_name(new.name + "-wal").exists():
+            raise CorruptManifestError("the new manifest could not be completed", path=str(new))
+        for path in manifest_files(layout):
+            if path.exists():
+                set_aside(layout, path)
+        os.replace(new, layout.manifest)  # noqa: PTH105  the rename is the point at which it counts
+        sync_directory(layout.root)
+        return report
+    finally:
+        lock.release()
+
+
+def _fill(
+    layout: Layout, manifest: Manifest, clock: Callable[[], int], progress: Callable[[int, int], None]
+) -> RebuildReport:
+    files = segment_files(layout)
+    total = sum(path.stat().st_size for path in files.values())
+    found: dict[int, tuple[Path, FoundSegment]] = {}
+    quarantined: list[str] = []
+    done = 0
+    for number, path in sorted(files.items()):
+        done += path.stat().st_size
+        try:
+            found[number] = (path, describe_segment(path, number))
+        except EsdbError as error:
+            aside = set_aside(layout, path)
+            name = str(path.relative_to(layout.root))
+            quarantined.append(name)
+            manifest.add_problem(Problem(name, error.message, f"{SET_ASIDE}: {aside.name}", clock()))
+        progress(done, total)
+    superseded = _superseded({number: each for number, (_, each) in found.items()})
+    state = CatalogState(manifest.load())
+    rows = 0
+    for number in sorted(found, reverse=True):  # the newest tells the latest policies of its topic
+        path, each = found[number]
+        if number in superseded:
+            path.unlink()
+        else:
+            adopt_segment(state, manifest, each)
+            rows += each.info.rows
+    return RebuildReport(len(state.topics), len(found) - len(superseded), rows, len(superseded), tuple(quarantined))
+
+
+def _superseded(found: dict[int, FoundSegment]) -> set[int]:
+    """Segments whose events another one holds that was made from them."""
+    return {number for each in found.values() for number in each.replaces if number in found}

@@ -1,0 +1,79 @@
+"""Segments that go: first from the manifest and the view, then, when no scan reads them any more, from the disk.
+
+In one order: the manifest retires them, with what comes in their place, in one transaction; scans that begin see the
+change; files go when no scan that began before is left; then the manifest forgets them. A crash on the way leaves
+files that the manifest still names as retired, and they go later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from threading import Lock
+
+from aggregator.files import Layout, sync_directory
+from aggregator.manifest import Edit, Manifest
+from aggregator.model import SegmentInfo
+from aggregator.pins import Pins
+from aggregator.segment_pool import SegmentPool
+from aggregator.state import CatalogState, Topic
+
+
+class Removal:
+    """Retires segments and deletes their files. Safe to share between threads."""
+
+    def __init__(self, state: CatalogState, manifest: Manifest, layout: Layout, pins: Pins, pool: SegmentPool) -> None:
+        self._state, self._manifest, self._layout = state, manifest, layout
+        self._pins, self._pool = pins, pool
+        self._sweeping = Lock()
+
+    def replace(self, topic: Topic, retired: Sequence[SegmentInfo], added: Sequence[SegmentInfo], reason: str) -> bool:
+        """Put segments in the place of others. False, and nothing changes, where one of those is gone already."""
+        with self._state.edit_lock:
+            if not all(segment.number in topic.segments for segment in retired):
+                return False
+            numbers = [segment.number for segment in retired]
+            change = self._manifest.apply(Edit(added=added, retired=numbers, reason=reason))
+            self._state.change_segments(topic, change, added, numbers, {})
+            return True
+
+    def retire(self, topic: Topic, segments: Sequence[SegmentInfo], reason: str) -> list[SegmentInfo]:
+        """Take segments out; gives those that were still there."""
+        with self._state.edit_lock:
+            there = [segment for segment in segments if segment.number in topic.segments]
+            if there:
+                numbers = [segment.number for segment in there]
+                change = self._manifest.apply(Edit(retired=numbers, reason=reason))
+                self._state.change_segments(topic, change, (), numbers, {})
+            return there
+
+    def discard(self, made: Sequence[SegmentInfo]) -> None:
+        """Delete new files that found no place."""
+        for segment in made:
+            self._layout.segment(segment.number).unlink(missing_ok=True)
+
+    def waiting(self) -> list[tuple[int, int, int]]:
+        """Segments that are retired and whose files are still there: number, bytes, change."""
+        return self._manifest.retired()
+
+    def sweep(self) -> int:
+        """Delete files of retired segments that no scan of any process reads; gives the bytes that came free."""
+        with self._sweeping:
+            gone: list[int] = []
+            freed = 0
+            folders = set()
+            for number, size_bytes, change in self._manifest.retired():  # oldest change first
+                if self._pins.holds_before(change):
+                    break
+                self._pool.forget(number)
+                path = self._layout.segment(number)
+                with contextlib.suppress(FileNotFoundError):
+                    path.unlink()
+                    folders.add(path.parent)
+                gone.append(number)
+                freed += size_bytes
+            for folder in folders:  # before the manifest forgets them: what it does not know must not come back
+                sync_directory(folder)
+            if gone:
+                self._manifest.forget_retired(gone)
+            return freed

@@ -1,0 +1,110 @@
+"""What retention, compaction, erasure and rebuilding tell those who asked for them. Frozen values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A segment that retention removed, or would: times in µs; reason: "age", "segments", "bytes", "catalog bytes",
+    "free disk".
+    """
+
+    topic: str
+    partition: str
+    number: int
+    rows: int
+    size_bytes: int
+    first_index: int
+    last_index: int
+    min_timestamp: int
+    max_timestamp: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionReport:
+    """What retention removed, oldest first; with `dry_run`, what it would remove.
+
+    disk_bytes: of everything on disk, as it is now. waiting_bytes: the part of it that goes when open scans have ended.
+    """
+
+    removed: tuple[Removed, ...]
+    disk_bytes: int
+    waiting_bytes: int
+    dry_run: bool
+
+    @property
+    def rows(self) -> int:
+        """Events in the removed segments."""
+        return sum(segment.rows for segment in self.removed)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the removed segments."""
+        return sum(segment.size_bytes for segment in self.removed)
+
+
+@dataclass(frozen=True, slots=True)
+class Erasure:
+    """A space that was erased and is hidden; gone from disk when `Topic.erasures` no longer lists it.
+
+    partitions: for each, the record index below which its events are erased. events: how many were hidden by it.
+    """
+
+    topic: str
+    space: str | bytes
+    partitions: dict[str, int]
+    events: int
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionReport:
+    """What compaction did: segments before and after, bytes written, spaces of which nothing is left on disk.
+
+    rewritten: segments from which events of erased spaces were taken out. still_erasing: spaces that are hidden and of
+    which something is left, as a file that an open scan reads.
+    """
+
+    merged: int
+    made: int
+    written_bytes: int
+    rewritten: int
+    erased: tuple[str | bytes, ...]
+    still_erasing: tuple[str | bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Traces:
+    """Where something of a space is left: found by looking, not by what was noted when it was erased.
+
+    visible: events that scans give. segments: numbers of segment files, those that wait for scans included, that hold
+    events of it. unsealed: events in memory. logged: events in log files. manifest: how often the bytes of its key
+    stand in the manifest's files (other keys may hold the same bytes; keys of less than 4 bytes are not looked for).
+    hidden: whether it is erased and not gone yet. quarantined: files set aside as damaged, which were not searched.
+    """
+
+    visible: int
+    segments: tuple[int, ...]
+    unsealed: int
+    logged: int
+    manifest: int
+    hidden: bool
+    quarantined: int
+
+    @property
+    def gone(self) -> bool:
+        """Whether nothing of it is left in what was searched."""
+        return not (self.visible or self.segments or self.unsealed or self.logged or self.manifest or self.hidden)
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildReport:
+    """What a manifest was rebuilt from. quarantined: paths, below the root, of files that could not be read."""
+
+    topics: int
+    segments: int
+    rows: int
+    superseded: int
+    quarantined: tuple[str, ...]

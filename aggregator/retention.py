@@ -1,0 +1,99 @@
+"""Which segments a catalog no longer keeps. Decided from values alone: nothing is read or deleted here.
+
+The oldest go first: those that were sealed first, so that late events and a clock that went back do not make what has
+just arrived the oldest. Age alone is counted by the events' own timestamps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from aggregator.model import SegmentInfo
+from aggregator.policy import Retention
+
+MAX_LEAP_US = 365 * 86_400_000_000
+"""A clock that is further ahead of when the catalog was last written to is not believed: nobody loses a year by it."""
+MAX_DRIFT_US = 3_600_000_000
+"""A clock that is set forward by more while the catalog is open is not believed either."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doomed:
+    """A segment to remove, and why: "age", "segments", "bytes", "catalog bytes", "free disk"."""
+
+    segment: SegmentInfo
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What the catalog as a whole may take, and what there is. Bytes; None: no limit.
+
+    other_bytes: of everything that is no live segment and stays: log, manifest, quarantine.
+    free_bytes: on the disk, with what retired segments will give back.
+    """
+
+    max_bytes: int | None
+    other_bytes: int
+    min_free_bytes: int | None
+    free_bytes: int
+
+
+def age_now(wall_us: int, started_us: int, elapsed_us: int) -> int:
+    """The time that ages are counted by: the clock's, unless that leapt ahead of the time that passed."""
+    steady_us = started_us + elapsed_us
+    return wall_us if wall_us <= steady_us + MAX_DRIFT_US else steady_us
+
+
+def believed_start(wall_us: int, last_seen_us: int | None) -> int:
+    """The time at opening: the clock's, unless that is too far ahead of when the catalog was last written to."""
+    if last_seen_us is None or wall_us - last_seen_us <= MAX_LEAP_US:
+        return wall_us
+    return last_seen_us
+
+
+def oldest_first(segments: Iterable[SegmentInfo]) -> list[SegmentInfo]:
+    """Segments in the order in which they were sealed."""
+    return sorted(segments, key=lambda segment: (segment.created_us, segment.first_index, segment.number))
+
+
+def expired(segments: Sequence[SegmentInfo], policy: Retention, now_us: int) -> list[Doomed]:
+    """The segments of a topic that its policy no longer keeps, oldest first.
+
+    A segment goes by age when its newest event is too old.
+    """
+    doomed: list[Doomed] = []
+    kept: list[SegmentInfo] = []
+    for segment in oldest_first(segments):
+        if policy.max_age_us is not None and now_us - segment.max_timestamp > policy.max_age_us:
+            doomed.append(Doomed(segment, "age"))
+        else:
+            kept.append(segment)
+    kept_bytes = sum(segment.size_bytes for segment in kept)
+    for place, segment in enumerate(kept):
+        if policy.max_segments is not None and len(kept) - place > policy.max_segments:
+            doomed.append(Doomed(segment, "segments"))
+        elif policy.max_bytes is not None and kept_bytes > policy.max_bytes:
+            doomed.append(Doomed(segment, "bytes"))
+        else:
+            break
+        kept_bytes -= segment.size_bytes
+    return doomed
+
+
+def in_the_way(segments: Sequence[SegmentInfo], space: Space) -> list[Doomed]:
+    """The segments, of all topics, that must go so that the catalog fits on its disk, oldest first."""
+    doomed: list[Doomed] = []
+    held = space.other_bytes + sum(segment.size_bytes for segment in segments)
+    free = space.free_bytes
+    for segment in oldest_first(segments):
+        if space.max_bytes is not None and held > space.max_bytes:
+            doomed.append(Doomed(segment, "catalog bytes"))
+        elif space.min_free_bytes is not None and free < space.min_free_bytes:
+            doomed.append(Doomed(segment, "free disk"))
+        else:
+            break
+        held -= segment.size_bytes
+        free += segment.size_bytes
+    return doomed

@@ -1,0 +1,115 @@
+"""New segment files from old ones: several merged into one, or one without the events of erased spaces.
+
+Only files are made here; `removal` puts them in the place of the old ones. What a file replaces stands in it, so that
+a manifest that is rebuilt takes one or the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import esformat
+from aggregator.files import Layout, make_directory
+from aggregator.model import ProducerEntry, SegmentInfo
+from aggregator.segment_file import file_checksum, segment_properties, stored_facts, stored_producers
+from aggregator.segment_pool import SegmentPool
+from aggregator.state import PRODUCER_WINDOW, Partition, Topic
+from esformat import tools
+
+
+class Stopped(esformat.ClosedError):
+    """The work was given up because the catalog is being closed."""
+
+
+class Rewriter:
+    """Makes new segment files. Safe to share between threads."""
+
+    def __init__(self, layout: Layout, pool: SegmentPool, take_number: Callable[[], int]) -> None:
+        self._layout, self._pool, self._take_number = layout, pool, take_number
+        self.stopping = False
+
+    def _progress(self, _done: int, _total: int) -> None:
+        if self.stopping:
+            raise Stopped("the catalog is being closed", path=str(self._layout.root))
+
+    def merge(self, topic: Topic, partition: Partition, group: Sequence[SegmentInfo]) -> SegmentInfo:
+        """One segment of several of one schema, which are given in the order of their record indexes.
+
+        Memory is needed for a few blocks and a number for each event. Raises OSError, esformat.EsdbError; then there
+        is no file. Raises Stopped.
+        """
+        number = self._take_number()
+        info = replace(
+            group[0], number=number, last_index=max(s.last_index for s in group),
+            min_timestamp=min(s.min_timestamp for s in group), max_timestamp=max(s.max_timestamp for s in group),
+            min_space=min(s.min_space for s in group), max_space=max(s.max_space for s in group),
+            level=1 + max(s.level for s in group), created_us=max(s.created_us for s in group),
+        )  # fmt: skip
+        paths = [self._layout.segment(segment.number) for segment in group]
+        out = self._place(number)
+        made = tools.merge(
+            paths, out, properties=self._properties(topic, partition, info, group), progress=self._progress
+        )
+        return replace(info, rows=made.statistics.events, size_bytes=out.stat().st_size, checksum=file_checksum(out))
+
+    def without(
+        self, topic: Topic, partition: Partition, segment: SegmentInfo, spaces: Sequence[bytes]
+    ) -> SegmentInfo | None:
+        """A segment without the events of some spaces, of which it has at least one; None where no event is left.
+
+        Raises as `merge`, and esformat.CorruptSegmentError where the new file turns out to hold something of them.
+        """
+        source = self._pool.get(segment)
+        found = [space for space in map(source.find, spaces) if space is not None]
+        if sum(space.num_events for space in found) == source.num_events:
+            return None
+        number = self._take_number()
+        info = replace(segment, number=number)
+        out = self._place(number)
+        report = tools.erase(
+            self._layout.segment(segment.number), out, spaces,
+            properties=self._properties(topic, partition, info, [segment]), progress=self._progress,
+        )  # fmt: skip
+        if not report.ok:
+            out.unlink()
+            failed = next(check for check in report.checks if not check.ok)
+            raise esformat.CorruptSegmentError(f"erasing left something: {failed.what}: {failed.found}", path=str(out))
+        with esformat.open(out, cache_bytes=0) as left:
+            low, high = left.min_timestamp, left.max_timestamp
+            assert low is not None
+            assert high is not None
+            return replace(
+                info, rows=left.num_events, min_timestamp=low, max_timestamp=high, min_space=_end_space(left),
+                max_space=_end_space(left, reverse=True), size_bytes=left.size_bytes, checksum=file_checksum(out),
+            )  # fmt: skip
+
+    def _place(self, number: int) -> Path:
+        out = self._layout.segment(number)
+        make_directory(out.parent)
+        return out
+
+    def _properties(
+        self, topic: Topic, partition: Partition, info: SegmentInfo, group: Sequence[SegmentInfo]
+    ) -> dict[str, str]:
+        return segment_properties(
+            number=info.number, topic=topic.info, partition=(partition.number, partition.name),
+            schema=topic.schemas[info.schema], producers=self._producers(group), level=info.level,
+            created_us=info.created_us, replaces=[segment.number for segment in group],
+        )  # fmt: skip
+
+    def _producers(self, group: Iterable[SegmentInfo]) -> list[ProducerEntry]:
+        """What the segments remember of producers: the newest batches of each."""
+        windows: dict[str, dict[int, ProducerEntry]] = {}
+        for segment in group:
+            facts = stored_facts(self._pool.get(segment).properties)
+            for entry in stored_producers(facts) if facts else ():
+                windows.setdefault(entry.producer, {})[entry.sequence] = entry
+        return [window[n] for window in windows.values() for n in sorted(window)[-PRODUCER_WINDOW:]]
+
+
+def _end_space(segment: esformat.Segment, *, reverse: bool = False) -> bytes:
+    """The first space of a segment, or the last."""
+    (event,) = segment.scan(limit=1, reverse=reverse, columns=["space"])
+    return event.space if isinstance(event.space, bytes) else event.space.encode()

@@ -1,0 +1,252 @@
+"""What opening a catalog finds on its disk that is not as the manifest says: swept, taken in, or set aside.
+
+What a crash leaves in the normal course is swept: files that were being written, segments whose events are still in
+the log, segments made from others that are still there. Anything else is a problem and is reported: files that the
+manifest names and that are missing or damaged, files that it does not name and that hold events of their own, as where
+an old copy of the manifest was put back. Sizes are compared for all segments; contents are checked when they are read,
+and by `check_contents`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from aggregator.errors import CorruptLogError
+from aggregator.files import Layout, segment_number
+from aggregator.log_file import Frame, list_files, read_file, read_frames
+from aggregator.log_frame import FrameKind
+from aggregator.log_recovery import Recovered
+from aggregator.manifest import Edit, Manifest
+from aggregator.model import Problem, SegmentInfo
+from aggregator.quarantine import set_aside
+from aggregator.replay import Replay, adopt_partition, adopt_schema, adopt_topic
+from aggregator.segment_file import FoundSegment, describe_segment, file_checksum, stored_producers
+from aggregator.state import CatalogState, Topic
+from esformat import EsdbError
+
+logger = logging.getLogger("aggregator")
+
+PARTIAL = ".partial"
+SWEPT, KEPT, TAKEN_IN, SET_ASIDE = "swept", "reported", "taken in", "set aside in quarantine"
+
+
+class Startup:
+    """The checks of one opening. `swept`: names below the root of files that a crash left and nobody needs."""
+
+    def __init__(self, layout: Layout, state: CatalogState, manifest: Manifest, clock: Callable[[], int]) -> None:
+        self._layout, self._state, self._manifest, self._clock = layout, state, manifest, clock
+        self.swept: list[str] = []
+
+    def check_segments(self) -> None:
+        """Hold the segment files against the manifest. Before the log is read back. Raises OSError."""
+        retired = {number for number, _, _ in self._manifest.retired()}
+        sizes: dict[int, tuple[Path, int]] = {}
+        for entry in _files(self._layout):
+            path = Path(entry.path)
+            number = segment_number(path)
+            if number is None:
+                if path.name.endswith(PARTIAL):
+                    self._sweep(path)
+            else:
+                sizes[number] = (path, entry.stat().st_size)
+        named = {info.number: info for topic in self._state.topics.values() for info in topic.segments.view()}
+        self._check_orphans({n: path for n, (path, _) in sizes.items() if n not in named and n not in retired})
+        for number, info in named.items():
+            topic, _ = self._state.partitions[info.partition]
+            if number not in topic.segments:  # an orphan took its place
+                continue
+            if number not in sizes:
+                self._report(self._layout.segment(number), f"the segment is missing ({_described(info)})", KEPT)
+            elif sizes[number][1] != info.size_bytes:
+                self._replace_or_set_aside(sizes[number][0], info)
+
+    # ------------------------------------------------------------ files that the manifest does not name
+
+    def _check_orphans(self, paths: dict[int, Path]) -> None:
+        if not paths:
+            return
+        found: list[tuple[Path, FoundSegment]] = []
+        for number, path in sorted(paths.items()):
+            try:
+                found.append((path, describe_segment(path, number)))
+            except EsdbError as error:
+                aside = set_aside(self._layout, path)
+                self._report(
+                    path, f"a file that the manifest does not name: {error.message}", f"{SET_ASIDE}: {aside.name}"
+                )
+        there = {each.info.number for _, each in found}
+        # Made from others: unfinished work where all of those are there, else what is left of them.
+        made = [each for _, each in found if not all(n in there or self._is_live(n) for n in each.replaces)]
+        superseded = {number for each in made for number in each.replaces}
+        logged = _logged(self._layout.log)
+        sealed = [each for _, each in found if not each.replaces]
+        partial = {each.info.partition for each in sealed if not self._is_in_log(each, logged)}
+        for path, each in found:
+            needed = each in made if each.replaces else self._is_needed(each, partial)
+            if each.info.number in superseded or not needed:
+                self._sweep(path)
+            else:
+                self._take_in(path, each)
+
+    def _is_live(self, number: int) -> bool:
+        """Whether the manifest names a segment, and its file is there."""
+        named = any(number in topic.segments for topic in self._state.topics.values())
+        return named and self._layout.segment(number).exists()
+
+    @staticmethod
+    def _is_in_log(each: FoundSegment, logged: dict[int, list[tuple[int, int]]]) -> bool:
+        info = each.info
+        return _covers(logged.get(info.partition, ()), info.first_index, info.last_index + 1)
+
+    def _is_needed(self, each: FoundSegment, partial: set[int]) -> bool:
+        """Whether a file as it was sealed holds events that are nowhere else. partial: partitions of which the log
+        does not have all that such files hold; then the files count and not the log, or events between them would be
+        passed over.
+        """
+        info = each.info
+        known = self._state.partitions.get(info.partition)
+        if known is not None and info.last_index < known[1].sealed_index:
+            return False  # the manifest knew these events, and let them go
+        return info.partition in partial
+
+    def _take_in(self, path: Path, each: FoundSegment) -> None:
+        adopt_segment(self._state, self._manifest, each)
+        self._report(path, f"the manifest did not name it ({_described(each.info)}): it may be an old copy", TAKEN_IN)
+
+    # ------------------------------------------------------------ files that are not what the manifest says
+
+    def _replace_or_set_aside(self, path: Path, info: SegmentInfo) -> None:
+        try:
+            found = describe_segment(path, info.number)
+        except EsdbError as error:
+            aside = set_aside(self._layout, path)
+            message = f"the segment is damaged ({_described(info)}): {error.message}"
+            self._report(path, message, f"{SET_ASIDE}: {aside.name}")
+            return
+        topic, _ = self._state.partitions[info.partition]
+        self._manifest.correct_segment(found.info)
+        self._state.change_segments(topic, self._manifest.change(), [found.info], [info.number], {})
+        lost = info.rows - found.info.rows
+        self._report(path, f"another file came in its place, whole, with {lost} events less", TAKEN_IN)
+
+    def check_contents(self, topic: Topic) -> list[int]:
+        """Read a topic's segment files from end to end and set the damaged ones aside; gives their numbers."""
+        bad: list[int] = []
+        for info in topic.segments.view():
+            path = self._layout.segment(info.number)
+            try:
+                whole = file_checksum(path) == info.checksum
+            except FileNotFoundError:
+                whole = False
+            if whole or info.number not in topic.segments:  # retention was quicker
+                continue
+            bad.append(info.number)
+            if path.exists():
+                aside = set_aside(self._layout, path)
+                message = f"the segment is damaged ({_described(info)}): its checksum does not match"
+                self._report(path, message, f"{SET_ASIDE}: {aside.name}")
+            else:
+                self._report(path, f"the segment is missing ({_described(info)})", KEPT)
+        return bad
+
+    def give_up(self, topic: Topic) -> list[Problem]:
+        """Take segments whose files are not there out of a topic, so that scans go on without them."""
+        lost = [info for info in topic.segments.view() if not self._layout.segment(info.number).exists()]
+        if not lost:
+            return []
+        with self._state.edit_lock:
+            numbers = [info.number for info in lost]
+            change = self._manifest.apply(Edit(retired=numbers, reason="lost"))
+            self._state.change_segments(topic, change, (), numbers, {})
+        return [
+            self._report(self._layout.segment(info.number), f"lost: {_described(info)}", "given up") for info in lost
+        ]
+
+    # ------------------------------------------------------------ the log
+
+    def report_log(self, recovered: Recovered, replay: Replay) -> None:
+        """Keep what could not be read of the log, before its files are deleted. Raises OSError."""
+        damaged: dict[Path, list[str]] = {}
+        for damage in recovered.damages:
+            place = f"{damage.message} (at byte {damage.offset}, {damage.end - damage.position} bytes)"
+            damaged.setdefault(damage.path, []).append(place)
+        for frame, message in replay.unreadable:
+            path = next(file.path for file in recovered.files if file.position <= frame.position < file.end)
+            damaged.setdefault(path, []).append(f"{message} (frame at position {frame.position})")
+        known = {(problem.subject, problem.message) for problem in self._manifest.problems()}
+        for path, messages in damaged.items():
+            if all((self._name(path), message) in known for message in messages):
+                continue
+            aside = set_aside(self._layout, path, keep=True)
+            for message in messages:
+                self._report(path, message, f"{SET_ASIDE}: {aside.name}")
+
+    # ------------------------------------------------------------ telling
+
+    def _name(self, path: Path) -> str:
+        return str(path.relative_to(self._layout.root))
+
+    def _sweep(self, path: Path) -> None:
+        path.unlink()
+        self.swept.append(self._name(path))
+        logger.info("swept %s, which a crash left", path)
+
+    def _report(self, path: Path, message: str, action: str) -> Problem:
+        logger.warning("%s: %s; %s", path, message, action)
+        problem = Problem(self._name(path), message, action, self._clock())
+        self._manifest.add_problem(problem)
+        return problem
+
+
+def adopt_segment(state: CatalogState, manifest: Manifest, found: FoundSegment) -> None:
+    """Take a segment file in, with all that it tells of its topic, in the place of those that it was made from."""
+    facts = found.facts | {"columns": found.schema.to_json()}
+    topic_info = adopt_topic(state, manifest, facts)
+    adopt_schema(state, manifest, topic_info, facts)
+    adopt_partition(state, manifest, topic_info, facts)
+    info = found.info
+    topic, partition = state.partitions[info.partition]
+    gone = [number for number in found.replaces if number in topic.segments]
+    sealed = {info.partition: max(partition.sealed_index, info.last_index + 1)}
+    producers = stored_producers(found.facts)
+    change = manifest.apply(Edit(added=[info], retired=gone, reason="superseded", sealed=sealed, producers=producers))
+    state.change_segments(topic, change, [info], gone, sealed)
+    partition.next_index = max(partition.next_index, info.last_index + 1)
+    for entry in producers:
+        partition.keep_producer(entry)
+
+
+def _described(info: SegmentInfo) -> str:
+    return f"{info.rows} events, record indexes {info.first_index} to {info.last_index}"
+
+
+def _files(layout: Layout) -> Iterator[os.DirEntry[str]]:
+    for folder in os.scandir(layout.segments):
+        if folder.is_dir():
+            yield from os.scandir(folder.path)
+
+
+def _logged(directory: Path) -> dict[int, list[tuple[int, int]]]:
+    """For each partition the record indexes [first, end) of the frames that the log holds."""
+    found: dict[int, list[tuple[int, int]]] = {}
+    for start, path in list_files(directory):
+        try:
+            data = read_file(path, start)
+        except CorruptLogError:
+            data = memoryview(path.read_bytes())
+        for item in read_frames(data, path, start):
+            if isinstance(item, Frame) and item.head.kind == FrameKind.EVENTS:
+                head = item.head
+                found.setdefault(head.partition, []).append((head.first_index, head.first_index + head.count))
+    return found
+
+
+def _covers(spans: Iterable[tuple[int, int]], first: int, end: int) -> bool:
+    """Whether spans hold all of [first, end)."""
+    for low, high in sorted(spans):
+        if low <= first < high:
+            first = high
+    return first >= end

@@ -1,0 +1,76 @@
+"""Facts and figures of a catalog and its topics, as values that JSON takes: for people, scripts and monitoring."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from aggregator.disk import Usage
+from aggregator.state import CatalogState, Partition, Topic
+
+Facts = dict[str, Any]
+
+
+def topic_stats(topic: Topic, state: CatalogState) -> Facts:
+    """Rows, bytes, segments, unsealed events and times (µs) of a topic, and the same of each partition."""
+    with state.view_lock:
+        view = topic.segments.view()
+        facts = {name: _unsealed(partition) for name, partition in topic.partitions.items()}
+    names = {partition.number: name for name, partition in topic.partitions.items()}
+    for info in view:
+        mine = facts[names[info.partition]]
+        mine["segments"] += 1
+        mine["sealed_rows"] += info.rows
+        mine["sealed_bytes"] += info.size_bytes
+        _widen(mine, "timestamp", info.min_timestamp, info.max_timestamp)
+        mine["first_index"] = min(mine["first_index"], info.first_index)
+    for mine in facts.values():
+        mine["rows"] = mine["sealed_rows"] + mine["unsealed_rows"]
+        mine["bytes"] = mine["sealed_bytes"] + mine["unsealed_bytes"]
+    total: Facts = {"topic": topic.info.name}
+    for key in ("rows", "bytes", "segments", "sealed_rows", "sealed_bytes", "unsealed_rows", "unsealed_bytes"):
+        total[key] = sum(mine[key] for mine in facts.values())
+    for least, key in ((min, "min_timestamp"), (max, "max_timestamp"), (min, "oldest_unsealed_us")):
+        total[key] = least((mine[key] for mine in facts.values() if mine[key] is not None), default=None)
+    total["erasing"] = len({space for _, space in topic.tombstones})
+    total["roll"], total["retention"] = topic.info.roll.to_json(), topic.info.retention.to_json()
+    total["partitions"] = facts
+    return total
+
+
+def _unsealed(partition: Partition) -> Facts:
+    facts: Facts = {
+        "rows": 0, "bytes": 0, "segments": 0, "sealed_rows": 0, "sealed_bytes": 0, "unsealed_rows": 0,
+        "unsealed_bytes": 0, "min_timestamp": None, "max_timestamp": None, "oldest_unsealed_us": None,
+        "first_index": partition.visible_end, "end_index": partition.visible_end,
+    }  # fmt: skip
+    for part in (partition.sealing, partition.unsealed):
+        if part is None or not part.pieces:
+            continue
+        facts["unsealed_rows"] += part.rows
+        facts["unsealed_bytes"] += part.size_bytes
+        facts["first_index"] = min(facts["first_index"], part.pieces[0].first_index)
+        if facts["oldest_unsealed_us"] is None:
+            facts["oldest_unsealed_us"] = part.oldest_us
+        _widen(facts, "timestamp", min(p.min_timestamp for p in part.pieces), max(p.max_timestamp for p in part.pieces))
+    return facts
+
+
+def _widen(facts: Facts, what: str, low: int, high: int) -> None:
+    known = facts[f"min_{what}"], facts[f"max_{what}"]
+    facts[f"min_{what}"] = low if known[0] is None else min(low, known[0])
+    facts[f"max_{what}"] = high if known[1] is None else max(high, known[1])
+
+
+def disk_stats(usage: Usage) -> Facts:
+    """What the catalog takes on disk, in bytes."""
+    return {
+        "total": usage.total, "segments": usage.segments, "waiting_for_scans": usage.waiting, "log": usage.log,
+        "manifest": usage.manifest, "quarantine": usage.quarantine, "free": usage.free,
+    }  # fmt: skip
+
+
+def memory_stats(held_bytes: int, limit_bytes: int) -> Facts:
+    """What unsealed events take in memory, and what Arrow holds in all."""
+    return {"unsealed": held_bytes, "limit": limit_bytes, "arrow": pa.total_allocated_bytes()}
