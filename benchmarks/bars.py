@@ -80,5 +80,6 @@ BARS = (
     Bar("Q-point", "median ≤ 3 ms", _median("Q-point"), 3000),
     Bar("S1", "≤ 4 reads (median)", _detail("S1", "reads, median"), 4),
     Bar("S1", "≤ 128 KiB (median)", _median("S1"), 128),
+    Bar("S2", "≤ 2 requests", _detail("S2", "requests, most"), 2),
     Bar("memory", f"5 × the events: ≤ 1 × + {MEMORY_NOISE_MIB} MiB", _memory_growth, 1.0),
 )

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks import engines, growth, scratch
+from benchmarks import engines, growth, object_store, rewriting, scratch
 from benchmarks.contenders.protocol import MAIN, Answer, Digest, Reader, Row, canonical
 from benchmarks.dataset import FILE_INDEX, LATEST, POINT_INDEX, Dataset, Questions
 from benchmarks.measure import Figure, WrongAnswerError, excused, measure_bulk, measure_points
@@ -279,6 +279,20 @@ WORKS = {
         Work("Q-index", "DuckDB over the file: one index value, 1 % of events", "ms", False, "scan", engines.index),
         Work("Q-full", "DuckDB over the file: all events, grouped by type", "ms", False, "scan", engines.full),
         Work("S1", "cold history, opening included: bytes read", "KiB", False, "cost", growth.cold_reads),
+        Work(
+            "S2", "history from S3, 50 ms away, file open", "ms", False, "cost",
+            partial(object_store.histories, work="S2", latency=object_store.DISTANT_SECONDS, cold=False),
+        ),
+        Work(
+            "S2-near", "the same, no latency added", "ms", False, "cost",
+            partial(object_store.histories, work="S2-near", latency=0.0, cold=False),
+        ),
+        Work(
+            "S2-cold", "open and history from S3, 50 ms away", "ms", False, "cost",
+            partial(object_store.histories, work="S2-cold", latency=object_store.DISTANT_SECONDS, cold=True),
+        ),
         Work("memory", "peak memory of a columnar full scan", "MiB", False, "cost", growth.scan_memory),
+        Work("merge", "four parts of the file into one again", "ms", False, "cost", rewriting.merge_parts),
+        Work("erase", "one space out of the file, checked", "ms", False, "cost", rewriting.erase_space),
     )
 }  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -86,6 +87,10 @@ class Esformat(Contender):
         if layout == UNCACHED:
             return EsformatReader(esformat.open(target / FILE, cache_bytes=0))
         return EsformatReader(esformat.open(target / FILE, cache_bytes=CACHE_BYTES))
+
+    def open_stored(self, filesystem: Any, path: str) -> EsformatReader:
+        """Open a file in an object store."""
+        return EsformatReader(esformat.open((filesystem, path)))
 
     def cold_history(self, target: Path, space: str) -> tuple[int, int, list[Row]]:
         """Open and answer one history: reads, bytes read, and the answer. No other contender is asked for this."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,15 +39,19 @@ ROW_GROUP_ROWS = {MAIN: 131_072, "points": 1_024, "open": 4_096, "smallest": 131
 class ParquetReader(ArrowReader):
     """One file: its metadata and the bounds of its row groups are read when first needed and kept."""
 
-    def __init__(self, path: Path) -> None:
-        self._file = pq.ParquetFile(path, memory_map=True, pre_buffer=False)
+    def __init__(self, path: Path, stored: pa.NativeFile | None = None) -> None:
+        """stored: the file as an object store gives it; then its columns are fetched together, not one by one."""
+        if stored is None:
+            self._file = pq.ParquetFile(path, memory_map=True, pre_buffer=False)
+        else:
+            self._file = pq.ParquetFile(stored, pre_buffer=True)
         self._path = path
         self._bounds: tuple[list[str], list[str]] | None = None
 
     def close(self) -> None:
         self._file.close()
 
-    def _groups(self, space: str) -> range:
+    def groups_of(self, space: str) -> range:
         """The row groups whose statistics say that they may hold the space."""
         if self._bounds is None:
             metadata = self._file.metadata
@@ -60,12 +65,12 @@ class ParquetReader(ArrowReader):
         return table.filter(pc.equal(table["space"], space)).select(ROW_COLUMNS)
 
     def history(self, space: str) -> pa.Table:
-        return self._read(self._groups(space), space)
+        return self._read(self.groups_of(space), space)
 
     def latest(self, space: str, limit: int) -> pa.Table:
         """Read row groups from the last one backwards until there is enough."""
         found: list[pa.Table] = []
-        for group in reversed(self._groups(space)):
+        for group in reversed(self.groups_of(space)):
             found.insert(0, self._read([group], space))
             if sum(table.num_rows for table in found) >= limit:
                 break
@@ -111,6 +116,12 @@ class Parquet(Contender):
     def open(self, target: Path, layout: str) -> ParquetReader:
         return ParquetReader(target / FILE)
 
+    def open_stored(self, filesystem: Any, path: str) -> ParquetReader:
+        """Open a file in an object store; the bounds of its row groups, which cost no request, are looked up now."""
+        reader = ParquetReader(Path(path), filesystem.open_input_file(path))
+        reader.groups_of("")
+        return reader
+
 
 CONTENDER = Parquet(
     name="parquet",
@@ -121,5 +132,14 @@ CONTENDER = Parquet(
         "open": "4,096 rows a row group",
         "smallest": "main, with payloads DELTA_LENGTH_BYTE_ARRAY",
     },
-    best={"R2": "points", "R3": "points", "R3w": "points", "R4": "points", "open": "open"},
+    best={
+        "R2": "points",
+        "R3": "points",
+        "R3w": "points",
+        "R4": "points",
+        "open": "open",
+        "S2": "points",
+        "S2-near": "points",
+        "S2-cold": "open",
+    },
 )
