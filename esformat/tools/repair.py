@@ -173,6 +173,7 @@ class _Salvage:
         self._by_content: dict[tuple[int, int, int], list[Sound]] = {}
         for block in self._sound:
             self._by_content.setdefault(_content(block.handle, block.rows), []).append(block)
+        self._taken: set[int] = set()
         self._named = {_content(*block) for region in wreck.regions for block in region.blocks or ()}
 
     def choose(self) -> tuple[list[_Saved], _Losses]:
@@ -189,7 +190,6 @@ class _Salvage:
             saved += self._save_unnamed(saved)
             if wreck.whole_directory and saved:  # the directory is another file's
                 losses.total = None
-            losses.known += wreck.broken_rows if losses.total is None and not losses.known else 0
         if losses.total is not None and losses.total < sum(block.rows for block in saved):
             losses.total = None
         return saved, losses
@@ -224,6 +224,13 @@ class _Salvage:
         seen = set(known)
         for block in blocks:
             content = _content(block.handle, block.rows)
+            if block.handle.offset in self._taken:
+                continue
+            if self._wreck.mixed and block.dictionary:
+                error = CorruptSegmentError("a data block may be of another file, of which there are parts in this one")
+                self._wreck.findings.add_error(error, block.handle.offset, "its events are left out")
+                continue
+            self._taken.add(block.handle.offset)
             saved = self._save(block)
             if saved is not None and (content not in seen or saved.low == saved.high):
                 seen.add(content)

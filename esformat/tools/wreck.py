@@ -18,7 +18,7 @@ from esformat.layout import HEADER_BYTES, TRAILER_BYTES, BlockHandle, BlockKind
 from esformat.metadata import Metadata
 from esformat.node import DecodeContext
 from esformat.source import Source
-from esformat.verify.blocks import BAD_BYTES, Blocks, Found
+from esformat.verify.blocks import BAD_BYTES, Blocks
 from esformat.verify.directory import RootEntry, read_root
 from esformat.verify.opening import Opening, read_metadata
 from esformat.verify.report import Findings
@@ -58,12 +58,12 @@ class Wreck:
     findings: Findings
     metadata: Metadata
     sound: list[Sound]
-    broken_rows: int
-    """Rows that damaged data blocks claim, if their frames can be believed."""
     regions: list[Region]
     whole_directory: bool
     """Whether `regions` are all that the file had."""
     dictionaries: dict[int, list[ColumnDictionary]] = field(default_factory=dict)
+    mixed: bool = False
+    """Whether there are more dictionaries than the file had: parts of another file were put into it."""
 
     def read(self, handle: BlockHandle, kind: int) -> Block:
         """A block. Raises CorruptSegmentError."""
@@ -88,9 +88,11 @@ def examine(source: Source, progress: Progress | None) -> Wreck:
     for start, end in walk.gaps:
         findings.add(start, f"{end - start} bytes are no block")
     own = opening.own
-    regions, whole = _regions(source, opening, walk, own)
-    wreck = Wreck(source, findings, metadata, walk.sound, walk.broken_rows, regions, whole)
+    regions, whole = _regions(opening, walk, own)
+    wreck = Wreck(source, findings, metadata, walk.sound, regions, whole)
     wreck.dictionaries = _dictionaries(wreck, opening, walk, own)
+    different = {sound.handle[1:] for sound in walk.of_kind(BlockKind.DICTIONARY)}
+    wreck.mixed = len(different) > _dictionary_count(opening, walk)
     return wreck
 
 
@@ -98,13 +100,11 @@ class _Walk:
     """All frames of a file: sound blocks, damaged ones, and bytes that are neither."""
 
     def __init__(self, source: Source, blocks: Blocks, progress: Progress | None) -> None:
-        self._source = source
+        self.source = source
         self._blocks = blocks
         self._progress = progress
         self.sound: list[Sound] = []
         self.gaps: list[tuple[int, int]] = []
-        self.damaged: list[Found] = []
-        self.broken_rows = 0
 
     def go(self, end: int) -> None:
         """Walk through bytes [16, end)."""
@@ -113,77 +113,76 @@ class _Walk:
             if isinstance(found, tuple):
                 self.gaps.append(found)
                 continue
-            stored = self._source.read_at(found.offset, found.length)
+            stored = self.source.read_at(found.offset, found.length)
             try:
                 block = decode_block(stored, found.kind, None, found.offset)
             except EsdbError as error:
-                self.damaged.append(found)
-                if found.kind == BlockKind.DATA:
-                    self.broken_rows += int.from_bytes(stored[12:16], "little")
                 self._blocks.findings.add_error(error, found.offset)
                 continue
             check = int.from_bytes(stored[-8:-4], "little")
             handle = BlockHandle(found.offset, found.length, check)
             self.sound.append(Sound(handle, found.kind, block.count, block.dictionary))
             if self._progress:
-                self._progress(handle.end, 2 * self._source.size)
+                self._progress(handle.end, 2 * self.source.size)
 
     def of_kind(self, kind: int) -> list[Sound]:
         """Sound blocks of a kind, in file order."""
         return [block for block in self.sound if block.kind == kind]
 
+    def read(self, sound: Sound) -> Block:
+        """A sound block."""
+        handle = sound.handle
+        return decode_block(self.source.read_at(*handle[:2]), sound.kind, handle.check, handle.offset)
+
+    def find(self, handle: BlockHandle, kind: int) -> Block | None:
+        """The block that a handle means, wherever it stands; None if it is not there whole."""
+        alike = [s for s in self.of_kind(kind) if s.handle[1:] == handle[1:]]
+        alike.sort(key=lambda sound: sound.handle.offset != handle.offset)
+        return self.read(alike[0]) if alike else None
+
     def metadata(self) -> Metadata | None:
         """Metadata from any block that has it, those with statistics first."""
         found = []
         for each in self.of_kind(BlockKind.METADATA):
-            handle = each.handle
-            block = decode_block(self._source.read_at(handle.offset, handle.length), each.kind, None, handle.offset)
             try:
-                found.append(read_metadata(block)[0])
+                found.append(read_metadata(self.read(each))[0])
             except BAD_BYTES as error:
-                self._blocks.findings.add_error(error, handle.offset)
+                self._blocks.findings.add_error(error, each.handle.offset)
         return next((m for m in found if m.statistics), found[0] if found else None)
 
 
-def _regions(source: Source, opening: Opening, walk: _Walk, own: DecodeContext) -> tuple[list[Region], bool]:
+def _regions(opening: Opening, walk: _Walk, own: DecodeContext) -> tuple[list[Region], bool]:
     """What is left of the directory, in file order; also, whether its root is."""
-    entries = _root_entries(source, opening, own)
-    if entries is not None:
-        return [_region(source, entry, own) for entry in entries], True
-    regions = []
-    for each in walk.of_kind(BlockKind.DIRECTORY):
-        handle = each.handle
+    handle = (opening.entries or {}).get((BlockKind.DIRECTORY_ROOT, 0, 0))
+    root = None if handle is None else walk.find(handle, BlockKind.DIRECTORY_ROOT)
+    if handle is not None and root is not None:
         try:
-            block = decode_block(source.read_at(handle.offset, handle.length), each.kind, None, handle.offset)
-            leaf = Leaf(block, 0, 0, 0, own)
+            entries = read_root(root, own, walk.source.size)
+        except BAD_BYTES:
+            entries = None
+        if entries is not None:
+            return [_region(walk, entry, own, in_place=root.offset == handle.offset) for entry in entries], True
+    leaves = {(each.handle.check, each.handle.length): each for each in reversed(walk.of_kind(BlockKind.DIRECTORY))}
+    regions = []
+    for each in reversed(leaves.values()):
+        try:
+            leaf = Leaf(walk.read(each), 0, 0, 0, own)
         except BAD_BYTES:
             continue
-        start = handle.offset - leaf.block_offsets[-1]
-        regions.append(Region(start, handle.offset, leaf.last_row, _expected(leaf, start)))
+        start = each.handle.offset - leaf.block_offsets[-1]
+        regions.append(Region(start, each.handle.offset, leaf.last_row, _expected(leaf, start)))
     return regions, False
 
 
-def _root_entries(source: Source, opening: Opening, own: DecodeContext) -> list[RootEntry] | None:
-    handle = (opening.entries or {}).get((BlockKind.DIRECTORY_ROOT, 0, 0))
-    if handle is None:
-        return None
+def _region(walk: _Walk, entry: RootEntry, own: DecodeContext, *, in_place: bool) -> Region:
+    """What a leaf says. `in_place`: handles still tell where blocks are, as nothing was put in or left out."""
+    block = walk.find(entry.handle, BlockKind.DIRECTORY)
     try:
-        stored = source.read_at(handle.offset, handle.length)
-        return read_root(decode_block(stored, BlockKind.DIRECTORY_ROOT, handle.check, handle.offset), own, source.size)
+        leaf = None if block is None else Leaf(block, 0, 0, 0, own)
     except BAD_BYTES:
-        return None
-
-
-def _region(source: Source, entry: RootEntry, own: DecodeContext) -> Region:
-    handle = entry.handle
-    try:
-        block = decode_block(
-            source.read_at(handle.offset, handle.length), BlockKind.DIRECTORY, handle.check, handle.offset
-        )
-        leaf = Leaf(block, 0, 0, 0, own)
-    except BAD_BYTES:
-        return Region(entry.data_offset, handle.offset, entry.rows, None)
-    return Region(entry.data_offset, handle.offset, entry.rows, _expected(leaf, entry.data_offset))
+        leaf = None
+    span = (entry.data_offset, entry.handle.offset) if in_place else (0, walk.source.size)
+    return Region(*span, entry.rows, None if leaf is None else _expected(leaf, entry.data_offset))
 
 
 def _expected(leaf: Leaf, start: int) -> list[tuple[BlockHandle, int]]:
@@ -203,9 +202,9 @@ def _dictionaries(wreck: Wreck, opening: Opening, walk: _Walk, own: DecodeContex
     """The dictionaries that can be read, by number."""
     fields = wreck.metadata.schema.fields
 
-    def decoded(handle: BlockHandle) -> list[ColumnDictionary] | None:
+    def decoded(block: Block | None) -> list[ColumnDictionary] | None:
         try:
-            return decode_dictionary(wreck.read(handle, BlockKind.DICTIONARY), fields, own)
+            return None if block is None else decode_dictionary(block, fields, own)
         except BAD_BYTES:
             return None
 
@@ -213,26 +212,32 @@ def _dictionaries(wreck: Wreck, opening: Opening, walk: _Walk, own: DecodeContex
     if opening.entries is not None:
         for copy in (0, 1):
             for number, handle in opening.handles(BlockKind.DICTIONARY, copy).items():
-                dictionary = None if number in found else decoded(handle)
+                dictionary = None if number in found else decoded(walk.find(handle, BlockKind.DICTIONARY))
                 if dictionary is not None:
                     found[number] = dictionary
         return found
-    most = max((block.dictionary for block in walk.of_kind(BlockKind.DATA)), default=0)
-    handles = [block.handle for block in walk.of_kind(BlockKind.DICTIONARY)]
-    for group in _side_by_side(handles):  # the spares, then the others, each in the order of their numbers
+    most = _dictionary_count(opening, walk)
+    for group in _side_by_side(walk.of_kind(BlockKind.DICTIONARY)):  # spares, then the others, in order of numbers
         if len(group) == most or most == 1:
-            made = [decoded(handle) for handle in group]
+            made = [decoded(walk.read(sound)) for sound in group]
             found |= {n: d for n, d in enumerate(made, start=1) if d is not None and n not in found}
     return found
 
 
-def _side_by_side(handles: list[BlockHandle]) -> list[list[BlockHandle]]:
-    groups: list[list[BlockHandle]] = []
-    for handle in handles:
-        if groups and groups[-1][-1].end == handle.offset:
-            groups[-1].append(handle)
+def _dictionary_count(opening: Opening, walk: _Walk) -> int:
+    """How many dictionaries the file had, as the footer says or the data blocks ask for."""
+    if opening.entries is not None:
+        return len(opening.handles(BlockKind.DICTIONARY))
+    return max((block.dictionary for block in walk.of_kind(BlockKind.DATA)), default=0)
+
+
+def _side_by_side(blocks: list[Sound]) -> list[list[Sound]]:
+    groups: list[list[Sound]] = []
+    for block in blocks:
+        if groups and groups[-1][-1].handle.end == block.handle.offset:
+            groups[-1].append(block)
         else:
-            groups.append([handle])
+            groups.append([block])
     return groups
 
 

@@ -1,0 +1,12 @@
+"""A slice of the long run of damaged files; `python -m tests.soak.salvage` takes 10,000 cases."""
+
+from __future__ import annotations
+
+from tests.soak.salvage import run
+
+
+def test_damaged_files():
+    """Every damage is detected, no answer is wrong, and repair saves what is whole and counts the rest."""
+    outcome = run(150)
+    assert outcome.ok, outcome
+    assert outcome.exact > 50
