@@ -1,0 +1,57 @@
+"""The events of a collection's files as a dataset reads them: file after file, of each only what can matter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from esformat.filters import Bounds, Domain, admits_nothing
+from esformat.members import Member, Members
+from esformat.schema import KEY_COLUMNS, EventSchema
+from esformat.selection import select
+from esformat.unified_schema import fit
+
+
+class CollectionEvents:
+    """What `EventDataset` reads of several files."""
+
+    def __init__(self, members: Members, schema: EventSchema) -> None:
+        self._members = members
+        self.schema = schema
+
+    @property
+    def num_events(self) -> int:
+        """Events in all files."""
+        return sum(member.statistics.events for member in self._members.all)
+
+    def batches(self, bounds: Bounds, columns: Sequence[str], *, lazily: bool) -> Iterator[pa.RecordBatch]:
+        """At least the events within bounds, in the order of the files and of each file."""
+        fields = [self.schema.arrow.field(name) for name in columns]
+        for member in self._members.all:
+            narrowed = self._narrowed(bounds, member)
+            if admits_nothing(narrowed):
+                continue
+            there = [name for name in columns if name in KEY_COLUMNS or name in member.schema.positions]
+            segment = self._members.segment(member.number)
+            for batch in select(segment._reader, narrowed, there or ["timestamp"], lazily=lazily).batches():
+                yield fit(batch, fields)
+
+    def _narrowed(self, bounds: Bounds, member: Member) -> Bounds:
+        """The bounds less the times and spaces that a file cannot hold; little or nothing of it is read for that."""
+        if not member.statistics.events or not all(
+            name in KEY_COLUMNS or name in member.schema.positions for name in bounds
+        ):
+            return {**bounds, "": Domain(frozenset())}  # a column that the file lacks is null, which no bound admits
+        narrowed = dict(bounds)
+        low, high = member.statistics.min_timestamp, member.statistics.max_timestamp
+        if "timestamp" in bounds and high is not None:
+            narrowed["timestamp"] = bounds["timestamp"].meet(Domain(None, low, high + 1))
+        if "space" in bounds and not admits_nothing(narrowed):
+            narrowed["space"] = self._spaces(bounds["space"], member)
+        return narrowed
+
+    def _spaces(self, spaces: Domain, member: Member) -> Domain:
+        if spaces.listed is not None:
+            return Domain(frozenset(key for key in spaces.listed if self._members.may_contain(member, key)))
+        return spaces.meet(Domain(None, member.first_space, self._members.last_space(member) + b"\0"))
