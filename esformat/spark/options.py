@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
@@ -28,6 +28,11 @@ def _names(text: str) -> tuple[str, ...]:
     if len(set(names)) != len(names):
         raise ValueError("column names, each once")
     return names
+
+
+def as_list(names: Sequence[str]) -> str:
+    """Column names as an option takes them; in CSV quotes where a name has a comma of its own."""
+    return ",".join('"' + name.replace('"', '""') + '"' if set(name) & set(',"') else name for name in names)
 
 
 def _indexes(text: str) -> tuple[str, ...]:
@@ -97,19 +102,21 @@ class ReadOptions:
 
     paths: what to read: files, directories, patterns, prefixes of object stores (`load(path)`).
     columns: those to read, in this order; None: all.
+    where: the condition that events must meet, see `condition`; "": none.
     partition_bytes (`partitionBytes`): about how many stored bytes a task reads.
     partitions: how many tasks instead, as far as the files can be cut that finely.
     """
 
     paths: tuple[str, ...]
     columns: tuple[str, ...] | None = None
+    where: str = ""
     partition_bytes: int = PARTITION_BYTES
     partitions: int | None = None
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
         """Read them from what Spark hands over. Raises UsageError."""
-        options = _Options(given, ("path", "paths", "columns", "partitionBytes", "partitions"))
+        options = _Options(given, ("path", "paths", "columns", "where", "partitionBytes", "partitions"))
         one, several = options.get("path", str), options.get("paths", parse_paths) or ()
         paths = (one, *several) if one else several
         if not paths:
@@ -117,6 +124,7 @@ class ReadOptions:
         return cls(
             paths,
             options.get("columns", _names),
+            options.get("where", str) or "",
             options.get("partitionBytes", parse_bytes) or PARTITION_BYTES,
             options.get("partitions", _count),
         )

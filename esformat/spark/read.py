@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from esformat.filters import Bounds
 from esformat.row_range import scan_rows, schema_of
 from esformat.schema import EventSchema
+from esformat.spark.condition import column_of, matching, parse_condition
 from esformat.spark.files import segments_at
 from esformat.spark.options import ReadOptions
 from esformat.spark.pushed import bounds_of_filters
 from esformat.spark.scan_plan import RowRange, find_candidates, opened_as_planned, share_out
+from esformat.spark.scoping import filters_are_scoped
 from esformat.spark.types import arrow_schema, convert_batch
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 class _PushFilters:
@@ -40,22 +40,25 @@ class _PushFilters:
 class SegmentReader(DataSourceReader):
     """Reads the columns of a schema from segments. Made by Spark on the driver, pickled to the tasks."""
 
-    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType, known: pa.Schema | None = None) -> None:
+        """known: the columns that the option `where` may name, as Spark has them. Raises UsageError."""
         self._options = options
         self._schema = schema
+        self._known = pa.schema([]) if known is None else known
+        self._where = parse_condition(options.where, self._known) if options.where else ()
         self._filters: tuple[Filter, ...] = ()
 
     @property
     def pushFilters(self) -> Any:  # noqa: N802 - Spark's name, and a property: see _PushFilters
-        """Takes the filters of a query; Spark is to apply all of them again."""
+        """Takes the filters of a query, which Spark applies again; none where they might be another query's."""
         return _PushFilters(self._take)
 
     def _take(self, filters: list[Filter]) -> Iterable[Filter]:
-        self._filters = tuple(filters)
+        self._filters = tuple(filters) if filters_are_scoped() else ()
         return filters
 
     def _bounds(self, schema: EventSchema) -> Bounds:
-        return bounds_of_filters(self._filters, schema)
+        return bounds_of_filters((*self._where, *self._filters), schema)
 
     def partitions(self) -> Sequence[InputPartition]:
         """What each task reads."""
@@ -68,9 +71,13 @@ class SegmentReader(DataSourceReader):
         """The events of one task. Spark asks for no rows with a partition of None."""
         ranges: tuple[RowRange, ...] = partition.value or ()
         schema = arrow_schema(self._schema)
+        looked_at = dict.fromkeys(column_of(each) for each in self._where)
+        whole = pa.schema([*schema, *(self._known.field(name) for name in looked_at if name not in schema.names)])
         for rows in ranges:
             with opened_as_planned(rows) as segment:
                 bounds = self._bounds(schema_of(segment))
-                columns = [name for name in schema.names if name in segment.schema.names] or ["timestamp"]
+                columns = [name for name in whole.names if name in segment.schema.names] or ["timestamp"]
                 for batch in scan_rows(segment, rows.first, rows.last, columns=columns, bounds=bounds).batches():
-                    yield convert_batch(batch, schema)
+                    found = matching(convert_batch(batch, whole), self._where)
+                    if len(found):
+                        yield found if found.schema.names == schema.names else found.select(schema.names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 import pyarrow as pa
@@ -67,6 +68,15 @@ def spark_schema(arrow: pa.Schema) -> StructType:
             ) from None
         fields.append(StructField(column.name, from_arrow_type(kind, prefer_timestamp_ntz=True), column.nullable))
     return StructType(fields)
+
+
+def readable(arrow: pa.Schema) -> pa.Schema:
+    """The columns for which Spark has a type, in that type."""
+    fields = []
+    for column in arrow:
+        with contextlib.suppress(UsageError):
+            fields.append(column.with_type(spark_arrow_type(column.type)))
+    return pa.schema(fields)
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from esformat.commits import commits
 from esformat.errors import UsageError
-from esformat.spark.options import WriteOptions
+from esformat.spark.options import WriteOptions, as_list
 from esformat.spark.source import register
 
 
@@ -52,7 +52,7 @@ def write(
         raise UsageError(f"mode {mode!r} is none of append, overwrite")
     register(df.sparkSession)
     job = str(options.pop("job", "")) or secrets.token_hex(8)
-    given = {"space": space, "timestamp": timestamp, "indexes": ",".join(_quoted(name) for name in indexes), "job": job}
+    given = {"space": space, "timestamp": timestamp, "indexes": as_list(indexes), "job": job}
     if grouping is not None:
         given["grouping"] = grouping
     if segment_bytes is not None:
@@ -74,7 +74,3 @@ def write(
 def _name(column: str) -> str:
     """A column's name as Spark reads it: dots in it are no way into a struct."""
     return "`" + column.replace("`", "``") + "`"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"' if set(name) & set(',"') else name

@@ -5,8 +5,11 @@ from __future__ import annotations
 import datetime as dt
 import os
 import pickle
+import re
 import subprocess
 import sys
+import zipfile
+from importlib import import_module
 from pathlib import Path
 
 import pyarrow as pa
@@ -33,7 +36,8 @@ from esformat.filters import NOTHING, Domain
 from esformat.row_range import RowPiece
 from esformat.schema import default_schema
 from esformat.source import CountingSource, FileSource
-from esformat.spark import scan_plan
+from esformat.spark import scan_plan, scoping
+from esformat.spark.condition import matching, parse_condition
 from esformat.spark.java import ensure_java, packaged_java
 from esformat.spark.options import ReadOptions, WriteOptions, parse_bytes
 from esformat.spark.pushed import bounds_of_filters
@@ -42,6 +46,7 @@ from esformat.spark.save import SegmentWriter
 from esformat.spark.scan_plan import Candidate, share_out
 from esformat.spark.types import arrow_schema
 
+read_module = import_module("esformat.spark.read")  # the package has a function of that name
 SCHEMA = default_schema(("type",), binary_keys=False)
 NOON = dt.datetime(2026, 1, 1, 12, tzinfo=dt.UTC)
 NOON_US = 1_767_268_800_000_000
@@ -90,6 +95,7 @@ def read_by(monkeypatch, folder, filters, columns="type"):
     """The rows that tasks give for filters, the files that planning left, and the sources that tasks opened."""
     fields = [StructField(name, TimestampType() if name == "timestamp" else StringType()) for name in columns.split()]
     reader = SegmentReader(ReadOptions((str(folder),)), StructType(fields))
+    monkeypatch.setattr(read_module, "filters_are_scoped", lambda: True)
     reader.pushFilters(filters)
     tasks = list(pickle.loads(pickle.dumps(reader.partitions())))
     sources = []
@@ -190,6 +196,86 @@ def test_second_attempt_of_a_task(tmp_path):
     assert sorted(path.name[:5] for path in tmp_path.iterdir()) == ["_comm", "part-", "part-"]
     with pytest.raises(FileNotFoundError):  # a third one that comes too late
         pickle.loads(pickle.dumps(writer)).write(iter([batch]))
+
+
+COLUMNS = pa.schema(
+    {"space": pa.string(), "timestamp": pa.timestamp("us", "UTC"), "n": pa.int8(), "x": pa.float64(), "ok": pa.bool_(),
+     "raw": pa.binary(), "a b": pa.string(), "list": pa.list_(pa.int8())}
+)  # fmt: skip
+CONDITIONS = [
+    ("space='it''s'", [EqualTo(("space",), "it's")]),
+    ("n>=-5 AND x<1.5e3", [GreaterThanOrEqual(("n",), -5), LessThan(("x",), 1500.0)]),
+    ("ok = TRUE and raw = X'00ff'", [EqualTo(("ok",), True), EqualTo(("raw",), b"\0\xff")]),
+    ("`a b` IN ('1')", [In(("a b",), ("1",))]),
+    ("timestamp = '2026-01-01 12:00'", [EqualTo(("timestamp",), NOON)]),
+    ("timestamp <= '2026-01-01T14:00+02:00'", [LessThanOrEqual(("timestamp",), NOON)]),
+    ("n BETWEEN 1 AND 2 AND n IS NOT NULL",
+     [GreaterThanOrEqual(("n",), 1), LessThanOrEqual(("n",), 2), IsNotNull(("n",))]),
+    ("space LIKE 'a%'", [StringStartsWith(("space",), "a")]),
+]  # fmt: skip
+NO_CONDITIONS = [
+    ("space = 'a' OR space = 'b'", "AND, not 'OR'"), ("space", "more where it ends"), ("space = ", "more where"),
+    ("nix = 1", "names no column: 'nix'"), ("space = 1", "of type string with 1"), ("n = '1'", "of type int8 with '1'"),
+    ("n = 1.5", "with 1.5"), ("ok = 1", "with 1"), ("n = TRUE", "with TRUE"), ("list = 1", "with 1"),
+    ("timestamp = 'noon'", "with 'noon'"), ("space LIKE '%a'", "a prefix"), ("space LIKE 'a_b%'", "a prefix"),
+    ("space = 'a", "cannot be read from"), ("space IN ('a'", "more where"), ("space ~ 'a'", "cannot be read from"),
+    ("NOT ok", "a column"), ("space = 'a' space", "AND, not 'space'"),
+    ("space IS 'a'", "NULL"), ("; DROP", "cannot be"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "filters"), CONDITIONS)
+def test_conditions(text, filters):
+    """The option `where`, as filters with literals of their columns' types."""
+    assert list(parse_condition(text, COLUMNS)) == filters
+
+
+@pytest.mark.parametrize(("text", "message"), NO_CONDITIONS)
+def test_no_conditions(text, message):
+    """Anything else is refused with what was found, never guessed."""
+    with pytest.raises(esformat.UsageError, match=re.escape(message)):
+        parse_condition(text, COLUMNS)
+
+
+def test_matching_is_exact():
+    """Each comparison keeps the rows it is true of, and none that is null."""
+    batch = pa.record_batch({"n": pa.array([1, 2, None, 3], pa.int8()), "space": ["a", "ab", None, "b"]})
+    for text, kept in {
+        "n = 2": [2], "n < 2": [1], "n <= 2": [1, 2], "n > 2": [3], "n >= 2": [2, 3], "n IN (1, 3)": [1, 3],
+        "n < 300": [1, 2, 3], "n IS NULL": [None], "n IS NOT NULL": [1, 2, 3], "space LIKE 'a%' AND n > 1": [2],
+    }.items():  # fmt: skip
+        assert matching(batch, parse_condition(text, COLUMNS)).column("n").to_pylist() == kept, text
+
+
+def test_where_reads_its_blocks_only(folder, monkeypatch):
+    """The condition prunes as pushed filters do, with no push-down at all."""
+    arrow = pa.schema({"space": pa.string(), "type": pa.string(), "country": pa.string()})
+    options = ReadOptions((str(folder),), where="space = 'customer-17'")
+    reader = SegmentReader(options, StructType([StructField("type", StringType())]), arrow)
+    tasks = reader.partitions()
+    assert [len(task.value) for task in tasks] == [1]
+    assert tasks[0].value[0].place == str(folder / "a.esdb")
+    with esformat.open(folder / "a.esdb") as segment:
+        assert sum(len(batch) for batch in reader.read(tasks[0])) == segment["customer-17"].num_events
+
+
+def test_filters_of_a_spark_that_mixes_them_up(folder, monkeypatch):
+    """Where Spark keeps one place for all queries, its filters decide nothing of what is read."""
+    monkeypatch.setattr(read_module, "filters_are_scoped", lambda: False)
+    reader = SegmentReader(ReadOptions((str(folder),)), StructType([StructField("type", StringType())]))
+    assert reader.pushFilters([EqualTo(("space",), "nobody")]) == [EqualTo(("space",), "nobody")]
+    assert sum(len(batch) for task in reader.partitions() for batch in reader.read(task)) == 6000
+
+
+@pytest.mark.parametrize(("content", "scoped"), [(b"getTable setReadInfo", False), (b"getTable", True), (None, False)])
+def test_which_spark_mixes_them_up(tmp_path, monkeypatch, content, scoped):
+    """Its own class tells; where that is not found, it is taken for one."""
+    (tmp_path / "jars").mkdir()
+    if content is not None:
+        with zipfile.ZipFile(tmp_path / "jars" / "spark-sql_2.13-9.9.jar", "w") as jar:
+            jar.writestr(scoping._CLASS, content)
+    monkeypatch.setenv("SPARK_HOME", str(tmp_path))
+    assert scoping.filters_are_scoped.__wrapped__() is scoped
 
 
 @pytest.mark.parametrize(("text", "size"), [("1", 1), ("32m", 32 << 20), ("256 MiB", 256 << 20), ("2G", 2 << 30)])

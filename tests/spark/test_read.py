@@ -7,6 +7,7 @@ import pytest
 from clicks import click_table, in_file_order, write_clicks
 
 import esformat
+import esformat.spark
 from esformat.spark.source import PUSH_DOWN
 
 NESTED = pa.list_(pa.struct([("x", pa.uint16()), ("y", pa.large_list(pa.string()))]))
@@ -78,6 +79,45 @@ def test_filters_are_exact(spark, folder, frame, filter, request):
         spark.conf.set(PUSH_DOWN, push_down)
         request.addfinalizer(lambda: spark.conf.set(PUSH_DOWN, "true"))
         assert rows(spark.read.format("esdb").load(str(folder)).where(filter)) == expected
+
+
+def test_one_dataframe_asked_several_things(spark, folder, frame):
+    """Filters of one query are none of another's on the same DataFrame, before, after or within it."""
+    df = spark.read.format("esdb").load(str(folder))
+    pages, carts = df.where("type = 'page'"), df.where("type = 'cart'")
+    count = frame.type.value_counts()
+    assert df.where("space = 'nobody'").count() == 0
+    assert df.count() == 4000
+    assert pages.union(carts).count() == count["page"] + count["cart"]
+    assert (carts.count(), pages.count(), df.count()) == (count["cart"], count["page"], 4000)
+
+
+CONDITIONS = {
+    "space = 'customer-1'": lambda f: f.space == "customer-1",
+    "space IN ('customer-2', 'customer-33', 'nobody') AND type = 'page'": lambda f: (
+        f.space.isin(["customer-2", "customer-33"]) & (f.type == "page")
+    ),
+    "space BETWEEN 'customer-2' AND 'customer-3' AND country > 'C05'": lambda f: (
+        (f.space >= "customer-2") & (f.space <= "customer-3") & (f.country > "C05")
+    ),
+    "space like 'customer-4%' and country is null": lambda f: f.space.str.startswith("customer-4") & f.country.isna(),
+    "timestamp >= '2014-06-23T14:48:40Z' AND timestamp < '2014-06-23 14:48:41.500'": lambda f: (
+        (f.timestamp >= START + 1_000_000) & (f.timestamp < START + 2_500_000)
+    ),
+    "`type` IN ('purchase', 'signup') AND country IS NOT NULL": lambda f: (
+        f.type.isin(["purchase", "signup"]) & f.country.notna()
+    ),
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_where(spark, folder, frame, condition):
+    """The option is exact by itself, also where the columns that it names are not read."""
+    chosen = frame[CONDITIONS[condition](frame)]
+    assert len(chosen)
+    assert rows(esformat.spark.read(spark, str(folder), where=condition)) == rows_of(chosen)
+    narrow = esformat.spark.read(spark, str(folder), where=condition, columns=["data"])
+    assert rows(narrow) == rows_of(chosen[["data"]])
 
 
 def test_file_directory_and_pattern(spark, folder):
