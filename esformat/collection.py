@@ -293,7 +293,7 @@ class Collection:
         """A space or grouping as callers see it."""
         return key if self._schema.binary_keys else key.decode()
 
-    @property
+    @cached_property
     def _columns(self) -> Reader:
         """What the checks of a question look at: the schema, and a name for messages."""
         return cast(Reader, _Columns(self._schema, repr(self)))
@@ -304,6 +304,7 @@ class _Columns:
 
     def __init__(self, schema: EventSchema, name: str) -> None:
         self.schema, self.name, self.fields = schema, name, schema.fields
+        self.checked_columns: set[tuple[str, ...]] = set()
 
 
 class CollectionSpace:
