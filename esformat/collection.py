@@ -78,6 +78,7 @@ class Collection:
 
     def _each(self, work: Callable[[T], R], items: Iterable[T]) -> Iterable[R]:
         """`work` of every item, in order; side by side where files lie in stores."""
+        self._members.check_open()
         return map(work, items) if self._pool is None else self._pool.map(work, items)
 
     def __repr__(self) -> str:
@@ -273,7 +274,7 @@ class Collection:
             edge = self._members.last_space(member) if query.reverse else member.first_space
             return Part(member.number, (self._shown(edge),), member.schema, member.statistics.events, scan)
 
-        return self._merged(query, lambda: [part(member) for member in self._holders(query)], WHOLE_ORDER)
+        return self._merged(query, lambda: list(self._each(part, self._holders(query))), WHOLE_ORDER)
 
     def _holders(self, query: Query, members: Iterable[Member] | None = None) -> list[Member]:
         """The files that can hold answers, by their time span and their columns."""

@@ -118,11 +118,15 @@ class Members:
         """Whether any file lies where reading means waiting."""
         return not all(isinstance(place, str) for place in self._places)
 
+    def check_open(self) -> None:
+        """Raises ClosedError after `close`."""
+        if self._closed:
+            raise ClosedError("the collection is closed", hint="read within the `with` block, or open it again")
+
     def segment(self, number: int) -> Segment:
         """The open segment of a file. Raises ClosedError, SegmentChangedError, or what `open` raises."""
         with self._lock:
-            if self._closed:
-                raise ClosedError("the collection is closed", hint="read within the `with` block, or open it again")
+            self.check_open()
             segment = self._segments.get(number)
             if segment is not None:
                 self._segments.move_to_end(number)

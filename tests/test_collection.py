@@ -11,6 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from random import Random
 
+import fsspec
 import pyarrow as pa
 import pytest
 from event_model import Question, Row, event_facts
@@ -302,6 +303,20 @@ def test_closed(daily):
         list(many.scan())
     with pytest.raises(esformat.ClosedError):
         many.find("everywhere")
+
+
+def test_closed_in_a_store(daily):
+    """The same where files are looked into side by side."""
+    memory = fsspec.filesystem("memory")
+    for name in ("000.esdb", "001.esdb"):
+        memory.pipe_file(f"/daily/{name}", (daily / name).read_bytes())
+    many = esformat.open_many((memory, "/daily/*.esdb"))
+    space = many["everywhere"]
+    assert len(list(space.scan())) == 40
+    many.close()
+    for verb in (lambda: many.find("everywhere"), lambda: list(space.scan()), lambda: many.scan(reverse=True).count()):
+        with pytest.raises(esformat.ClosedError):
+            verb()
 
 
 def test_replaced_file(tmp_path):
