@@ -129,3 +129,10 @@ def test_identity_tells_files_apart(tmp_path):
         with esformat.open(tmp_path / f"{number}.esdb") as segment:
             found.append(identity(segment))
     assert found[0] == found[1] != found[2]
+
+
+def test_the_space_filter_is_asked_first(segment, monkeypatch):
+    """A space that the filter rules out costs no read of the directory, though its key lies among the others."""
+    absent = next(key for key in (f"customer-1x{n}" for n in range(100)) if not segment.may_contain(key))
+    monkeypatch.setattr(type(segment._reader), "leaf", lambda *_: pytest.fail("a leaf was read"))
+    assert candidate_rows(segment, {"space": Domain(frozenset([absent.encode()]))}) == []
