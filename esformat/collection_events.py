@@ -47,11 +47,7 @@ class CollectionEvents:
         low, high = member.statistics.min_timestamp, member.statistics.max_timestamp
         if "timestamp" in bounds and high is not None:
             narrowed["timestamp"] = bounds["timestamp"].meet(Domain(None, low, high + 1))
-        if "space" in bounds and not admits_nothing(narrowed):
-            narrowed["space"] = self._spaces(bounds["space"], member)
+        spaces = bounds.get("space", Domain()).listed
+        if spaces is not None and not admits_nothing(narrowed):
+            narrowed["space"] = Domain(frozenset(key for key in spaces if self._members.may_contain(member, key)))
         return narrowed
-
-    def _spaces(self, spaces: Domain, member: Member) -> Domain:
-        if spaces.listed is not None:
-            return Domain(frozenset(key for key in spaces.listed if self._members.may_contain(member, key)))
-        return spaces.meet(Domain(None, member.first_space, self._members.last_space(member) + b"\0"))

@@ -109,6 +109,33 @@ def test_files_that_cannot_matter_are_not_read(opened, filter, read):
     assert [number for number, size in enumerate(sizes) if size > OTHER_BLOCKS_BYTES] == read
 
 
+@pytest.fixture
+def closed(files):
+    """The files as one, of which all but the last asked for are closed again; with their reads."""
+    sources = [Recorded(esformat.FileSource(file)) for file in files]
+    with esformat.open_many(sources, max_open=1) as collection:
+        for source in sources:
+            source.spans.clear()
+        yield collection, sources
+
+
+def test_files_of_other_times_are_not_touched(closed):
+    """Their facts are known since they were opened."""
+    collection, sources = closed
+    collection.dataset().to_table(filter=moment > NIGHT)
+    assert [bool(source.spans) for source in sources] == [False, True, True, False]
+
+
+def test_files_without_a_space_are_not_touched(closed):
+    """Once their filters are known, which the first question reads."""
+    collection, sources = closed
+    assert collection.dataset().count_rows(filter=space == "customer-1-day-2") > 0
+    for source in sources:
+        source.spans.clear()
+    assert collection.dataset().count_rows(filter=space == "customer-2-day-2") > 0
+    assert [bool(source.spans) for source in sources] == [False, False, True, False]
+
+
 def test_engines(opened):
     """DuckDB and Polars answer as over the table."""
     collection, _, everything = opened
