@@ -21,7 +21,7 @@ from esformat.tools.selection import everything
 from tests.tools.segments import check_segment, phrases, write_rows
 
 
-@examples(150)
+@examples(60)
 @given(st.data(), recordings())
 def test_erase_is_a_segment_without_the_spaces(data: st.DataObject, recording: Recording) -> None:
     """Any spaces of any file; the original stays as it is."""

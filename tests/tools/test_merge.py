@@ -17,7 +17,7 @@ from esformat.tools import erase, merge
 from tests.tools.segments import CODECS, check_segment, dealt, phrases, write_rows
 
 
-@examples(150)
+@examples(60)
 @given(st.data(), recordings(), st.integers(1, 4))
 def test_merge_is_a_segment_of_all_events(data: st.DataObject, recording: Recording, parts: int) -> None:
     """Whatever is dealt to however many files, and however they are cut into blocks."""

@@ -28,7 +28,7 @@ def rows_of_blocks(data: bytes, recording: Recording) -> list[tuple[make_damaged
     return found
 
 
-@examples(120)
+@examples(50)
 @given(st.data(), recordings())
 def test_bad_blocks_cost_their_events_alone(data: st.DataObject, recording: Recording) -> None:
     """Some data blocks, and any other blocks, are damaged: the events of the data blocks are lost, and no others."""
@@ -66,7 +66,7 @@ def test_bad_blocks_cost_their_events_alone(data: st.DataObject, recording: Reco
         assert damaged.read_bytes() == bytes(stored)
 
 
-@examples(60)
+@examples(30)
 @given(st.data(), recordings())
 def test_cut_off(data: st.DataObject, recording: Recording) -> None:
     """A file that ends early gives the events of all data blocks before the end."""

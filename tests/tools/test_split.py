@@ -16,7 +16,7 @@ from esformat.tools import merge, split
 from tests.tools.segments import check_segment, write_rows
 
 
-@examples(60)
+@examples(40)
 @given(st.data(), recordings(), st.sampled_from(["size", "spaces", "times"]))
 def test_parts_are_the_segment(data: st.DataObject, recording: Recording, by: str) -> None:
     """By whatever it is split, however it is cut into blocks; merged again, the parts are the segment."""
