@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from aggregator.history import Part, merge_history, ties_are_clear
 from aggregator.merge import Source, merge
 from aggregator.model import PARTITION, RECORD_INDEX
 from aggregator.pins import Pin
@@ -19,14 +20,14 @@ from aggregator.question import Question, check_columns
 from aggregator.schema_change import union_schema
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
-from aggregator.source import View, count_segment, segment_batches, unsealed_batches
+from aggregator.source import View, count_segment, segment_batches, segment_part, unsealed_batches
 from aggregator.state import Snapshot
 from aggregator.unsealed import Lookup
 from esformat import Event
 from esformat.parts import KEY_COLUMNS, EventSchema, default_schema, rows_of_batch
 
 Snap = Callable[[str | None], tuple[Snapshot, Pin]]
-_KEYS_OF_EVENTS = (*KEY_COLUMNS, "data")
+T = TypeVar("T")
 
 
 class Scan:
@@ -114,12 +115,50 @@ class Scan:
         snapshot, pin = self._snap(self._question.partition)
         schema = _schema(snapshot)
         asked = self._target(snapshot)
+        try:
+            parts = self._history(snapshot, schema)
+        except BaseException:
+            pin.release()
+            raise
+        if parts is not None:
+            return _pinned(merge_history(parts, reverse=self._question.reverse, limit=self._question.limit), pin)
         wanted = [field for field in schema.arrow if field.name in KEY_COLUMNS or field.name in asked.names]
         wanted += [asked.field(name) for name in (RECORD_INDEX, PARTITION) if name in asked.names]
         empty: str | bytes = b"" if snapshot.binary_keys else ""
         _, batches = self._read(snapshot, pin, pa.schema(wanted))
         rows = (rows_of_batch(batch, schema.indexes, empty) for batch in batches)
         return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
+
+    def _history(self, snapshot: Snapshot, schema: EventSchema) -> list[Part] | None:
+        """Where the events of one space are, if the quick way leads there: every segment has the same columns, nothing
+        is erased, and ties are in order.
+        """
+        question = self._question
+        if question.space is None or question.by_index or len(snapshot.schemas) != 1:
+            return None
+        if any(space == question.space for _, space in snapshot.tombstones):
+            return None
+        names = schema.arrow.names if question.columns is None else list(question.columns)
+        if RECORD_INDEX in names or PARTITION in names:
+            return None
+        found = (segment_part(self._pool, info, question, names) for info in _segments(snapshot, question))
+        parts = [part for part in found if part is not None]
+        parts += self._unsealed_parts(snapshot, schema, names)
+        return parts if ties_are_clear(parts) else None
+
+    def _unsealed_parts(self, snapshot: Snapshot, schema: EventSchema, names: list[str]) -> Iterator[Part]:
+        question = self._question
+        empty: str | bytes = b"" if snapshot.binary_keys else ""
+        fields = [field for field in schema.arrow if field.name in KEY_COLUMNS or field.name in names]
+        view = View(question, pa.schema(fields), {})
+        for lookup, name, number in _lookups(snapshot, question):
+
+            def events(lookup: Lookup = lookup, name: str = name) -> Iterator[Event]:
+                rows = (rows_of_batch(b, schema.indexes, empty) for b in unsealed_batches(lookup, view, name))
+                return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
+
+            first, last = lookup.pieces[0].first_index, lookup.pieces[-1].end_index - 1
+            yield Part(lookup.min_timestamp, lookup.max_timestamp, number, first, last, lookup.rows, events)
 
     # ------------------------------------------------------------ reading
 
@@ -157,8 +196,8 @@ def _counting(snapshot: Snapshot, question: Question) -> pa.Schema:
     return pa.schema([_schema(snapshot).arrow.field("timestamp")])
 
 
-def _pinned(batches: Iterator[pa.RecordBatch], pin: Pin) -> Iterator[pa.RecordBatch]:
-    """The batches; the files behind them stay until the last was given or nobody asks any more."""
+def _pinned(batches: Iterator[T], pin: Pin) -> Iterator[T]:
+    """The batches or events; the files behind them stay until the last was given or nobody asks any more."""
     try:
         yield from batches
     finally:

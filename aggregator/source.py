@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import esformat
+from aggregator.history import Part
 from aggregator.merge import numbers, sort_order
 from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
 from aggregator.question import Question
@@ -111,7 +112,8 @@ def segment_batches(pool: SegmentPool, info: SegmentInfo, view: View, partition:
     if question.conditions and not _has_values(segment, question.conditions):
         return
     if question.space is not None:
-        batches = _scan(owner, question, columns, question.start, question.end, lazily=question.limit is not None)
+        limit = None if question.limit is None else LAZILY
+        batches = _scan(owner, question, columns, question.start, question.end, limit=limit)
         for batch in batches.batches():
             yield view.shape(pa.Table.from_batches([batch]), partition)
         return
@@ -121,12 +123,30 @@ def segment_batches(pool: SegmentPool, info: SegmentInfo, view: View, partition:
             yield view.shape(_ordered(table, view), partition)
 
 
+def segment_part(pool: SegmentPool, info: SegmentInfo, question: Question, columns: list[str]) -> Part | None:
+    """What a segment has of the history of the question's space; None for nothing."""
+    segment = pool.get(info)
+    assert question.space is not None
+    space = segment.find(question.space)
+    if space is None or (question.conditions and not _has_values(segment, question.conditions)):
+        return None
+    scan = _scan(space, question, columns, question.start, question.end, limit=question.limit)
+    return Part(
+        info.min_timestamp, info.max_timestamp, info.partition, info.first_index, info.last_index,
+        space.num_events, scan.__iter__,
+    )  # fmt: skip
+
+
 def _scan(
-    owner: Any, question: Question, columns: list[str], start: int | None, end: int | None, *, lazily: bool = False
+    owner: Any,
+    question: Question,
+    columns: list[str],
+    start: int | None,
+    end: int | None,
+    *,
+    limit: int | None = None,
 ) -> esformat.Scan:
-    options = {"grouping": question.grouping, "start": start, "end": end, "columns": columns}
-    if lazily:
-        options["limit"] = LAZILY
+    options = {"grouping": question.grouping, "start": start, "end": end, "columns": columns, "limit": limit}
     in_time_order = question.space is not None  # else the file's order, which the caller sorts by time
     options["reverse"] = question.reverse and in_time_order
     if question.conditions:

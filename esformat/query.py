@@ -14,6 +14,8 @@ from esformat.event import to_microseconds
 from esformat.index import Index
 from esformat.reader import Reader
 
+MANY_LISTS = 100  # of columns are remembered as checked
+
 
 class Query(NamedTuple):
     """What a scan asks for. Times are µs, [start, end); `columns` None means all."""
@@ -69,20 +71,7 @@ def make_query(
         if not isinstance(limit, int | np.integer) or isinstance(limit, bool) or limit < 0:
             raise UsageError(f"limit must be a whole number from 0, not {limit!r}")
         limit = int(limit)
-    checked = None
-    if columns is not None:
-        if isinstance(columns, str) or not isinstance(columns, Iterable):
-            text = "the text " if isinstance(columns, str) else ""
-            raise UsageError(f"columns must be a list of names, not {text}{columns!r}")
-        checked = tuple(columns)
-        if not checked:
-            raise UsageError("columns must name at least one column", hint="to count events use scan().count()")
-        known = reader.schema.arrow.names
-        for name in checked:
-            if name not in known:
-                raise UsageError(f"no column {name!r}", path=reader.name, hint=f"the columns are {', '.join(known)}")
-        if len(set(checked)) != len(checked):
-            raise UsageError(f"a column is named twice in {list(checked)}")
+    checked = None if columns is None else _checked_columns(reader, columns)
     return Query(
         None if start is None else to_microseconds(start, "start"),
         None if end is None else to_microseconds(end, "end"),
@@ -91,6 +80,27 @@ def make_query(
         checked,
         tuple((name, Index(reader, name).check_value(value)) for name, value in (conditions or {}).items()),
     )
+
+
+def _checked_columns(reader: Reader, columns: Any) -> tuple[str, ...]:
+    """Columns that a question names. Raises UsageError for one that is unknown or named twice."""
+    if isinstance(columns, str) or not isinstance(columns, Iterable):
+        text = "the text " if isinstance(columns, str) else ""
+        raise UsageError(f"columns must be a list of names, not {text}{columns!r}")
+    checked = tuple(columns)
+    if checked in reader.checked_columns:
+        return checked
+    if not checked:
+        raise UsageError("columns must name at least one column", hint="to count events use scan().count()")
+    known = reader.schema.arrow.names
+    for name in checked:
+        if name not in known:
+            raise UsageError(f"no column {name!r}", path=reader.name, hint=f"the columns are {', '.join(known)}")
+    if len(set(checked)) != len(checked):
+        raise UsageError(f"a column is named twice in {list(checked)}")
+    if len(reader.checked_columns) < MANY_LISTS:
+        reader.checked_columns.add(checked)
+    return checked
 
 
 def conditions_of(name: str | Mapping[str, Any], value: Any) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from esformat.source import ClosedSource, Source, explained
 
 OPENING_BYTES = 32 << 10
 """Read from the end of a file at once: for most files it holds all that opening needs."""
-CACHE_BYTES = 128 << 20
+CACHE_BYTES = 256 << 20
 """How much all open segments together keep of what questions decoded, unless one is given a cache of its own."""
 SHARED_CACHE = Budgets.of(CACHE_BYTES)
 READ_GAP_BYTES = 16 << 10
@@ -77,6 +77,8 @@ class Reader:
         """Whether events are `data`, indexed columns and numbers, no more: then blocks become events without Arrow."""
         self.attribute_chunks = [FIRST_COLUMN_CHUNK + place for place, _ in others]
         """Chunks of the columns besides `data`."""
+        self.checked_columns: set[tuple[str, ...]] = set()
+        """Lists of columns that questions named before, found good."""
         self.root = Root(tail.block(self.table[BlockKind.DIRECTORY_ROOT, 0, 0], BlockKind.DIRECTORY_ROOT), self.own())
         if self.root.rows[-1] != self.statistics.events or self.root.blocks[-1] != self.statistics.data_blocks:
             raise CorruptSegmentError("the directory and the statistics disagree about the number of events")

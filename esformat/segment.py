@@ -47,7 +47,7 @@ def open_segment(path: Target, *, cache_bytes: int | None = None) -> Segment:
 def set_cache_bytes(cache_bytes: int) -> None:
     """How much the segments that share the process's cache keep together: decoded directory, indexes, blocks, frames.
 
-    128 MiB unless set. Less takes effect at once. Raises UsageError.
+    256 MiB unless set. Less takes effect at once. Raises UsageError.
     """
     if not isinstance(cache_bytes, int) or isinstance(cache_bytes, bool) or cache_bytes < 0:
         raise UsageError(f"cache_bytes must be a whole number from 0, not {cache_bytes!r}")

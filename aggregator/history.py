@@ -1,0 +1,74 @@
+"""The history of one space as events: each segment's own, quick way to them, merged by time.
+
+It gives what `merge` would give of the same sources. Where a history is a handful of events in each of many segments,
+work per batch would be most of what is done.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice, pairwise
+from operator import itemgetter
+
+from esformat import Event
+
+SORTED_EVENTS = 100_000
+"""A history that cannot be longer is read and sorted at once; a longer one is merged as it is read."""
+
+_time: Callable[[Event], int] = itemgetter(2)
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Events of the history that one segment has, or some unsealed batches.
+
+    low, high: no event is earlier or later, µs. partition, first_index, last_index: their record indexes, for ties.
+    most: no more events than so many. events: reads them, in the direction of the question, at most its limit.
+    """
+
+    low: int
+    high: int
+    partition: int
+    first_index: int
+    last_index: int
+    most: int
+    events: Callable[[], Iterator[Event]]
+
+    @property
+    def order(self) -> tuple[int, int]:
+        """Of events at the same time, those of the smaller order come first."""
+        return self.partition, self.first_index
+
+
+def ties_are_clear(parts: Sequence[Part]) -> bool:
+    """Whether events of equal time are in order when those of one part come before those of another."""
+    spans = sorted((part.partition, part.first_index, part.last_index) for part in parts)
+    return all(a[0] != b[0] or a[2] < b[1] for a, b in pairwise(spans))
+
+
+def merge_history(parts: Sequence[Part], *, reverse: bool, limit: int | None) -> Iterator[Event]:
+    """The events of all parts by time, then partition, then record index; `reverse` is the exact mirror."""
+    most = sum(part.most for part in parts)
+    if limit is not None and limit < most:
+        return iter(_first_events(parts, reverse, limit))
+    ordered = sorted(parts, key=lambda part: part.order, reverse=reverse)
+    if most > SORTED_EVENTS:
+        return heapq.merge(*(part.events() for part in ordered), key=_time, reverse=reverse)
+    events = list(chain.from_iterable(part.events() for part in ordered))
+    if len(ordered) > 1:
+        events.sort(key=_time, reverse=reverse)  # stable in both directions: ties stay in the order of the parts
+    return iter(events)
+
+
+def _first_events(parts: Sequence[Part], reverse: bool, limit: int) -> list[Event]:
+    """The first `limit` events in the question's direction. A part that cannot add to them is not read."""
+    kept: list[tuple[int, tuple[int, int], Event]] = []
+    for part in sorted(parts, key=lambda part: -part.high if reverse else part.low):
+        if not limit or len(kept) == limit and (part.high < kept[-1][0] if reverse else part.low > kept[-1][0]):
+            break
+        kept += [(event.timestamp, part.order, event) for event in islice(part.events(), limit)]
+        kept.sort(key=itemgetter(0, 1), reverse=reverse)
+        del kept[limit:]
+    return [event for _, _, event in kept]
