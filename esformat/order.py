@@ -23,8 +23,7 @@ class Ranked:
 
 def rank(column: pa.ChunkedArray) -> Ranked:
     """The ranks of a column's values: text and binary by bytes, numbers by size, false before true."""
-    encoded = column.dictionary_encode().unify_dictionaries()
-    chunks = encoded.chunks
+    chunks = _encoded(column)
     values = chunks[0].dictionary if chunks else pa.array([], column.type)
     order = np.asarray(pc.sort_indices(values).to_numpy()).astype(np.int64)
     places = np.empty(len(order) + 1, dtype=np.int64)
@@ -32,6 +31,23 @@ def rank(column: pa.ChunkedArray) -> Ranked:
     places[-1] = -1  # null
     parts = [places[_indices(chunk)] for chunk in chunks]
     return Ranked(np.concatenate(parts) if parts else np.zeros(0, np.int64), values.take(pa.array(order)))
+
+
+def _encoded(column: pa.ChunkedArray) -> list[pa.DictionaryArray]:
+    """The chunks of a column as codes of one dictionary.
+
+    Arrow gives all chunks the same one, and does not notice: to unify 500 chunks it compares it 500 times, which takes
+    longer than everything else where values are many.
+    """
+    encoded = column.dictionary_encode()
+    if len({_place_of(chunk.dictionary) for chunk in encoded.chunks}) > 1:
+        encoded = encoded.unify_dictionaries()
+    return list(encoded.chunks)
+
+
+def _place_of(array: pa.Array) -> tuple[Any, ...]:
+    """Where an array lies in memory: what is in one place is the same."""
+    return (len(array), array.offset, *(buffer.address if buffer else 0 for buffer in array.buffers()))
 
 
 def _indices(chunk: pa.DictionaryArray) -> npt.NDArray[Any]:
