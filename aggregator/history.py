@@ -66,7 +66,7 @@ def _first_events(parts: Sequence[Part], reverse: bool, limit: int) -> list[Even
     """The first `limit` events in the question's direction. A part that cannot add to them is not read."""
     kept: list[tuple[int, tuple[int, int], Event]] = []
     for part in sorted(parts, key=lambda part: -part.high if reverse else part.low):
-        if not limit or len(kept) == limit and (part.high < kept[-1][0] if reverse else part.low > kept[-1][0]):
+        if not limit or (len(kept) == limit and (part.high < kept[-1][0] if reverse else part.low > kept[-1][0])):
             break
         kept += [(event.timestamp, part.order, event) for event in islice(part.events(), limit)]
         kept.sort(key=itemgetter(0, 1), reverse=reverse)
