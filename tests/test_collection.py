@@ -61,7 +61,7 @@ def dealings(draw: st.DrawFn) -> tuple[Recording, int, Random]:
     return recording, draw(st.integers(1, 6)), deal
 
 
-@examples(40)
+@examples(25)
 @given(st.data(), dealings())
 def test_split_files_answer_like_one(data: st.DataObject, dealing: tuple[Recording, int, Random]) -> None:
     """Events dealt out to files at random: all verbs, both directions, whatever the sizes of pieces and pools."""
@@ -179,7 +179,6 @@ with esformat.open_many(sys.argv[1], max_open=16) as many:
     times = times_of(many["all"].scan(columns=["timestamp"]))
     assert times == sorted(times) and len(times) == 2000
     assert times[::-1] == times_of(many["all"].scan(columns=["timestamp"], reverse=True))
-    assert [e.timestamp for e in many.scan()] == times
     assert many.num_events == 2000 and many.num_spaces == 1
 print("fine")
 """
