@@ -8,9 +8,10 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary pyspark
 # pytest-xdist processes; two suit the smallest CI machines. Tests with Spark stay together in one of them.
 TEST_WORKERS ?= 2
+FUZZ_TARGETS ?= segment block_bodies go_esdb lql
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench docs fuzz clean
+.PHONY: help demo test check bench docs fuzz soak clean
 
 help:  ## List these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -35,9 +36,10 @@ docs: $(VENV)/docs.stamp  ## Build the documentation site into site/; a broken l
 	rm -rf site && mv build/site site
 
 fuzz: $(VENV)/fuzz.stamp  ## A million foreign inputs for every reader, coverage-guided (an hour each).
-	$(BIN)/python -m tests.fuzz segment
-	$(BIN)/python -m tests.fuzz block_bodies
-	$(BIN)/python -m tests.fuzz lql
+	for target in $(FUZZ_TARGETS); do $(BIN)/python -m tests.fuzz $$target || exit; done
+
+soak: $(VENV)/dev.stamp  ## The full figures of docs/reliability.md (an hour or two).
+	PYTHONPATH=.:tests:fixtures:spec $(BIN)/python -m tests.soak.salvage --cases 10000
 
 clean:  ## Remove the environment and everything generated.
 	rm -rf $(VENV) demo-output fuzz-output build site dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
