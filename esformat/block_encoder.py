@@ -6,6 +6,7 @@ frames get a zstd dictionary, how many byte planes stay raw. Everything here is 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -16,12 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from esformat.arrays import bytes_of, is_bytes, numbers_of
+from esformat.arrays import bytes_of, is_bytes, numbers_of, plain_lists
 from esformat.codec import Codec, make_compressor, train_dictionary
 from esformat.data_block import Runs, encode_data_block, encode_timestamps
 from esformat.dictionary import ColumnDictionary, zstd_of
 from esformat.directory import BlockSpan
-from esformat.encoding import encode_codes, encode_runs, frame_rows
+from esformat.encoding import encode_codes, encode_node, encode_runs, frame_rows
 from esformat.node import EncodeContext, Shape, shape_of
 from esformat.packing import best_raw, encode_int_runs
 from esformat.schema import EventSchema
@@ -31,13 +32,30 @@ BLOCK_BYTES = 1 << 20
 MAX_DICTIONARY_VALUES = 4096
 MAX_DICTIONARY_VALUE_BYTES = 16 << 10
 ZSTD_DICTIONARY_BYTES = 4 << 10
-SAMPLE_BYTES = 1 << 20
-SAMPLE_RUNS = 256
 MIN_SAMPLED_BYTES = 64 << 10
 
+TASK_BLOCKS = 24  # blocks that one thread encodes at a time: enough to keep NumPy busy, few enough to share out
+TASK_BYTES = 8 << 20  # … and no more bytes of rows than this, but for one block
+NULL, UNKNOWN = -1, -2  # codes that no value of a column's dictionary has
+
 I64 = npt.NDArray[np.int64]
-Column: TypeAlias = Any  # pyarrow has no types: pa.Array | npt.NDArray[np.int64]
-"""Values of a column, or the codes of a column that is stored as codes (-1 for null)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """A column that is stored as codes: places in its dictionary's values, NULL, or UNKNOWN for any other value.
+
+    `values`: the same rows as values; None where none is UNKNOWN. Blocks with an UNKNOWN are stored as values.
+    """
+
+    codes: I64
+    values: pa.Array | None = None
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+Column: TypeAlias = Any  # pyarrow has no types: pa.Array | Coded
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +113,28 @@ def cut_blocks(row_bytes: I64 | None, row_count: int, block_rows: int = BLOCK_RO
         fitting = int(np.searchsorted(ends, before + BLOCK_BYTES, side="right"))
         edges.append(min(max(fitting, start + 1), start + block_rows, row_count))
     return edges
+
+
+def rows_are_small(longest_bytes: int) -> bool:
+    """Whether blocks and tasks of rows up to so long are cut by the number of rows alone."""
+    block_bytes = longest_bytes * BLOCK_ROWS
+    return block_bytes <= BLOCK_BYTES and block_bytes * TASK_BLOCKS <= TASK_BYTES
+
+
+def cut_tasks(edges: list[int], row_bytes: I64 | None) -> list[tuple[int, int]]:
+    """Blocks [first, last) that are encoded together, and so share the number of rows in a frame."""
+    count = len(edges) - 1
+    if row_bytes is None:
+        return [(first, min(first + TASK_BLOCKS, count)) for first in range(0, count, TASK_BLOCKS)]
+    ends = np.append(0, np.cumsum(row_bytes))[edges].tolist()
+    tasks = []
+    first = 0
+    while first < count:
+        last = bisect_right(ends, ends[first] + TASK_BYTES, first) - 1
+        last = min(max(last, first + 1), first + TASK_BLOCKS, count)
+        tasks.append((first, last))
+        first = last
+    return tasks
 
 
 def wants_codes(values: pa.Array, row_count: int) -> bool:
@@ -181,8 +221,8 @@ class BlockEncoder:
         keys = self._encode_keys(runs, pieces)
         chunks, low, high = encode_timestamps(rows.timestamps, rows.run_starts, bounds, self._timestamps)
         columns = [
-            encode_codes(column + 1, bounds, context)
-            if isinstance(column, np.ndarray)
+            _encode_coded(column, bounds, context)
+            if isinstance(column, Coded)
             else encode_runs(column, bounds, context)
             for column, context in zip(rows.columns, self._columns, strict=True)
         ]
@@ -205,31 +245,67 @@ class BlockEncoder:
         return [b"".join(parts) for parts in zip(rows, spaces, groupings, strict=True)]
 
 
-def row_bytes(columns: Sequence[Column], schema: EventSchema) -> I64:
-    """Uncompressed bytes of each row, about: exact for strings and binary, the mean for nested columns."""
-    count = len(columns[0]) if columns else 0
+def _encode_coded(column: Coded, bounds: list[int], context: EncodeContext) -> list[bytes]:
+    """Codes, but the values themselves in blocks where a value is not in the dictionary."""
+    nodes = encode_codes(np.maximum(column.codes, NULL) + 1, bounds, context)
+    if column.values is not None:
+        unknown = np.searchsorted(bounds, (column.codes == UNKNOWN).nonzero()[0], side="right") - 1
+        for block in np.unique(unknown).tolist():
+            first, last = bounds[block], bounds[block + 1]
+            nodes[block] = encode_node(column.values.slice(first, last - first), context)
+    return nodes
+
+
+def row_bytes(columns: Sequence[Column], count: int) -> I64:
+    """Uncompressed bytes of each row, keys apart: a function of the row alone, whichever rows stand beside it."""
     total = np.full(count, 16, dtype=np.int64)
-    for field, column in zip(schema.fields, columns, strict=True):
-        if isinstance(column, np.ndarray):
+    for column in columns:
+        if isinstance(column, Coded):
             total += 1
-        elif is_bytes(field.type):
-            total += np.diff(bytes_of(column)[0])
+            if column.values is not None:
+                total += np.where(column.codes == UNKNOWN, _value_bytes(column.values), 0)
         else:
-            total += -(-int(column.nbytes) // max(count, 1))
+            total += _value_bytes(column)
     return total
 
 
-def sample_rows(row_count: int, mean_bytes: float) -> list[tuple[int, int]]:
-    """Short runs of rows [first, last), spread evenly over the segment, that hold about SAMPLE_BYTES."""
-    wanted = int(SAMPLE_BYTES / max(mean_bytes, 1)) + 1
-    if wanted >= row_count:
-        return [(0, row_count)]
-    length = max(1, wanted // SAMPLE_RUNS)
-    starts = np.linspace(0, row_count - length, min(SAMPLE_RUNS, wanted), dtype=np.int64)
-    return [(int(start), int(start) + length) for start in starts]
+def _value_bytes(array: pa.Array) -> I64 | int:
+    """Bytes of each value, or of every one; nested values have those of their parts."""
+    kind = array.type
+    if is_bytes(kind):
+        return np.diff(bytes_of(array)[0])
+    shape = shape_of(kind)
+    if shape is Shape.NULL:
+        return 0
+    if shape is Shape.STRUCT:
+        parts = (_value_bytes(part) for part in array.flatten())
+        return sum(parts, np.zeros(len(array), dtype=np.int64))
+    if shape is Shape.LIST:
+        lists = plain_lists(array)
+        lengths = np.asarray(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)).astype(np.int64)
+        return 4 + _summed(_value_bytes(lists.flatten()), np.append(0, np.cumsum(lengths)))
+    if shape is Shape.FIXED:
+        valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False)).astype(np.int64)
+        return _summed(_value_bytes(array.flatten()), np.append(0, np.cumsum(valid * kind.list_size)))
+    return max(1, int(kind.bit_width) // 8)
 
 
-def take_runs(array: pa.Array, order: npt.NDArray[Any] | None, runs: list[tuple[int, int]]) -> pa.Array:
-    """The rows of several runs, in segment order, of an array in order of arrival."""
-    places = np.concatenate([np.arange(first, last) for first, last in runs])
-    return array.take(pa.array(places if order is None else order[places]))
+def _summed(sizes: I64 | int, edges: I64) -> I64:
+    """The sums of `sizes` between edges."""
+    if isinstance(sizes, int):
+        return np.diff(edges) * sizes
+    return np.diff(np.append(0, np.cumsum(sizes))[edges])
+
+
+def slice_rows(rows: SortedRows, first: int, last: int) -> SortedRows:
+    """Rows [first, last) of some rows, not empty, whose columns hold values."""
+    a = int(np.searchsorted(rows.run_starts, first, side="right")) - 1
+    b = int(np.searchsorted(rows.run_starts, last, side="left"))
+    return SortedRows(
+        timestamps=rows.timestamps[first:last],
+        run_starts=np.maximum(rows.run_starts[a:b], first) - first,
+        spaces=rows.spaces.slice(a, b - a),
+        groupings=rows.groupings.slice(a, b - a),
+        columns=[column.slice(first, last - first) for column in rows.columns],
+        continues=bool(rows.run_starts[a] < first) or (a == 0 and rows.continues),
+    )

@@ -28,10 +28,12 @@ from esformat.layout import BlockHandle, BlockKind, Trailer, encode_header
 from esformat.metadata import Metadata, Statistics
 from esformat.node import EncodeContext
 from esformat.order import I64, Ranked
-from esformat.packing import U64
 from esformat.postings import choose_postings
 from esformat.space_filter import build_filter, hash_keys
+from esformat.space_hashes import SpaceHashes
 
+LEAF_KEY_BYTES = 16 << 20
+"""A leaf ends with the block with which its keys take so much: they may be 64 KiB each."""
 OPENING_ROOT_BYTES = 8 << 10
 """Larger index roots are read when the index is first used, not when the segment is opened."""
 
@@ -53,8 +55,12 @@ class SegmentBuilder:
         metadata: Metadata,
         form: BlockFormat,
         dictionaries: Sequence[Sequence[ColumnDictionary]] | None = None,
+        hashes: SpaceHashes | None = None,
     ) -> None:
-        """`dictionaries`: those that the blocks name by the numbers from 1 on; by default the form's, if it has any."""
+        """`dictionaries`: those that the blocks name by the numbers from 1 on; by default the form's, if it has any.
+
+        `hashes`: where those of the spaces are kept; by default in memory.
+        """
         self._sink = sink
         self._offset = 0
         self._metadata = metadata
@@ -68,10 +74,11 @@ class SegmentBuilder:
         self._data_offset = 0
         self._blocks: list[EncodedBlock] = []  # those of the leaf that is being filled
         self._leaf_runs = 0
+        self._leaf_key_bytes = 0
         self._runs = 0
         self._spaces = 0
         self._last_space: bytes | None = None
-        self._hashes: list[U64] = []
+        self._hashes = SpaceHashes() if hashes is None else hashes
         self._block_starts: list[int] = []
         self._rows = 0
         self._index_facts: dict[str, dict[str, int]] = {}
@@ -82,6 +89,11 @@ class SegmentBuilder:
         self._sink.write(stored)
         self._offset += len(stored)
         return handle
+
+    @property
+    def offset(self) -> int:
+        """Bytes written so far: where the next block begins."""
+        return self._offset
 
     def start(self) -> None:
         """Write what stands before the events."""
@@ -107,7 +119,9 @@ class SegmentBuilder:
         self._rows += block.span.rows
         self._blocks.append(replace(block, stored=b""))  # a leaf's worth of blocks can be larger than memory
         self._leaf_runs += len(block.runs.rows) - block.continues
-        if leaf_is_full(len(self._leaves), self._leaf_runs, len(self._blocks)):
+        self._leaf_key_bytes += block.runs.spaces.nbytes + block.runs.groupings.nbytes
+        full = leaf_is_full(len(self._leaves), self._leaf_runs, len(self._blocks))
+        if full or self._leaf_key_bytes > LEAF_KEY_BYTES:
             self._end_leaf()
 
     def _end_leaf(self) -> None:
@@ -120,7 +134,7 @@ class SegmentBuilder:
         self._leaves.append(_leaf_entry(runs, spans, self._data_offset, handle))
         self._data_offset = self._offset
         self._blocks = []
-        self._leaf_runs = 0
+        self._leaf_runs = self._leaf_key_bytes = 0
 
     def add_leaf(
         self,
@@ -150,7 +164,7 @@ class SegmentBuilder:
     def _count_spaces(self, keys: list[bytes], *, continues: bool) -> None:
         distinct = [key for key, _ in itertools.groupby(keys)]
         fresh = distinct[1:] if distinct[0] == self._last_space else distinct
-        self._hashes.append(hash_keys(fresh))
+        self._hashes.add(hash_keys(fresh))
         self._spaces += len(fresh)
         self._runs += len(keys) - continues
         self._last_space = distinct[-1]
@@ -186,7 +200,7 @@ class SegmentBuilder:
     def finish(self) -> Statistics:
         """Write what stands after the events. The sink then holds a whole segment."""
         self._end_leaf()
-        for page, body in enumerate(build_filter(np.concatenate([np.zeros(0, np.uint64), *self._hashes]))):
+        for page, body in enumerate(build_filter(self._hashes, self._hashes.count)):
             self._table[BlockKind.FILTER, page, 0] = self._write(encode_filter_page(body))
         large = [(key, root) for key, root in self._index_roots if len(root) > OPENING_ROOT_BYTES]
         small = [(key, root) for key, root in self._index_roots if len(root) <= OPENING_ROOT_BYTES]

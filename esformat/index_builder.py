@@ -112,7 +112,7 @@ def encode_postings_block(body: bytes, count: int) -> bytes:
 # ---------------------------------------------------------------- lists from chunks of rows
 
 
-def list_rows(chunks: Iterable[IndexRows], block_starts: I64) -> Iterator[tuple[pa.Array, list[PostingList]]]:
+def list_rows(chunks: Iterable[IndexRows], block_starts: I64) -> Iterator[tuple[pa.Array, Iterable[PostingList]]]:
     """Values with their lists, ascending, from chunks whose values ascend from one to the next.
 
     The first value of a chunk may be the last one of the chunk before: its rows then go on. What is held is one chunk
@@ -140,15 +140,13 @@ def list_rows(chunks: Iterable[IndexRows], block_starts: I64) -> Iterator[tuple[
         yield last.value, [last.close()]
 
 
-def _choose(rows: I64, counts: I64, block_starts: I64) -> list[PostingList]:
+def _choose(rows: I64, counts: I64, block_starts: I64) -> Iterator[PostingList]:
     dense = counts >= len(block_starts)
-    lists: list[PostingList] = []
     at = 0
     for count, names_blocks in zip(counts.tolist(), dense.tolist(), strict=True):
         numbers = rows[at : at + count]
-        lists.append((count, BLOCKS, blocks_of(numbers, block_starts)) if names_blocks else (count, ROWS, numbers))
+        yield (count, BLOCKS, blocks_of(numbers, block_starts)) if names_blocks else (count, ROWS, numbers)
         at += count
-    return lists
 
 
 def blocks_of(rows: I64, block_starts: I64) -> I64:
@@ -175,7 +173,7 @@ class _OpenList:
         if self._names_blocks:
             self._add_blocks(rows)
         else:
-            self._parts.append(rows)
+            self._parts.append(rows.copy())  # a view would keep its chunk
             if self._count >= len(self._block_starts):
                 self._names_blocks = True
                 rows = np.concatenate(self._parts)

@@ -202,8 +202,10 @@ class EventRows:
     FLUSH_EVENTS = 16384
     FLUSH_BYTES = 64 << 20
 
-    def __init__(self, schema: EventSchema) -> None:
+    def __init__(self, schema: EventSchema, most_bytes: int = FLUSH_BYTES) -> None:
+        """`most_bytes`: how much may wait, if that is less than FLUSH_BYTES."""
         self._schema = schema
+        self._most_bytes = min(most_bytes, self.FLUSH_BYTES)
         self._others = [f for f in schema.fields if f.name != DATA_COLUMN and not f.indexed]
         self._indexed = [f for f in schema.fields if f.name != DATA_COLUMN and f.indexed]
         self._payload = next((f for f in schema.fields if f.name == DATA_COLUMN), None)
@@ -219,7 +221,7 @@ class EventRows:
     @property
     def full(self) -> bool:
         """Whether it is time to take the table."""
-        return len(self) >= self.FLUSH_EVENTS or self._bytes >= self.FLUSH_BYTES
+        return len(self) >= self.FLUSH_EVENTS or self._bytes >= self._most_bytes
 
     def add(
         self,
@@ -244,7 +246,7 @@ class EventRows:
         row |= self._values(columns, self._others, "column")
         for name, value in row.items():
             self._columns[name].append(value)
-        self._bytes += len(row[DATA_COLUMN]) if isinstance(row.get(DATA_COLUMN), bytes | str) else 8
+        self._bytes += sum(map(_held_bytes, row.values()))
 
     def _key(self, key: Any, what: str) -> str | bytes:
         binary = self._schema.binary_keys
@@ -312,3 +314,14 @@ class EventRows:
                 arrays.append(pa.array(values, field.type))
         self._clear()
         return pa.table(arrays, schema=arrow)
+
+
+def _held_bytes(value: Any) -> int:
+    """About how much memory a value takes."""
+    if isinstance(value, bytes | str):
+        return 50 + len(value)
+    if isinstance(value, list | tuple):
+        return 60 + sum(map(_held_bytes, value))
+    if isinstance(value, dict):
+        return 60 + sum(map(_held_bytes, value.values()))
+    return 32

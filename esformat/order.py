@@ -70,3 +70,20 @@ def sort_order(keys: I64, timestamps: I64) -> I64 | None:
         digits = (keys >> shift).astype(np.uint16)[order]
         order = order[np.argsort(digits, kind="stable")]
     return order
+
+
+def merge_order(keys: I64, timestamps: I64) -> I64 | None:
+    """The same as `sort_order` for rows that are several sorted parts, one after another.
+
+    NumPy's stable sort finds the parts and merges them, where key and timestamp fit into one number.
+    """
+    steps = np.diff(keys)
+    if not len(steps) or bool(((steps > 0) | (steps == 0) & (timestamps[1:] >= timestamps[:-1])).all()):
+        return None
+    low, high = int(timestamps.min()), int(timestamps.max())
+    bits = (high - low).bit_length()
+    if int(keys.max()).bit_length() + bits > 63:
+        order: I64 = np.lexsort((timestamps, keys))
+    else:
+        order = np.argsort((keys << bits) | (timestamps - low), kind="stable")
+    return order

@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.block import Block, check_length, encode_block
+from esformat.codec import Codec, make_compressor
 from esformat.encoding import decode_node, encode_node
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
@@ -40,10 +41,13 @@ _CHUNK = struct.Struct(
 )
 
 I64 = npt.NDArray[np.int64]
+_NO_NUMBERS = encode_ints(np.zeros(0, np.int64), make_compressor(Codec.NONE))
 
 
 def encode_chunk(numbers: I64, context: EncodeContext) -> bytes:
     """Ascending numbers as their count, the first and packed differences."""
+    if len(numbers) == 1:  # most values of many an index
+        return _CHUNK.pack(1, int(numbers[0])) + _NO_NUMBERS
     return _CHUNK.pack(len(numbers), int(numbers[0])) + encode_ints(np.diff(numbers), context.plain)
 
 

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from pathlib import Path
-from typing import BinaryIO
 
 from esformat.errors import UsageError
-
-PARTIAL_SUFFIX = ".partial"
-
-
-def partial_name(name: str, token: str) -> str:
-    """A hidden name beside `name` that no file system finds too long; `token` tells several writers apart."""
-    short = os.fsencode(name)[:128].decode("utf-8", "ignore")
-    return f".{short}.{token}{PARTIAL_SUFFIX}"
+from esformat.leftovers import open_partial, remove_leftovers
 
 
 class Publication:
     """A file that appears under `path` with `commit`, complete, or not at all.
 
-    Until then it lies in the same directory under a hidden name of its own.
+    Until then it lies in the same directory under a hidden name of its own, which the next one there removes if the
+    process is killed. It can be read, too.
     """
 
     def __init__(self, path: Path, *, overwrite: bool) -> None:
@@ -32,8 +24,8 @@ class Publication:
         self._overwrite = overwrite
         if not overwrite and path.exists():
             raise self._exists()
-        self._partial = path.with_name(partial_name(path.name, secrets.token_hex(6)))
-        self.file: BinaryIO = self._partial.open("xb", buffering=1 << 20)
+        remove_leftovers(path.parent)
+        self._partial, self.file = open_partial(path)
 
     def _exists(self) -> UsageError:
         return UsageError("the file exists", path=str(self.path), hint="choose another name, or overwrite=True")
@@ -42,11 +34,13 @@ class Publication:
         """Make the file durable and visible. Raises UsageError if another file took the name meanwhile."""
         self.file.flush()
         os.fsync(self.file.fileno())
-        self.file.close()
+        if os.name == "nt":  # Windows renames no file that is open
+            self.file.close()
         if self._overwrite:
             self._partial.replace(self.path)
         else:
             self._link()
+        self.file.close()  # only now: it keeps others from taking the file for a leftover
         sync_directory(self.path.parent)
 
     def _link(self) -> None:

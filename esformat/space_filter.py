@@ -6,7 +6,7 @@ xxh3-64 of the key: buckets of eight 32-bit words, one bit set in each. It never
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,7 @@ SALTS = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B,
 BUCKET_BYTES = 32
 BITS_PER_SPACE = 10  # about 1 in 100 absent spaces is not recognised as absent
 PAGE_BUCKETS = 2048  # 64 KiB
+PAGES_AT_ONCE = 256  # 16 MiB, so that it does not matter how many spaces there are
 
 U64 = npt.NDArray[np.uint64]
 
@@ -37,18 +38,26 @@ def _bucket_of(hashed: int, buckets: int) -> int:
     return ((hashed >> 32) * buckets) >> 32
 
 
-def build_filter(hashes: U64) -> list[bytes]:
-    """The filter's pages: bodies of filter blocks."""
-    buckets = bucket_count(len(hashes))
-    words = np.zeros((buckets, 8), dtype="<u4")
-    places = ((hashes >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)
-    low = hashes.astype(np.uint32)
-    for i, salt in enumerate(SALTS):
-        bits = np.uint32(1) << ((low * np.uint32(salt)) >> np.uint32(27))
-        np.bitwise_or.at(words[:, i], places.astype(np.intp), bits)
-    stored = words.tobytes()
-    page = PAGE_BUCKETS * BUCKET_BYTES
-    return [stored[at : at + page] for at in range(0, len(stored), page)]
+def build_filter(hashes: Iterable[U64], space_count: int) -> Iterator[bytes]:
+    """The filter's pages, bodies of filter blocks, from the hashes of all spaces in chunks.
+
+    `hashes` can be iterated over several times: once for every PAGES_AT_ONCE pages.
+    """
+    buckets = bucket_count(space_count)
+    step = PAGES_AT_ONCE * PAGE_BUCKETS
+    for first in range(0, buckets, step):
+        words = np.zeros((min(step, buckets - first), 8), dtype="<u4")
+        for chunk in hashes:
+            places = (((chunk >> np.uint64(32)) * np.uint64(buckets)) >> np.uint64(32)).astype(np.int64) - first
+            if buckets > step:
+                mine = (places >= 0) & (places < step)
+                chunk, places = chunk[mine], places[mine]
+            low = chunk.astype(np.uint32)
+            for i, salt in enumerate(SALTS):
+                bits = np.uint32(1) << ((low * np.uint32(salt)) >> np.uint32(27))
+                np.bitwise_or.at(words[:, i], places, bits)
+        for at in range(0, len(words), PAGE_BUCKETS):
+            yield words[at : at + PAGE_BUCKETS].tobytes()
 
 
 def page_of(hashed: int, buckets: int) -> int:

@@ -3,47 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections import deque
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from threading import local
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from esformat.arrays import is_bytes
-from esformat.block_encoder import (
-    BLOCK_ROWS,
-    BlockEncoder,
-    BlockFormat,
-    Column,
-    EncodedBlock,
-    SortedRows,
-    choose_raw,
-    cut_blocks,
-    may_want_codes,
-    row_bytes,
-    sample_rows,
-    take_runs,
-    train_on,
-    wants_codes,
-)
-from esformat.builder import SegmentBuilder
+from esformat.budget import Budget
 from esformat.codec import Codec, codec_from_name
-from esformat.dictionary import ColumnDictionary
 from esformat.errors import ClosedError, InvalidEventError, UsageError
-from esformat.intake import EventRows, check_table, to_arrow
+from esformat.event_sorter import EventSorter
+from esformat.intake import EventRows, check_table
 from esformat.location import Target, publication_of
 from esformat.metadata import Metadata, Statistics, check_properties, is_unicode
-from esformat.order import I64, Ranked, rank, sort_order
+from esformat.pieces import pieces_of
+from esformat.publish import Publication
 from esformat.schema import KEY_COLUMNS, EventSchema, default_schema, make_schema
-
-TASK_BLOCKS = 24  # blocks that one thread encodes at a time: enough to keep NumPy busy, few enough to share out
+from esformat.upload import Upload
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +34,8 @@ class WriteOptions:
     codec_name: str
     properties: dict[str, str]
     threads: int
+    budget: Budget
+    temp_dir: Path | None
 
 
 def create(
@@ -68,6 +49,8 @@ def create(
     properties: Mapping[str, str] | None = None,
     overwrite: bool = False,
     threads: int | None = None,
+    memory: int | str | None = None,
+    temp_dir: str | os.PathLike[str] | None = None,
 ) -> Writer:
     """Start a segment that will appear at `path` when the writer finishes.
 
@@ -80,6 +63,11 @@ def create(
     properties: text by name, kept in the file.
     overwrite: replace an existing file, atomically; otherwise it is an error.
     threads: how many encode at a time; by default one per processor. The bytes are the same for any number.
+    memory: what the writer may hold, in bytes or as text like "256MiB"; 1 GiB by default. Events beyond that wait in
+        temporary files, unless they come in order; an event larger than that still works. The bytes are the same
+        for any number. The interpreter and its libraries take some 100 MiB besides, and so do tables of yours.
+    temp_dir: where temporary files go; by default beside the file, or for an object where the system keeps them. They
+        take less space than the events and are gone when the writer is, whatever ends it.
 
     Use it as a context manager: leaving the block finishes the file, an exception leaves nothing.
     Raises UsageError, InvalidEventError (a schema that cannot be stored), UnsupportedVersionError (no such codec
@@ -104,7 +92,12 @@ def create(
         if indexes.count(name) > 1:
             raise UsageError(f"index {name!r} is named twice")
     workers = min(os.cpu_count() or 1, 8) if threads is None else threads
-    options = WriteOptions(codec_from_name(codec), level, codec, check_properties(properties), workers)
+    temporary = None if temp_dir is None else Path(temp_dir)
+    if temporary is not None and not temporary.is_dir():
+        raise UsageError(f"temp_dir {str(temporary)!r} is no directory")
+    options = WriteOptions(
+        codec_from_name(codec), level, codec, check_properties(properties), workers, Budget.of(memory), temporary
+    )
     known = None if schema is None else make_schema(schema, indexes, binary_keys=keys == "binary")
     return Writer(path, known, indexes, keys == "binary", options, overwrite=overwrite)
 
@@ -112,7 +105,8 @@ def create(
 class Writer:
     """Takes events in any order and, when finished, publishes them as one segment. Made by `create`.
 
-    Not safe to share between threads. What was added is held in memory until `finish`.
+    Not safe to share between threads. What was added is held in memory as far as the budget allows, else in
+    temporary files, until `finish`; events that come in order are written as they come.
     """
 
     def __init__(
@@ -131,7 +125,8 @@ class Writer:
         self._indexes = indexes
         self._binary_keys = binary_keys
         self._options = options
-        self._tables: list[pa.Table] = []
+        self._temp_dir = options.temp_dir or _place_for_spills(self._publication)
+        self._sorter: EventSorter | None = None
         self._rows: EventRows | None = None
         self._events = 0
         self._state = "open"
@@ -167,29 +162,95 @@ class Writer:
         if self._rows is None:
             if self._schema is None:
                 self._schema = default_schema(self._indexes, binary_keys=self._binary_keys)
-            self._rows = EventRows(self._schema)
+            self._rows = EventRows(self._schema, self._options.budget.piece)
         self._rows.add(space, data, timestamp, "" if grouping is None else grouping, indexes, columns)
         self._events += 1
         if self._rows.full:
-            self._tables.append(self._rows.take())
+            self._take_rows()
 
     def add_table(self, table: Any) -> None:
         """Add the events of a table: a pyarrow table or batch, or anything with `__arrow_c_stream__`.
 
         Columns: space, timestamp (int64 µs or a timestamp with a zone), optional grouping, and those of the schema.
-        All or nothing: raises InvalidEventError for a table that does not fit; ClosedError after `finish` or `abort`.
+        A stream is read batch by batch. All or nothing: raises InvalidEventError for a table that does not fit;
+        ClosedError after `finish` or `abort`; OSError, and then the writer is aborted, if temporary files cannot be
+        written.
         """
         self._check_open()
-        arrow = to_arrow(table)
+        before = self._schema, self._sorter
+        try:
+            self._events += self._take_pieces(pieces_of(table, self._options.budget.piece))
+        except BaseException:
+            self._schema, sorter = before
+            if self._state == "open" and self._sorter is not sorter:  # made for a schema that nobody wants
+                self._close_sorter()
+            raise
+
+    def _take_pieces(self, pieces: Iterator[pa.Table]) -> int:
+        """All of a table or nothing; the number of its events."""
+        count = 0
+        waiting = self._check(next(pieces), 0)
+        self._take_rows()  # events keep their order of arrival
+        sorter = None
+        try:
+            for piece in pieces:
+                checked = self._check(piece, count + len(waiting))
+                if sorter is None:
+                    sorter = self._make_sorter()
+                    sorter.mark()
+                count += len(waiting)
+                self._take(waiting)
+                waiting = checked
+            self._take(waiting)
+        except BaseException:
+            if sorter is not None and self._state == "open":
+                sorter.undo()
+            raise
+        if sorter is not None:
+            sorter.keep()
+        return count + len(waiting)
+
+    def _take(self, checked: pa.Table) -> None:
+        """Hand events over; if that fails, part of them may be lost, and the writer with them."""
+        try:
+            self._make_sorter().add(checked)
+        except BaseException:
+            self.abort()
+            raise
+
+    def _take_rows(self) -> None:
+        if self._rows is not None and len(self._rows):
+            self._take(self._rows.take())
+
+    def _make_sorter(self) -> EventSorter:
+        if self._sorter is None:
+            assert self._schema is not None
+            options = self._options
+            metadata = Metadata(self._schema, options.codec_name, options.level, options.properties)
+            self._sorter = EventSorter(
+                self._publication.file, metadata, options.codec, options.budget, options.threads, self._temp_dir
+            )
+        return self._sorter
+
+    def _close_sorter(self) -> None:
+        if self._sorter is not None:
+            self._sorter.close()
+            self._sorter = None
+
+    def _check(self, piece: pa.Table, first: int) -> pa.Table:
+        """A piece of a table that begins with row `first` of it, brought to the schema, which it decides if none is."""
         schema = self._schema
         if schema is None:
-            schema = make_schema(arrow.schema, self._indexes, binary_keys=self._binary_keys)
-        checked = check_table(arrow, schema)
+            schema = make_schema(piece.schema, self._indexes, binary_keys=self._binary_keys)
+        try:
+            checked = check_table(piece, schema)
+        except InvalidEventError as error:
+            if first:
+                message = f"{error.message} (counted from row {first} of the table)"
+                raise InvalidEventError(message, hint=error.hint) from None
+            raise
         self._schema = schema
-        if self._rows is not None and len(self._rows):  # events keep their order of arrival
-            self._tables.append(self._rows.take())
-        self._tables.append(checked)
-        self._events += len(checked)
+        return checked
 
     def finish(self) -> None:
         """Sort, encode and publish the segment: durable and visible when this returns. A second call does nothing."""
@@ -197,12 +258,11 @@ class Writer:
             return
         self._check_open()
         try:
-            schema = self._schema or default_schema(self._indexes, binary_keys=self._binary_keys)
-            if self._rows is not None and len(self._rows):
-                self._tables.append(self._rows.take())
-            table = pa.concat_tables(self._tables) if self._tables else schema.arrow.empty_table()
-            self._tables = []
-            self.statistics = write_segment(table, schema, self._options, self._publication.file)
+            if self._schema is None:
+                self._schema = default_schema(self._indexes, binary_keys=self._binary_keys)
+            self._take_rows()
+            self.statistics = self._make_sorter().finish()
+            self._close_sorter()
             self._publication.commit()
         except BaseException:
             self.abort()
@@ -213,7 +273,8 @@ class Writer:
         """Throw everything away; nothing appears at the path. Does nothing after `finish`."""
         if self._state == "open":
             self._state = "aborted"
-            self._tables, self._rows = [], None
+            self._rows = None
+            self._close_sorter()
             self._publication.abort()
 
     def __enter__(self) -> Self:
@@ -232,157 +293,9 @@ class Writer:
             self.abort()
 
 
-def write_segment(table: pa.Table, schema: EventSchema, options: WriteOptions, sink: Any) -> Statistics:
-    """Write the events of a checked table to `sink` as one segment."""
-    metadata = Metadata(schema, options.codec_name, options.level, options.properties)
-    source = _Unsorted(table, schema)
-    form, edges = _plan(source, schema, options)
-    builder = SegmentBuilder(sink, metadata, form)
-    builder.start()
-    for block in _encode_all(source, form, edges, options.threads):
-        builder.add_block(block)
-    for place, field in enumerate(schema.fields):
-        if field.indexed:
-            builder.add_index(place, source.sorted_ranks(place))
-    return builder.finish()
-
-
-class _Unsorted:
-    """Events in memory in order of arrival, and the way to take any of their rows in segment order."""
-
-    def __init__(self, table: pa.Table, schema: EventSchema) -> None:
-        self.count = len(table)
-        self.schema = schema
-        self._spaces = rank(table["space"])
-        self._groupings = rank(table["grouping"])
-        keys = self._spaces.ranks * max(1, len(self._groupings.values)) + self._groupings.ranks
-        timestamps = _numbers(table["timestamp"])
-        self.order = sort_order(keys, timestamps)
-        self._keys = self._take(keys)
-        self._timestamps = self._take(timestamps)
-        self._run_starts = np.append(True, self._keys[1:] != self._keys[:-1]).nonzero()[0] if self.count else keys
-        self._ranked: dict[int, Ranked] = {}
-        self.columns: list[pa.Array] = []
-        self.coded: set[int] = set()
-        for place, field in enumerate(schema.fields):
-            column = table[field.name]
-            if field.indexed or (may_want_codes(field.type) and _repeats(column)):
-                self._ranked[place] = rank(column)
-                if may_want_codes(field.type) and wants_codes(self._ranked[place].values, self.count):
-                    self.coded.add(place)
-            self.columns.append(_whole(column))
-
-    def _take(self, numbers: I64) -> I64:
-        return numbers if self.order is None else numbers[self.order]
-
-    def sorted_ranks(self, place: int) -> Ranked:
-        """The ranks of a column's values in row order."""
-        ranked = self._ranked[place]
-        return Ranked(self._take(ranked.ranks), ranked.values)
-
-    def values(self, place: int) -> pa.Array:
-        """The distinct values of a column that is stored as codes."""
-        return self._ranked[place].values
-
-    def _column(self, place: int, first: int, last: int) -> Column:
-        if place in self.coded:
-            ranks = self._ranked[place].ranks
-            return ranks[first:last] if self.order is None else ranks[self.order[first:last]]
-        column = self.columns[place]
-        return (
-            column.slice(first, last - first) if self.order is None else column.take(pa.array(self.order[first:last]))
-        )
-
-    def rows(self, first: int, last: int) -> SortedRows:
-        """Rows [first, last) of the segment."""
-        a = int(np.searchsorted(self._run_starts, first, side="right")) - 1
-        b = int(np.searchsorted(self._run_starts, last, side="left"))
-        starts = np.maximum(self._run_starts[a:b], first) - first
-        keys = self._keys[self._run_starts[a:b]]
-        groupings = max(1, len(self._groupings.values))
-        return SortedRows(
-            timestamps=self._timestamps[first:last],
-            run_starts=starts,
-            spaces=self._spaces.values.take(pa.array(keys // groupings)).cast(pa.binary()),
-            groupings=self._groupings.values.take(pa.array(keys % groupings)).cast(pa.binary()),
-            columns=[self._column(place, first, last) for place in range(len(self.columns))],
-            continues=bool(self._run_starts[a] < first),
-        )
-
-    def row_bytes(self) -> I64 | None:
-        """Bytes of each row in segment order; None where all rows are so small that blocks are cut by rows alone."""
-        sizes = row_bytes([_plain(c, p in self.coded) for p, c in enumerate(self.columns)], self.schema)
-        if not len(sizes) or int(sizes.max()) * BLOCK_ROWS <= 1 << 20:
-            return None
-        return self._take(sizes)
-
-
-def _plain(column: pa.Array, coded: bool) -> Column:
-    return np.zeros(len(column), np.int64) if coded else column
-
-
-def _numbers(column: pa.ChunkedArray) -> I64:
-    return np.asarray(column.cast(pa.int64()).to_numpy()).astype(np.int64, copy=False)
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array; strings and binary beyond 2 GiB with 64-bit offsets."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    if is_bytes(column.type) and column.nbytes >= 1 << 31:
-        column = column.cast(pa.large_string() if pa.types.is_string(column.type) else pa.large_binary())
-    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
-def _repeats(column: pa.ChunkedArray) -> bool:
-    """Whether a sample of a text column repeats itself enough to try a dictionary of its values."""
-    step = max(1, len(column) // 4096)
-    sample = column.take(pa.array(np.arange(0, len(column), step)))
-    return len(sample) > 0 and 4 * pc.count_distinct(sample).as_py() <= len(sample)
-
-
-def _plan(source: _Unsorted, schema: EventSchema, options: WriteOptions) -> tuple[BlockFormat, list[int]]:
-    """How this file's blocks are stored, and the rows at which they are cut."""
-    dictionaries = {}
-    for place, field in enumerate(schema.fields):
-        column = source.columns[place]
-        if place in source.coded:
-            dictionaries[place] = ColumnDictionary(place, values=source.values(place))
-        elif is_bytes(field.type):
-            runs = sample_rows(source.count, column.nbytes / max(1, source.count))
-            zstd = train_on(take_runs(column, source.order, runs), column.nbytes, options.codec, options.level)
-            if zstd:
-                dictionaries[place] = ColumnDictionary(place, zstd)
-    edges = cut_blocks(source.row_bytes(), source.count)
-    raw = choose_raw(source.rows(0, edges[1]), schema, options.codec, options.level) if source.count else {}
-    return BlockFormat(schema, options.codec, options.level, dictionaries, raw), edges
-
-
-def _encode_all(source: _Unsorted, form: BlockFormat, edges: list[int], threads: int) -> Iterator[EncodedBlock]:
-    """All data blocks in row order, encoded by several threads a few tasks ahead."""
-    mine = local()
-
-    def task(first: int) -> list[EncodedBlock]:
-        if not hasattr(mine, "encoder"):
-            mine.encoder = BlockEncoder(form)
-        bounds = edges[first : first + TASK_BLOCKS + 1]
-        rows = source.rows(bounds[0], bounds[-1])
-        encoded: list[EncodedBlock] = mine.encoder.encode(rows, [edge - bounds[0] for edge in bounds])
-        return encoded
-
-    firsts = range(0, len(edges) - 1, TASK_BLOCKS)
-    with ThreadPoolExecutor(threads, thread_name_prefix="esformat-encode") as pool:
-        pending: deque[Future[list[EncodedBlock]]] = deque()
-        try:
-            for first in firsts:
-                pending.append(pool.submit(task, first))
-                if len(pending) > 2 * threads:
-                    yield from pending.popleft().result()
-            while pending:
-                yield from pending.popleft().result()
-        finally:
-            for future in pending:
-                future.cancel()
+def _place_for_spills(publication: Publication | Upload) -> Path:
+    """Beside the file: where there is room for it there is room for what it is made of, mostly."""
+    return publication.path.parent if isinstance(publication, Publication) else Path(tempfile.gettempdir())
 
 
 __all__ = ["InvalidEventError", "Writer", "create"]

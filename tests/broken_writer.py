@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-from esformat import builder, codec, encoding, index_builder, writer
+from esformat import builder, codec, encoding, index_builder, ordered_rows
 from esformat.block import encode_block
 from esformat.builder import SegmentBuilder
 from esformat.directory import BlockSpan
@@ -155,14 +155,14 @@ def _index_without(rank):
 
 def _filter(change):
     def breaks(patch):
-        _wrap(patch, builder, "build_filter", lambda build: lambda hashes: change(build(hashes)))
+        _wrap(patch, builder, "build_filter", lambda build: lambda *given: change(list(build(*given))))
 
     return breaks
 
 
 def no_sorting(patch):
     """Events in the order in which they were added."""
-    patch.setattr(writer, "sort_order", lambda *_: None)
+    patch.setattr(ordered_rows, "sort_order", lambda *_: None)
 
 
 def _opening_offset(patch):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from event_model import Column, Model, Question, Row
@@ -276,7 +277,7 @@ def add_rows(writer: esformat.Writer, recording: Recording, rows: list[Row], for
         writer.add_table(table)
 
 
-def write_recording(recording: Recording, path: Path) -> None:
+def write_recording(recording: Recording, path: Path, **options: Any) -> None:
     """Write a recording's events, in order, in the forms it says."""
     layout = recording.layout
     with esformat.create(
@@ -286,6 +287,7 @@ def write_recording(recording: Recording, path: Path) -> None:
         keys="binary" if recording.binary_keys else "text",
         codec=recording.codec,
         threads=recording.threads,
+        **options,
     ) as writer:
         rest = recording.rows
         for form, count in recording.cuts:

@@ -15,26 +15,41 @@ import pytest
 from esformat import (
     block_encoder,
     block_events,
+    budget,
     builder,
     bytes_node,
     data_block,
     directory,
     encoding,
     event_rows,
+    event_sorter,
+    format_choice,
     index_builder,
+    index_runs,
     intake,
+    pieces,
     postings,
     reader,
     scan,
     space_filter,
-    writer,
 )
 from esformat.tools import assembly, index_map, number_map, plan, sweep
 
 PLACES = {
-    "block_rows": [(block_encoder, "BLOCK_ROWS"), (writer, "BLOCK_ROWS"), (assembly, "BLOCK_ROWS")],
+    "block_rows": [(block_encoder, "BLOCK_ROWS"), (assembly, "BLOCK_ROWS")],
     "block_bytes": [(block_encoder, "BLOCK_BYTES")],
-    "task_blocks": [(writer, "TASK_BLOCKS")],
+    "task_blocks": [(block_encoder, "TASK_BLOCKS")],
+    "task_bytes": [(block_encoder, "TASK_BYTES")],
+    "min_memory": [(budget, "MIN_MEMORY")],
+    "min_chunk": [(budget, "MIN_CHUNK")],
+    "group_rows": [(pieces, "GROUP_ROWS")],
+    "row_overhead": [(event_sorter, "ROW_OVERHEAD")],
+    "column_overhead": [(event_sorter, "COLUMN_OVERHEAD")],
+    "window_rows": [(format_choice, "WINDOW_ROWS")],
+    "window_bytes": [(format_choice, "WINDOW_BYTES")],
+    "sample_bytes": [(format_choice, "SAMPLE_BYTES")],
+    "fan_in": [(event_sorter, "FAN_IN"), (index_runs, "FAN_IN")],
+    "index_chunk_rows": [(index_runs, "CHUNK_ROWS")],
     "leaf_runs": [(directory, "LEAF_RUNS")],
     "leaf_blocks": [(directory, "LEAF_BLOCKS")],
     "growth_leaves": [(directory, "GROWTH_LEAVES")],
@@ -69,6 +84,17 @@ class Pieces:
     block_rows: int | None = None
     block_bytes: int | None = None
     task_blocks: int | None = None
+    task_bytes: int | None = None
+    min_memory: int | None = None
+    min_chunk: int | None = None
+    group_rows: int | None = None
+    row_overhead: int | None = None
+    column_overhead: int | None = None
+    window_rows: int | None = None
+    window_bytes: int | None = None
+    sample_bytes: int | None = None
+    fan_in: int | None = None
+    index_chunk_rows: int | None = None
     leaf_runs: int | None = None
     leaf_blocks: int | None = None
     growth_leaves: int | None = None
@@ -96,11 +122,11 @@ class Pieces:
 
 
 @contextmanager
-def cut_small(pieces: Pieces) -> Iterator[None]:
+def cut_small(sizes: Pieces) -> Iterator[None]:
     """Write and read with pieces of those sizes."""
     with pytest.MonkeyPatch.context() as patch:
-        for field in fields(pieces):
-            size = getattr(pieces, field.name)
+        for field in fields(sizes):
+            size = getattr(sizes, field.name)
             if size is None:
                 continue
             for owner, name in PLACES[field.name]:

@@ -21,7 +21,7 @@ SCAN = "*, grouping=None, start=None, end=None, reverse=False, limit=None, colum
 SIGNATURES = {
     "create": (
         "path, *, indexes=(), schema=None, keys='text', codec='zstd', level=None, properties=None, overwrite=False, "
-        "threads=None"
+        "threads=None, memory=None, temp_dir=None"
     ),
     "open": "path, *, cache_bytes=...",
     "set_cache_bytes": "cache_bytes",

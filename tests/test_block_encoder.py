@@ -14,21 +14,30 @@ from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
 from esformat import block_encoder
+from esformat.block import decode_block
 from esformat.block_encoder import (
     MAX_DICTIONARY_VALUES,
-    SAMPLE_BYTES,
+    NULL,
+    UNKNOWN,
     ZSTD_DICTIONARY_BYTES,
+    BlockEncoder,
+    BlockFormat,
+    Coded,
     SortedRows,
     choose_raw,
     cut_blocks,
+    cut_tasks,
     may_want_codes,
     row_bytes,
-    sample_rows,
-    take_runs,
+    rows_are_small,
     train_on,
     wants_codes,
 )
-from esformat.codec import Codec
+from esformat.codec import Codec, Decompressor
+from esformat.data_block import DataBlock
+from esformat.dictionary import ColumnDictionary, with_null
+from esformat.layout import BlockKind
+from esformat.node import DecodeContext, Shape
 from esformat.schema import EventSchema, Field
 
 
@@ -112,34 +121,73 @@ def test_no_dictionary_where_none_pays(sample, byte_count, codec):
     assert train_on(sample, byte_count, codec, None) == b""
 
 
-@examples(100)
-@given(st.integers(0, 10**6), st.floats(0, 10**6))
-def test_samples(rows, mean_bytes):
-    """Short runs within the rows, ascending, apart, of about a mebibyte in all; everything where that is little."""
-    runs = sample_rows(rows, mean_bytes)
-    assert all(0 <= first <= last <= rows for first, last in runs)
-    assert all(a[1] <= b[0] for a, b in pairwise(runs))
-    taken = sum(last - first for first, last in runs)
-    if rows * mean_bytes <= SAMPLE_BYTES:
-        assert taken == rows
-    else:
-        assert taken * mean_bytes <= 2 * SAMPLE_BYTES + 2 * mean_bytes
-
-
-def test_runs_are_taken_in_segment_order():
-    """From rows in order of arrival."""
-    array, order = pa.array([10, 11, 12, 13, 14]), np.array([4, 2, 0, 1, 3])
-    assert take_runs(array, order, [(0, 2), (4, 5)]).to_pylist() == [14, 12, 13]
-    assert take_runs(array, None, [(0, 2), (4, 5)]).to_pylist() == [10, 11, 14]
-
-
 def test_bytes_of_rows():
-    """Exact for payloads, little for codes, about right for nested columns: what blocks are cut by."""
-    schema = EventSchema((Field("data", pa.binary()), Field("code", pa.string()), Field("n", pa.list_(pa.int64()))))
+    """A function of the row alone: payloads, lists by their elements, one byte for codes that stand for something."""
     nested = pa.array([[1] * 8, [], None, [2] * 8])
-    sizes = row_bytes([pa.array([b"", b"x" * 100, None, b"abc"]), np.zeros(4, np.int64), nested], schema)
-    assert (sizes[1] - sizes[0], sizes[3] - sizes[2]) == (100, 3)
-    assert 4 * 17 < int(sizes.sum()) - 103 < 4 * 100
+    pairs = pa.array([{"a": "xy", "b": 1}, None, {"a": None, "b": None}, {"a": "", "b": 2}])
+    fixed = pa.array([[1, 2], None, [3, 4], [5, 6]], pa.list_(pa.int16(), 2))
+    coded = Coded(np.array([0, UNKNOWN, NULL, 1]), pa.array(["a", "x" * 50, None, "b"]))
+    columns = [pa.array([b"", b"x" * 100, None, b"abc"]), coded, nested, pairs, fixed, pa.nulls(4)]
+    expected = [
+        16 + 0 + 1 + 4 + 64 + 2 + 8 + 4,
+        16 + 100 + 1 + 50 + 4 + 0 + 8 + 0,
+        16 + 0 + 1 + 4 + 0 + 8 + 4,
+        16 + 3 + 1 + 4 + 64 + 0 + 8 + 4,
+    ]
+    assert row_bytes(columns, 4).tolist() == expected
+    for first in range(4):
+        part = [Coded(c.codes[first:], c.values.slice(first)) if isinstance(c, Coded) else c[first:] for c in columns]
+        assert row_bytes(part, 4 - first).tolist() == expected[first:]
+
+
+@examples(100)
+@given(
+    st.lists(st.integers(1, 50), max_size=60), st.integers(1, 4), st.sampled_from([20, 60, 1000]), st.integers(1, 60)
+)
+def test_tasks_do_not_depend_on_what_comes_later(sizes, blocks, task_bytes, known):
+    """Every task but the last is the same when only the first rows are known."""
+    with cut_small(Pieces(block_bytes=40, task_blocks=blocks, task_bytes=task_bytes)):
+
+        def tasks(some):
+            edges = cut_blocks(np.array(some, np.int64), len(some), 5)
+            return [(edges[a], edges[b]) for a, b in cut_tasks(edges, np.array(some, np.int64))]
+
+        some = tasks(sizes[:known])
+        assert some[:-1] == tasks(sizes)[: max(0, len(some) - 1)]
+        for first, last in tasks(sizes):
+            assert last - first <= 5 * blocks
+            assert sum(sizes[first:last]) <= max(task_bytes, 50)
+
+
+def test_small_rows_make_the_same_tasks():
+    """Whether their sizes are looked at or not."""
+    with cut_small(Pieces(block_rows=4, task_blocks=3, task_bytes=120, block_bytes=40)):
+        assert rows_are_small(10)
+        assert not rows_are_small(11)
+        sizes = np.full(50, 10)
+        assert cut_blocks(sizes, 50) == cut_blocks(None, 50)
+        assert cut_tasks(cut_blocks(None, 50), sizes) == cut_tasks(cut_blocks(None, 50), None)
+
+
+def test_values_that_a_dictionary_lacks():
+    """Their block holds values, the others codes; both come back."""
+    schema = EventSchema((Field("x", pa.string()),))
+    known = pa.array(["a", "b"])
+    column = pa.array(["a", None, "b", "b", "new", "a", None, "a"])
+    codes = np.array([0, NULL, 1, 1, UNKNOWN, 0, NULL, 0])
+    form = BlockFormat(schema, Codec.ZSTD, None, {0: ColumnDictionary(0, values=known)}, {})
+    rows = SortedRows(
+        np.arange(8), np.array([0]), pa.array([b"k"]), pa.array([b""]), [Coded(codes, column)], continues=False
+    )
+    plain = Decompressor()
+    context = DecodeContext(plain, plain, with_null(known))
+    found, shapes = [], []
+    for encoded in BlockEncoder(form).encode(rows, [0, 2, 4, 6, 8]):
+        block = DataBlock(decode_block(encoded.stored, BlockKind.DATA, None, 0), 1)
+        found += block.column(0, pa.string(), context).to_pylist()
+        shapes.append(block.body[block.chunks[2]])
+    assert found == column.to_pylist()
+    assert shapes == [Shape.CODES, Shape.CODES, Shape.BYTES, Shape.CODES]
 
 
 def test_noisy_planes_are_left_raw():

@@ -387,14 +387,17 @@ def test_column_that_must_not_be_null():
 
 def test_rows_are_taken_in_good_time():
     """After so many events or bytes."""
-    rows = EventRows(SCHEMA)
-    rows.FLUSH_EVENTS, rows.FLUSH_BYTES = 3, 100
+    rows = EventRows(SCHEMA, 5000)
+    rows.FLUSH_EVENTS = 3
     for data, full in ((b"", False), (b"", False), (b"", True)):
         rows.add("a", data, 1, "", None, None)
         assert rows.full == full
-    rows.take()
-    rows.add("a", b"x" * 100, 1, "", None, None)
-    assert rows.full
+    for space, data, grouping in (("a", b"x" * 5000, ""), ("k" * 5000, b"", ""), ("a", b"", "k" * 5000)):
+        rows.take()
+        rows.add("a", b"", 1, "", None, None)
+        assert not rows.full
+        rows.add(space, data, 1, grouping, None, None)
+        assert rows.full
 
 
 def test_messages_do_not_break_lines():

@@ -11,17 +11,22 @@ from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
 import esformat
+from esformat import space_filter, space_hashes
 from esformat.block import Block, decode_block
 from esformat.builder import encode_filter_page
 from esformat.checksum import checksum64
 from esformat.errors import CorruptSegmentError
 from esformat.layout import BlockKind
 from esformat.space_filter import SALTS, bucket_count, build_filter, hash_keys, page_may_contain, page_of
+from esformat.space_hashes import SpaceHashes
 
 
 def pages_of(keys: list[bytes]) -> list[Block]:
     """The filter of some keys, as a reader has it."""
-    return [decode_block(encode_filter_page(body), BlockKind.FILTER, None, 0) for body in build_filter(hash_keys(keys))]
+    return [
+        decode_block(encode_filter_page(body), BlockKind.FILTER, None, 0)
+        for body in build_filter([hash_keys(keys)], len(keys))
+    ]
 
 
 def may_contain(pages: list[Block], key: bytes, count: int) -> bool:
@@ -55,7 +60,7 @@ def test_false_positives_are_about_one_in_a_hundred(count):
 def test_bits_of_one_key():
     """One key in one bucket of 32 bytes: one bit in each word, as section 13 of the spec says."""
     hashed = checksum64(b"customer-1")
-    (page,) = build_filter(hash_keys([b"customer-1"]))
+    (page,) = build_filter([hash_keys([b"customer-1"])], 1)
     words = [1 << (((hashed & 0xFFFFFFFF) * salt & 0xFFFFFFFF) >> 27) for salt in SALTS]
     assert page == struct.pack("<8I", *words)
 
@@ -89,3 +94,21 @@ def test_may_contain_of_a_segment(write):
         assert same.may_contain(b"space-7")
         assert counted.reads - before <= 301
         assert sum(same.may_contain(f"absent-{n}") for n in range(1000)) < 50
+
+
+@pytest.mark.parametrize("pages_at_once", [1, 2, 100])
+@pytest.mark.parametrize("most_held", [1, 700, 10_000])
+def test_filters_of_any_size(tmp_path, monkeypatch, pages_at_once, most_held):
+    """However few pages are made at a time, and whether the hashes wait in memory or in a temporary file."""
+    keys = [f"customer-{n}".encode() for n in range(3000)]
+    with cut_small(Pieces(filter_page_buckets=30)):
+        whole = list(build_filter([hash_keys(keys)], len(keys)))
+        assert len(whole) == 4
+        monkeypatch.setattr(space_filter, "PAGES_AT_ONCE", pages_at_once)
+        monkeypatch.setattr(space_hashes, "MOST_HELD", most_held)
+        hashes = SpaceHashes(tmp_path)
+        for first in range(0, 3000, 500):
+            hashes.add(hash_keys(keys[first : first + 500]))
+        assert list(build_filter(hashes, hashes.count)) == whole
+        hashes.close()
+    assert list(tmp_path.iterdir()) == []

@@ -23,6 +23,7 @@ Examples:
   esdb write all.esdb january.parquet february.parquet --space user --grouping app
   esdb write log.esdb log.csv --space host --timestamp at --timestamp-format '%d/%b/%Y:%H:%M:%S %z'
   cat events.jsonl | esdb write piped.esdb - --input-format jsonl --space user --timestamp time
+  esdb write large.esdb huge.csv.gz --space user --timestamp date --memory 256MiB
   esdb write good.esdb dirty.csv --space user --timestamp date --on-error collect bad.jsonl
 """
 
@@ -83,6 +84,10 @@ class _OnError(click.ParamType[Any]):
     _ON_ERROR, type=_OnError(), default=("stop", ""), metavar="stop|skip|collect FILE",
     help="What to do with rows that are no events. Default: stop.",
 )  # fmt: skip
+@click.option(
+    "--memory", metavar="SIZE", default="1GiB", show_default=True, help="Most that events may take in memory."
+)
+@click.option("--temp-dir", metavar="DIR", help="Where events wait that are more than that. Default: beside OUT.")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
     """Write the events of files to a segment OUT.
@@ -98,7 +103,8 @@ def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
     def create(_: Plan) -> esformat.Writer:
         return esformat.create(
             out, indexes=roles.indexes, keys=roles.keys, codec=options["codec"], level=options["level"],
-            properties=_origin(roles), overwrite=options["force"],
+            properties=_origin(roles), overwrite=options["force"], memory=options["memory"],
+            temp_dir=options["temp_dir"],
         )  # fmt: skip
 
     with progress("reading") as show, Load(inputs, roles, written, bad_rows=_bad_rows(options), progress=show) as load:

@@ -21,8 +21,10 @@ import pyarrow.compute as pc
 
 from esformat.block_encoder import (
     BLOCK_ROWS,
+    NULL,
     BlockEncoder,
     BlockFormat,
+    Coded,
     Column,
     EncodedBlock,
     choose_raw,
@@ -195,7 +197,7 @@ class Assembly:
         if self._pending:
             rows = join(self._pending)
             self._pending, self._pending_rows = [], 0
-            sizes = row_bytes(rows.columns, self._form.schema) if rows.columns else None
+            sizes = row_bytes(rows.columns, len(rows)) if rows.columns else None
             edges = cut_blocks(sizes, len(rows))
             if whole_blocks_only and len(edges) > 2:
                 edges.pop()
@@ -237,7 +239,8 @@ class Assembly:
                 continue
             codes = pc.index_in(column, value_set=dictionary.values)
             known = codes.null_count == column.null_count  # blocks without a dictionary may have had other values
-            columns.append(np.asarray(codes.fill_null(-1).to_numpy()).astype(np.int64) if known else column)
+            numbers = np.asarray(codes.fill_null(NULL).to_numpy()).astype(np.int64)
+            columns.append(Coded(numbers) if known else column)
         return columns
 
     def _drain(self, most: int) -> None:

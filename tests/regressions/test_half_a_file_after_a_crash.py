@@ -19,11 +19,11 @@ path, overwrite = sys.argv[1], sys.argv[2] == "overwrite"
 with esformat.create(path, overwrite=overwrite) as writer:
     for n in range(20_000):
         writer.add(f"s{n % 50}", b"new" * 30, timestamp=n)
-    link, replace = os.link, type(writer._path).replace
+    link, replace = os.link, type(writer._publication.path).replace
     def crash(*arguments, **options):
         os.kill(os.getpid(), signal.SIGKILL)
     os.link = os.replace = os.rename = crash
-    type(writer._path).replace = type(writer._path).rename = crash
+    type(writer._publication.path).replace = type(writer._publication.path).rename = crash
 """
 
 

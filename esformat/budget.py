@@ -1,0 +1,77 @@
+"""How much memory a writer may take, and how it is shared out among what it does."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from esformat.errors import UsageError
+
+DEFAULT_MEMORY = 1 << 30
+MIN_MEMORY = 1 << 20
+MIN_CHUNK = 8 << 10
+ROW_OVERHEAD = 100
+"""Bytes that sorting takes for each event, whatever it holds: ranks of its keys, its time, its place."""
+COLUMN_OVERHEAD = 500
+"""Bytes that each column of a table takes, however few its rows."""
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
+
+
+def parse_bytes(size: int | str) -> int:
+    """A number of bytes, or text like "256MiB", "1GB", "1.5 GiB". Raises UsageError."""
+    if isinstance(size, int) and not isinstance(size, bool):
+        return size
+    match = _SIZE.fullmatch(size.strip()) if isinstance(size, str) else None
+    if match is None or (match[3] and not match[2]):
+        raise UsageError(f"{size!r} is not a size", hint='give bytes, or text like "256MiB" or "1GB"')
+    power = " kmgt".index(match[2].lower() or " ")
+    whole, _, part = match[1].partition(".")
+    unit: int = (1024 if match[3] else 1000) ** power
+    fraction: int = int(part or 0) * unit // 10 ** len(part)
+    return int(whole) * unit + fraction
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """Memory of one writer, in bytes, and its shares. They add up to less: allocators keep some of what was freed."""
+
+    memory: int
+
+    @classmethod
+    def of(cls, memory: int | str | None) -> Budget:
+        """The budget for an option; None is DEFAULT_MEMORY. Raises UsageError for one that is too small to work in."""
+        size = DEFAULT_MEMORY if memory is None else parse_bytes(memory)
+        if size < MIN_MEMORY:
+            raise UsageError(f"memory of {size} bytes is too little", hint=f"give at least {MIN_MEMORY >> 20} MiB")
+        return cls(size)
+
+    @property
+    def held(self) -> int:
+        """Events that wait in memory, and what sorting them takes."""
+        return self.memory * 3 // 4
+
+    @property
+    def piece(self) -> int:
+        """A part of a table that is checked and taken at once: as little of it as is copied then."""
+        return self.memory // 4
+
+    @property
+    def step(self) -> int:
+        """Events that are merged at once: three times that is alive while the next ones are read."""
+        return self.memory // 8
+
+    @property
+    def chunk(self) -> int:
+        """A part of a sorted run that is read at once; there can be one for each run."""
+        return max(MIN_CHUNK, min(self.memory // 1024, 512 << 10))
+
+    @property
+    def flight(self) -> int:
+        """Events that are being encoded."""
+        return self.memory // 8
+
+    @property
+    def postings(self) -> int:
+        """Row numbers that wait for one of the indexes to be written; shared by all of them."""
+        return self.memory // 16

@@ -1,0 +1,279 @@
+"""Checked events in any order into a segment, in bounded memory.
+
+    few        all of them are held, sorted and written at the end
+    many       what is held is sorted and spilled as a run whenever it is as much as the budget allows; runs are merged
+    in order   once the first ones decided the format, what is held is written at once, and nothing is spilled
+
+Which of these happened does not show in the bytes. Where a late event ends the third, the blocks that were written are
+read back as a run.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+import pyarrow as pa
+
+from esformat.block_encoder import slice_rows
+from esformat.budget import COLUMN_OVERHEAD, ROW_OVERHEAD, Budget
+from esformat.codec import Codec
+from esformat.format_choice import FormatChoice
+from esformat.merge_runs import RunMerge
+from esformat.metadata import Metadata, Statistics
+from esformat.ordered_rows import OrderedRows, SortKey
+from esformat.segment_writing import SegmentWriting
+from esformat.sorted_runs import Run, SpilledRun
+from esformat.spill import SpillFile
+from esformat.stored_run import StoredRun
+
+FAN_IN = 128
+"""Runs that are merged at once."""
+
+
+@dataclass(slots=True)
+class _Mark:
+    """A moment to go back to: what was known and held then. Nothing of later events is mixed with what was held."""
+
+    choice: FormatChoice
+    events: int
+    table_count: int
+    run_count: int
+    last: SortKey | None
+    ascending: bool
+
+
+@dataclass(slots=True)
+class _Levelled:
+    """A run and how many times its events were merged."""
+
+    run: Run
+    level: int = 0
+
+
+class EventSorter:
+    """Takes checked tables of one schema; `finish` writes the segment. Raises OSError for what disks refuse."""
+
+    def __init__(
+        self, sink: BinaryIO, metadata: Metadata, codec: Codec, budget: Budget, threads: int, temp_dir: Path
+    ) -> None:
+        """`sink`: an empty file. Events are written to it before all are there only if it can be read and cut, too."""
+        self._sink = sink
+        self._metadata, self._codec = metadata, codec
+        self._schema = metadata.schema
+        self._budget, self._threads, self._temp_dir = budget, threads, temp_dir
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="esformat-encode")
+        self._choice = FormatChoice(self._schema, codec, metadata.level)
+        self._tables: list[pa.Table] = []
+        self._held_bytes = 0
+        self._runs: list[_Levelled] = []
+        self._writing: SegmentWriting | None = None
+        self._events = 0
+        self._last: SortKey | None = None  # of what was spilled or written
+        self._ascending = True
+        self._mark: _Mark | None = None
+        self._can_stream = sink.readable() and sink.seekable()
+
+    # ------------------------------------------------------------ taking events
+
+    def add(self, table: pa.Table) -> None:
+        """Take the next events."""
+        if not len(table):
+            return
+        self._choice.see(table)
+        self._tables.append(table)
+        self._events += len(table)
+        self._held_bytes += self._cost(table)
+        if self._held_bytes > (self._budget.held if self._writing is None else self._budget.step):
+            self._let_go()
+
+    def _cost(self, table: pa.Table) -> int:
+        """About how much memory a table takes until it is sorted."""
+        size = int(table.nbytes) * 7 // 4  # tables are put together, one column after another
+        return size + ROW_OVERHEAD * len(table) + COLUMN_OVERHEAD * int(table.num_columns)
+
+    def mark(self) -> None:
+        """Remember this moment until `keep` or `undo`: of what comes now, all or nothing is taken."""
+        self._mark = _Mark(
+            self._choice.copy(), self._events, len(self._tables), len(self._runs), self._last, self._ascending
+        )
+
+    def keep(self) -> None:
+        """Take what came since the mark."""
+        self._mark = None
+
+    def undo(self) -> None:
+        """Go back to the mark."""
+        mark, self._mark = self._mark, None
+        assert mark is not None
+        if self._writing is not None and self._streamed > mark.events:
+            self._stop_streaming(mark.events)
+            mark.run_count = len(self._runs)
+        self._drop_runs(mark.run_count)
+        del self._tables[mark.table_count :]
+        self._held_bytes = sum(map(self._cost, self._tables))
+        self._choice, self._events, self._last, self._ascending = mark.choice, mark.events, mark.last, mark.ascending
+
+    def _let_go(self) -> None:
+        """Write or spill what is held; what was held at the mark apart from what came later."""
+        if self._mark is not None and self._mark.table_count:
+            count, self._mark.table_count = self._mark.table_count, 0
+            before, self._tables = self._tables[:count], self._tables[count:]
+            self._held_bytes = sum(map(self._cost, self._tables))
+            self._mark.choice.see_all_values(before)
+            self._hand_over(before)
+            self._mark.run_count, self._mark.last, self._mark.ascending = len(self._runs), self._last, self._ascending
+        else:
+            self._hand_over(self._take_tables())
+
+    def _take_tables(self) -> list[pa.Table]:
+        tables, self._tables, self._held_bytes = self._tables, [], 0
+        return tables
+
+    def _hand_over(self, tables: list[pa.Table]) -> None:
+        """Write or spill tables; the list is emptied, so that their columns can go one after another."""
+        held = sum(table.nbytes for table in tables)
+        self._choice.see_all_values(tables)
+        ordered = OrderedRows.of_tables(tables, self._schema)
+        follows = self._last is None or ordered.key(0) >= self._last
+        self._ascending = self._ascending and ordered.order is None and follows
+        self._last = ordered.key(ordered.count - 1)
+        if self._ascending and self._choice.in_order and self._can_stream:
+            self._stream(ordered, held)
+            return
+        if self._writing is not None:
+            self._stop_streaming(self._streamed)
+        self._spill(ordered)
+
+    # ------------------------------------------------------------ runs
+
+    def _spill(self, ordered: OrderedRows) -> None:
+        run = SpilledRun(self._temp_dir)
+        self._runs.append(_Levelled(run))
+        run.add(ordered, self._budget.chunk, self._pool, self._threads)
+        pa.default_memory_pool().release_unused()
+        first = 0 if self._mark is None else self._mark.run_count
+        while len(self._runs) - first >= FAN_IN and self._runs[-FAN_IN].level == self._runs[-1].level:
+            self._compact(FAN_IN)
+
+    def _compact(self, count: int) -> None:
+        """Merge the last runs into one."""
+        last = self._runs[-count:]
+        run = SpilledRun(self._temp_dir)
+        self._runs.append(_Levelled(run, max(each.level for each in last) + 1))
+        merge = RunMerge([each.run for each in last], self._schema, self._budget.step)
+        while not merge.done:
+            run.add(merge.step(), self._budget.chunk, self._pool, self._threads)
+        for each in last:
+            each.run.close()
+        del self._runs[-count - 1 : -1]
+
+    def _drop_runs(self, kept: int) -> None:
+        for each in self._runs[kept:]:
+            each.run.close()
+        del self._runs[kept:]
+
+    def _merge(self) -> RunMerge:
+        while len(self._runs) > FAN_IN:
+            self._compact(min(FAN_IN, len(self._runs) - FAN_IN + 1))
+        return RunMerge([each.run for each in self._runs], self._schema, self._budget.step)
+
+    # ------------------------------------------------------------ writing before all are there
+
+    @property
+    def _streamed(self) -> int:
+        """Events that were written, or wait for the next ones to make a task."""
+        if self._writing is None:
+            return 0
+        carry = self._writing.carry
+        return self._writing.rows + (0 if carry is None else len(carry.timestamps))
+
+    def _stream(self, ordered: OrderedRows, held_bytes: int) -> None:
+        if self._writing is None:
+            self._writing = writing = self._begin()
+            merge = self._merge()
+            while not merge.done:
+                writing.add(merge.step(writing.carry))
+            self._drop_runs(0)
+        rows = max(1, ordered.count * self._budget.step // max(1, held_bytes))
+        for first in range(0, ordered.count, rows):
+            part = ordered.rows(first, min(first + rows, ordered.count), plain=True)
+            before = [] if self._writing.carry is None else [self._writing.carry]
+            self._writing.add(OrderedRows.of_parts([*before, part], self._schema))
+
+    def _stop_streaming(self, count: int) -> None:
+        """Make runs of the first events that were written, those before a mark apart, and begin the segment anew."""
+        writing, self._writing = self._writing, None
+        assert writing is not None
+        writing.settle()
+        self._sink.flush()
+        marked = 0 if self._mark is None else min(self._mark.events, count)
+        if self._mark is not None:
+            self._mark.run_count = 0
+        self._read_back(writing, 0, marked)
+        if self._mark is not None:
+            self._mark.run_count = len(self._runs)
+        self._read_back(writing, marked, count)
+        self._sink.seek(0)
+        self._sink.truncate()
+        writing.close()
+
+    def _read_back(self, writing: SegmentWriting, first: int, last: int) -> None:
+        """Make runs of events [first, last) of those that were written or wait to be."""
+        if first < min(last, writing.rows):
+            blocks = SpillFile(self._temp_dir)
+            run = StoredRun(blocks, self._schema, writing.dictionaries)
+            self._runs.append(_Levelled(run))
+            at = 0
+            for offset, length, rows in writing.spans:
+                if first < at + rows and at < last:
+                    self._sink.seek(offset)
+                    run.add(self._sink.read(length), max(first - at, 0), min(last - at, rows))
+                at += rows
+            blocks.flush()
+        first, last = max(first - writing.rows, 0), last - writing.rows
+        if writing.carry is not None and first < last:
+            part = slice_rows(writing.carry, first, last)
+            self._spill(OrderedRows.of_parts([part], self._schema))
+
+    def _begin(self) -> SegmentWriting:
+        return SegmentWriting(
+            self._sink, self._metadata, self._codec, self._choice.dictionaries(),
+            budget=self._budget, pool=self._pool, threads=self._threads, temp_dir=self._temp_dir,
+        )  # fmt: skip
+
+    # ------------------------------------------------------------ the end
+
+    def finish(self) -> Statistics:
+        """Write the segment."""
+        if not self._runs and self._writing is None:
+            return self._finish_held()
+        if self._tables:
+            self._hand_over(self._take_tables())
+        if self._writing is not None:
+            assert self._writing.carry is not None
+            return self._writing.finish(OrderedRows.of_parts([self._writing.carry], self._schema))
+        self._writing = writing = self._begin()
+        merge = self._merge()
+        while True:
+            step = merge.step(writing.carry)
+            if merge.done:
+                return writing.finish(step)
+            writing.add(step)
+
+    def _finish_held(self) -> Statistics:
+        tables = self._take_tables() or [self._schema.arrow.empty_table()]
+        ordered = OrderedRows.of_tables(tables, self._schema)
+        self._choice.see_all_columns(ordered)
+        self._writing = self._begin()
+        return self._writing.finish(ordered)
+
+    def close(self) -> None:
+        """End the threads and give temporary space back."""
+        self._pool.shutdown(cancel_futures=True)
+        if self._writing is not None:
+            self._writing.close()
+        self._tables = []
+        self._drop_runs(0)

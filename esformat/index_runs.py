@@ -1,0 +1,230 @@
+"""The rows of an index as they come in row order, put in order of values in bounded memory.
+
+Rows of a step are grouped by value; when too many wait they are merged and spilled as a sorted run. In the end the
+runs are merged: each step takes the values up to which all runs are known. A value may go on in a run's next chunk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from esformat.arrays import is_bytes
+from esformat.block_encoder import I64
+from esformat.codec import Codec, Decompressor, make_compressor
+from esformat.index_builder import IndexRows
+from esformat.order import Ranked, rank
+from esformat.packing import decode_ints, encode_ints, read_pack
+from esformat.spill import SpillFile
+
+CHUNK_ROWS = 16 << 10
+FAN_IN = 64
+_ROW_BYTES = 32  # about: a row number, and a short value with its count
+_VALUES, _COUNTS, _ROWS = range(3)
+
+
+class IndexRuns:
+    """Collects the rows of one index; gives them by value when all are there."""
+
+    def __init__(self, directory: Path, most_bytes: int) -> None:
+        """`most_bytes`: what may wait in memory before it is spilled to `directory`."""
+        self._directory = directory
+        self._most_bytes = most_bytes
+        self._chunk_rows = max(1, min(most_bytes // (FAN_IN * _ROW_BYTES), CHUNK_ROWS))
+        self._held: list[IndexRows] = []
+        self._held_bytes = 0
+        self._runs: list[tuple[int, SpillFile]] = []  # with how many times it was merged
+
+    def add(self, ranked: Ranked, first_row: int) -> None:
+        """Take the values of the next rows, in row order. Raises OSError."""
+        part = group_rows(ranked, first_row)
+        if not len(part.values):
+            return
+        self._held.append(part)
+        self._held_bytes += _size(part)
+        if self._held_bytes > self._most_bytes:
+            self._spill()
+
+    def _spill(self) -> None:
+        run = SpillFile(self._directory)
+        self._runs.append((0, run))
+        self._write(run, [_merge(self._held)])
+        self._held, self._held_bytes = [], 0
+        while len(self._runs) >= FAN_IN and self._runs[-FAN_IN][0] == self._runs[-1][0]:
+            self._compact(FAN_IN)
+
+    def _write(self, run: SpillFile, parts: Iterable[IndexRows]) -> None:
+        for part in parts:
+            for first, last in _cut(part, self._chunk_rows):
+                run.append(*_encode(_slice(part, first, last)))
+        run.flush()
+
+    def _compact(self, count: int) -> None:
+        """Merge the last runs into one."""
+        last = self._runs[-count:]
+        run = SpillFile(self._directory)
+        try:
+            self._write(run, _merge_runs([file for _, file in last], []))
+        except BaseException:
+            run.close()
+            raise
+        for _, file in last:
+            file.close()
+        self._runs[-count:] = [(max(level for level, _ in last) + 1, run)]
+
+    def chunks(self) -> Iterator[IndexRows]:
+        """All rows by value, ascending; a value may go on in the next chunk. Raises OSError."""
+        while len(self._runs) > FAN_IN:
+            self._compact(min(FAN_IN, len(self._runs) - FAN_IN + 1))
+        held = [_merge(self._held)] if self._held else []
+        self._held = []
+        if not self._runs:
+            return iter(held)
+        return _merge_runs([file for _, file in self._runs], held)
+
+    def close(self) -> None:
+        """Give the space back."""
+        for _, file in self._runs:
+            file.close()
+        self._runs, self._held = [], []
+
+
+def group_rows(ranked: Ranked, first_row: int) -> IndexRows:
+    """The rows of each value that occurs; the first rank belongs to `first_row`."""
+    ranks, values = ranked.ranks, ranked.values
+    order = _stable_order(ranks + 1, len(values) + 1)  # nulls first
+    counts = np.bincount(ranks + 1, minlength=len(values) + 1)
+    rows = order[counts[0] :] + first_row
+    found = counts[1:].nonzero()[0]
+    return IndexRows(values.take(pa.array(found)), counts[1:][found], rows)
+
+
+def _stable_order(numbers: I64, limit: int) -> I64:
+    """Places that sort numbers in 0…limit-1; NumPy sorts 16 bits by counting."""
+    order: I64 = np.argsort(numbers.astype(np.uint16) if limit <= 1 << 16 else numbers, kind="stable")
+    return order
+
+
+def _size(part: IndexRows) -> int:
+    return 4 * (8 * len(part.rows) + 8 * len(part.values) + int(part.values.nbytes))  # 4: merging them needs copies
+
+
+def _merge(parts: Sequence[IndexRows]) -> IndexRows:
+    """Parts of ascending rows as one."""
+    if len(parts) == 1:
+        return parts[0]
+    ranked = rank(pa.chunked_array([part.values for part in parts]))
+    counts = np.concatenate([part.counts for part in parts])
+    rows = np.concatenate([part.rows for part in parts])
+    order = _stable_order(np.repeat(ranked.ranks, counts), len(ranked.values))
+    totals = np.bincount(ranked.ranks, weights=counts, minlength=len(ranked.values)).astype(np.int64)
+    return IndexRows(ranked.values, totals, rows[order])
+
+
+def _slice(part: IndexRows, first: int, last: int) -> IndexRows:
+    """Rows [first, last) of a part, not empty."""
+    edges = np.cumsum(part.counts)
+    a = int(np.searchsorted(edges, first, side="right"))
+    b = int(np.searchsorted(edges, last, side="left")) + 1
+    ends: I64 = np.clip(edges[a:b], first, last)
+    counts = ends - np.append(first, ends[:-1])
+    return IndexRows(part.values.slice(a, b - a), counts, part.rows[first:last])
+
+
+# ---------------------------------------------------------------- runs in files
+
+
+_PLAIN = make_compressor(Codec.ZSTD)
+
+
+def _encode(chunk: IndexRows) -> tuple[pa.Buffer, bytes, bytes]:
+    values = pa.record_batch([chunk.values], ["value"])
+    steps = np.diff(chunk.rows, prepend=0)
+    return _stored(values), encode_ints(chunk.counts, _PLAIN), encode_ints(steps, _PLAIN)
+
+
+def _cut(part: IndexRows, chunk_rows: int) -> Iterator[tuple[int, int]]:
+    """Rows [first, last) of chunks, each of so many or fewer, and of no more bytes than that many short values have."""
+    sizes = np.full(len(part.rows), 8, dtype=np.int64)
+    if is_bytes(part.values.type):
+        starts = np.cumsum(part.counts) - part.counts
+        sizes[starts] += np.asarray(pc.binary_length(part.values)).astype(np.int64)
+    ends = np.cumsum(sizes)
+    first = before = 0
+    while first < len(part.rows):
+        last = max(first + 1, int(np.searchsorted(ends, before + _ROW_BYTES * chunk_rows, side="right")))
+        last = min(last, first + chunk_rows)
+        yield first, last
+        first, before = last, int(ends[last - 1])
+
+
+def _stored(batch: pa.RecordBatch) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    return sink.getvalue()
+
+
+class _Source:
+    """A run as it is read: the chunk that is being taken from."""
+
+    def __init__(self, run: SpillFile | None, number: int, part: IndexRows | None = None) -> None:
+        self._run = run
+        self._next = 0
+        self._decompressor = Decompressor()
+        self.number = number
+        self.part = part
+
+    @property
+    def has_more(self) -> bool:
+        """Whether there are chunks that were not read."""
+        return self._run is not None and self._next < len(self._run)
+
+    def fill(self) -> None:
+        """Have a chunk, if there is one."""
+        if self.part is None and self._run is not None and self.has_more:
+            stored, at = self._run, self._next
+            values = pa.ipc.open_stream(stored.read(at, _VALUES)).read_next_batch().column(0)
+            counts = self._numbers(stored.read(at, _COUNTS), len(values))
+            rows = np.cumsum(self._numbers(stored.read(at, _ROWS), int(counts.sum())))
+            self.part = IndexRows(values, counts, rows)
+            self._next += 1
+
+    def _numbers(self, stored: pa.Buffer, count: int) -> I64:
+        body = memoryview(stored).cast("B")
+        return decode_ints(body, read_pack(body, 0, count), self._decompressor)
+
+    def take(self, value_count: int) -> IndexRows | None:
+        """The first values of the chunk with their rows."""
+        part = self.part
+        if part is None or not value_count:
+            return None
+        count = int(part.counts[:value_count].sum())
+        self.part = _slice(part, count, len(part.rows)) if count < len(part.rows) else None
+        return _slice(part, 0, count)
+
+
+def _merge_runs(runs: Sequence[SpillFile], held: Sequence[IndexRows]) -> Iterator[IndexRows]:
+    """Runs, then parts in memory, each with later rows than the one before, by value."""
+    sources = [_Source(run, number) for number, run in enumerate(runs)]
+    sources += [_Source(None, len(runs) + number, part) for number, part in enumerate(held)]
+    while True:
+        for source in sources:
+            source.fill()
+        sources = [source for source in sources if source.part is not None]
+        if not sources:
+            return
+        parts = [source.part for source in sources if source.part is not None]
+        ranks = rank(pa.chunked_array([part.values for part in parts])).ranks
+        places = np.split(ranks, np.cumsum([len(part.values) for part in parts])[:-1])
+        open_ends = [(int(p[-1]), s.number) for s, p in zip(sources, places, strict=True) if s.has_more]
+        last, run = min(open_ends, default=(len(ranks), 0))
+        taken = [
+            source.take(int(np.searchsorted(place, last, side="right" if source.number <= run else "left")))
+            for source, place in zip(sources, places, strict=True)
+        ]
+        yield _merge([part for part in taken if part is not None])

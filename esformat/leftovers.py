@@ -1,0 +1,69 @@
+"""Hidden files of writers that were killed: each writer locks its own, and the next one there removes the rest.
+
+The system lets go of a lock when its process ends, whatever ends it; a file whose lock can be had belongs to nobody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+if sys.platform != "win32":
+    import fcntl
+
+PARTIAL_SUFFIX = ".partial"
+_OWN = re.compile(r"\..*\.w[0-9a-f]{12}\.partial", re.DOTALL)
+
+
+def partial_name(name: str, token: str) -> str:
+    """A hidden name beside `name` that no file system finds too long; `token` tells several writers apart."""
+    short = os.fsencode(name)[:128].decode("utf-8", "ignore")
+    return f".{short}.{token}{PARTIAL_SUFFIX}"
+
+
+def open_partial(path: Path) -> tuple[Path, BinaryIO]:
+    """Create and lock the hidden file of a writer of `path`, for writing and reading. Raises OSError."""
+    while True:
+        partial = path.with_name(partial_name(path.name, f"w{secrets.token_hex(6)}"))
+        file = partial.open("x+b", buffering=1 << 20)
+        with contextlib.suppress(BlockingIOError, FileNotFoundError):
+            _lock(file)
+            if os.path.samestat(os.fstat(file.fileno()), partial.stat()):
+                return partial, file
+        file.close()  # another writer took it for a leftover before it was locked
+
+
+def remove_leftovers(directory: Path) -> None:
+    """Remove hidden files in `directory` whose writers are gone. What cannot be removed stays."""
+    with contextlib.suppress(OSError), os.scandir(directory) as entries:
+        found = [Path(entry.path) for entry in entries if entry.name[0] == "." and _OWN.fullmatch(entry.name)]
+        for partial in found:
+            with contextlib.suppress(OSError):
+                _remove(partial)
+
+
+def _remove(partial: Path) -> None:
+    if sys.platform == "win32":  # nobody can remove a file that is open there
+        partial.unlink()
+        return
+    with partial.open("r+b") as file:
+        if _lock(file):  # or it cannot be told whether its writer lives
+            partial.unlink()
+
+
+def _lock(file: BinaryIO) -> bool:
+    """Lock a file until it is closed; False where none can be. Raises BlockingIOError if somebody else has."""
+    if sys.platform == "win32":
+        return False
+    try:
+        fcntl.flock(file.fileno(), fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,85 @@
+"""Data blocks of a segment that was begun, read back as a sorted run.
+
+Events that arrive in order are written at once. When a late one comes, what was written is a run like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from esformat.block import decode_block
+from esformat.block_encoder import SortedRows, slice_rows
+from esformat.codec import Decompressor
+from esformat.data_block import DataBlock
+from esformat.dictionary import ColumnDictionary, with_null, zstd_of
+from esformat.layout import BlockKind
+from esformat.node import DecodeContext
+from esformat.schema import EventSchema
+from esformat.spill import SpillFile
+
+_ROW_BYTES = 64  # about what keys and timestamp of a row take besides what is stored of them
+
+
+class StoredRun:
+    """Rows of data blocks, which are added in order and then read."""
+
+    def __init__(self, blocks: SpillFile, schema: EventSchema, dictionaries: Mapping[int, ColumnDictionary]) -> None:
+        """`blocks`: an empty file, which the run closes; `dictionaries`: what the columns of the blocks refer to."""
+        self._blocks = blocks
+        self._schema = schema
+        plain = Decompressor()
+        self._context = DecodeContext(plain, plain)
+        self._contexts = [_context(dictionaries.get(place), plain) for place in range(len(schema.fields))]
+        self._rows: list[tuple[int, int]] = []  # of each block, those that belong to the run
+        self._last: tuple[int, DataBlock] | None = None
+
+    def add(self, stored: bytes, first: int, last: int) -> None:
+        """Append rows [first, last) of a block. Raises OSError."""
+        self._blocks.append(stored)
+        self._rows.append((first, last))
+
+    def _block(self, number: int) -> DataBlock:
+        if self._last is None or self._last[0] != number:
+            stored = self._blocks.read(number, 0)
+            block = decode_block(memoryview(stored).cast("B"), BlockKind.DATA, None, 0)
+            self._last = number, DataBlock(block, len(self._schema.fields))
+        return self._last[1]
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def chunk_bytes(self, chunk: int) -> int:
+        """About how much memory a chunk takes: what is stored is a third of what it was, or less."""
+        first, last = self._rows[chunk]
+        return 4 * self._blocks.part_bytes(chunk, 0) + _ROW_BYTES * (last - first)
+
+    def head(self, chunk: int) -> SortedRows:
+        """Keys and timestamps of a chunk, without columns. Raises OSError."""
+        block = self._block(chunk)
+        runs = block.runs(self._context)
+        edges = np.append(0, np.cumsum(runs.rows))
+        spans = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
+        times = np.concatenate([block.run_times(first, last, self._context.plain) for first, last in spans])
+        spaces, groupings = runs.spaces.as_array(), runs.groupings.as_array()
+        return slice_rows(SortedRows(times, edges[:-1], spaces, groupings, (), continues=False), *self._rows[chunk])
+
+    def columns(self, chunk: int) -> Sequence[pa.Array]:
+        """The columns of a chunk. Raises OSError."""
+        block = self._block(chunk)
+        first, last = self._rows[chunk]
+        fields = zip(self._schema.fields, self._contexts, strict=True)
+        columns = [block.column(place, field.type, context) for place, (field, context) in enumerate(fields)]
+        return [column.slice(first, last - first) for column in columns]
+
+    def close(self) -> None:
+        """Give its space back."""
+        self._blocks.close()
+
+
+def _context(dictionary: ColumnDictionary | None, plain: Decompressor) -> DecodeContext:
+    zstd = None if dictionary is None else zstd_of(dictionary)
+    values = None if dictionary is None or dictionary.values is None else with_null(dictionary.values)
+    return DecodeContext(plain, Decompressor(zstd) if zstd else plain, values)

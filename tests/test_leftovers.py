@@ -1,0 +1,124 @@
+"""Files of dead writers go when the next writer comes; those of living ones stay, whoever and wherever they are."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import esformat
+from esformat import leftovers
+from esformat.leftovers import open_partial, remove_leftovers
+
+DEAD = f".a.esdb.w{'0' * 12}.partial"
+
+
+def names(directory: Path) -> list[str]:
+    """Everything in a directory."""
+    return sorted(path.name for path in directory.iterdir())
+
+
+def test_dead_writers(tmp_path):
+    """Also those of other files, with any name."""
+    for name in (DEAD, f".b\n.c.w{'f' * 12}.partial", f"..w{'1' * 12}.partial"):
+        (tmp_path / name).write_bytes(b"half")
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == []
+
+
+NOT_OURS = ["a.esdb", ".a.esdb.partial", ".a.esdb.0123456789ab.partial", f"{DEAD}.bak", DEAD[1:], f".w{'0' * 12}.part"]
+
+
+@pytest.mark.parametrize("name", NOT_OURS)
+def test_files_that_are_not_ours(tmp_path, name):
+    """Nothing goes that a writer of this kind cannot have made."""
+    (tmp_path / name).write_bytes(b"somebody's")
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == [name]
+
+
+def test_a_living_writer(tmp_path):
+    """In this process, as long as its file is open."""
+    partial, file = open_partial(tmp_path / "a.esdb")
+    remove_leftovers(tmp_path)
+    assert partial.exists()
+    file.close()
+    remove_leftovers(tmp_path)
+    assert not partial.exists()
+
+
+WRITER = """
+import sys, esformat
+writer = esformat.create(sys.argv[1], indexes=["type"], memory="1MiB")
+n = 0
+while True:
+    writer.add(f"s{n * 7919 % 1000}", b"x" * 100, timestamp=n, indexes={"type": str(n % 50)})
+    n += 1
+    if n == 60_000:
+        print("spilled", flush=True)
+"""
+
+
+def test_killed_writer(tmp_path):
+    """Of one that was killed while events wait in temporary files, one hidden file is left, till the next comes."""
+    environment = os.environ | {"PYTHONPATH": str(Path(esformat.__file__).parents[1])}
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "a.esdb")]
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"spilled\n"
+        held = Path(f"/proc/{process.pid}/fd").iterdir()
+        unnamed = [fd for fd in held if str(fd.readlink()).startswith(str(tmp_path)) and fd.stat().st_nlink == 0]
+        assert sum(fd.stat().st_size for fd in unnamed) > 1 << 20
+        alive = names(tmp_path)
+        with esformat.create(tmp_path / "b.esdb") as writer:
+            writer.add("b", timestamp=1)
+        assert names(tmp_path) == [*alive, "b.esdb"]  # the other one lives
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    assert names(tmp_path) == [*alive, "b.esdb"]
+    (left,) = alive
+    assert left.startswith(".a.esdb.w")
+    with esformat.create(tmp_path / "c.esdb") as writer:
+        writer.add("c", timestamp=1)
+    assert names(tmp_path) == ["b.esdb", "c.esdb"]
+
+
+def test_taken_for_a_leftover(tmp_path, monkeypatch):
+    """A file that another writer removes before it is locked is made again."""
+    lock, seen = leftovers._lock, []
+
+    def late(file):
+        seen.append(Path(file.name))
+        if len(seen) == 1:
+            seen[0].unlink()
+        return lock(file)
+
+    monkeypatch.setattr(leftovers, "_lock", late)
+    partial, file = open_partial(tmp_path / "a.esdb")
+    assert names(tmp_path) == [partial.name]
+    assert len(seen) == 2
+    file.close()
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP])
+def test_file_systems_without_locks(tmp_path, monkeypatch, number):
+    """Files are written there, and none is removed: its writer may live."""
+
+    def no_locks(*_):
+        raise OSError(number, "no locks here")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    (tmp_path / DEAD).write_bytes(b"half")
+    with esformat.create(tmp_path / "a.esdb") as writer:
+        writer.add("a", timestamp=1)
+    assert names(tmp_path) == [DEAD, "a.esdb"]
+
+
+def test_directory_that_is_not_there(tmp_path):
+    """Then nothing is left in it."""
+    remove_leftovers(tmp_path / "nowhere")
