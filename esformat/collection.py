@@ -6,11 +6,12 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
@@ -19,11 +20,10 @@ from esformat.collection_scan import CollectionScan, Part
 from esformat.counts import Counts
 from esformat.errors import SpaceNotFoundError, UsageError
 from esformat.event import to_key
-from esformat.index import Index
+from esformat.index import index_type
 from esformat.location import segments_at
 from esformat.members import Member, Members
 from esformat.query import Query, conditions_of, make_query
-from esformat.reader import Reader
 from esformat.scan import Scan
 from esformat.schema import EventSchema
 from esformat.unified_schema import unify
@@ -209,7 +209,7 @@ class Collection:
 
     def index_values(self, name: str) -> Counts:
         """Every value of an index, ascending, and how many events have it. Raises UnknownIndexError."""
-        Index(self._columns, name)
+        index_type(self._asked.schema, name, self._asked.name)
         holders = [member for member in self._members.all if name in member.schema.positions]
 
         def items() -> Iterator[tuple[Any, int]]:
@@ -239,7 +239,7 @@ class Collection:
 
         Arguments as in `Segment.scan`. Raises UsageError or InvalidEventError for wrong ones, at once.
         """
-        query = make_query(self._columns, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
+        query = make_query(self._asked, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
         return self._scan(query, grouping)
 
     def scan_index(
@@ -259,7 +259,7 @@ class Collection:
         Other arguments as in `scan`. Raises UnknownIndexError, UsageError or InvalidEventError, at once.
         """
         query = make_query(
-            self._columns, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
+            self._asked, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
             conditions=conditions_of(name, value),
         )  # fmt: skip
         return self._scan(query, grouping)
@@ -295,17 +295,17 @@ class Collection:
         return key if self._schema.binary_keys else key.decode()
 
     @cached_property
-    def _columns(self) -> Reader:
-        """What the checks of a question look at: the schema, and a name for messages."""
-        return cast(Reader, _Columns(self._schema, repr(self)))
+    def _asked(self) -> _Asked:
+        return _Asked(repr(self), self._schema)
 
 
-class _Columns:
-    """As much of a reader as the checks of a question need."""
+@dataclass(slots=True)
+class _Asked:
+    """What the checks of a question look at."""
 
-    def __init__(self, schema: EventSchema, name: str) -> None:
-        self.schema, self.name, self.fields = schema, name, schema.fields
-        self.checked_columns: set[tuple[str, ...]] = set()
+    name: str
+    schema: EventSchema
+    checked_columns: set[tuple[str, ...]] = field(default_factory=set)
 
 
 class CollectionSpace:
@@ -351,9 +351,7 @@ class CollectionSpace:
 
         grouping: of that one only. Other arguments as in `Segment.scan`.
         """
-        query = make_query(
-            self._collection._columns, start=start, end=end, reverse=reverse, limit=limit, columns=columns
-        )
+        query = make_query(self._collection._asked, start=start, end=end, reverse=reverse, limit=limit, columns=columns)
         return self._scan(query, grouping)
 
     def scan_index(
@@ -370,7 +368,7 @@ class CollectionSpace:
     ) -> CollectionScan:
         """The space's events with a value of an index, oldest first; a mapping asks for several at once."""
         query = make_query(
-            self._collection._columns, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
+            self._collection._asked, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
             conditions=conditions_of(name, value),
         )  # fmt: skip
         return self._scan(query, grouping)

@@ -15,6 +15,34 @@ from esformat.errors import UnknownIndexError, UsageError
 from esformat.layout import BlockKind
 from esformat.postings import CHUNKED, Posting, decode_chunk, decode_chunk_table
 from esformat.reader import Reader
+from esformat.schema import EventSchema
+
+
+def index_type(schema: EventSchema, name: str, path: str) -> pa.DataType:
+    """Type of the values of an index. Raises UnknownIndexError, which names the file."""
+    if name not in schema.indexes:
+        known = ", ".join(schema.indexes) or "none"
+        raise UnknownIndexError(f"no index {name!r}", path=path, hint=f"the indexes are: {known}")
+    return schema.fields[schema.positions[name]].type
+
+
+def check_condition(schema: EventSchema, name: str, value: Any, path: str) -> tuple[str, Any]:
+    """An index and a value to look for in it, as it holds it.
+
+    Raises UnknownIndexError, and UsageError for a value that no event of the index can have.
+    """
+    kind = index_type(schema, name, path)
+    if not _holds(kind, value):
+        raise UsageError(f"index {name!r} holds values of type {kind}, not {value!r}")
+    return name, int(value) if isinstance(value, np.integer) else value
+
+
+def _holds(kind: pa.DataType, value: Any) -> bool:
+    if pt.is_boolean(kind):
+        return isinstance(value, bool)
+    if pt.is_integer(kind):
+        return isinstance(value, int | np.integer) and not isinstance(value, bool)
+    return isinstance(value, str)
 
 
 class Index:
@@ -22,27 +50,14 @@ class Index:
 
     def __init__(self, reader: Reader, name: str) -> None:
         """Raises UnknownIndexError."""
-        if name not in reader.schema.indexes:
-            known = ", ".join(reader.schema.indexes) or "none"
-            raise UnknownIndexError(f"no index {name!r}", path=reader.name, hint=f"the indexes are: {known}")
+        self._type = index_type(reader.schema, name, reader.name)
         self._reader = reader
         self.name = name
         self.place = reader.schema.positions[name]
-        self._type = reader.fields[self.place].type
 
     def holds(self, value: Any) -> bool:
         """Whether an event of this index can have a value, by its type."""
-        if pt.is_boolean(self._type):
-            return isinstance(value, bool)
-        if pt.is_integer(self._type):
-            return isinstance(value, int | np.integer) and not isinstance(value, bool)
-        return isinstance(value, str)
-
-    def check_value(self, value: Any) -> Any:
-        """`value` as the index holds it. Raises UsageError for one that no event of this index can have."""
-        if not self.holds(value):
-            raise UsageError(f"index {self.name!r} holds values of type {self._type}, not {value!r}")
-        return int(value) if isinstance(value, np.integer) else value
+        return _holds(self._type, value)
 
     def find(self, value: Any) -> Posting | None:
         """The posting list of a value; None where no event has it."""

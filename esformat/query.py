@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -11,8 +11,9 @@ from esformat.data_block import I64
 from esformat.directory import Leaf
 from esformat.errors import UsageError
 from esformat.event import to_microseconds
-from esformat.index import Index
+from esformat.index import Index, check_condition
 from esformat.reader import Reader
+from esformat.schema import EventSchema
 
 MANY_LISTS = 100  # of columns are remembered as checked
 
@@ -54,8 +55,16 @@ _EVERYTHING = Query()
 _EVERYTHING_BACKWARD = Query(reverse=True)
 
 
+class Asked(Protocol):
+    """What a question is asked of, as far as checking it goes: an open segment's reader, or several as one."""
+
+    name: str
+    schema: EventSchema
+    checked_columns: set[tuple[str, ...]]
+
+
 def make_query(
-    reader: Reader,
+    asked: Asked,
     *,
     start: Any = None,
     end: Any = None,
@@ -71,35 +80,35 @@ def make_query(
         if not isinstance(limit, int | np.integer) or isinstance(limit, bool) or limit < 0:
             raise UsageError(f"limit must be a whole number from 0, not {limit!r}")
         limit = int(limit)
-    checked = None if columns is None else _checked_columns(reader, columns)
+    checked = None if columns is None else _checked_columns(asked, columns)
     return Query(
         None if start is None else to_microseconds(start, "start"),
         None if end is None else to_microseconds(end, "end"),
         bool(reverse),
         limit,
         checked,
-        tuple((name, Index(reader, name).check_value(value)) for name, value in (conditions or {}).items()),
+        tuple(check_condition(asked.schema, name, value, asked.name) for name, value in (conditions or {}).items()),
     )
 
 
-def _checked_columns(reader: Reader, columns: Any) -> tuple[str, ...]:
+def _checked_columns(asked: Asked, columns: Any) -> tuple[str, ...]:
     """Columns that a question names. Raises UsageError for one that is unknown or named twice."""
     if isinstance(columns, str) or not isinstance(columns, Iterable):
         text = "the text " if isinstance(columns, str) else ""
         raise UsageError(f"columns must be a list of names, not {text}{columns!r}")
     checked = tuple(columns)
-    if checked in reader.checked_columns:
+    if checked in asked.checked_columns:
         return checked
     if not checked:
         raise UsageError("columns must name at least one column", hint="to count events use scan().count()")
-    known = reader.schema.arrow.names
+    known = asked.schema.arrow.names
     for name in checked:
         if name not in known:
-            raise UsageError(f"no column {name!r}", path=reader.name, hint=f"the columns are {', '.join(known)}")
+            raise UsageError(f"no column {name!r}", path=asked.name, hint=f"the columns are {', '.join(known)}")
     if len(set(checked)) != len(checked):
         raise UsageError(f"a column is named twice in {list(checked)}")
-    if len(reader.checked_columns) < MANY_LISTS:
-        reader.checked_columns.add(checked)
+    if len(asked.checked_columns) < MANY_LISTS:
+        asked.checked_columns.add(checked)
     return checked
 
 
