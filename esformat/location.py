@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
+from esformat.commits import committed
 from esformat.errors import UsageError
 from esformat.publish import Publication
 from esformat.remote import RemoteSource
@@ -174,7 +175,8 @@ def _all_at(place: Place) -> Sequence[Place]:
 
 def _on_disk(path: str) -> Sequence[Place]:
     if Path(path).is_dir():
-        return sorted(str(file) for file in Path(path).rglob(f"*{SUFFIX}") if not _is_hidden(file.name))
+        files = lambda: [str(f) for f in Path(path).rglob(f"*{SUFFIX}") if not _is_hidden(f.name)]  # noqa: E731
+        return sorted(committed(files, [path]))
     if _WILD.search(path) and not Path(path).exists():
         return sorted(file for file in glob.glob(path, recursive=True) if not Path(file).is_dir())  # noqa: PTH207 - `**`
     return [path]

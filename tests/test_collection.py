@@ -291,6 +291,20 @@ def test_keys_that_do_not_go_together(tmp_path):
 # ------------------------------------------------------------ life
 
 
+def test_between_two_commits(tmp_path):
+    """A directory shows what the last commit of a write left there: neither what is pending nor what was replaced."""
+    for name in ("old", "new", "other"):
+        with esformat.create(tmp_path / f"{name}.esdb") as writer:
+            writer.add(name, b"", timestamp=1)
+    record = tmp_path / "_pending-0123456789.json"
+    record.write_text('{"added": ["new.esdb"], "removed": ["old.esdb"]}')
+    with esformat.open_many(tmp_path) as collection:
+        assert list(collection.spaces()) == ["old", "other"]
+    record.rename(tmp_path / "_replacing-0123456789.json")
+    with esformat.open_many(tmp_path) as collection:
+        assert list(collection.spaces()) == ["new", "other"]
+
+
 def test_closed(daily):
     """Scans under way and later verbs raise ClosedError."""
     many = esformat.open_many(daily, max_open=2)

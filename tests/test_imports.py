@@ -23,9 +23,9 @@ ROOT = Path(__file__).parents[1]
 
 # Lowest first. `esformat` is `esformat/__init__.py`: whoever needs only what it exports stands above it.
 LEVELS = (
-    ("errors", "checksum", "cache", "counts", "expression", "in_flight", "leftovers", "merge", "order", "ranges"),
+    ("errors", "checksum", "cache", "counts", "expression", "in_flight", "launch", "leftovers", "merge", "order", "ranges"),
     ("budget", "codec", "event", "layout", "publish", "retry", "source", "spill", "union"),
-    ("block", "packing", "schema", "store"),
+    ("block", "commits", "packing", "schema", "store"),
     (
         "arrays",
         "event_rows",
@@ -56,7 +56,7 @@ LEVELS = (
     ("collection_scan", "selection", "space"),
     ("dataset",),
     ("segment",),
-    ("commits", "members", "row_range", "verify"),
+    ("members", "row_range", "verify"),
     ("collection_events",),
     ("collection",),
     ("tools",),
@@ -69,18 +69,21 @@ LEVELS = (
 )
 AGGREGATOR_LEVELS = (
     ("errors", "checksum", "files", "reports"),
-    ("budget", "disk", "lock", "log_frame", "lql", "names", "pins", "policy", "quarantine"),
+    ("arrivals", "budget", "disk", "lock", "log_frame", "lql", "names", "pins", "policy", "quarantine"),
     ("history", "log_file", "model"),
     ("compaction", "retention"),
-    ("intake", "log", "manifest", "merge", "question", "schema_change", "segment_file", "segment_table", "unsealed"),
+    ("intake", "log", "manifest", "merge", "question", "records", "schema_change", "segment_file", "segment_table", "unsealed"),
     ("log_recovery", "log_tail", "segment_pool", "state", "tombstones"),
-    ("ingest", "removal", "replay", "rewriting", "sealing", "source", "stats", "traces"),
+    ("ingest", "removal", "replay", "rewriting", "sealing", "source", "stats", "stream_index", "traces"),
     ("erasure", "following", "maintenance", "scan", "startup"),
     ("housekeeping", "rebuild"),
     ("writing",),
     ("topic",),
     ("catalog",),
     ("aggregator",),
+    ("demo",),
+    ("cli",),
+    ("__main__",),
 )
 LEVEL = {
     f"{package}.{unit}": level
@@ -106,7 +109,9 @@ OWNERS = {
     "zstandard": {"codec", "dictionary"},
 }
 AGGREGATOR_OWNERS = {
+    "click": {"cli"},
     "lark": {"lql"},
+    "rich": {"cli", "demo"},
     "sqlite3": {"manifest"},
     "xxhash": {"checksum"},
 }
