@@ -45,7 +45,8 @@ class Budget:
                 self._rate = (self._rate + size_bytes / max(now - self._freed_at, 0.01)) / 2
                 self._freed_at = now
 
-    def retry_after_s(self, size_bytes: int) -> float:
-        """About when so many bytes will be free."""
-        over = size_bytes + self.limit_bytes / 8  # so that not everybody comes back for the first free byte
+    def retry_after_s(self, size_bytes: int, limit_bytes: int | None = None) -> float:
+        """About when so many bytes will be free; of `limit_bytes` where another limit than the budget's is meant."""
+        limit = self.limit_bytes if limit_bytes is None else limit_bytes
+        over = size_bytes + limit / 8  # so that not everybody comes back for the first free byte
         return min(max(over / self._rate, MIN_RETRY_S), MAX_RETRY_S)

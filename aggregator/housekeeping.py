@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from threading import Lock
 
 from aggregator.budget import Budget
-from aggregator.compaction import SHARES, Bounds, bounds_for, merges_due, merges_possible
+from aggregator.compaction import Bounds, bounds_for, merges_due, merges_possible
 from aggregator.disk import Usage, measure
 from aggregator.erasure import Erasures
 from aggregator.files import Layout
@@ -30,6 +30,9 @@ logger = logging.getLogger("aggregator")
 
 SHARE_OF_TIME = 20
 """Looking for what to merge takes at most one part in so many of a thread's time."""
+WAITING_SHARE = 5
+"""Files that wait for scans count as what the catalog takes, up to one part in so many of its limit: a scan that never
+ends costs no more events than that, and where so much waits nothing is merged."""
 SEEN_EVERY_US = 60_000_000
 _SEEN = "last_seen_us"
 _UNLIMITED = Retention()
@@ -116,9 +119,12 @@ class Housekeeping:
             doomed += mine
         if topics is None and (self._limits.max_bytes is not None or self._limits.min_free_bytes is not None):
             waiting = sum(size for _, size, _ in self.removal.waiting())
-            usage = measure(self._layout, segments=0, waiting=waiting)
+            usage = measure(self._layout, segments=sum(segment.size_bytes for segment in left), waiting=waiting)
+            if self._limits.max_bytes is not None and usage.total > self._limits.max_bytes:
+                self._manifest.scrub()  # what SQLite keeps beside it can go before any event does
+                usage = measure(self._layout, segments=usage.segments, waiting=waiting)
             coming = waiting + sum(one.segment.size_bytes for one in doomed)
-            counted = min(waiting, (self._limits.max_bytes or 0) // SHARES)  # a scan that never ends costs no more
+            counted = min(waiting, (self._limits.max_bytes or 0) // WAITING_SHARE)
             space = Space(
                 self._limits.max_bytes, usage.other + counted, self._limits.min_free_bytes, usage.free + coming
             )
@@ -210,11 +216,15 @@ class Housekeeping:
                     self._merge(topic, group)
 
     def _has_room(self, group: list[SegmentInfo]) -> bool:
-        """Whether the disk takes the merged segment while the others are still there."""
-        if self._limits.min_free_bytes is None:
+        """Whether the disk takes the merged segment while the others are still there, and those that wait for scans."""
+        if self._limits.max_bytes is None and self._limits.min_free_bytes is None:
             return True
         needed = sum(segment.size_bytes for segment in group)
-        return measure(self._layout, segments=0, waiting=0).free - needed >= self._limits.min_free_bytes
+        waiting = sum(size for _, size, _ in self.removal.waiting())
+        if self._limits.max_bytes is not None and waiting + needed > self._limits.max_bytes // WAITING_SHARE:
+            return False
+        free = measure(self._layout, segments=0, waiting=0).free
+        return free - needed >= (self._limits.min_free_bytes or 0)
 
     def _mergeable(self, topic: Topic) -> list[SegmentInfo]:
         """Segments of partitions in which nothing waits to be erased."""

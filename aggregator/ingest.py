@@ -124,7 +124,7 @@ class Ingest:
             raise OverloadedError(
                 f"the log holds {self._log.size_bytes:,} of {self._log_bytes:,} bytes",
                 hint="append again later; nothing of this batch was kept",
-                retry_after_s=self._budget.retry_after_s(size),
+                retry_after_s=self._budget.retry_after_s(size, self._log_bytes),
             )
 
     # ------------------------------------------------------------ partitions and schemas

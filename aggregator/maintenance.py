@@ -60,6 +60,11 @@ class Maintenance:
             self._woken = True
             self._condition.notify()
 
+    def look_after_seals(self) -> None:
+        """Something was sealed: let the chores look at it."""
+        self._sealed = True
+        self.wake()
+
     def stop(self) -> None:
         """Finish what is being done and begin nothing more."""
         with self._condition:
@@ -122,8 +127,7 @@ class Maintenance:
         else:
             self._back_off.pop(number, None)
             self.problem = None
-            self._sealed = True
-        self.wake()
+        self.look_after_seals()
 
     def _start_chores(self) -> None:
         for place, (chore, running) in enumerate(self._chores):

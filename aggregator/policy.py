@@ -119,6 +119,10 @@ class Retention(_Policy):
     max_age_us: int | None = None
     max_segments: int | None = None
 
+    def __post_init__(self) -> None:
+        if min(self.max_bytes or 0, self.max_age_us or 0, self.max_segments or 0) < 0:
+            raise InvalidRequestError("retention limits are not negative")
+
 
 @dataclass(frozen=True, slots=True)
 class Limits(_Policy):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
@@ -59,6 +60,8 @@ class Writing:
 
     def __init__(self, layout: Layout, durability: Durability, limits: Limits, clock: Callable[[], int]) -> None:
         """Open, and bring back what a crash left. Raises CatalogLockedError, CorruptManifestError, OSError …"""
+        if limits.max_bytes is not None:  # the log must leave room for segments
+            limits = replace(limits, log_bytes=min(limits.log_bytes, limits.max_bytes // LOG_SHARE))
         self.layout, self.limits, self.durability, self._clock = layout, limits, durability, clock
         self.lock = WriterLock(layout.writer_lock)
         try:
@@ -93,10 +96,7 @@ class Writing:
         self._pass_over_lost_indexes()
         self.pins = Pins(layout.reader_locks, read_only=False)
         self.pool = SegmentPool(layout)
-        log_bytes = self.limits.log_bytes
-        if self.limits.max_bytes is not None:  # the log must leave room for segments
-            log_bytes = min(log_bytes, self.limits.max_bytes // LOG_SHARE)
-        file_bytes = min(FILE_BYTES, log_bytes // 8)  # the last file takes no large part of the budget
+        file_bytes = min(FILE_BYTES, self.limits.log_bytes // 8)  # the last file takes no large part of the budget
         self.log = Log(
             layout.log, self.durability, files=recovered.files, position=recovered.position, file_bytes=file_bytes
         )
@@ -119,7 +119,7 @@ class Writing:
             chores=self.housekeeping.chores(),
         )  # fmt: skip
         self.ingest = Ingest(
-            self.state, manifest, self.log, self.budget, log_bytes=log_bytes, clock=clock,
+            self.state, manifest, self.log, self.budget, log_bytes=self.limits.log_bytes, clock=clock,
             wake=self.maintenance.wake,
         )  # fmt: skip
         manifest.put(_RUN, json.dumps({"durability": self.durability.mode, "closed": False}))

@@ -1,11 +1,13 @@
-"""Random appends, seals, crashes, reopenings and questions, against a list."""
+"""Random appends, seals, retention, compaction, erasure, crashes, rebuilds and questions, against a list."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 from hypothesis import settings
@@ -13,6 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import aggregator
+from aggregator import compaction
+from aggregator.housekeeping import Housekeeping
+from aggregator.manifest import Manifest
 
 SPACES = ["", "a", "b", "b\0", "ü", "long-space-name-1", "long-space-name-2"]
 GROUPINGS = ["", "web", "app"]
@@ -32,6 +37,11 @@ QUESTIONS = st.fixed_dictionaries(
         "partition": st.sampled_from([*PARTITIONS, "absent"]), "kind": st.sampled_from(["page", "buy", "absent"]),
     },
 )  # fmt: skip
+POLICIES = st.one_of(
+    st.fixed_dictionaries({"segments": st.integers(0, 4)}),
+    st.fixed_dictionaries({"bytes": st.integers(0, 20_000)}),
+    st.fixed_dictionaries({"segments": st.integers(1, 3), "bytes": st.integers(0, 20_000)}),
+)
 EXAMPLES = int(os.environ.get("CATALOG_EXAMPLES", "30"))
 STEPS = 20
 
@@ -44,13 +54,22 @@ class CatalogMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp())
         self.root = self.folder / "0"
         self.given = []
+        self.next = dict.fromkeys(PARTITIONS, 0)
         self.counter = 0
+        self.patches = [
+            mock.patch.object(Housekeeping, "chores", return_value=()),  # else retention would be a step too early
+            mock.patch.object(compaction, "FAN_IN", 2),
+        ]
+        for patch in self.patches:
+            patch.start()
         self.catalog = aggregator.open(self.root)
         self.topic = self.catalog.create_topic("t", indexes=["kind"])
 
     def teardown(self):
         if hasattr(self, "catalog"):
             self.catalog.close()
+            for patch in self.patches:
+                patch.stop()
             shutil.rmtree(self.folder)
 
     # ------------------------------------------------------------ what happens
@@ -68,7 +87,8 @@ class CatalogMachine(RuleBasedStateMachine):
             }
         )
         receipt = self.topic.append(table, partition, producer="p", sequence=self.counter)
-        first = sum(known == partition for known, _, _ in self.given)
+        first = self.next[partition]
+        self.next[partition] += len(rows)
         assert (receipt.first, receipt.last) == (first, first + len(rows) - 1)
         self.given += [
             (partition, first + number, (*row, b"%d.%d" % (self.counter, number))) for number, row in enumerate(rows)
@@ -81,6 +101,100 @@ class CatalogMachine(RuleBasedStateMachine):
     def seal(self):
         self.catalog.seal()
 
+    @rule(policy=POLICIES, crash=st.sampled_from([None, "before", "after"]))
+    def retain(self, policy, crash):
+        """What goes are whole segments, the same as a dry run says, and no more than the policy asks for."""
+        self.topic.set_policy(retention=policy)
+        planned = self.topic.retain(dry_run=True)
+        segments = self.topic.stats()["segments"]
+        with self._crash_image("retired", crash):
+            report = self.topic.retain()
+        assert report.removed == planned.removed
+        for gone in report.removed if crash != "before" else ():
+            spared = [item for item in self.given if not self._lies_in(item, gone)]
+            hidden = gone.rows - (len(self.given) - len(spared))
+            assert hidden == 0 or (hidden > 0 and self.topic.erasures())
+            self.given = spared
+        assert segments - len(report.removed) <= policy.get("segments", segments)
+        self.topic.set_policy(retention={})
+        self._after(crash)
+
+    @staticmethod
+    def _lies_in(item, segment):
+        partition, index, _ = item
+        return partition == segment.partition and segment.first_index <= index <= segment.last_index
+
+    @rule(crash=st.sampled_from([None, "before", "after"]), by_itself=st.booleans())
+    def compact(self, crash, by_itself):
+        """Nothing changes but the files; and of what was erased nothing is left."""
+        with self._crash_image("added", crash):
+            if by_itself:
+                self.catalog._backend.housekeeping._compact_by_itself()
+            else:
+                report = self.catalog.compact()
+                assert report.still_erasing == ()
+        if not by_itself:
+            assert self.topic.erasures() == ()
+            there = {row[0] for _, _, row in self.given}
+            assert all(self.topic.traces(space).gone for space in set(SPACES) - there)
+        self._after(crash)
+
+    @rule(space=st.sampled_from(SPACES))
+    def erase(self, space):
+        erasure = self.topic.erase(space)
+        assert erasure.events == sum(row[0] == space for _, _, row in self.given)
+        self.given = [item for item in self.given if item[2][0] != space]
+
+    @precondition(lambda self: self.given)
+    @rule()
+    def rebuild(self):
+        """The manifest is lost: segments and log hold everything but erasures that were under way."""
+        self.catalog.compact()
+        self.catalog.close()
+        (self.root / "manifest.sqlite").unlink()
+        report = aggregator.rebuild_manifest(self.root)
+        assert report.quarantined == ()
+        self._open(self.root)
+        for name, facts in self.topic.stats()["partitions"].items():
+            self.next[name] = facts["end_index"]
+        for name in set(PARTITIONS) - set(self.topic.partitions):
+            self.next[name] = 0
+
+    @rule(crash=st.sampled_from(["before", "after"]))
+    def crash_while_sealing(self, crash):
+        with self._crash_image("added", crash):
+            self.catalog.seal()
+        self._after(crash)
+
+    @contextmanager
+    def _crash_image(self, change, when):
+        """Copy the files at the first transaction that makes a change: what a crash would leave, before it or after."""
+        apply = Manifest.apply
+        copies = []
+
+        def copying(manifest, edit):
+            first = when is not None and not copies and getattr(edit, change)
+            if first and when == "before":
+                copies.append(self._copy())
+            done = apply(manifest, edit)
+            if first and when == "after":
+                copies.append(self._copy())
+            return done
+
+        with mock.patch.object(Manifest, "apply", copying):
+            yield
+        self.image = copies[0] if copies else None
+
+    def _copy(self):
+        self.copies = getattr(self, "copies", 0) + 1
+        return Path(shutil.copytree(self.root, self.folder / f"image{self.copies}"))
+
+    def _after(self, crash):
+        """Go on with the image of a crash, if there was one."""
+        if crash is not None and self.image is not None:
+            self.catalog.close()
+            self._open(self.image)
+
     @rule()
     def reopen(self):
         self.catalog.close()
@@ -89,8 +203,7 @@ class CatalogMachine(RuleBasedStateMachine):
     @rule()
     def crash(self):
         """Go on with a copy of the files as they are now; the process that wrote them never closes."""
-        copy = self.folder / str(int(self.root.name) + 1)
-        shutil.copytree(self.root, copy)
+        copy = self._copy()
         self.catalog.close()
         self._open(copy)
 

@@ -1,0 +1,194 @@
+"""Erasing a space: hidden at once, gone from every file soon, nothing else touched; also after a crash."""
+
+from __future__ import annotations
+
+import shutil
+import time
+
+import pytest
+
+import aggregator
+from aggregator.housekeeping import Housekeeping
+from aggregator.sealing import Sealer
+
+KEY = "person-4711@example.org"
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def quiet(monkeypatch):
+    """Nothing happens by itself."""
+    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
+
+
+def fill(topic, count=20, partition="0"):
+    """Events of two spaces in turn; the payload names the space, too."""
+    rows = [(KEY if n % 2 else "other", n) for n in range(count)]
+    return topic.append(
+        [{"space": space, "timestamp": n, "type": f"of {space}", "data": space.encode()} for space, n in rows],
+        partition,
+    )
+
+
+def holding(root, text=KEY):
+    """Files in which the bytes of a text stand."""
+    found = [path for path in root.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+    return sorted(path.relative_to(root).parts[0] for path in found)
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("sealed", [False, True, "some"])
+def test_hidden_at_once_and_gone_after_compaction(root, sealed):
+    """Scans, counts, index lookups and reads by record index no longer give it; then no file holds a byte of it."""
+    with aggregator.open(root) as catalog, aggregator.open(root, read_only=True) as reader:
+        topic = catalog.create_topic("t", indexes=["type"])
+        for partition in ("0", "1"):
+            fill(topic, partition=partition)
+        if sealed:
+            catalog.seal()
+        if sealed == "some":
+            fill(topic)
+        events = 30 if sealed == "some" else 20
+        assert holding(root)
+        erasure = topic.erase(KEY)
+        assert erasure.events == events
+        assert erasure.partitions == {"0": events - 10 + 20 - 10 * (events == 20), "1": 20}
+        for seen in (topic, reader.topic("t")):
+            assert seen.erasures() == (KEY,)
+            assert seen.scan(space=KEY).count() == 0
+            assert seen.scan_index("type", f"of {KEY}").to_table().num_rows == 0
+            assert {event.space for event in seen.scan()} == {"other"}
+            assert [event.columns["record_index"] for event in seen.read("1")] == list(range(0, 20, 2))
+        assert topic.append([{"space": "other", "timestamp": 1}], "1").first == 20
+        report = catalog.compact()
+        assert (report.erased, report.still_erasing) == ((KEY,), ())
+        assert topic.erasures() == reader.topic("t").erasures() == ()
+        assert topic.traces(KEY).gone
+        assert holding(root) == []
+        assert holding(root, "other")
+        assert [event.columns["record_index"] for event in topic.read("1")] == [*range(0, 20, 2), 20]
+    with aggregator.open(root) as catalog:
+        topic = catalog.topic("t")
+        assert {event.space for event in topic.scan()} == {"other"}
+        assert catalog.problems() == []
+        assert fill(topic, 3, "1").first == 21
+        assert topic.scan(space=KEY).count() == 1
+
+
+def test_gone_by_itself(root):
+    """Nobody has to call anything."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        fill(topic)
+        catalog.seal()
+        fill(topic)
+        topic.erase(KEY)
+        end = time.monotonic() + 10
+        while topic.erasures():
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        assert topic.traces(KEY).gone
+        assert holding(root) == []
+
+
+@pytest.mark.usefixtures("quiet")
+def test_what_comes_later_is_kept(root):
+    """Events of the space that are appended after it was erased, whenever they are sealed."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        fill(topic)
+        topic.erase(KEY)
+        topic.append([{"space": KEY, "timestamp": 100}])
+        assert [event.timestamp for event in topic.scan(space=KEY)] == [100]
+        catalog.compact()
+        assert [event.timestamp for event in topic.scan(space=KEY)] == [100]
+        topic.erase(KEY)
+        topic.append([{"space": KEY, "timestamp": 101}])
+        catalog.compact()
+        assert [event.timestamp for event in topic.scan(space=KEY)] == [101]
+        traces = topic.traces(KEY)
+        assert (traces.visible, len(traces.segments), traces.logged, traces.gone) == (1, 1, 0, False)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_open_scans_put_it_off(root):
+    """A scan that began before gives the space still; only when it has ended the file goes, and then it is gone."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        fill(topic)
+        catalog.seal()
+        scan = iter(topic.scan(space=KEY))
+        next(scan)
+        topic.erase(KEY)
+        report = catalog.compact()
+        assert (report.erased, report.still_erasing) == ((), (KEY,))
+        traces = topic.traces(KEY)
+        assert (traces.visible, len(traces.segments), traces.hidden) == (0, 1, True)
+        assert len(list(scan)) == 9
+        assert catalog.compact().erased == (KEY,)
+        assert topic.traces(KEY).gone
+        assert holding(root) == []
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("step", ["hidden", "sealed", "rewritten"])
+def test_a_crash_on_the_way(root, tmp_path, monkeypatch, step):
+    """It stays hidden, and goes after opening again."""
+    image = tmp_path / "image"
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        fill(topic)
+        catalog.seal()
+        fill(topic)
+        topic.erase(KEY)
+        if step != "hidden":
+            kind, name = {
+                "sealed": (Sealer, "seal"), "rewritten": (type(catalog._backend.housekeeping.removal), "replace"),
+            }[step]  # fmt: skip
+            original = getattr(kind, name)
+
+            def copying(*given, **named):
+                if step == "rewritten" and not image.exists():
+                    shutil.copytree(root, image)  # the new file is there, and the manifest does not name it
+                done = original(*given, **named)
+                if step == "sealed" and not image.exists():
+                    shutil.copytree(root, image)
+                return done
+
+            with monkeypatch.context() as patch:
+                patch.setattr(kind, name, copying)
+                catalog.compact()
+        else:
+            shutil.copytree(root, image)
+    with aggregator.open(image) as catalog:
+        topic = catalog.topic("t")
+        assert catalog.problems() == []
+        assert {event.space for event in topic.scan()} == {"other"}
+        assert topic.erasures() == (KEY,)
+        assert catalog.compact().erased == (KEY,)
+        assert topic.traces(KEY).gone
+    assert holding(image) == []
+
+
+@pytest.mark.usefixtures("quiet")
+def test_absent_spaces_and_wrong_ones(root):
+    """A space that nobody has is nothing to erase; a number is no space."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        fill(topic)
+        catalog.seal()
+        erasure = topic.erase("ozone")
+        assert (erasure.events, erasure.partitions) == (0, {"0": 20})
+        catalog.compact()
+        assert topic.erasures() == ()
+        assert topic.erase("zzz").partitions == {}  # beyond what any segment holds
+        with pytest.raises(aggregator.errors.EsdbError):
+            topic.erase(5)
+        binary = catalog.create_topic("b", keys="binary")
+        binary.append([{"space": b"\xff\0", "timestamp": 1}])
+        assert binary.erase(b"\xff\0").events == 1
+        assert catalog.compact().erased == (b"\xff\0",)

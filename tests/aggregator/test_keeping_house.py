@@ -1,0 +1,94 @@
+"""Retention and compaction at work while eight others read: no error, no gap, and the size stays bounded."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from reading_child import read_until
+
+import aggregator
+from aggregator import compaction
+
+ROOT = Path(__file__).parents[2]
+BATCHES = int(os.environ.get("KEEPING_HOUSE_BATCHES", "100"))
+LIMIT = 12_000_000
+PAUSES = (0.02, 0.05, 0.1, 0.2)
+
+
+def disk_bytes(root):
+    """What the files take, those that vanish meanwhile left out."""
+    total = 0
+    for path in root.rglob("*"):
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:
+            continue
+    return total
+
+
+class Source:
+    """Appends batches to three partitions in turn, and waits where it is told to."""
+
+    def __init__(self, topic):
+        self.topic = topic
+        self.events = self.batches = 0
+
+    def append(self, rows):
+        spaces = pa.array([f"s{n % 50}" for n in range(rows)])
+        data = pa.array([os.urandom(200) for _ in range(rows)])
+        table = pa.table({"space": spaces, "timestamp": range(self.events, self.events + rows), "data": data})
+        while True:
+            try:
+                self.topic.append(table, str(self.batches % 3))
+                break
+            except aggregator.OverloadedError as error:
+                time.sleep(error.retry_after_s)
+        self.events += rows
+        self.batches += 1
+
+
+@pytest.mark.slow
+def test_eight_readers(tmp_path, monkeypatch):
+    """Four threads and four processes scan, with pauses, while segments are sealed, merged and removed."""
+    monkeypatch.setattr(compaction, "FAN_IN", 3)
+    root = tmp_path / "data"
+    child = [sys.executable, str(Path(__file__).with_name("reading_child.py")), str(root)]
+    with aggregator.open(root, limits={"max_bytes": LIMIT}, durability="none") as catalog:
+        topic = catalog.create_topic("t", roll={"rows": 100})
+        source = Source(topic)
+        while source.events < 60_000:  # so much that retention is at work from the beginning
+            source.append(500)
+        readers = [
+            subprocess.Popen(
+                [*child, str(pause)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                env=os.environ | {"PYTHONPATH": str(ROOT)},
+            )
+            for pause in PAUSES
+        ]  # fmt: skip
+        assert all(reader.stdout is not None and reader.stdout.readline() == "ready\n" for reader in readers)
+        over = False
+        largest, levels, first = 0, set(), topic.stats()["min_timestamp"]
+        with ThreadPoolExecutor(len(PAUSES)) as pool:
+            threads = [pool.submit(read_until, lambda: over, topic, pause) for pause in PAUSES]
+            for _ in range(BATCHES):
+                source.append(100)
+                levels |= {info.level for info in topic._topic.segments.view()}
+                largest = max(largest, disk_bytes(root))
+                time.sleep(0.02)
+            over = True
+            outputs = [reader.communicate("")[0] for reader in readers]
+            scans = [thread.result() for thread in threads] + [int(output) for output in outputs]
+        stats = catalog.stats()
+        assert stats["background"] is None
+        assert topic.stats()["min_timestamp"] > first  # retention was at work
+        assert len(levels) > 1  # and so was compaction
+        assert min(scans) > 0
+        assert largest <= 1.1 * LIMIT, f"{largest:,} bytes"
+        print(f"{source.events:,} events, {sum(scans)} scans, at most {largest:,} bytes")

@@ -1,0 +1,304 @@
+"""Retention: by age, count, bytes, of a topic and of the catalog; oldest first; scans that are open finish."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import namedtuple
+
+import pytest
+
+import aggregator
+from aggregator import disk
+from aggregator.housekeeping import Housekeeping
+from aggregator.model import SegmentInfo
+from aggregator.policy import Retention
+from aggregator.retention import MAX_LEAP_US, Space, age_now, believed_start, expired, in_the_way
+
+DAY_US = 86_400_000_000
+
+
+def segment(number, *, newest=0, size=10, created=None):
+    created = number if created is None else created
+    return SegmentInfo(number, 1, 1, number, number, newest, newest, b"a", b"a", 1, size, 0, 0, created)
+
+
+SEGMENTS = [segment(1, newest=100), segment(2, newest=50), segment(3, newest=300, size=30), segment(4, newest=90)]
+UNLIMITED = Retention()
+
+
+@pytest.mark.parametrize(
+    ("policy", "now", "expected"),
+    [
+        (UNLIMITED, 10**18, []),
+        (Retention(max_age_us=100), 200, [(2, "age"), (4, "age")]),
+        (Retention(max_age_us=100), 201, [(1, "age"), (2, "age"), (4, "age")]),
+        (Retention(max_age_us=0), 0, []),  # all of them are in the future
+        (Retention(max_segments=4), 0, []),
+        (Retention(max_segments=1), 0, [(1, "segments"), (2, "segments"), (3, "segments")]),
+        (Retention(max_segments=0), 0, [(n, "segments") for n in (1, 2, 3, 4)]),
+        (Retention(max_bytes=60), 0, []),
+        (Retention(max_bytes=59), 0, [(1, "bytes")]),
+        (Retention(max_bytes=39), 0, [(1, "bytes"), (2, "bytes"), (3, "bytes")]),
+        (Retention(max_bytes=40), 0, [(1, "bytes"), (2, "bytes")]),
+        (Retention(max_bytes=0), 0, [(n, "bytes") for n in (1, 2, 3, 4)]),
+        (Retention(max_age_us=100, max_bytes=35), 200, [(2, "age"), (4, "age"), (1, "bytes")]),
+        (Retention(max_segments=3, max_bytes=40), 0, [(1, "segments"), (2, "bytes")]),
+    ],
+)
+def test_expired(policy, now, expected):
+    """Age goes by the newest event of a segment; the rest by which was sealed first, and no more than must."""
+    assert [(one.segment.number, one.reason) for one in expired(SEGMENTS[::-1], policy, now)] == expected
+
+
+@pytest.mark.parametrize(
+    ("space", "expected"),
+    [
+        (Space(None, 10**9, None, 0), []),
+        (Space(100, 40, None, 0), []),
+        (Space(100, 41, None, 0), [(1, "catalog bytes")]),
+        (Space(100, 100, None, 0), [(n, "catalog bytes") for n in (1, 2, 3, 4)]),
+        (Space(None, 0, 50, 50), []),
+        (Space(None, 0, 50, 25), [(1, "free disk"), (2, "free disk"), (3, "free disk")]),
+        (Space(100, 41, 50, 35), [(1, "catalog bytes"), (2, "free disk")]),
+    ],
+)
+def test_in_the_way(space, expected):
+    """Bytes of the log and the rest count; what goes comes free."""
+    assert [(one.segment.number, one.reason) for one in in_the_way(SEGMENTS, space)] == expected
+
+
+def test_a_clock_that_leaps():
+    """Time that did not pass makes nothing old; a clock that went back makes things younger."""
+    start, hour = 10 * 365 * DAY_US, 3_600_000_000
+    assert age_now(start + 5 * hour, start, 5 * hour) == start + 5 * hour
+    assert age_now(start + 3650 * DAY_US, start, 5 * hour) == start + 5 * hour
+    assert age_now(start - DAY_US, start, 5 * hour) == start - DAY_US
+    assert believed_start(start, None) == start
+    assert believed_start(start, start - MAX_LEAP_US) == start
+    assert believed_start(start, start - MAX_LEAP_US - 1) == start - MAX_LEAP_US - 1
+    assert believed_start(start, start + DAY_US) == start
+
+
+# ------------------------------------------------------------ catalogs
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "data"
+
+
+def fill(catalog, topic, times, partition="0", payload=100):
+    """One segment with an event at each time."""
+    topic.append([{"space": f"s{t % 7}", "timestamp": t, "data": os.urandom(payload)} for t in times], partition)
+    catalog.seal()
+
+
+def until(condition, seconds=8.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.02)
+
+
+def times(topic):
+    return [event.timestamp for event in topic.scan()]
+
+
+def files(root):
+    return sorted(path.name for path in (root / "segments").glob("*/*.esdb"))
+
+
+@pytest.fixture
+def quiet(monkeypatch):
+    """Nothing happens by itself."""
+    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
+
+
+@pytest.mark.usefixtures("quiet")
+def test_on_demand(root):
+    """A dry run says what goes and changes nothing; then it goes, files included; record indexes go on."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        for first in (0, 10, 20):
+            fill(catalog, topic, range(first, first + 10))
+        assert catalog.retain().removed == ()
+        topic.set_policy(retention={"segments": 1})
+        planned = topic.retain(dry_run=True)
+        assert [(one.first_index, one.last_index, one.rows, one.reason) for one in planned.removed] == [
+            (0, 9, 10, "segments"), (10, 19, 10, "segments"),
+        ]  # fmt: skip
+        assert (planned.dry_run, planned.rows) == (True, 20)
+        assert len(files(root)) == 3
+        report = catalog.retain("t")
+        assert report.removed == planned.removed
+        assert len(files(root)) == 1
+        assert times(topic) == list(range(20, 30))
+        topic.set_policy(retention={"segments": 0})
+        catalog.retain()
+    with aggregator.open(root) as catalog:
+        topic = catalog.topic("t")
+        assert topic.retention == Retention(max_segments=0)
+        assert topic.append([{"space": "a", "timestamp": 1}]).first == 30
+
+
+@pytest.mark.usefixtures("quiet")
+def test_age_is_that_of_events(root):
+    """By timestamps, not by when they came; an event of the future is not old."""
+    now = time.time_ns() // 1000
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t", retention={"age": "1d"})
+        fill(catalog, topic, [now - 3 * DAY_US, now - 2 * DAY_US])
+        fill(catalog, topic, [now - 2 * DAY_US, now])
+        fill(catalog, topic, [now + 3650 * DAY_US])
+        fill(catalog, topic, [-5])
+        report = catalog.retain()
+        assert [(one.first_index, one.reason) for one in report.removed] == [(0, "age"), (5, "age")]
+        assert len(times(topic)) == 3
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_clock_of_another_year(root, monkeypatch):
+    """Ten years ahead, while the catalog is open or before: what is there stays. A day back: the newest stays."""
+    clock = [time.time_ns() // 1000]
+    monkeypatch.setattr("aggregator.catalog.now_us", lambda: clock[0])
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t", retention={"age": "30d"})
+        fill(catalog, topic, [clock[0]])
+        catalog._backend.housekeeping._retain_by_itself()
+        clock[0] += 3650 * DAY_US
+        assert catalog.retain().removed == ()
+    with aggregator.open(root) as catalog:
+        topic = catalog.topic("t")
+        assert catalog.retain().removed == ()
+        clock[0] -= 3651 * DAY_US
+        fill(catalog, topic, [clock[0]])
+        topic.set_policy(retention={"segments": 1})
+        assert [one.first_index for one in catalog.retain().removed] == [0]
+        assert times(topic) == [clock[0]]
+
+
+def test_by_itself(root):
+    """Bytes of a topic stay below its limit while events come in."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t", retention={"bytes": 20_000}, roll={"rows": 50})
+        other = catalog.create_topic("other")
+        fill(catalog, other, range(5))
+        for first in range(0, 2000, 50):
+            fill(catalog, topic, range(first, first + 50))
+        until(lambda: topic.stats()["bytes"] <= 20_000)
+        left = times(topic)
+        assert left == list(range(left[0], 2000))
+        assert len(other.scan().to_table()) == 5
+        until(lambda: len(files(root)) == catalog.stats()["segments"])
+        assert catalog.stats()["background"] is None
+
+
+def test_the_catalog_as_a_whole(root):
+    """The limit counts log and manifest; the oldest of all topics go first; nothing else has to be asked for."""
+    limit = 3_000_000
+    with aggregator.open(root, limits={"max_bytes": limit}) as catalog:
+        topics = [catalog.create_topic(name) for name in ("a", "b")]
+        for number in range(70):
+            fill(catalog, topics[number % 2], range(100 * number, 100 * number + 100), payload=500)
+            disk = sum(path.stat().st_size for path in root.rglob("*") if path.is_file())
+            assert disk <= 1.1 * limit
+        until(lambda: catalog.stats()["disk"]["total"] <= limit)
+        stats = catalog.stats()
+        assert stats["disk"]["total"] == pytest.approx(
+            sum(path.stat().st_size for path in root.rglob("*") if path.is_file() and "lock" not in path.name
+                and path.name != "acknowledged"), abs=20_000,
+        )  # fmt: skip
+        firsts = [topic.stats()["min_timestamp"] for topic in topics]
+        assert abs(firsts[0] - firsts[1]) <= 200  # in step
+        assert 0 < stats["segments"] < 60
+
+
+def test_free_disk(root, monkeypatch):
+    """Below the floor the oldest go until as much is free as was asked for."""
+    usage = namedtuple("usage", "total used free")
+    with aggregator.open(root, limits={"min_free_bytes": 1_000_000}) as catalog:
+        topic = catalog.create_topic("t")
+        for first in (0, 10, 20):
+            fill(catalog, topic, range(first, first + 10))
+        size = catalog.stats()["topics"]["t"]["sealed_bytes"] // 3
+        floor = 1_000_000 - 2 * size + 100
+
+        def free(_):
+            return usage(10**9, 0, floor + size * (3 - len(files(root))))
+
+        monkeypatch.setattr(disk.shutil, "disk_usage", free)
+        catalog._backend.maintenance.wake()
+        until(lambda: len(files(root)) == 1)
+        assert times(topic) == list(range(20, 30))
+        time.sleep(0.1)
+        assert len(files(root)) == 1
+
+
+@pytest.mark.usefixtures("quiet")
+def test_open_scans_finish(root):
+    """A scan that has begun gives all that was there, whatever goes meanwhile; then the files go."""
+    with aggregator.open(root) as catalog, aggregator.open(root, read_only=True) as reader:
+        topic = catalog.create_topic("t")
+        for first in range(0, 100, 10):
+            fill(catalog, topic, range(first, first + 10))
+        mine, theirs = iter(topic.scan()), iter(reader.topic("t").scan())
+        assert (next(mine).timestamp, next(theirs).timestamp) == (0, 0)
+        topic.set_policy(retention={"segments": 0})
+        report = catalog.retain()
+        assert topic.scan().count() == 0
+        assert reader.topic("t").scan().count() == 0
+        assert len(files(root)) == 10
+        assert report.waiting_bytes == catalog.stats()["disk"]["waiting_for_scans"] > 0
+        assert [event.timestamp for event in mine] == list(range(1, 100))
+        catalog._backend.housekeeping.removal.sweep()
+        assert len(files(root)) == 10
+        assert [event.timestamp for event in theirs] == list(range(1, 100))
+        catalog._backend.housekeeping.removal.sweep()
+        assert not files(root)
+        assert catalog.stats()["disk"]["waiting_for_scans"] == 0
+
+
+def test_policies_change(root):
+    """What is not named stays; wrong ones are refused; readers see the change; only writers may."""
+    with aggregator.open(root) as catalog, aggregator.open(root, read_only=True) as reader:
+        topic = catalog.create_topic("t", roll={"rows": 7}, retention={"age": "1h"})
+        topic.set_policy(retention={"bytes": "1 GiB", "segments": 3})
+        assert (topic.roll.rows, topic.retention) == (7, Retention(2**30, None, 3))
+        assert catalog.alter_topic("t", roll={"rows": 9}).roll.rows == 9
+        assert reader.topic("t").roll.rows == 9
+        assert reader.topic("t").retention == topic.retention
+        for wrong in ({"bytes": "many"}, {"years": 3}, {"bytes": -1}, {"max_segments": -1}):
+            with pytest.raises(aggregator.InvalidRequestError):
+                topic.set_policy(retention=wrong)
+        with pytest.raises(aggregator.TopicNotFoundError):
+            catalog.alter_topic("absent", roll={"rows": 9})
+        for refused in (lambda: reader.alter_topic("t", roll={"rows": 1}), reader.retain, reader.compact):
+            with pytest.raises(aggregator.ReadOnlyError):
+                refused()
+
+
+def test_stats(root):
+    """Rows, bytes, segments, unsealed events, times and record indexes add up; a reader has the same."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        fill(catalog, topic, range(10))
+        fill(catalog, topic, range(10, 15), "other")
+        topic.append([{"space": "a", "timestamp": 99}, {"space": "a", "timestamp": -9}], "other")
+        stats = topic.stats()
+        other = stats["partitions"]["other"]
+        assert (stats["rows"], stats["sealed_rows"], stats["unsealed_rows"], stats["segments"]) == (17, 15, 2, 2)
+        assert (stats["min_timestamp"], stats["max_timestamp"]) == (-9, 99)
+        assert (other["first_index"], other["end_index"], other["rows"]) == (0, 7, 7)
+        assert stats["sealed_bytes"] == sum(path.stat().st_size for path in root.rglob("*.esdb"))
+        assert 0 < time.time_ns() // 1000 - stats["oldest_unsealed_us"] < 60e6
+        whole = catalog.stats()
+        assert (whole["rows"], whole["segments"], whole["problems"]) == (17, 2, 0)
+        assert whole["disk"]["log"] == sum(path.stat().st_size for path in (root / "log").iterdir())
+        json.dumps(whole)
+        with aggregator.open(root, read_only=True) as reader:
+            seen = reader.stats()["topics"]["t"]
+            for facts in (seen, stats, *seen["partitions"].values(), *stats["partitions"].values()):
+                facts.pop("oldest_unsealed_us")  # it came to each at another time
+            assert seen == stats

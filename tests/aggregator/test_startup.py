@@ -1,0 +1,300 @@
+"""What opening a catalog makes of files that are not as the manifest says, and manifests that are rebuilt."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import pytest
+
+import aggregator
+import esformat
+from aggregator.housekeeping import Housekeeping
+
+ROWS = 40
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    """Nothing happens by itself."""
+    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
+
+
+class Data:
+    """A catalog on disk: four segments of two partitions, two of them merged, and ten unsealed events."""
+
+    def __init__(self, root):
+        self.root = root
+        self.old = root.with_name("old-manifest.sqlite")
+        with aggregator.open(root) as catalog:
+            topic = catalog.create_topic("t", indexes=["type"], roll={"rows": 1000})
+            self.append(topic, 0, "1", ROWS)
+            catalog.seal()
+        shutil.copy(root / "manifest.sqlite", self.old)
+        with aggregator.open(root) as catalog:
+            topic = catalog.topic("t")
+            for first in (100, 200):
+                self.append(topic, first, "0", ROWS)
+                catalog.seal()
+            topic.compact()
+            for first in (300, 400):
+                self.append(topic, first, "0", ROWS)
+                catalog._backend.log.roll()
+                catalog.seal()
+            self.append(topic, 500, "0", 10)
+        self.sealed = [*range(ROWS), *(n for first in (100, 200, 300, 400) for n in range(first, first + ROWS))]
+        self.all = [*self.sealed, *range(500, 510)]
+
+    @staticmethod
+    def append(topic, first, partition, count):
+        rows = [{"space": f"s{n % 5}", "timestamp": n, "type": f"k{n % 3}"} for n in range(first, first + count)]
+        topic.append(rows, partition, producer="p", sequence=first)
+
+    def segments(self):
+        return sorted(self.root.glob("segments/*/*.esdb"))
+
+    def segment_with(self, timestamp):
+        """The file that holds an event."""
+        for path in self.segments():
+            with esformat.open(path) as segment:
+                if segment.min_timestamp <= timestamp <= segment.max_timestamp:
+                    return path
+        raise AssertionError(timestamp)
+
+    def check(self, expected, problems=0, actions=()):
+        """Open: those events are there, each once, by all ways; and nothing new is found the second time."""
+        for _ in range(2):
+            with aggregator.open(self.root) as catalog:
+                topic = catalog.topic("t")
+                assert [event.timestamp for event in topic.scan()] == sorted(expected)
+                by_index = [event for name in topic.partitions for event in topic.read(name)]
+                assert sorted(event.timestamp for event in by_index) == sorted(expected)
+                assert topic.scan(space="s1").count() == sum(n % 5 == 1 for n in expected)
+                found = catalog.problems()
+                assert len(found) == problems, found
+                assert {problem.action.split(":")[0] for problem in found} == set(actions)
+        with aggregator.open(self.root) as catalog:  # it goes on: no record index is given twice, retries are known
+            topic = catalog.topic("t")
+            known = {event.columns["record_index"] for event in topic.read("0")}
+            self.append(topic, 10_000, "0", 3)
+            assert known.isdisjoint(event.columns["record_index"] for event in topic.read("0", max(known) + 1))
+            assert topic.scan(start=10_000).count() == 3
+
+
+@pytest.fixture
+def data(tmp_path):
+    return Data(tmp_path / "data")
+
+
+def lose_manifest(data, how):
+    path = data.root / "manifest.sqlite"
+    for extra in ("-wal", "-shm"):
+        path.with_name(path.name + extra).unlink(missing_ok=True)
+    if how == "deleted":
+        path.unlink()
+    elif how == "empty":
+        path.write_bytes(b"")
+    elif how == "cut short":
+        os.truncate(path, path.stat().st_size // 2)
+    elif how == "noise":
+        path.write_bytes(os.urandom(20_000))
+    elif how == "one version old":
+        shutil.copy(data.old, path)
+
+
+def change_segments(data, how):
+    """Gives the events that are lost by it."""
+    newest, oldest = data.segment_with(400), data.segment_with(0)
+    number = 1 + max(int(path.stem) for path in data.segments())
+    if how == "orphan":
+        (newest.parent / f"{number:012}.esdb").write_bytes(b"no segment")
+    elif how == "partial":
+        (newest.parent / f".{number:012}.esdb.abc.partial").write_bytes(b"a part")
+    elif how == "missing":
+        newest.unlink()
+        return range(400, 400 + ROWS)
+    elif how == "empty":
+        oldest.write_bytes(b"")
+        return range(ROWS)
+    return ()
+
+
+@pytest.mark.parametrize("segments", ["whole", "orphan", "missing", "empty", "partial"])
+@pytest.mark.parametrize("manifest", ["deleted", "empty", "cut short", "noise"])
+def test_a_lost_manifest_is_rebuilt(data, manifest, segments):
+    """Twenty combinations: opening refuses and names the way out; then all sealed events that have a file are there."""
+    lost = change_segments(data, segments)
+    lose_manifest(data, manifest)
+    with pytest.raises(aggregator.CorruptManifestError, match="rebuild-manifest"):
+        aggregator.open(data.root)
+    report = aggregator.rebuild_manifest(data.root)
+    damaged = segments in ("orphan", "empty")
+    assert (report.topics, report.segments, len(report.quarantined)) == (1, 4 - bool(lost), damaged)
+    assert report.rows == len(data.sealed) - len(lost)
+    data.check([n for n in data.all if n not in lost], problems=damaged, actions=["set aside in quarantine"] * damaged)
+    with aggregator.open(data.root) as catalog:
+        assert catalog.topic("t").roll.rows == 1000
+    assert (data.root / "quarantine" / "manifest.sqlite").exists() == (manifest != "deleted")
+
+
+@pytest.mark.parametrize("segments", ["whole", "orphan", "partial"])
+def test_an_old_copy_of_the_manifest(data, segments):
+    """Segments that it does not know are taken in, and reported; merged ones count once."""
+    change_segments(data, segments)
+    lose_manifest(data, "one version old")
+    orphan = segments == "orphan"
+    data.check(data.all, problems=3 + orphan, actions=["taken in", *["set aside in quarantine"] * orphan])
+
+
+@pytest.mark.parametrize("segments", ["missing", "empty", "cut short", "flipped"])
+def test_missing_and_damaged_segments(data, segments):
+    """Reported; scans that need the file raise, others do not; the loss can be accepted, or a copy put back."""
+    path = data.segment_with(0)
+    copy = path.read_bytes()
+    if segments == "missing":
+        path.unlink()
+    elif segments == "flipped":
+        path.write_bytes(copy[:100] + bytes([copy[100] ^ 1]) + copy[101:])
+    else:
+        path.write_bytes(copy[: len(copy) // 2 * (segments == "cut short")])
+    with aggregator.open(data.root) as catalog:
+        topic = catalog.topic("t")
+        if segments == "flipped":
+            assert catalog.problems() == []
+            assert len(catalog.verify()) == 1
+        (problem,) = catalog.problems()
+        assert problem.subject == str(path.relative_to(data.root))
+        assert "record indexes 0 to 39" in problem.message
+        assert path.name in problem.action or segments == "missing"
+        assert not path.exists()
+        with pytest.raises(aggregator.SegmentMissingError, match="record indexes 0 to 39"):
+            topic.scan().to_table()
+        assert topic.scan(start=100).count() == len(data.all) - ROWS
+        assert len(topic.read("0").to_table()) == len(data.all) - ROWS
+    path.write_bytes(copy)
+    with aggregator.open(data.root) as catalog:
+        assert catalog.topic("t").scan().count() == len(data.all)
+    path.unlink()
+    with aggregator.open(data.root) as catalog:
+        assert len(catalog.accept_losses()) == 1
+        assert catalog.accept_losses() == []
+    with aggregator.open(data.root) as catalog:
+        assert [event.timestamp for event in catalog.topic("t").scan()] == [n for n in data.all if n >= ROWS]
+        assert any("given up" in problem.action for problem in catalog.problems())
+
+
+def test_a_repaired_segment_is_taken_in(data):
+    """A file with fewer events, whole and made from the old one, comes in its place, and that is reported."""
+    path = data.segment_with(0)
+    less = path.with_name("less")
+    esformat.tools.erase(path, less, ["s1"])
+    less.replace(path)
+    data.check([n for n in data.all if n >= ROWS or n % 5 != 1], problems=1, actions=["taken in"])
+
+
+def test_foreign_segments_are_set_aside(data):
+    """A file of another catalog, or one that the aggregator did not write, is not taken for an old manifest's."""
+    folder = data.segments()[0].parent
+    with esformat.create(folder / "000000000999.esdb") as writer:
+        writer.add("s1", b"x", timestamp=1)
+    shutil.copy(data.segment_with(0), folder / "000000000998.esdb")
+    data.check(data.all, problems=2, actions=["set aside in quarantine"])
+    assert len(list((data.root / "quarantine").iterdir())) == 2
+
+
+def test_crash_between_file_and_manifest(data, tmp_path, monkeypatch):
+    """Files that a crash leaves when it seals or merges are swept: nothing is lost, nothing doubled, no problem."""
+    images = [tmp_path / "sealing", tmp_path / "merging"]
+    apply = aggregator.manifest.Manifest.apply
+
+    def copying(manifest, edit):
+        if edit.added:
+            shutil.copytree(data.root, images[bool(edit.retired)], dirs_exist_ok=True)
+        return apply(manifest, edit)
+
+    monkeypatch.setattr(aggregator.manifest.Manifest, "apply", copying)
+    with aggregator.open(data.root) as catalog:
+        catalog.seal()
+        catalog.compact()
+    monkeypatch.undo()
+    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
+    for image in images:
+        with aggregator.open(image) as catalog:
+            assert len(catalog.stats()["swept"]) == 1
+        crashed = object.__new__(Data)
+        crashed.root, crashed.all = image, data.all
+        crashed.check(data.all)
+
+
+def test_damaged_log_files_are_kept(data):
+    """What cannot be read of the log is reported and copied before its file is deleted."""
+    with aggregator.open(data.root) as catalog:
+        topic = catalog.topic("t")
+        data.append(topic, 600, "0", 5)
+        data.append(topic, 700, "0", 5)
+    path = max(path for path in (data.root / "log").glob("*.log") if path.stat().st_size > 100)
+    stored = bytearray(path.read_bytes())
+    stored[stored.rindex(b"LFRM", 0, stored.rindex(b"LFRM")) + 100] ^= 1  # the last but one batch
+    path.write_bytes(stored)
+    expected = [*data.all, *range(700, 705)]
+    for _ in range(2):
+        with aggregator.open(data.root) as catalog:
+            (problem,) = catalog.problems()
+            assert problem.subject == f"log/{path.name}"
+            assert "checksum" in problem.message
+            assert [event.timestamp for event in catalog.topic("t").scan()] == expected
+            catalog.seal()
+            catalog._backend.log.roll()
+            catalog._backend.sealer.release_log()
+    assert not path.exists()
+    (kept,) = (data.root / "quarantine").iterdir()
+    assert kept.read_bytes() == stored
+
+
+def test_frames_of_a_later_version_are_kept(data, monkeypatch):
+    """A frame that is whole and says nothing that this program knows is reported, and its file is copied."""
+    with aggregator.open(data.root) as catalog, monkeypatch.context() as patch:
+        patch.setattr(aggregator.ingest, "EventsPrefix", lambda schema, *rest: Prefix(99, *rest))
+        Prefix = aggregator.log_frame.EventsPrefix  # noqa: N806  a class
+        data.append(catalog.topic("t"), 600, "0", 5)
+    with aggregator.open(data.root) as catalog:
+        (problem,) = catalog.problems()
+        assert problem.message.startswith("99 (frame at position")
+        assert len(list((data.root / "quarantine").iterdir())) == 1
+
+
+def test_rebuilding_is_refused_while_somebody_writes(data):
+    """And where there is no catalog; an interrupted attempt is no obstacle."""
+    with aggregator.open(data.root), pytest.raises(aggregator.CatalogLockedError):
+        aggregator.rebuild_manifest(data.root)
+    with pytest.raises(aggregator.CatalogNotFoundError):
+        aggregator.rebuild_manifest(data.root / "absent")
+    (data.root / "manifest.sqlite.rebuilding").write_bytes(b"half")
+    done = []
+    aggregator.rebuild_manifest(data.root, progress=lambda *state: done.append(state))
+    assert done[-1][0] == done[-1][1] == sum(path.stat().st_size for path in data.segments())
+    data.check(data.all)
+
+
+def test_rebuilding_in_the_midst_of_a_merge(data):
+    """Where the merged segment and those it was made from are all there, events count once."""
+    with aggregator.open(data.root) as catalog:
+        scan = iter(catalog.topic("t").scan())
+        next(scan)
+        catalog.compact()
+        assert len(data.segments()) == 5
+    (data.root / "manifest.sqlite").unlink()
+    report = aggregator.rebuild_manifest(data.root)
+    assert (report.segments, report.superseded) == (2, 3)
+    del scan
+    data.check(data.all)
+
+
+def test_stats_are_json_after_all_that(data):
+    """Quarantined files count as what the catalog takes."""
+    data.segment_with(0).write_bytes(b"damaged")
+    with aggregator.open(data.root) as catalog:
+        stats = json.loads(json.dumps(catalog.stats()))
+        assert stats["disk"]["quarantine"] == 7
+        assert stats["problems"] == 1
