@@ -18,6 +18,7 @@ help:  ## List these targets.
 
 demo: $(VENV)/dev.stamp  ## Real events and a million generated ones, into demo-output/ (under two minutes).
 	$(BIN)/esdb demo
+	$(BIN)/aggregator demo
 
 test: $(VENV)/dev.stamp  ## Run every test.
 	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadgroup

@@ -52,15 +52,26 @@ def moment(micros: int | None) -> str:
 
 
 @contextmanager
-def progress(title: str) -> Iterator[Callable[[int, int], None] | None]:
-    """Show a bar on stderr if that is a terminal. Gives what to call with bytes done and bytes in all; None without."""
+def progress(title: str, *, things: bool = False) -> Iterator[Callable[[int, int], None] | None]:
+    """Show a bar on stderr if that is a terminal. Gives what to call with bytes done and bytes in all; None without.
+
+    things: what is counted are events or segments, not bytes.
+    """
     if not is_terminal(sys.stderr):
         yield None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    counted = MofNCompleteColumn() if things else DownloadColumn()
+    columns = (TextColumn("{task.description}"), BarColumn(), counted, TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(title, total=None)
 

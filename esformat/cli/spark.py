@@ -10,7 +10,7 @@ import click
 
 from esformat.cli.console import count, progress, say, size, warn
 from esformat.cli.params import Hex, Pair
-from esformat.cli.root import one_line
+from esformat.cli.program import one_line
 from esformat.errors import UsageError
 
 _SHOWN_FAILURES = 20

@@ -6,7 +6,7 @@ import click
 
 import esformat
 from esformat.cli.console import count, progress, say, size, warn
-from esformat.cli.root import one_line
+from esformat.cli.program import one_line
 
 _HINT = "restore the file from a copy, or write it again"
 _EXAMPLES = """\b

@@ -103,13 +103,28 @@ class Load:
         try:
             return self._write(Plan(self._roles), create)
         except _PlanBrokenError:
-            plan = self._survey()
+            plan = self.survey()
         try:
             return self._write(plan, create)
         except _PlanBrokenError as error:
             raise InputError("an input changed while it was read") from error
 
-    def _survey(self) -> Plan:
+    def batches(self, plan: Plan | None = None) -> Iterator[pa.RecordBatch]:
+        """Give the events in the order of the inputs, for who stores them otherwise than in one segment.
+
+        plan: what `survey` gave; without it the columns are those that the rows so far show, and may grow.
+        Raises InputError, BadRowError.
+        """
+        self._bad_rows.begin()
+        plan = Plan(self._roles) if plan is None else plan
+        for rows, times in self._rows():
+            plan = plan.widened(rows.types, has_nanos=times.has_nanos)
+            events, rejects = make_events(rows, times, plan)
+            self._bad_rows.take(rejects)
+            if events.num_rows:
+                yield events
+
+    def survey(self) -> Plan:
         """Read everything for its types alone."""
         plan = Plan(self._roles)
         for rows, times in self._rows():

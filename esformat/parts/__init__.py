@@ -1,8 +1,9 @@
-"""Pieces for programs that are built on segments, as the aggregator is: schemas, checked intake, events of batches."""
+"""Pieces for programs on top of segments, as the aggregator: schemas, intake, events of batches, how they start."""
 
 from esformat.event import to_microseconds
 from esformat.event_rows import rows_of_batch
 from esformat.intake import EventRows, check_table, to_arrow
+from esformat.launch import launch
 from esformat.schema import KEY_COLUMNS, TIMESTAMP_TYPE, EventSchema, Field, default_schema, make_schema
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "Field",
     "check_table",
     "default_schema",
+    "launch",
     "make_schema",
     "rows_of_batch",
     "to_arrow",

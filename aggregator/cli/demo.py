@@ -1,0 +1,36 @@
+"""`aggregator demo`: the events of `esdb demo` as a stream, with a crash in the middle."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+_EXAMPLES = """\b
+Examples:
+  esdb demo && aggregator demo
+  aggregator demo --input activity.esdb --input clicks.esdb --output pictures
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.option(
+    "--output",
+    type=click.Path(file_okay=False, path_type=Path),
+    default="demo-output",
+    show_default=True,
+    metavar="FOLDER",
+    help="Where the catalog goes, and where `esdb demo` left its files.",
+)
+@click.option(
+    "--input", "inputs", type=click.Path(exists=True, dir_okay=False, path_type=Path), multiple=True, metavar="FILE",
+    help=".esdb files to take the events from: the smallest is the stream that crashes, the largest the load.",
+)  # fmt: skip
+def demo(output: Path, inputs: tuple[Path, ...]) -> None:
+    """Take the events that `esdb demo` wrote to files in as a stream, and kill -9 the process that does so midway.
+
+    Everything acknowledged is there afterwards. Then retention, compaction and erasure work on a larger load.
+    """
+    from aggregator.demo import run_demo  # here: rich is slow to import
+
+    run_demo(output, inputs)

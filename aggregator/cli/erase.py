@@ -1,0 +1,58 @@
+"""`aggregator erase`: every event of a space."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from aggregator.cli.opened import catalog_argument, format_option, say_json, topic_argument, writing
+from esformat.cli.parts import Hex, count, say, warn
+
+_EXAMPLES = """\b
+Examples:
+  aggregator erase data clicks ada --dry-run
+  aggregator erase data clicks ada
+  aggregator erase data clicks bob --now
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@catalog_argument
+@topic_argument
+@click.argument("space", required=False)
+@click.option("--space-hex", type=Hex(), metavar="HEX", help="The space instead, in hexadecimal.")
+@click.option("--now", is_flag=True, help="Take it off the disk before this ends, and look whether anything is left.")
+@click.option("--dry-run", is_flag=True, help="Only tell how many events would go.")
+@format_option
+def erase(
+    catalog: str, topic: str, space: str | None, space_hex: bytes | None, now: bool, dry_run: bool, format_: str
+) -> int:
+    """Erase every event of SPACE from TOPIC: hidden at once, and off the disk soon after, while the catalog is open.
+
+    Exit status 1 if --now found something left, as a file that another process still reads.
+    """
+    if (space is None) == (space_hex is None):
+        raise click.UsageError("give SPACE or --space-hex, one of them")
+    key: str | bytes = space_hex if space is None else space  # type: ignore[assignment]
+    with writing(catalog) as opened:
+        chosen = opened.topic(topic)
+        if dry_run:
+            found = chosen.scan(space=key).count()
+            if format_ == "json":
+                say_json({"topic": topic, "space": key, "events": found, "dry_run": True})
+            else:
+                say(f"{count(found, 'event')} would go")
+            return 0
+        erasure = chosen.erase(key)
+        if now:
+            chosen.compact()
+        traces = chosen.traces(key) if now else None
+    if format_ == "json":
+        say_json({**asdict(erasure), "traces": traces and {**asdict(traces), "gone": traces.gone}})
+    else:
+        say(f"{count(erasure.events, 'event')} erased" + (", gone from disk" if traces and traces.gone else ""))
+    if traces is not None and not traces.gone:
+        warn(f"something is left: {asdict(traces)}")
+        return 1
+    return 0

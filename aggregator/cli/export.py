@@ -1,0 +1,77 @@
+"""`aggregator export`: a topic, a space, a time range to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Any
+
+import click
+import pyarrow as pa
+
+import esformat
+from aggregator import Scan, Topic
+from aggregator.cli.opened import catalog_argument, reading, topic_argument
+from esformat.cli.parts import Hex, Moment, count, one_of, opened_output, progress, say
+from esformat.convert import write_batches
+
+_FORMATS = ("esdb", "parquet", "jsonl", "csv", "arrow")
+_NAMES = {".esdb": "esdb", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
+_NAMES |= dict.fromkeys((".arrow", ".feather", ".arrows"), "arrow")
+_EXAMPLES = """\b
+Examples:
+  aggregator export data clicks clicks.esdb
+  aggregator export data clicks ada.jsonl --space ada
+  aggregator export data clicks march.parquet --start 2026-03-01 --end 2026-04-01
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@catalog_argument
+@topic_argument
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--space", metavar="KEY", help="Only the events of this space.")
+@click.option("--space-hex", type=Hex(), metavar="HEX", help="The same, with the bytes of the key in hexadecimal.")
+@click.option("--start", type=Moment(), metavar="TIME", help="From this time on: ISO 8601, or µs since 1970.")
+@click.option("--end", type=Moment(), metavar="TIME", help="Before this time.")
+@click.option("--partition", metavar="NAME", help="Only the events of this partition.")
+@click.option("--to", "format_", type=click.Choice(_FORMATS), help="Default: by the name of FILE.")
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+def export(catalog: str, topic: str, file: str, format_: str | None, force: bool, **question: Any) -> None:
+    """Write the events of TOPIC, or some of them, to FILE: .esdb, Parquet, JSON lines, CSV or Arrow.
+
+    FILE appears when it is complete. An .esdb file has the topic's indexes and kind of keys.
+    """
+    started = perf_counter()
+    chosen = format_ or next((_NAMES[end] for end in _NAMES if file.lower().endswith(end)), None)
+    if chosen is None:
+        raise click.UsageError(f"the name {file!r} does not tell a format: give --to {'|'.join(_FORMATS)}")
+    with reading(catalog) as opened, progress("exporting", things=True) as show:
+        exported = opened.topic(topic)
+        asked = {name: question[name] for name in ("start", "end", "partition")}
+        scan = exported.scan(space=one_of(question, "space"), **asked)
+        total = scan.count() if show is not None else 0
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            done = 0
+            for batch in scan.batches():
+                yield batch
+                done += batch.num_rows
+                if show is not None:
+                    show(done, total)
+
+        if chosen == "esdb":
+            events = _write_segment(exported, scan, batches(), file, force=force)
+        else:
+            with opened_output(file, force=force) as sink:
+                form = "arrows" if file.endswith(".arrows") else chosen
+                events = write_batches(batches(), scan.schema, form, sink)
+    say(f"{file}: {count(events, 'event')} in {perf_counter() - started:.1f} s")
+
+
+def _write_segment(topic: Topic, scan: Scan, batches: Iterator[pa.RecordBatch], file: str, *, force: bool) -> int:
+    columns = pa.schema([field for field in scan.schema if field.name not in ("space", "grouping", "timestamp")])
+    with esformat.create(file, schema=columns, indexes=topic.indexes, keys=topic.keys, overwrite=force) as writer:
+        for batch in batches:
+            writer.add_table(batch)
+    return writer.num_events

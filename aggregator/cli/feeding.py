@@ -1,0 +1,110 @@
+"""Batches of events into a topic: appended one after the other, again where the catalog had too much to do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from time import sleep
+from typing import Any
+
+import pyarrow as pa
+
+from aggregator import OverloadedError, Receipt, Topic
+from esformat.cli.parts import bad_rows_of, input_options_of, progress, roles_of, say
+from esformat.convert import Load, Plan, Roles
+
+_KEYS_AND_PAYLOAD = ("space", "grouping", "timestamp", "data")
+
+
+@dataclass(slots=True)
+class Fed:
+    """What was appended. first, last: record indexes, None where nothing was."""
+
+    topic: str
+    partition: str
+    events: int = 0
+    batches: int = 0
+    duplicates: int = 0
+    overloads: int = 0
+    first: int | None = None
+    last: int | None = None
+    bad_rows: int = 0
+
+    def take(self, receipt: Receipt) -> None:
+        """Count a receipt."""
+        self.batches += 1
+        self.events += len(receipt)
+        self.duplicates += receipt.duplicate
+        self.first = receipt.first if self.first is None else min(self.first, receipt.first)
+        self.last = receipt.last if self.last is None else max(self.last, receipt.last)
+
+
+def feed(
+    topic: Topic, batches: Iterable[pa.RecordBatch], partition: str, *,
+    batch_rows: int, producer: str | None = None, fed: Fed | None = None, receipts: bool = False,
+) -> Fed:  # fmt: skip
+    """Append `batches`, cut to `batch_rows`, in order; each is acknowledged before the next is begun.
+
+    producer: the batches are its sequences 0, 1, 2 …, so that those that are there already are not stored again.
+    receipts: print each as soon as there is one.
+    """
+    fed = fed or Fed(topic.name, partition)
+    for batch in _cut(batches, batch_rows):
+        key = {} if producer is None else {"producer": producer, "sequence": fed.batches}
+        receipt = _patiently(lambda batch=batch, key=key: topic.append(batch, partition, **key), fed)  # type: ignore[misc]
+        fed.take(receipt)
+        if receipts:
+            say(json.dumps(asdict(receipt), ensure_ascii=False))
+    return fed
+
+
+def _patiently(append: Callable[[], Receipt], fed: Fed) -> Receipt:
+    while True:
+        try:
+            return append()
+        except OverloadedError as error:
+            fed.overloads += 1
+            sleep(error.retry_after_s)
+
+
+def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for start in range(0, batch.num_rows, rows):
+            yield batch.slice(start, rows)
+
+
+def feed_files(topic: Topic, inputs: tuple[str, ...], options: dict[str, Any]) -> Fed:
+    """Append the events of files, or of "-", as a command's options say."""
+    roles = _roles(topic, options)
+    fed = Fed(topic.name, options["partition"])
+    with ExitStack() as opened:
+        plan = None
+        if "-" not in inputs:  # a pipe is appended as it comes
+            roles, plan = _surveyed(inputs, roles, options)
+        show = opened.enter_context(progress("appending"))
+        bad_rows = bad_rows_of(options)
+        load = opened.enter_context(Load(inputs, roles, input_options_of(options), bad_rows=bad_rows, progress=show))
+        feed(
+            topic, load.batches(plan), options["partition"],
+            batch_rows=options["batch_rows"], producer=options["producer"], fed=fed, receipts=options["receipts"],
+        )  # fmt: skip
+        fed.bad_rows = bad_rows.count
+    return fed
+
+
+def _surveyed(inputs: tuple[str, ...], roles: Roles, options: dict[str, Any]) -> tuple[Roles, Plan]:
+    """Look at all rows for their types; a column that is called grouping is one, where no other was named."""
+    with progress("looking") as show, Load(inputs, roles, input_options_of(options), progress=show) as load:
+        plan = load.survey()
+    if roles.grouping is None and "grouping" in plan.types and "grouping" not in roles.named:
+        roles = replace(roles, grouping="grouping")
+    return roles, replace(plan, roles=roles)
+
+
+def _roles(topic: Topic, options: dict[str, Any]) -> Roles:
+    """What the columns are: of the types that the topic has, where the options do not say otherwise."""
+    roles = roles_of(options, keys=topic.keys)
+    known = {field.name: field.type for field in topic.scan().schema if field.name not in _KEYS_AND_PAYLOAD}
+    return replace(roles, types={**known, **roles.types})

@@ -1,0 +1,93 @@
+"""`aggregator import`: files into a topic, which is made where it is absent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Any
+
+import click
+import pyarrow as pa
+
+import esformat
+from aggregator import Catalog, Topic
+from aggregator.cli.append import feeding_options, report
+from aggregator.cli.feeding import Fed, feed, feed_files
+from aggregator.cli.opened import catalog_argument, format_option, topic_argument, writing
+from esformat.cli.parts import InputCommand, input_options, progress
+
+_EXAMPLES = """\b
+Examples:
+  aggregator import data activity activity.esdb
+  aggregator import data purchases activity.parquet --index type
+  aggregator import data visits clicks.jsonl --space who --timestamp at --index type
+"""
+
+
+@click.command("import", cls=InputCommand, epilog=_EXAMPLES)
+@catalog_argument
+@topic_argument
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
+@click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Of a new topic: index it. Repeatable.")
+@feeding_options
+@input_options
+@format_option
+def import_(
+    catalog: str, topic: str, inputs: tuple[str, ...], indexes: tuple[str, ...], format_: str, **options: Any
+) -> None:
+    """Append the events of files to TOPIC, which is made where it is absent.
+
+    INPUT is an .esdb file, whose columns, indexes and kind of keys a new topic takes on, or one of those that `append`
+    reads. Events go on in the order of their file.
+    """
+    started = perf_counter()
+    segments = tuple(path for path in inputs if path.endswith(".esdb"))
+    with writing(catalog, options["durability"]) as opened:
+        chosen = _topic(opened, topic, segments, indexes)
+        if not segments:
+            fed = feed_files(chosen, inputs, options)
+        elif segments == inputs:
+            fed = _feed_segments(chosen, segments, options)
+        else:
+            raise click.UsageError(".esdb files and others cannot be imported together: use two commands")
+    if not options["receipts"]:
+        report(fed, perf_counter() - started, format_)
+
+
+def _topic(catalog: Catalog, name: str, segments: tuple[str, ...], indexes: tuple[str, ...]) -> Topic:
+    if name in catalog.topics():
+        if indexes:
+            raise click.UsageError(f"--index is for a new topic, and {name} is there")
+        return catalog.topic(name)
+    if not segments:
+        return catalog.create_topic(name, indexes=indexes)
+    with esformat.open(segments[0]) as segment:
+        names = [*segment.indexes, *(index for index in indexes if index not in segment.indexes)]
+        return catalog.create_topic(name, _payload(segment.schema), indexes=names, keys=segment.info()["keys"])
+
+
+def _payload(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field for field in schema if field.name not in ("space", "grouping", "timestamp")])
+
+
+def _feed_segments(topic: Topic, paths: tuple[str, ...], options: dict[str, Any]) -> Fed:
+    fed = Fed(topic.name, options["partition"])
+    with progress("importing", things=True) as show:
+        for path in paths:
+            with esformat.open(path) as segment:
+                scan = segment.scan()
+
+                def batches(scan: esformat.Scan = scan, total: int = segment.num_events) -> Iterator[pa.RecordBatch]:
+                    done = 0
+                    for batch in scan.batches():
+                        yield batch
+                        done += batch.num_rows
+                        if show is not None:
+                            show(done, total)
+
+                feed(
+                    topic, batches(), options["partition"],
+                    batch_rows=options["batch_rows"], producer=options["producer"], fed=fed,
+                    receipts=options["receipts"],
+                )  # fmt: skip
+    return fed

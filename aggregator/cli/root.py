@@ -1,0 +1,33 @@
+"""The command `aggregator`: its verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from aggregator import CatalogNotFoundError, InvalidRequestError, TopicExistsError, TopicNotFoundError
+from esformat import __version__
+from esformat.cli.parts import CONTEXT_SETTINGS, Group, Verbs, run_program
+
+_COMMANDS = (
+    "init", "topics", "append", "scan", "tail", "stats", "import", "export", "verify", "retain", "compact", "erase",
+    "rebuild-manifest", "bench", "demo",
+)  # fmt: skip
+_WRONG_USAGE = (CatalogNotFoundError, InvalidRequestError, TopicExistsError, TopicNotFoundError)
+
+
+@click.group("aggregator", cls=Group, commands=Verbs("aggregator.cli", _COMMANDS), context_settings=CONTEXT_SETTINGS)
+@click.version_option(__version__, prog_name="aggregator", message="%(prog)s %(version)s")
+def main() -> None:
+    """Take events in durably, keep them within bounds, read them: a catalog of topics in one directory.
+
+    Each verb takes the CATALOG's directory first. One process may write to it; any number read meanwhile.
+
+    Exit status: 0, 1 if a problem was found, 2 if the command was used wrongly.
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit status. What goes wrong is one line on stderr."""
+    return run_program(main, arguments, wrong_usage=_WRONG_USAGE)

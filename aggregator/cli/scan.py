@@ -1,0 +1,49 @@
+"""`aggregator scan`: the events of a topic that answer a question, in many formats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+import aggregator
+from aggregator.cli.opened import catalog_argument, reading, topic_argument
+from esformat.cli.parts import chosen_format, give_answer, one_of, question_options, read_conditions
+
+_EXAMPLES = """\b
+Examples:
+  aggregator scan data clicks --space ada --reverse --limit 10
+  aggregator scan data clicks --index type=purchase --start 2026-03-01 --count
+  aggregator scan data clicks --partition 0 --columns record_index,space,timestamp
+  aggregator scan data clicks --format parquet -o clicks.parquet
+  aggregator scan data clicks --format jsonl | head -3
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@catalog_argument
+@topic_argument
+@click.option("--partition", metavar="NAME", help="Only the events of this partition.")
+@question_options
+def scan(
+    catalog: str, topic: str, format_: str | None, output: str, force: bool, only_count: bool, **question: Any
+) -> None:
+    """Print the events of TOPIC that answer a question: by time, oldest first, over all partitions.
+
+    Sealed or not, what was acknowledged is there, also while another process appends. The columns record_index and
+    partition can be asked for by name. Times without a zone are UTC.
+    """
+    chosen_format(format_, output)  # refused before the catalog is opened
+    with reading(catalog) as opened:
+        asked = opened.topic(topic)
+        names = ("start", "end", "reverse", "columns", "partition")
+        arguments = {name: question[name] for name in names}
+        arguments |= {name: one_of(question, name) for name in ("space", "grouping")}
+        conditions = read_conditions(question["conditions"], asked.indexes, asked.scan().schema)
+
+        def ask(limit: int | None) -> aggregator.Scan:
+            if conditions:
+                return asked.scan_index(conditions, limit=limit, **arguments)
+            return asked.scan(limit=limit, **arguments)
+
+        give_answer(ask, question["limit"], format_, output, force=force, only_count=only_count)

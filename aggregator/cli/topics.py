@@ -1,0 +1,86 @@
+"""`aggregator topics`: which topics there are; makes and alters them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from aggregator import Catalog
+from aggregator.cli.opened import catalog_argument, format_option, policy, policy_options, reading, say_json, writing
+from esformat.cli.parts import moment, say, size
+
+_EXAMPLES = """\b
+Examples:
+  aggregator topics data
+  aggregator topics data --create orders --index type --retention age=365d --retention bytes=10GiB
+  aggregator topics data --alter orders --retention bytes=1GiB --roll age=60s
+  aggregator topics data --format json
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@catalog_argument
+@click.option("--create", metavar="TOPIC", help="Make this topic.")
+@click.option("--alter", metavar="TOPIC", help="Give this topic the policies of --roll and --retention.")
+@click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="With --create: index it. Repeatable.")
+@click.option("--keys", type=click.Choice(["text", "binary"]), help="With --create: kind of keys. Default: text.")
+@policy_options
+@format_option
+def topics(
+    catalog: str,
+    create: str | None,
+    alter: str | None,
+    indexes: tuple[str, ...],
+    keys: str | None,
+    roll: tuple[tuple[str, str], ...],
+    retention: tuple[tuple[str, str], ...],
+    format_: str,
+) -> None:
+    """List the topics of CATALOG, or make or alter one."""
+    if create is None and (indexes or keys):
+        raise click.UsageError("--index and --keys go with --create")
+    if (create is None) == (alter is None) and (create is not None or roll or retention):
+        raise click.UsageError("--roll and --retention go with either --create or --alter")
+    if create is not None:
+        with writing(catalog) as opened:
+            opened.create_topic(
+                create, indexes=indexes, keys=keys or "text", roll=policy(roll), retention=policy(retention)
+            )
+            say(f"{create}: made")
+    elif alter is not None:
+        with writing(catalog) as opened:
+            opened.alter_topic(alter, roll=policy(roll), retention=policy(retention))
+            say(f"{alter}: altered")
+    else:
+        with reading(catalog) as opened:
+            _list(opened, format_)
+
+
+def _list(catalog: Catalog, format_: str) -> None:
+    topics = {name: catalog.topic(name) for name in catalog.topics()}
+    facts = {name: {"indexes": topic.indexes, "keys": topic.keys, **topic.stats()} for name, topic in topics.items()}
+    if format_ == "json":
+        say_json(list(facts.values()))
+        return
+    from esformat.cli.tables import show_rows  # here: rich is slow to import
+
+    names = ("topic", "events", "segments", "bytes", "first", "last", "partitions", "indexes", "keeps")
+    show_rows(names, [_row(name, mine) for name, mine in facts.items()], right=(1, 2, 3, 6))
+
+
+def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        name, f"{facts['rows']:,}", f"{facts['segments']:,}", size(facts["bytes"]), moment(facts["min_timestamp"]),
+        moment(facts["max_timestamp"]), str(len(facts["partitions"])), ", ".join(facts["indexes"]) or "-",
+        kept(facts["retention"]),
+    )  # fmt: skip
+
+
+def kept(retention: dict[str, int | None]) -> str:
+    """What a topic keeps, in words."""
+    words = {
+        "max_bytes": lambda limit: size(limit), "max_age_us": lambda limit: f"{limit / 86_400_000_000:,.6g} days",
+        "max_segments": lambda limit: f"{limit:,} segments",
+    }  # fmt: skip
+    return ", ".join(words[name](limit) for name, limit in retention.items() if limit is not None) or "everything"

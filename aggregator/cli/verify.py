@@ -1,0 +1,42 @@
+"""`aggregator verify`: every segment of a catalog read from end to end."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from aggregator.cli.opened import catalog_argument, format_option, say_json, writing
+from esformat.cli.parts import count, moment, progress, say, warn
+
+_EXAMPLES = """\b
+Examples:
+  aggregator verify data
+  aggregator verify data --format json
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@catalog_argument
+@click.option("--accept-losses", is_flag=True, help="Go on without segments that are missing or set aside.")
+@format_option
+def verify(catalog: str, accept_losses: bool, format_: str) -> int:
+    """Read every segment of CATALOG against its checksums; recover the log, look for missing and orphaned files.
+
+    A damaged segment is set aside in quarantine/, where `esdb repair` can make a copy of it; scans that need it fail
+    until it is put back, or --accept-losses says to go on without. Exit status 1 if the catalog knows of a problem,
+    also an old one.
+    """
+    with progress("verifying"), writing(catalog) as opened:
+        problems = opened.verify()
+        lost = opened.accept_losses() if accept_losses else []
+        segments, events = opened.stats()["segments"], opened.stats()["rows"]
+    if format_ == "json":
+        facts = {"segments": segments, "events": events}
+        say_json({**facts, "problems": [asdict(each) for each in problems], "lost": [asdict(each) for each in lost]})
+        return 1 if problems else 0
+    for each in (*problems, *lost):
+        warn(f"{moment(each.found_us)} {each.subject}: {each.message}; {each.action}")
+    if not problems:
+        say(f"{catalog}: ok, {count(events, 'event')}, {count(segments, 'segment')}")
+    return 1 if problems else 0

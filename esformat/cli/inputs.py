@@ -1,0 +1,112 @@
+"""Files of events as inputs of a command: the options that say how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import pyarrow as pa
+
+from esformat.cli.params import ColumnType, Names
+from esformat.convert import FORMATS, BadRows, Clock, Collect, InputOptions, Roles, Skip, Stop
+
+ON_ERROR = "--on-error"
+
+
+class InputCommand(click.Command):
+    """Reads `--on-error collect FILE` as one option with one value, which click cannot."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        options_end = args.index("--") if "--" in args else len(args)
+        for place in range(options_end - 2):
+            if args[place : place + 2] == [ON_ERROR, "collect"]:
+                args = [*args[:place], f"{ON_ERROR}=collect={args[place + 2]}", *args[place + 3 :]]
+                break
+        return super().parse_args(ctx, args)
+
+
+class _OnError(click.ParamType[Any]):
+    """stop, skip or collect with a file."""
+
+    name = "stop|skip|collect FILE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return value
+        what, equals, path = value.partition("=")
+        if not (path if what == "collect" else what in ("stop", "skip") and not equals):
+            self.fail(f"{value!r} is none of stop, skip, collect FILE", param, ctx)
+        return what, path
+
+
+_OPTIONS = (
+    click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Whose event a row is."),
+    click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="When it happened."),
+    click.option("--grouping", metavar="COLUMN", help="Second key, within the space."),
+    click.option("--data", metavar="COLUMN", help="The bytes of this column are the payload; others are not kept."),
+    click.option(
+        "--data-json", is_flag=True, help="The columns without another use are the payload, as a JSON object."
+    ),
+    click.option(
+        "--columns", type=Names(), metavar="A,B,…", help="Keep these as typed columns. Default: all left over."
+    ),
+    click.option(
+        "--type", "types", type=ColumnType(), multiple=True, metavar="COLUMN=TYPE",
+        help="Type of a column: string, int64, float64, bool, timestamp, date, binary. Repeatable.",
+    ),
+    click.option(
+        "--timestamp-format", metavar="FORMAT",
+        help="How times are written: s, ms, us, ns since 1970, iso, or as '%d/%m/%Y %H:%M'. Default: ISO 8601.",
+    ),
+    click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="Zone of times that name none."),
+    click.option("--input-format", type=click.Choice(FORMATS), help="Default: by the file's name."),
+    click.option("--delimiter", metavar="CHAR", help="Between the fields of CSV. Default: a comma."),
+    click.option("--header", type=Names(), metavar="A,B,…", help="Column names of CSV whose first line has none."),
+    click.option("--null", "nulls", multiple=True, metavar="TEXT", help="In CSV, this means no value. Repeatable."),
+    click.option(
+        ON_ERROR, type=_OnError(), default=("stop", ""), metavar="stop|skip|collect FILE",
+        help="What to do with rows that are no events. Default: stop.",
+    ),
+)  # fmt: skip
+
+
+def input_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options that say how its inputs are read. The command is an InputCommand."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def roles_of(options: dict[str, Any], *, indexes: tuple[str, ...] = (), keys: Any = "text") -> Roles:
+    """What the options say of the columns."""
+    try:
+        clock = Clock(options["timestamp_format"], options["timezone"])
+    except ValueError as error:
+        raise click.UsageError(str(error)) from error
+    types: dict[str, pa.DataType] = dict(options["types"])
+    taken = ("space", "timestamp", "grouping", "data", "data_json", "columns")
+    return Roles(types=types, clock=clock, indexes=indexes, keys=keys, **{name: options[name] for name in taken})
+
+
+def input_options_of(options: dict[str, Any]) -> InputOptions:
+    """What the options say of how inputs are written."""
+    delimiter = options["delimiter"]
+    if delimiter is not None:
+        delimiter = "\t" if delimiter == "\\t" else delimiter
+        if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
+            raise click.UsageError(
+                f"--delimiter {delimiter!r} is not one ASCII character that can stand between fields"
+            )
+    return InputOptions(
+        format=options["input_format"], delimiter=delimiter, header=options["header"], nulls=options["nulls"]
+    )
+
+
+def bad_rows_of(options: dict[str, Any]) -> BadRows:
+    """What the options say of rows that are no events."""
+    what, path = options["on_error"]
+    if what == "collect":
+        return Collect(Path(path))
+    return Skip() if what == "skip" else Stop()

@@ -1,0 +1,42 @@
+"""Pieces for other commands over events, as `aggregator` is: options, tables, progress, how a command ends."""
+
+from esformat.cli.console import count, is_terminal, moment, progress, say, size, warn
+from esformat.cli.inputs import InputCommand, bad_rows_of, input_options, input_options_of, roles_of
+from esformat.cli.output import chosen_format, format_option, opened_output
+from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair
+from esformat.cli.program import CONTEXT_SETTINGS, Group, Verbs, one_line, run_program
+from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions
+
+__all__ = [
+    "CONTEXT_SETTINGS",
+    "Answer",
+    "ColumnType",
+    "Group",
+    "Hex",
+    "InputCommand",
+    "Limit",
+    "Moment",
+    "Names",
+    "Pair",
+    "Verbs",
+    "bad_rows_of",
+    "chosen_format",
+    "count",
+    "format_option",
+    "give_answer",
+    "input_options",
+    "input_options_of",
+    "is_terminal",
+    "moment",
+    "one_line",
+    "one_of",
+    "opened_output",
+    "progress",
+    "question_options",
+    "read_conditions",
+    "roles_of",
+    "run_program",
+    "say",
+    "size",
+    "warn",
+]

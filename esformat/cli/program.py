@@ -1,0 +1,116 @@
+"""A program of several commands, and how each one ends: its status, and one line for whatever went wrong."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from keyword import iskeyword
+
+import click
+import pyarrow as pa
+
+from esformat import ClosedError, EsdbError, UnknownIndexError, UsageError
+
+_WRONG_USAGE = (UsageError, UnknownIndexError, ClosedError)
+_INTERRUPTED = 130  # what shells report for an interrupt
+
+CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
+
+
+class Verbs(Mapping[str, click.Command]):
+    """The commands by name, imported when they are asked for: `esdb info` need not wait for the readers of Parquet.
+
+    Each is a module of `package` with a command of the module's name; "a-b" is `a_b`, and "import" `import_`.
+    """
+
+    def __init__(self, package: str, names: Sequence[str]) -> None:
+        self._package, self._names = package, tuple(names)
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self._names:
+            raise KeyError(name)
+        module = name.replace("-", "_") + "_" * iskeyword(name)
+        command: click.Command = getattr(import_module(f"{self._package}.{module}"), module)
+        return command
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+class Group(click.Group):
+    """A group that lists its commands in our order, which is the one they are learned in."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+
+def run_program(main: click.Group, arguments: Sequence[str], *, wrong_usage: tuple[type[Exception], ...] = ()) -> int:
+    """Run one command of `main` and return its exit status. What goes wrong is one line on stderr.
+
+    wrong_usage: errors that mean status 2, besides those of esformat.
+    """
+    program = str(main.name)
+    status = _invoke(main, program, arguments, (*_WRONG_USAGE, *wrong_usage))
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError as error:
+        _discard_output()
+        if status == 0 and error.errno != errno.EPIPE:
+            return _failed(program, one_line(error), 1)
+    return status
+
+
+def _invoke(main: click.Group, program: str, arguments: Sequence[str], wrong_usage: tuple[type[Exception], ...]) -> int:
+    try:
+        # not main.main(), which has its own idea of how a broken pipe ends
+        with main.make_context(program, list(arguments)) as context:
+            status = main.invoke(context)
+    except click.exceptions.Exit as leaving:
+        return leaving.exit_code
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return 2
+    except click.UsageError as error:
+        return _wrong_usage(program, error)
+    except (click.Abort, KeyboardInterrupt):
+        return _failed(program, "interrupted", _INTERRUPTED)
+    except MemoryError:
+        return _failed(program, "out of memory", 1)
+    except (click.ClickException, EsdbError, pa.ArrowException, OSError, UnicodeError) as error:
+        if isinstance(error, OSError) and error.errno == errno.EPIPE:
+            return 0  # whoever read our output, `head` for example, has seen enough
+        return _failed(program, one_line(error), 2 if isinstance(error, wrong_usage) else 1)
+    return status if isinstance(status, int) else 0
+
+
+def one_line(error: Exception) -> str:
+    """Say what went wrong, and with which file, in one line."""
+    if isinstance(error, OSError) and error.strerror:
+        message = f"{error.filename}: {error.strerror.lower()}" if error.filename else error.strerror.lower()
+    else:
+        message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    return " ".join(message.split()) or type(error).__name__
+
+
+def _wrong_usage(program: str, error: click.UsageError) -> int:
+    command = error.ctx.command_path if error.ctx is not None else program
+    message = " ".join(error.format_message().split()).rstrip(".")
+    click.echo(f"{command}: {message} (see '{command} --help')", err=True)
+    return 2
+
+
+def _failed(program: str, message: str, status: int) -> int:
+    click.echo(f"{program}: {message}", err=True)
+    return status
+
+
+def _discard_output() -> None:
+    """Send nowhere what could not be written, since Python tries once more when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

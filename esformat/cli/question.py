@@ -1,0 +1,120 @@
+"""Questions of a scan as options of a command, and how their answers are given: a table, a count, a file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import click
+import pyarrow as pa
+
+from esformat.cli.console import say
+from esformat.cli.output import chosen_format, format_option, opened_output
+from esformat.cli.params import Hex, Limit, Moment, Names, Pair
+from esformat.convert import write_batches
+
+_OPTIONS = (
+    click.option("--space", metavar="KEY", help="Only the events of this space."),
+    click.option("--space-hex", type=Hex(), metavar="HEX", help="The same, with the bytes of the key in hexadecimal."),
+    click.option("--grouping", metavar="KEY", help="Only this grouping."),
+    click.option("--grouping-hex", type=Hex(), metavar="HEX", help="The same, in hexadecimal."),
+    click.option(
+        "--index", "conditions", type=Pair(), multiple=True, metavar="NAME=VALUE",
+        help="Only events with this value of an index. Repeatable: all must hold.",
+    ),
+    click.option("--start", type=Moment(), metavar="TIME", help="From this time on: ISO 8601, or µs since 1970."),
+    click.option("--end", type=Moment(), metavar="TIME", help="Before this time."),
+    click.option("--reverse", is_flag=True, help="Last event first."),
+    click.option("--limit", type=Limit(), metavar="N", help="At most N events. Default: 50 in a table."),
+    click.option("--columns", type=Names(), metavar="A,B,…", help="Only these columns."),
+    click.option("--count", "only_count", is_flag=True, help="Print only how many events there are."),
+    format_option("jsonl", "csv", "arrow", "parquet"),
+    click.option("-o", "--output", default="-", metavar="FILE", help="Write to FILE instead of standard output."),
+    click.option("--force", is_flag=True, help="Replace FILE if it exists."),
+)  # fmt: skip
+
+
+class Answer(Protocol):
+    """What a scan gives."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the batches."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The events."""
+
+    def count(self) -> int:
+        """How many there are."""
+
+
+def question_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the options of a scan."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def one_of(question: dict[str, Any], name: str) -> str | bytes | None:
+    """Take a key given as text or in hexadecimal."""
+    text, in_hex = question[name], question[f"{name}_hex"]
+    if text is not None and in_hex is not None:
+        raise click.UsageError(f"--{name} and --{name}-hex both name the {name}: give one")
+    key: str | bytes | None = in_hex if text is None else text
+    return key
+
+
+def read_conditions(pairs: Sequence[tuple[str, str]], indexes: Iterable[str], schema: pa.Schema) -> dict[str, Any]:
+    """Turn what --index was given into values of the indexes' types."""
+    conditions = dict(_condition(*pair, list(indexes), schema) for pair in pairs)
+    if len(conditions) < len(pairs):
+        raise click.UsageError("--index asks for two values of one index: an event has one only")
+    return conditions
+
+
+def _condition(name: str, text: str, indexes: list[str], schema: pa.Schema) -> tuple[str, Any]:
+    """Turn the text of a condition into a value of the index's type; a name may have "=" signs of its own."""
+    given = f"{name}={text}"
+    name = max((each for each in indexes if given.startswith(f"{each}=")), key=len, default=name)
+    text = given[len(name) + 1 :]
+    if name not in indexes:
+        return name, text  # the scan says what is wrong
+    type_ = schema.field(name).type
+    if pa.types.is_integer(type_):
+        try:
+            return name, int(text)
+        except ValueError:
+            raise click.UsageError(f"--index {given}: the values of {name!r} are integers") from None
+    if pa.types.is_boolean(type_):
+        if text.lower() not in ("true", "false"):
+            raise click.UsageError(f"--index {given}: the values of {name!r} are true and false")
+        return name, text.lower() == "true"
+    return name, text
+
+
+def give_answer(
+    ask: Callable[[int | None], Answer], limit: int | None, format_: str | None, output: str,
+    *, force: bool, only_count: bool,
+) -> None:  # fmt: skip
+    """Ask with a limit, and print or write what comes."""
+    chosen = chosen_format(format_, output)
+    if only_count:
+        say(str(ask(limit).count()))
+    elif chosen == "table" and output == "-":
+        _print_table(ask, limit)
+    elif chosen == "table":
+        raise click.UsageError("--format table goes to standard output only: choose another format for -o")
+    else:
+        answer = ask(limit)
+        with opened_output(output, force=force) as sink:
+            write_batches(answer.batches(), answer.schema, chosen, sink)
+
+
+def _print_table(ask: Callable[[int | None], Answer], limit: int | None) -> None:
+    from esformat.cli.table import ROWS_SHOWN, show_table  # here: rich is slow to import
+
+    answer = ask(ROWS_SHOWN if limit is None else limit)
+    shown = show_table(answer.batches(), answer.schema)
+    more = ask(None).count() - shown if limit is None and shown == ROWS_SHOWN else 0
+    if more:
+        say(f"… and {more:,} more: --limit N shows more, --format jsonl all")

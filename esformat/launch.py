@@ -1,0 +1,29 @@
+"""How a command starts as a process of its own: where its extra is missing, how it is ended, its exit status."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from importlib import import_module
+from types import FrameType
+from typing import NoReturn
+
+_NEEDED = ("click", "rich")
+
+
+def launch(program: str, package: str) -> NoReturn:
+    """Run `package`.run with the process's arguments and exit with its status; it needs the extra `cli`."""
+    try:
+        run = import_module(package).run  # here, since click and rich may be missing
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] not in _NEEDED:
+            raise
+        sys.stderr.write(f"{program}: the command line is not installed: pip install 'esformat[cli]'\n")
+        sys.exit(2)
+    # A terminated command leaves as an interrupted one does: through the code that removes unfinished files.
+    signal.signal(signal.SIGTERM, _leave)
+    sys.exit(run(sys.argv[1:]))
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    sys.exit(128 + number)
