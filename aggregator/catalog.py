@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -11,20 +12,25 @@ from typing import Any, Self
 import pyarrow as pa
 
 from aggregator.disk import measure
-from aggregator.errors import CatalogNotFoundError, InvalidRequestError, TopicNotFoundError
+from aggregator.errors import CatalogNotFoundError, InvalidRequestError, TopicExistsError, TopicNotFoundError
 from aggregator.files import Layout
 from aggregator.following import Following
-from aggregator.model import Problem, TopicInfo
+from aggregator.lql import TagSet, parse_source
+from aggregator.model import Problem, Receipt, TopicInfo
 from aggregator.names import check_name
 from aggregator.policy import Durability, Limits, Retention, Roll
 from aggregator.rebuild import rebuild
+from aggregator.records import STREAM_SCHEMA, events_of
 from aggregator.reports import CompactionReport, RebuildReport, RetentionReport
-from aggregator.schema_change import topic_schema
+from aggregator.schema_change import topic_schema, union_schema
 from aggregator.state import Topic as TopicState
 from aggregator.stats import disk_stats, memory_stats
-from aggregator.topic import Backend, Topic, writer_of
+from aggregator.topic import DEFAULT_PARTITION, Backend, Topic, writer_of
 from aggregator.writing import Writing, now_us
 from esformat import ClosedError
+
+STREAMS_TOPIC = "logs"
+"""The topic that streams are written to where none is named."""
 
 
 def open_catalog(
@@ -81,6 +87,7 @@ class Catalog:
         """Made by `aggregator.open`."""
         self._backend = backend
         self._closed = False
+        self._columns: dict[str, tuple[int, dict[str, pa.DataType]]] = {}
 
     def __repr__(self) -> str:
         return f"<aggregator.Catalog {str(self.path)!r}, {len(self._backend.state.topics)} topics>"
@@ -165,6 +172,63 @@ class Catalog:
                 sealed += len(writing.sealer.seal(known, partition))
         writing.maintenance.look_after_seals()
         return sealed
+
+    # ------------------------------------------------------------ streams
+
+    def write(
+        self,
+        tags: Mapping[str, str],
+        records: Any,
+        topic: str = STREAMS_TOPIC,
+        *,
+        partition: str = DEFAULT_PARTITION,
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> Receipt:
+        """Store records of the stream with these tags: all of them, as durably as `Topic.append`, or nothing.
+
+        A stream is a space named by the canonical text of its tags; its first write makes it, and the topic as well.
+        records: mappings, or anything Arrow, with `ts` (int µs or aware datetimes; now where absent), `msg` (text or
+            bytes) and fields under any other name. Columns of a table, and fields for which the topic has a column,
+            keep their type; others become text in the column `fields`.
+        partition, producer, sequence: as for `Topic.append`.
+        Raises InvalidRequestError, esformat.InvalidEventError, OverloadedError and what else `Topic.append` raises.
+        """
+        self._check_open()
+        writer_of(self._backend)
+        target = self._stream_topic(topic)
+        events = events_of(TagSet.of(tags), records, self._columns_of(topic), now_us())
+        return target.append(events, partition, producer=producer, sequence=sequence)
+
+    def _stream_topic(self, name: str) -> Topic:
+        if name not in self._backend.state.topics:
+            with contextlib.suppress(TopicExistsError):  # somebody was quicker
+                return self.create_topic(name, STREAM_SCHEMA)
+        topic = self.topic(name)
+        if topic.keys != "text":
+            raise InvalidRequestError(f"the topic {name!r} has binary keys", hint="streams are named by text")
+        return topic
+
+    def _columns_of(self, topic: str) -> dict[str, pa.DataType]:
+        """The columns of a topic that fields of mappings go to."""
+        schemas = self._backend.state.topics[topic].schemas
+        known = self._columns.get(topic)
+        if known is None or known[0] != len(schemas):
+            union = union_schema(list(schemas.values()), binary_keys=False).arrow
+            known = self._columns[topic] = (len(schemas), {field.name: field.type for field in union})
+        return known[1]
+
+    def streams(self, expression: str = "") -> list[dict[str, str]]:
+        """The tags of each stream that an LQL expression over tags, or a tag list in braces, selects; "": of all.
+
+        In the order of their canonical texts.
+        Raises InvalidRequestError where it cannot be read.
+        """
+        self._check_open()
+        self._backend.refresh()
+        source = parse_source(expression) if expression.strip() else None
+        found = {stream.tags for stream in self._backend.streams.select(source)}
+        return [tags.as_dict() for tags in sorted(found, key=str)]
 
     # ------------------------------------------------------------ keeping house
 

@@ -21,6 +21,7 @@ from aggregator.pins import Pin, Pins
 from aggregator.replay import Replay
 from aggregator.segment_pool import SegmentPool
 from aggregator.state import CatalogState, Snapshot, Topic
+from aggregator.stream_index import StreamIndex
 
 
 class Following:
@@ -44,6 +45,7 @@ class Following:
         self._tail = LogTail(self.layout.log)
         frames = self._new_frames()
         self.state = CatalogState(self.manifest.load())
+        self.streams = StreamIndex(self.state, self.manifest, self.pool, self.snapshot)
         self._take(frames)
 
     def refresh(self) -> None:
@@ -112,6 +114,7 @@ class Following:
 
     def close(self) -> None:
         """Let go of everything."""
+        self.state.arrivals.end()
         self.pool.close()
         self.pins.close()
         self.manifest.close()

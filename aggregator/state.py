@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
 
+from aggregator.arrivals import Arrivals
 from aggregator.manifest import Contents
 from aggregator.model import PartitionInfo, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo
 from aggregator.pins import Pin, Pins
@@ -102,6 +103,8 @@ class CatalogState:
 
     def __init__(self, contents: Contents) -> None:
         self.view_lock = Lock()
+        self.arrivals = Arrivals()
+        """Tells of every batch that becomes visible."""
         self.edit_lock = Lock()
         """Held by who changes segments, from the manifest's transaction until the view shows it: a scan that pins a
         change then sees all that came before it. Taken before the view lock."""
@@ -173,6 +176,7 @@ class CatalogState:
         """Make a batch visible."""
         with self.view_lock:
             partition.unsealed.add(piece)
+            self.arrivals.tell()
 
     def freeze(self, partition: Partition) -> Unsealed | None:
         """Set the unsealed events aside to be sealed; None where there are none or the last ones are still at it."""

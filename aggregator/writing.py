@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
@@ -25,6 +26,8 @@ from aggregator.sealing import Sealer
 from aggregator.segment_pool import SegmentPool
 from aggregator.startup import Startup
 from aggregator.state import CatalogState, Snapshot, Topic
+from aggregator.stream_index import StreamIndex
+from esformat import EsdbError
 
 LOST_INDEXES = 1 << 32
 """Record indexes passed over after a crash where the kernel may have lost acknowledged events: none is given twice."""
@@ -114,9 +117,10 @@ class Writing:
             self.state, manifest, self.log, self.sealer, layout, self.pins, self.pool, self.budget,
             limits=self.limits, clock=clock,
         )  # fmt: skip
+        self.streams = StreamIndex(self.state, manifest, self.pool, self.snapshot)
         self.maintenance = Maintenance(
             self.state, self.sealer, self.log, limits=self.limits, durability=self.durability, clock=clock,
-            chores=self.housekeeping.chores(),
+            chores=(*self.housekeeping.chores(), self.streams.keep),
         )  # fmt: skip
         self.ingest = Ingest(
             self.state, manifest, self.log, self.budget, log_bytes=self.limits.log_bytes, clock=clock,
@@ -135,8 +139,11 @@ class Writing:
     def close(self) -> None:
         """Stop the threads, sync the log, let go of everything."""
         try:
+            self.state.arrivals.end()
             self.housekeeping.stop()
             self.maintenance.stop()
+            with contextlib.suppress(EsdbError, OSError):  # what the manifest lacks is looked up at the next opening
+                self.streams.keep(closing=True)
             self.log.close()
             if self.log.failure is None:
                 self.manifest.put(_RUN, json.dumps({"durability": self.durability.mode, "closed": True}))

@@ -25,6 +25,7 @@ _SEGMENTS = """
 _ADD_TOPIC = """
     INSERT INTO topics (number, name, keys, indexes, roll, retention, created_us) VALUES (?, ?, ?, ?, ?, ?, ?)
 """
+_STREAMS_SINCE = 2  # the migration that made their tables
 _ADD_SEGMENT = "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 
 
@@ -160,7 +161,38 @@ class Manifest:
             rows = db.execute("SELECT subject, message, action, found_us FROM problems ORDER BY number")
             return [Problem(*row) for row in rows]
 
+    def streams(self) -> tuple[dict[int, list[dict[str, str]]], dict[int, int]]:
+        """The tags of each stream, by topic, and for each partition the record index below which all are known."""
+        with self._reading() as db:
+            if db.execute("PRAGMA user_version").fetchone()[0] < _STREAMS_SINCE:  # only read, and no writer came since
+                return {}, {}
+            tags: dict[int, dict[str, str]] = {}
+            topics: dict[int, list[dict[str, str]]] = {}
+            for number, topic in db.execute("SELECT number, topic FROM streams ORDER BY number"):
+                tags[number] = {}
+                topics.setdefault(topic, []).append(tags[number])
+            for number, name, value in db.execute("SELECT stream, name, value FROM stream_tags"):
+                tags[number][name] = value
+            return topics, dict(db.execute("SELECT partition, end_index FROM stream_marks"))
+
     # ------------------------------------------------------------ writing
+
+    def keep_streams(
+        self,
+        added: Iterable[tuple[int, str, Mapping[str, str]]],
+        removed: Iterable[tuple[int, str]],
+        marks: Mapping[int, int],
+    ) -> None:
+        """Add streams (topic, name, tags), forget others (topic, name), and set marks of partitions."""
+        with self._writing() as db:
+            db.executemany("DELETE FROM streams WHERE topic = ? AND name = ?", removed)
+            for topic, name, tags in added:
+                place = db.execute("INSERT OR IGNORE INTO streams (topic, name) VALUES (?, ?)", (topic, name))
+                if place.rowcount:
+                    db.executemany(
+                        "INSERT INTO stream_tags VALUES (?, ?, ?)", [(place.lastrowid, *tag) for tag in tags.items()]
+                    )
+            db.executemany("INSERT OR REPLACE INTO stream_marks VALUES (?, ?)", marks.items())
 
     def add_topic(self, topic: TopicInfo) -> TopicInfo:
         """Add a topic and give it its number. Raises TopicExistsError if its name is taken."""

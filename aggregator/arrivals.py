@@ -1,0 +1,54 @@
+"""Word of new events to those who wait for them, without anybody looking again and again."""
+
+from __future__ import annotations
+
+import time
+from threading import Condition
+
+
+class Arrivals:
+    """Counts what arrives. Telling costs next to nothing while nobody waits."""
+
+    def __init__(self) -> None:
+        self._condition = Condition()
+        self._waiting = 0
+        self._count = 0
+        self._ended = False
+
+    @property
+    def count(self) -> int:
+        """How often something arrived. Read it before looking, and wait for more than that."""
+        return self._count
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will arrive any more."""
+        return self._ended
+
+    def tell(self) -> None:
+        """Something arrived, and can be seen already."""
+        self._count += 1  # under the caller's lock
+        if self._waiting:
+            with self._condition:
+                self._condition.notify_all()
+
+    def end(self) -> None:
+        """Nothing will arrive any more: wake everybody."""
+        with self._condition:
+            self._ended = True
+            self._condition.notify_all()
+
+    def wait(self, count: int, timeout_s: float | None) -> bool:
+        """Wait until something arrived after `count`, or nothing will; False after `timeout_s` seconds."""
+        end = None if timeout_s is None else time.monotonic() + timeout_s
+        with self._condition:
+            self._waiting += 1
+            try:
+                while self._count == count and not self._ended:
+                    left = None if end is None else end - time.monotonic()
+                    if left is not None and left <= 0:
+                        return False
+                    self._condition.wait(left)
+                return True
+            finally:
+                self._waiting -= 1

@@ -1,0 +1,212 @@
+"""Which streams there are: spaces named by the canonical text of a tag set, and tag expressions over them.
+
+The events themselves are the truth. The index holds the streams of all events below a mark, one record index for each
+partition; whatever lies above is looked up in segments and unsealed events whenever somebody asks. The manifest keeps
+both, so that opening a catalog looks only at what came since; without them everything is looked at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.lql import LqlError, TagSet, TagTable
+from aggregator.lql.tree import Source
+from aggregator.manifest import Manifest
+from aggregator.model import SegmentInfo
+from aggregator.pins import Pin
+from aggregator.segment_pool import SegmentPool
+from aggregator.segment_table import Bounds
+from aggregator.state import CatalogState, Snapshot, Topic
+from aggregator.unsealed import Piece
+
+Snap = Callable[[Topic, str | None], tuple[Snapshot, Pin]]
+_BEGINNING, _BEHIND = b"{", b"|"  # every name of a stream begins with a brace
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream: its tags, and the topic that it lies in as a space of the name `str(tags)`."""
+
+    topic: str
+    tags: TagSet
+
+
+class StreamIndex:
+    """The streams of a catalog. Safe to share between threads."""
+
+    def __init__(self, state: CatalogState, manifest: Manifest, pool: SegmentPool, snap: Snap) -> None:
+        """snap: gives a snapshot of a topic."""
+        self._state, self._manifest, self._pool, self._snap = state, manifest, pool, snap
+        self._lock = Lock()
+        self._loaded = False
+        self._table = TagTable()
+        self._streams: list[Stream | None] = []  # by number in the table; None: it is gone
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._marks: dict[int, int] = {}
+        self._kept_marks: dict[int, int] = {}
+        self._added: dict[tuple[int, str], TagSet] = {}  # what the manifest does not have yet
+        self._removed: set[tuple[int, str]] = set()
+        self._stones: dict[tuple[int, bytes], int] = {}  # tombstones that were looked at
+
+    def select(self, source: Source | None) -> list[Stream]:
+        """The streams that match, in the order in which they were seen first; None: all.
+
+        Raises LqlError, OSError, esformat.CorruptSegmentError.
+        """
+        with self._lock:
+            self._refresh()
+            found = (self._streams[number] for number in self._table.select(source).tolist())
+            return [stream for stream in found if stream is not None]
+
+    def tag_names(self) -> list[str]:
+        """Every tag name, ascending."""
+        with self._lock:
+            self._refresh()
+            return self._table.names()
+
+    def tag_values(self, name: str) -> list[str]:
+        """Every value of a tag, ascending."""
+        with self._lock:
+            self._refresh()
+            return self._table.values(name)
+
+    def keep(self, *, closing: bool = False) -> None:
+        """Bring the manifest in step, if streams came or went, or segments were sealed since. A writer's."""
+        with self._lock:
+            self._refresh()
+            sealed = self._state.sealed()
+            behind = any(self._kept_marks.get(number, 0) < index for number, index in sealed.items())
+            if not (self._added or self._removed or behind or (closing and self._marks != self._kept_marks)):
+                return
+            added = [(topic, name, tags.as_dict()) for (topic, name), tags in self._added.items()]
+            self._manifest.keep_streams(added, self._removed, self._marks)
+            if self._removed:
+                self._manifest.scrub()  # the names of erased streams are overwritten
+            self._added, self._removed, self._kept_marks = {}, set(), dict(self._marks)
+
+    # ------------------------------------------------------------ looking
+
+    def _refresh(self) -> None:
+        if not self._loaded:
+            self._load()
+        for topic in list(self._state.topics.values()):
+            if topic.binary_keys:
+                continue
+            snapshot, pin = self._snap(topic, None)
+            try:
+                self._look(snapshot)
+            finally:
+                pin.release()
+
+    def _load(self) -> None:
+        topics, self._marks = self._manifest.streams()
+        self._kept_marks = dict(self._marks)
+        for number, streams in topics.items():
+            name = self._state.topic_of(number).info.name
+            for tags in streams:
+                self._number(name, TagSet.of(tags))
+        self._loaded = True
+
+    def _number(self, topic: str, tags: TagSet) -> None:
+        self._numbers[topic, str(tags)] = self._table.add(tags)
+        self._streams.append(Stream(topic, tags))
+
+    def _look(self, snapshot: Snapshot) -> None:
+        """Take in what a snapshot has above the marks."""
+        fresh: set[str] = set()
+        marks: dict[int, int] = {}
+        for partition, _ in snapshot.partitions:
+            mark = self._marks.get(partition, 0)
+            end = mark
+            for info in snapshot.segments.select(Bounds(partition=partition, first_index=mark)):
+                end = max(end, info.last_index + 1)
+                if info.min_space < _BEHIND and info.max_space >= _BEGINNING:
+                    fresh.update(str(name) for name in self._pool.get(info).spaces("{"))
+            pieces = list(_pieces(snapshot, partition, mark))
+            if pieces:
+                end = max(end, max(piece.end_index for piece in pieces))
+                fresh.update(_names([piece.batch.column("space") for piece in pieces]))
+            if end > mark:
+                marks[partition] = end
+        known = self._numbers
+        topic = snapshot.topic
+        added = {
+            name
+            for name in sorted(fresh)
+            if (topic.name, name) not in known and self._add(topic.number, topic.name, name)
+        }
+        self._marks.update(marks)
+        self._forget_erased(snapshot, added)
+
+    def _add(self, number: int, topic: str, name: str) -> bool:
+        tags = _tags_of(name)
+        if tags is None:
+            return False
+        self._number(topic, tags)
+        self._removed.discard((number, name))
+        self._added[number, name] = tags
+        return True
+
+    def _forget_erased(self, snapshot: Snapshot, added: Iterable[str]) -> None:
+        """Forget streams that were erased and to which nothing came since."""
+        topic, fresh = snapshot.topic, set(added)
+        suspects = set()
+        for key, end in snapshot.tombstones.items():
+            name = key[1].decode()
+            if (topic.name, name) in self._numbers and (self._stones.get(key) != end or name in fresh):
+                suspects.add(name)
+            self._stones[key] = end
+        for name in suspects:
+            if not self._is_there(snapshot, name):
+                self._streams[self._numbers.pop((topic.name, name))] = None
+                self._added.pop((topic.number, name), None)
+                self._removed.add((topic.number, name))
+
+    def _is_there(self, snapshot: Snapshot, name: str) -> bool:
+        """Whether a snapshot has events of a space that are not erased."""
+        space = name.encode()
+        for partition, _ in snapshot.partitions:
+            end = snapshot.tombstones.get((partition, space), 0)
+            bounds = Bounds(space=space, partition=partition, first_index=end)
+            if any(self._holds(info, space) for info in snapshot.segments.select(bounds)):
+                return True
+            for piece in _pieces(snapshot, partition, end):
+                mine = np.asarray(pc.equal(piece.batch.column("space"), name).to_numpy(zero_copy_only=False))
+                if bool((mine & (piece.record_indexes() >= end)).any()):
+                    return True
+        return False
+
+    def _holds(self, info: SegmentInfo, space: bytes) -> bool:
+        return self._pool.get(info).find(space) is not None
+
+
+def _pieces(snapshot: Snapshot, partition: int, first_index: int) -> Iterator[Piece]:
+    """Unsealed batches of a partition that reach beyond a record index, newest first."""
+    for part in reversed(snapshot.unsealed):
+        if part.partition != partition:
+            continue
+        for piece in reversed(part.pieces):
+            if piece.end_index <= first_index:
+                return
+            yield piece
+
+
+def _names(columns: list[pa.Array]) -> list[str]:
+    """The distinct spaces that begin as a stream does."""
+    distinct = pc.unique(pa.concat_arrays([pc.unique(column) for column in columns]))
+    return [str(name) for name in distinct.filter(pc.starts_with(distinct, "{")).to_pylist()]
+
+
+def _tags_of(name: str) -> TagSet | None:
+    """The tag set whose canonical text `name` is."""
+    try:
+        tags = TagSet.parse(name)
+    except LqlError:
+        return None
+    return tags if str(tags) == name else None

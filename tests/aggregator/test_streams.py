@@ -1,0 +1,218 @@
+"""Streams: any tags, made by their first write, found by expressions, known again after any end of the process."""
+
+from __future__ import annotations
+
+import datetime as dt
+import shutil
+import time
+
+import pyarrow as pa
+import pytest
+
+import aggregator
+from aggregator.lql import TagSet, parse_source
+from aggregator.stream_index import StreamIndex
+from esformat import InvalidEventError
+
+ODD_TAGS = [
+    {"name": "app1", "ip": "27.3.2.1"}, {}, {"": ""}, {"a": ""}, {"a=b": "{x,y}"}, {'"q"': "it's `so`"},
+    {"zone": "Zürich 🏔"}, {"n\nl": "\t\0"}, {"long": "x" * 1024}, {"k" * 1024: "v"}, {"from": "select"},
+]  # fmt: skip
+
+ODD_TAGS.sort(key=lambda tags: str(TagSet.of(tags)))
+
+
+def _reopened(catalog):
+    catalog.close()
+    return aggregator.open(catalog.path)
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_any_tags_are_stored_and_listed(tmp_path, sealed):
+    """Names and values of any kind name a stream of their own, before and after sealing and reopening."""
+    catalog = aggregator.open(tmp_path / "c")
+    for place, tags in enumerate(ODD_TAGS):
+        catalog.write(tags, [{"ts": place, "msg": f"m{place}"}])
+    assert catalog.streams() == ODD_TAGS
+    if sealed:
+        catalog.seal()
+    catalog = _reopened(catalog)
+    assert catalog.streams() == ODD_TAGS
+    for place, tags in enumerate(ODD_TAGS):
+        assert catalog.streams(str(TagSet.of(tags))).count(tags) == 1
+        events = list(catalog.topic("logs").scan(space=str(TagSet.of(tags))))
+        assert [(event.timestamp, event.data) for event in events] == [(place, f"m{place}".encode())]
+    catalog.close()
+
+
+def test_records_become_events(tmp_path):
+    """Times, messages and fields of mappings lie where LQL looks for them; what has no column goes into the map."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.create_topic("web", pa.schema([("data", pa.binary()), ("status", pa.int64())]))
+        moment = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
+        records = [
+            {"ts": 5, "msg": "text", "status": 200, "user": "ann", "n": 1.5, "ok": True, "at": moment, "l": [1, "x"]},
+            {"ts": moment, "msg": b"\xff", "user": None},
+            {"space": "s", "data": "d"},
+        ]
+        before = time.time_ns() // 1000
+        catalog.write({"app": "web"}, records, topic="web")
+        rows = catalog.topic("web").scan().to_table().to_pylist()
+        assert [row["data"] for row in rows] == [b"text", b"\xff", b""]
+        assert [row["status"] for row in rows] == [200, None, None]
+        assert dict(rows[0]["fields"]) == {
+            "user": "ann", "n": "1.5", "ok": "true", "at": "2026-03-01T00:00:00Z", "l": '[1,"x"]'
+        }  # fmt: skip
+        assert rows[1]["timestamp"] == moment
+        assert rows[1]["fields"] is None
+        assert dict(rows[2]["fields"]) == {"space": "s", "data": "d"}
+        assert before <= rows[2]["timestamp"].timestamp() * 1e6 + 1
+
+
+def test_tables_keep_their_types(tmp_path):
+    """Arrow columns become columns of the topic; ts takes integers and zoned timestamps."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"a": "1"}, pa.table({"ts": [1, 2], "msg": ["x", None], "took": [0.5, 1.5]}))
+        later = pa.array([3_000_000], pa.timestamp("ns", "Europe/Paris"))
+        catalog.write({"a": "1"}, pa.record_batch({"ts": later, "msg": pa.array(["y"], pa.large_string())}))
+        table = catalog.topic("logs").scan().to_table()
+        assert table["data"].to_pylist() == [b"x", b"", b"y"]
+        assert table["took"].to_pylist() == [0.5, 1.5, None]
+        assert [stamp.value // 1000 for stamp in table["timestamp"].to_pandas()] == [1, 2, 3000]
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        {"msg": "one"}, "text", 5, [["no mapping"]], [{"msg": 5}], [{"msg": "\ud800"}], [{1: "x"}], [{"x": object()}],
+        [{"x": b"\xff"}], [{"x": "\ud800"}], [{"ts": dt.datetime(2026, 1, 1)}], [{"ts": "now"}],
+        pa.table({"ts": ["a"]}), pa.table({"ts": pa.array([1], pa.timestamp("us"))}), pa.table({"msg": [1]}),
+        pa.table({"space": ["x"]}), pa.table({"fields": ["x"]}),
+    ],
+)  # fmt: skip
+def test_records_that_cannot_be_stored(tmp_path, records):
+    """Refused with one clear error, and nothing is stored."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        with pytest.raises((aggregator.InvalidRequestError, InvalidEventError)):
+            catalog.write({"a": "1"}, records)
+        assert catalog.streams() == []
+
+
+@pytest.mark.parametrize("tags", [{"a": 1}, {"a": "\ud800"}, {"a": "x" * 5000}])
+def test_tags_that_cannot_be(tmp_path, tags):
+    """Refused, and nothing is stored."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        with pytest.raises(aggregator.InvalidRequestError):
+            catalog.write(tags, [{"msg": "x"}])
+        assert catalog.streams() == []
+
+
+def test_spaces_that_are_no_streams(tmp_path):
+    """Of a topic's spaces only canonical tag sets are streams, whoever appended them; binary keys never are."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        topic = catalog.create_topic("mixed")
+        spaces = ["customer-1", "{b=2,a=1}", "{a=1,b=2}", "{", "{x}", "{{}}"]
+        topic.append(pa.table({"space": spaces, "timestamp": [1] * len(spaces)}))
+        binary = catalog.create_topic("binary", keys="binary")
+        binary.append(pa.table({"space": [b"{a=9}"], "timestamp": [1]}))
+        for _ in range(2):
+            assert catalog.streams() == [{"a": "1", "b": "2"}]
+            catalog.seal()
+
+
+def test_expressions_choose_streams(tmp_path):
+    """Expressions and tag lists as in LQL; wrong ones are refused."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        for app, zone in (("web", "eu"), ("web", "us"), ("db", "eu")):
+            catalog.write({"app": app, "zone": zone}, [{"msg": "x"}])
+        assert len(catalog.streams("app = web")) == 2
+        assert catalog.streams("{app=db}") == [{"app": "db", "zone": "eu"}]
+        assert catalog.streams("app LIKE 'w*' AND NOT zone = eu") == [{"app": "web", "zone": "us"}]
+        with pytest.raises(aggregator.InvalidRequestError):
+            catalog.streams("app = ")
+
+
+def test_streams_after_a_crash(tmp_path):
+    """A copy of the files of a running catalog knows every stream: those kept, those sealed since, unsealed ones."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"n": "1"}, [{"msg": "x"}])
+        catalog.seal()
+        catalog._backend.streams.keep()
+        catalog.write({"n": "2"}, [{"msg": "x"}])
+        catalog.seal()
+        catalog.write({"n": "3"}, [{"msg": "x"}])
+        shutil.copytree(tmp_path / "c", tmp_path / "copy")
+    with aggregator.open(tmp_path / "copy") as copy:
+        assert copy.streams() == [{"n": "1"}, {"n": "2"}, {"n": "3"}]
+
+
+def test_streams_of_a_rebuilt_manifest(tmp_path):
+    """Without its manifest a catalog has the same streams."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"n": "1"}, [{"msg": "x"}])
+        catalog.seal()
+    (tmp_path / "c" / "manifest.sqlite").unlink()
+    aggregator.rebuild_manifest(tmp_path / "c")
+    with aggregator.open(tmp_path / "c") as catalog:
+        assert catalog.streams() == [{"n": "1"}]
+
+
+def test_readers_see_new_streams(tmp_path):
+    """A process that only reads sees streams made after it opened the catalog, sealed or not."""
+    with aggregator.open(tmp_path / "c") as catalog, aggregator.open(tmp_path / "c", read_only=True) as reader:
+        for number in range(3):
+            catalog.write({"n": str(number)}, [{"msg": "x"}])
+            assert len(reader.streams()) == number + 1
+            catalog.seal()
+        with pytest.raises(aggregator.ReadOnlyError):
+            reader.write({"n": "9"}, [{"msg": "x"}])
+
+
+def test_kept_streams_need_no_segments(tmp_path, monkeypatch):
+    """What the manifest has is not looked up in segments again."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"n": "1"}, [{"msg": "x"}])
+        catalog.seal()
+    catalog = aggregator.open(tmp_path / "c")
+    monkeypatch.setattr(catalog._backend.pool, "get", lambda info: pytest.fail("a segment was opened"))
+    assert catalog.streams() == [{"n": "1"}]
+    catalog.close()
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_erased_streams_leave_no_trace(tmp_path, sealed):
+    """The name of an erased stream goes from the index and from the manifest's file; written again it is back."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        for name in ("ann-from-the-third-floor", "bob"):
+            catalog.write({"user": name}, [{"msg": "x"}])
+        catalog._backend.streams.keep()
+        if sealed:
+            catalog.seal()
+        topic = catalog.topic("logs")
+        topic.erase("{user=ann-from-the-third-floor}")
+        assert catalog.streams() == [{"user": "bob"}]
+        catalog.compact()
+        catalog._backend.streams.keep()
+        assert topic.traces("{user=ann-from-the-third-floor}").manifest == 0
+        catalog.write({"user": "ann-from-the-third-floor"}, [{"msg": "again"}])
+        assert len(catalog.streams()) == 2
+    with aggregator.open(tmp_path / "c") as catalog:
+        assert len(catalog.streams()) == 2
+
+
+def test_fifty_thousand_streams(tmp_path):
+    """An expression over them takes at most 20 ms."""
+    with aggregator.open(tmp_path / "c", durability="none") as catalog:
+        names = [str(TagSet.of({"app": f"app{i % 500}", "host": f"h{i}", "zone": "ew"[i % 2]})) for i in range(50_000)]
+        catalog.create_topic("logs").append(pa.table({"space": names, "timestamp": list(range(50_000))}))
+        index: StreamIndex = catalog._backend.streams
+        source = parse_source("app LIKE 'app1*' AND host != h7 AND NOT zone = w")
+        found = len(index.select(source))
+        spent = []
+        for _ in range(5):
+            start = time.perf_counter()
+            assert len(index.select(source)) == found
+            spent.append(time.perf_counter() - start)
+        expected = sum(f"app{i % 500}".startswith("app1") and i % 2 == 0 for i in range(50_000))
+        assert found == expected
+        assert min(spent) <= 0.020, spent
