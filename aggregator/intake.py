@@ -114,7 +114,7 @@ def _column(batch: pa.RecordBatch, field: pa.Field, place: int) -> pa.Array:
             else pa.repeat(pa.scalar("").cast(field.type), len(batch))
         )
     column = batch.column(place)
-    return column if column.type == field.type else column.cast(field.type)
+    return column if column.type == field.type else column.view(field.type)  # int64 as timestamps: see _is_simple
 
 
 def _one_chunk(table: pa.Table) -> bool:

@@ -229,27 +229,47 @@ def count_segment(pool: SegmentPool, info: SegmentInfo, question: Question) -> i
 
 
 def unsealed_batches(lookup: Lookup, view: View, partition: str) -> Iterator[pa.RecordBatch]:
-    """The answers of some unsealed batches, as one batch in order."""
+    """The answers of some unsealed batches, in order; with a limit no more are read than it needs."""
     question = view.question
     first = lookup.pieces[0].batch
-    rows: I64 | None = None
-    if question.space is not None:
-        try:
-            space = pa.scalar(question.space, pa.binary()).cast(first.column("space").type)
-        except pa.ArrowInvalid:  # bytes that are no text: no event can have them
-            return
-        rows = lookup.find(space)
-        if not len(rows):
-            return
+    if question.space is not None and not _can_be(question.space, first.column("space").type):
+        return
     names = [name for name, _ in question.conditions]
     if any(name not in first.schema.names for name in names):
         return
-    columns = list(
-        dict.fromkeys([*view.needed(first.schema.names), *names, *(["grouping"] * (question.grouping is not None))])
-    )
-    table = _filtered(lookup.take(rows, columns), question)
-    if len(table):
-        yield view.shape(_ordered(table, view), partition)
+    asked = [name for name in ("space", "grouping") if getattr(question, name) is not None]
+    columns = list(dict.fromkeys([*view.needed(first.schema.names), *names, *asked]))
+    if question.by_index:
+        rows = lookup.within(question.first_index, question.end_index)
+    else:
+        found = None if question.space is None else lookup.find(question.space)
+        rows = lookup.by_time(found, question.start, question.end)
+    for some in _stretches(rows, question):
+        table = _filtered(lookup.take(np.sort(some), columns), question)
+        if len(table):
+            yield view.shape(_ordered(table, view), partition)
+
+
+def _can_be(key: bytes, kind: pa.DataType) -> bool:
+    """Whether a column of that type can hold the key: bytes that are no text are in no column of texts."""
+    try:
+        pa.scalar(key, pa.binary()).cast(kind)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _stretches(rows: I64, question: Question) -> Iterator[I64]:
+    """Rows in the direction of the question, the first ones about as many as its limit."""
+    size = WINDOW_ROWS
+    if question.limit is not None:
+        filtered = question.conditions or question.grouping is not None
+        size = min(max(question.limit, FIRST_WINDOW_ROWS if filtered else 1), WINDOW_ROWS)
+    left = len(rows)
+    while left > 0:
+        yield rows[max(0, left - size) : left] if question.reverse else rows[len(rows) - left :][:size]
+        left -= size
+        size = min(8 * size, WINDOW_ROWS)
 
 
 def _filtered(table: pa.Table, question: Question) -> pa.Table:
@@ -264,6 +284,8 @@ def _filtered(table: pa.Table, question: Question) -> pa.Table:
         masks.append(indexes >= question.first_index)
     if question.end_index is not None:
         masks.append(indexes < question.end_index)
+    if question.space is not None:
+        masks.append(_equal(table.column("space"), question.space))
     if question.grouping is not None:
         masks.append(_equal(table.column("grouping"), question.grouping))
     masks += [_equal(table.column(name), value) for name, value in question.conditions]

@@ -23,7 +23,19 @@ ROOT = Path(__file__).parents[1]
 
 # Lowest first. `esformat` is `esformat/__init__.py`: whoever needs only what it exports stands above it.
 LEVELS = (
-    ("errors", "checksum", "cache", "counts", "expression", "in_flight", "launch", "leftovers", "merge", "order", "ranges"),
+    (
+        "errors",
+        "checksum",
+        "cache",
+        "counts",
+        "expression",
+        "in_flight",
+        "launch",
+        "leftovers",
+        "merge",
+        "order",
+        "ranges",
+    ),
     ("budget", "codec", "event", "layout", "publish", "retry", "source", "spill", "union"),
     ("block", "commits", "packing", "schema", "store"),
     (
@@ -69,10 +81,21 @@ LEVELS = (
 )
 AGGREGATOR_LEVELS = (
     ("errors", "checksum", "files", "reports"),
-    ("arrivals", "budget", "disk", "lock", "log_frame", "lql", "names", "pins", "policy", "quarantine"),
+    ("arrivals", "budget", "disk", "lock", "log_frame", "lql", "names", "pins", "policy", "quarantine", "signatures"),
     ("history", "log_file", "model"),
     ("compaction", "retention"),
-    ("intake", "log", "manifest", "merge", "question", "records", "schema_change", "segment_file", "segment_table", "unsealed"),
+    (
+        "intake",
+        "log",
+        "manifest",
+        "merge",
+        "question",
+        "records",
+        "schema_change",
+        "segment_file",
+        "segment_table",
+        "unsealed",
+    ),
     ("log_recovery", "log_tail", "segment_pool", "state", "tombstones"),
     ("ingest", "removal", "replay", "rewriting", "sealing", "source", "stats", "stream_index", "traces"),
     ("erasure", "following", "maintenance", "scan", "startup"),
