@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
+from unittest import mock
 
 import pytest
 
@@ -82,9 +84,19 @@ class Data:
             assert topic.scan(start=10_000).count() == 3
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    with mock.patch.object(Housekeeping, "chores", return_value=()):
+        return Data(tmp_path_factory.mktemp("original") / "data")
+
+
 @pytest.fixture
-def data(tmp_path):
-    return Data(tmp_path / "data")
+def data(original, tmp_path):
+    """A copy of it."""
+    copied = copy.copy(original)
+    copied.root, copied.old = tmp_path / "data", original.old
+    shutil.copytree(original.root, copied.root)
+    return copied
 
 
 def lose_manifest(data, how):
@@ -151,13 +163,13 @@ def test_an_old_copy_of_the_manifest(data, segments):
 def test_missing_and_damaged_segments(data, segments):
     """Reported; scans that need the file raise, others do not; the loss can be accepted, or a copy put back."""
     path = data.segment_with(0)
-    copy = path.read_bytes()
+    stored = path.read_bytes()
     if segments == "missing":
         path.unlink()
     elif segments == "flipped":
-        path.write_bytes(copy[:100] + bytes([copy[100] ^ 1]) + copy[101:])
+        path.write_bytes(stored[:100] + bytes([stored[100] ^ 1]) + stored[101:])
     else:
-        path.write_bytes(copy[: len(copy) // 2 * (segments == "cut short")])
+        path.write_bytes(stored[: len(stored) // 2 * (segments == "cut short")])
     with aggregator.open(data.root) as catalog:
         topic = catalog.topic("t")
         if segments == "flipped":
@@ -172,7 +184,7 @@ def test_missing_and_damaged_segments(data, segments):
             topic.scan().to_table()
         assert topic.scan(start=100).count() == len(data.all) - ROWS
         assert len(topic.read("0").to_table()) == len(data.all) - ROWS
-    path.write_bytes(copy)
+    path.write_bytes(stored)
     with aggregator.open(data.root) as catalog:
         assert catalog.topic("t").scan().count() == len(data.all)
     path.unlink()
@@ -222,8 +234,8 @@ def test_crash_between_file_and_manifest(data, tmp_path, monkeypatch):
     for image in images:
         with aggregator.open(image) as catalog:
             assert len(catalog.stats()["swept"]) == 1
-        crashed = object.__new__(Data)
-        crashed.root, crashed.all = image, data.all
+        crashed = copy.copy(data)
+        crashed.root = image
         crashed.check(data.all)
 
 
