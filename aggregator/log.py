@@ -118,7 +118,7 @@ class Log:
         except BaseException:
             os.close(self._mark)
             raise
-        self._acknowledge()
+        self._acknowledge(self._files[-1].end)
 
     # ------------------------------------------------------------ facts
 
@@ -243,12 +243,16 @@ class Log:
             raise
         if self._durability.mode == "fsync":
             self._sync(file)
+        try:
+            self._acknowledge(end)
+        except OSError:
+            self._cut_back(file)
+            raise
         file.end = end
         for entry in group:
             file.ends[entry.partition] = entry.first_index + entry.count
             self._defined.add(entry.definition[0])
         self._unsynced = True
-        self._acknowledge()
         for entry in group:
             entry.publish(entry)
 
@@ -373,9 +377,9 @@ class Log:
 
         self.append(Entry(0, 0, (), place, lambda _: None, lambda _: None, (None, lambda: b"")))
 
-    def _acknowledge(self) -> None:
+    def _acknowledge(self, end: int) -> None:
         """Tell readers in other processes how far they may read."""
-        os.pwrite(self._mark, encode_mark(self._files[-1].end), 0)
+        os.pwrite(self._mark, encode_mark(end), 0)
 
     def sync(self) -> None:
         """Bring to disk what `durability="interval"` left in the kernel. Raises LogFailedError."""

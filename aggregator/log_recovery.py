@@ -27,7 +27,7 @@ class Recovered:
 def recover(directory: Path, take: Callable[[Frame], None]) -> Recovered:
     """Read a log back: `take` gets every frame, in order. Raises OSError, UnknownVersionError.
 
-    A torn tail is cut off; other damage is reported, and the frames behind it are read.
+    A torn tail is cut off; other damage is reported, and the frames behind it are read. The files are synced.
     """
     found = list_files(directory)
     result = Recovered()
@@ -43,6 +43,8 @@ def recover(directory: Path, take: Callable[[Frame], None]) -> Recovered:
             break
         result.files.append(_recover_file(path, start, is_last, take, result))
         result.position = result.files[-1].end
+    for file in result.files:  # a crash may have come before their sync, and what is read here counts as acknowledged
+        _sync(file.path)
     return result
 
 
@@ -69,9 +71,12 @@ def _recover_file(path: Path, start: int, is_last: bool, take: Callable[[Frame],
 
 
 def _cut(path: Path, length: int) -> None:
+    os.truncate(path, length)
+
+
+def _sync(path: Path) -> None:
     descriptor = os.open(path, os.O_WRONLY)
     try:
-        os.ftruncate(descriptor, length)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -192,6 +192,37 @@ def test_full_disk_is_survived(directory, monkeypatch):
     assert not result.damages
 
 
+def test_a_mark_that_cannot_be_written(directory, monkeypatch):
+    """The batch is refused and taken back: its record indexes are given again, once."""
+    bench = Bench(directory)
+    bench.append(1, b"before")
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(log_module.os, "pwrite", fail)
+    with pytest.raises(LogFailedError, match="nothing of the batch was kept"):
+        bench.append(1, b"refused")
+    monkeypatch.undo()
+    bench.append(1, b"after")
+    bench.log.close()
+    _, batches = read_back(directory)
+    assert batches == bench.published == [(1, 0, b"before"), (1, 6, b"after")]
+
+
+def test_what_is_read_back_is_synced(directory, monkeypatch):
+    """A crash between write and sync leaves frames that only the kernel has: who is told of them must not lose them."""
+    bench = Bench(directory, "none")
+    bench.append(1, b"unsynced")
+    (_, path), synced = list_files(directory)[-1], []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    _, batches = read_back(directory)
+    assert batches == [(1, 0, b"unsynced")]
+    assert path.stat().st_ino in synced
+    monkeypatch.undo()
+    bench.log.close()
+
+
 def test_short_writes_are_completed(directory, monkeypatch):
     """The kernel may take less than it is given."""
     real = os.writev
