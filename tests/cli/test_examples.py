@@ -30,6 +30,7 @@ def examples(name: str) -> list[str]:
 def directory(tmp_path, activity):
     """A directory with the files that the examples talk about, and an `esdb` on the path."""
     (tmp_path / "reviews.csv").write_text(CSV)
+    (tmp_path / "huge.csv.gz").write_bytes(gzip.compress(CSV.encode()))
     (tmp_path / "dirty.csv").write_text(CSV + "carl,never,3\n")
     (tmp_path / "events.jsonl").write_text(JSONL)
     (tmp_path / "events.jsonl.gz").write_bytes(gzip.compress(JSONL.encode()))
