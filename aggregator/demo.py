@@ -34,7 +34,7 @@ STREAM = "stream.parquet"
 BATCHES = 60  # of the stream that crashes: a producer's last 64 are remembered
 THREADS = 4
 LOAD_BATCH_ROWS = 1000
-ROLL_ROWS = 50_000
+ROLL_ROWS = 5_000
 HISTORIES = 200  # asked for the median
 COMMAND = (sys.executable, "-m", "aggregator")
 
@@ -98,7 +98,7 @@ def _ingest_and_kill(console: Console, root: Path, events: pa.Table) -> list[dic
     _code(console, "aggregator append … --producer demo --receipts   # and kill -9")
     killed = "killed" if process.returncode == -signal.SIGKILL else "done before it could be killed"
     told = f"{killed}; {len(receipts)} batches had been acknowledged, {rows:,} of {events.num_rows:,} events"
-    console.print(f"  process {process.pid} {told}")
+    _tell(console, f"process {process.pid} {told}")
     return receipts
 
 
@@ -121,7 +121,7 @@ def _reopen(console: Console, root: Path, events: pa.Table, receipts: list[dict[
         verdict = "every acknowledged event is there, as it was" if same else "ACKNOWLEDGED EVENTS ARE MISSING"
         more = found.num_rows - end
         besides = f", and {more:,} of a batch that was not acknowledged any more" if more else ""
-        console.print(f"  {found.num_rows:,} events: {verdict}{besides}", style="bold green" if same else "bold red")
+        _tell(console, f"{found.num_rows:,} events: {verdict}{besides}", "bold green" if same else "bold red")
         catalog.seal()
     again = subprocess.run(_append(root, events.num_rows), stdout=subprocess.PIPE, check=True)  # noqa: S603 - our own command
     known = sum(json.loads(line)["duplicate"] for line in again.stdout.splitlines())
@@ -129,15 +129,15 @@ def _reopen(console: Console, root: Path, events: pa.Table, receipts: list[dict[
         topic = catalog.topic("stream")
         stored = topic.scan().count()
         _code(console, "aggregator append …   # the same again: the rest")
-        console.print(f"  {known} batches were there already; {stored:,} events, none lost and none twice")
+        _tell(console, f"{known} batches were there already; {stored:,} events, none lost and none twice")
         facts = topic.stats()
         space = _largest_space(events)
         history = list(topic.scan(space=space, reverse=True, limit=3, columns=["timestamp"]))
         _code(console, f"topic.scan(space={space!r}, reverse=True)")
         newest = ", ".join(str(np.datetime64(event.timestamp, "us")).rstrip("0").rstrip(".") for event in history)
         all_of_it = topic.scan(space=space).count()
-        parts = f"{facts['sealed_rows']:,} sealed and {facts['unsealed_rows']:,} unsealed events"
-        console.print(f"  {all_of_it:,} events over {parts}, newest first: {newest} …")
+        parts = f"{facts['sealed_rows']:,} sealed and {facts['unsealed_rows']:,} unsealed ones"
+        _tell(console, f"{all_of_it:,} events of {parts}, newest first: {newest} …")
 
 
 def _same(found: pa.Table, sent: pa.Table) -> bool:
@@ -166,7 +166,7 @@ def _keep_house(console: Console, root: Path, path: Path) -> None:
         with console.status(f"Appending {events.num_rows:,} events, {LOAD_BATCH_ROWS:,} synced at a time …"):
             took, p99_ms = _load(topic, events)
             catalog.seal("clicks")
-            board.note("appended and sealed", took)
+            board.note("appended", took)
         with console.status("Retention, compaction, erasure …"):
             facts = topic.stats()
             half = facts["sealed_bytes"] // 2
@@ -183,11 +183,11 @@ def _keep_house(console: Console, root: Path, path: Path) -> None:
         problems = len(catalog.problems())
     console.print(board.table)
     rate = f"{events.num_rows / took:,.0f} events/s over {THREADS} threads and partitions, each append synced to disk"
-    console.print(f"  {rate}; 99 of 100 waited less than {p99_ms:.1f} ms")
-    console.print(f"  retention removed the oldest {removed:,} events")
+    _tell(console, f"{rate}; 99 of 100 waited less than {p99_ms:.1f} ms")
+    _tell(console, f"retention removed the oldest {removed:,} events")
     trace = "no trace is left on disk" if gone else "SOMETHING IS LEFT ON DISK"
-    console.print(f"  {erasure.events:,} events of {erased} hidden within {_seconds(hidden)}; after compaction {trace}")
-    console.print(f"  problems found: {problems}")
+    _tell(console, f"{erasure.events:,} events of {erased} hidden within {_seconds(hidden)}; after compaction {trace}")
+    _tell(console, f"problems found: {problems}")
 
 
 class _Board:
@@ -196,7 +196,7 @@ class _Board:
     def __init__(self, topic: Topic, spaces: list[str]) -> None:
         self._topic, self.spaces = topic, spaces
         self.table = Table(box=box.SIMPLE_HEAD, header_style="bold")
-        for name in ("", "took", "events", "segments", "on disk", "history of a space"):
+        for name in ("", "took", "events", "segments", "on disk", "one history"):
             self.table.add_column(name, justify="right" if name else "left")
 
     def time(self, what: str, work: Callable[[], object]) -> None:
@@ -265,6 +265,10 @@ def _heading(console: Console, text: str) -> None:
 def _code(console: Console, text: str) -> None:
     console.print()
     console.print(Text(text, style="bold"), soft_wrap=True)
+
+
+def _tell(console: Console, text: str, style: str = "") -> None:
+    console.print(Text(f"  {text}", style=style), soft_wrap=True)
 
 
 def _seconds(seconds: float) -> str:

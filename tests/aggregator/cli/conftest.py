@@ -1,0 +1,70 @@
+"""Running `aggregator` in this process, on a small catalog in a directory of its own."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import aggregator
+from aggregator.cli import run
+
+CLICKS = (
+    '{"who": "ada", "at": "2026-03-01T08:00:00Z", "type": "page", "zip": "007", "n": 1}\n'
+    '{"who": "bob", "at": "2026-03-01T08:00:05Z", "type": "page", "zip": "008", "n": 2}\n'
+    '{"who": "ada", "at": "2026-03-01T08:01:00Z", "type": "purchase", "zip": "009", "n": 3.5}\n'
+)
+HOW = ("--space", "who", "--timestamp", "at")
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended and what it printed."""
+
+    status: int
+    text: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.text)
+
+    @property
+    def rows(self) -> list[dict]:
+        """What was printed as JSON lines."""
+        return [json.loads(line) for line in self.text.splitlines()]
+
+
+@pytest.fixture
+def command(capfdbinary, monkeypatch, tmp_path):
+    """Run `aggregator` with some arguments; every error must be one line without a traceback."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "clicks.jsonl").write_text(CLICKS)
+
+    def command(*arguments, stdin: bytes = b"") -> Result:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capfdbinary.readouterr()
+        status = run([str(argument) for argument in arguments])
+        captured = capfdbinary.readouterr()
+        return Result(status, captured.out.decode(), captured.err.decode())
+
+    return command
+
+
+@pytest.fixture
+def clicks(command, tmp_path):
+    """A catalog `data` with a topic `clicks` that holds three events, two of them sealed."""
+    assert command("init", "data").status == 0
+    assert command("topics", "data", "--create", "clicks", "--index", "type").status == 0
+    with aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.topic("clicks")
+        rows = [json.loads(line) for line in CLICKS.splitlines()]
+        events = [{"space": row["who"], "timestamp": at, "type": row["type"]} for at, row in enumerate(rows)]
+        topic.append(events[:2])
+        catalog.seal()
+        topic.append(events[2:], "web")
+    return tmp_path / "data"

@@ -1,0 +1,268 @@
+"""Each verb of `aggregator` does what it says, prints what scripts can read, and ends with the right status."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from clicks import click_table
+
+import aggregator
+import esformat
+from aggregator.cli import main
+
+from conftest import CLICKS, HOW  # isort: skip
+
+
+def test_init_and_topics(command):
+    """A catalog, a topic with its policies, and the same again."""
+    assert command("init", "data").text == "data: 0 topics\n"
+    made = command(
+        "topics", "data", "--create", "t", "--index", "type", "--keys", "binary", "--retention", "bytes=1GiB",
+        "--retention", "segments=7", "--roll", "rows=10", "--roll", "age=60s",
+    )  # fmt: skip
+    assert (made.status, made.text) == (0, "t: made\n")
+    (facts,) = command("topics", "data", "--format", "json").json
+    assert (facts["topic"], facts["indexes"], facts["keys"], facts["rows"]) == ("t", ["type"], "binary", 0)
+    assert facts["retention"] == {"max_bytes": 1 << 30, "max_age_us": None, "max_segments": 7}
+    assert facts["roll"] == {"rows": 10, "bytes": 64 << 20, "age_us": 60_000_000}
+    assert command("topics", "data", "--alter", "t", "--retention", "age=1d").status == 0
+    assert command("topics", "data", "--format", "json").json[0]["retention"]["max_age_us"] == 86_400_000_000
+    assert "1 days" in command("topics", "data").text
+    assert command("init", "data").text == "data: 1 topic\n"
+
+
+def test_append(command, clicks):
+    """Files of several formats, with the types that the topic has; a batch that is known is not stored again."""
+    first = command("append", "data", "clicks", "clicks.jsonl", *HOW, "--producer", "p", "--format", "json").json
+    assert (first["events"], first["first"], first["last"], first["duplicates"]) == (3, 2, 4, 0)
+    again = command("append", "data", "clicks", "clicks.jsonl", *HOW, "--producer", "p", "--format", "json").json
+    assert (again["first"], again["last"], again["duplicates"]) == (2, 4, 1)
+    with open("more.csv", "w") as file:  # noqa: PTH123
+        file.write("who,at,zip,type,n\ncarl,2026-03-02,010,007,4\n")
+    assert command("append", "data", "clicks", "more.csv", *HOW).status == 0
+    with aggregator.open(clicks, read_only=True) as catalog:
+        scan = catalog.topic("clicks").scan(space="carl", columns=["zip", "type", "n"])
+        assert scan.to_table().to_pylist() == [{"zip": "010", "type": "007", "n": 4.0}]
+        assert catalog.topic("clicks").scan().count() == 7
+
+
+def test_append_a_pipe(command, clicks):
+    """What comes on standard input; receipts as they come."""
+    how = (*HOW, "--input-format", "jsonl", "--receipts", "--batch-rows", "2", "--partition", "pipe")
+    rows = command("append", "data", "clicks", "-", *how, stdin=CLICKS.encode()).rows
+    assert [(row["partition"], row["first"], row["last"]) for row in rows] == [("pipe", 0, 1), ("pipe", 2, 2)]
+    assert command("scan", "data", "clicks", "--partition", "pipe", "--count").text == "3\n"
+
+
+def test_append_stops_at_a_bad_row(command, clicks):
+    """A row that is no event is told with its place; with skip the others are stored."""
+    with open("dirty.jsonl", "w") as file:  # noqa: PTH123
+        file.write(CLICKS + '{"who": "eve", "at": "never"}\n')
+    stopped = command("append", "data", "clicks", "dirty.jsonl", *HOW)
+    assert (stopped.status, stopped.text) == (1, "")
+    assert "line 4" in stopped.err
+    assert stopped.err.count("\n") == 1
+    skipped = command("append", "data", "clicks", "dirty.jsonl", *HOW, "--on-error", "skip", "--format", "json").json
+    assert (skipped["events"], skipped["bad_rows"]) == (3, 1)
+
+
+QUESTIONS = [
+    ([], [0, 1, 2]),
+    (["--reverse"], [2, 1, 0]),
+    (["--space", "ada"], [0, 2]),
+    (["--space-hex", "626f62"], [1]),
+    (["--index", "type=page", "--limit", "1"], [0]),
+    (["--start", "1", "--end", "2"], [1]),
+    (["--partition", "web"], [2]),
+    (["--space", "nobody"], []),
+]
+
+
+@pytest.mark.parametrize(("question", "expected"), QUESTIONS, ids=[" ".join(question) for question, _ in QUESTIONS])
+def test_scan(command, clicks, question, expected):
+    """Each question over sealed and unsealed events, and its count."""
+    rows = command("scan", "data", "clicks", *question, "--columns", "timestamp,record_index,partition").rows
+    assert [int(row["timestamp"][-2]) for row in rows] == expected
+    assert command("scan", "data", "clicks", *question, "--count").text == f"{len(expected)}\n"
+
+
+def test_scan_formats(command, clicks):
+    """The formats of `esdb scan`."""
+    assert command("scan", "data", "clicks", "--format", "csv").text.splitlines()[0].count(",") == 3
+    assert "purchase" in command("scan", "data", "clicks", "--format", "table").text
+    assert command("scan", "data", "clicks", "--format", "parquet", "-o", "c.parquet").status == 0
+    assert pyarrow.parquet.read_table("c.parquet").num_rows == 3
+
+
+def test_tail(command, clicks):
+    """The newest events of all partitions, by time."""
+    rows = command("tail", "data", "clicks", "-n", "2").rows
+    assert [(row["space"], row["partition"], row["record_index"]) for row in rows] == [
+        ("bob", "0", 1),
+        ("ada", "web", 0),
+    ]
+    assert len(command("tail", "data", "clicks", "--partition", "0").rows) == 2
+    assert command("tail", "data", "clicks", "-n", "0").text == ""
+
+
+def test_stats(command, clicks):
+    """Of the catalog and of a topic, for people and scripts."""
+    facts = command("stats", "data", "--format", "json").json
+    assert (facts["rows"], facts["segments"], facts["problems"]) == (3, 1, 0)
+    assert command("stats", "data", "clicks", "--format", "json").json["partitions"]["web"]["unsealed_rows"] == 1
+    assert "0 to 1" in command("stats", "data").text
+
+
+@pytest.mark.parametrize("name", ["all.esdb", "all.parquet", "all.jsonl", "all.csv", "all.arrow"])
+def test_export_and_import(command, clicks, name):
+    """A topic to a file of any format and back is the same events."""
+    assert command("export", "data", "clicks", name).text.startswith(f"{name}: 3 events")
+    assert command("export", "data", "clicks", name).status != 0  # it is there
+    index = [] if name == "all.esdb" else ["--index", "type"]
+    assert command("import", "data", "again", name, *index, "--format", "json").json["events"] == 3
+    with aggregator.open(clicks, read_only=True) as catalog:
+        first, again = (catalog.topic(each) for each in ("clicks", "again"))
+        assert again.indexes == ("type",)
+        names = ["space", "timestamp", "grouping", "type"]
+        assert again.scan(columns=names).to_table() == first.scan(columns=names).to_table()
+
+
+def test_export_a_part(command, clicks):
+    """A space, a time range."""
+    assert command("export", "data", "clicks", "ada.esdb", "--space", "ada", "--start", "1").status == 0
+    with esformat.open("ada.esdb") as segment:
+        assert [(event.space, event.timestamp) for event in segment.scan()] == [("ada", 2)]
+        assert list(segment.indexes) == ["type"]
+
+
+def test_import_a_large_segment(command, clicks, tmp_path):
+    """Batches are cut to the size that is asked for, and all events arrive."""
+    with esformat.create("large.esdb", indexes=["type"]) as writer:
+        writer.add_table(click_table(30_000))
+    done = command("import", "data", "large", "large.esdb", "--batch-rows", "7000", "--format", "json").json
+    assert (done["events"], done["last"]) == (30_000, 29_999)
+    assert done["batches"] >= 5
+
+
+def test_retain_and_compact(command, clicks):
+    """A dry run removes nothing, the other what is told."""
+    for _ in range(3):
+        with aggregator.open(clicks) as catalog:
+            catalog.topic("clicks").append([{"space": "x", "timestamp": 9}])
+            catalog.seal()
+            catalog.topic("clicks").set_policy(retention={"segments": 5})
+    command("topics", "data", "--alter", "clicks", "--retention", "segments=4")
+    dry = command("retain", "data", "--dry-run", "--format", "json").json
+    assert dry["dry_run"]
+    assert command("retain", "data", "clicks").status == 0
+    facts = command("stats", "data", "clicks", "--format", "json").json
+    assert facts["segments"] <= 4
+    assert command("compact", "data", "--format", "json").json["made"] >= 1
+    assert command("stats", "data", "clicks", "--format", "json").json["segments"] < facts["segments"]
+
+
+def test_erase(command, clicks):
+    """Told beforehand, gone afterwards, and nothing else with it."""
+    assert command("erase", "data", "clicks", "ada", "--dry-run").text == "2 events would go\n"
+    assert command("scan", "data", "clicks", "--count").text == "3\n"
+    done = command("erase", "data", "clicks", "ada", "--now", "--format", "json").json
+    assert (done["events"], done["traces"]["gone"]) == (2, True)
+    assert [row["space"] for row in command("scan", "data", "clicks").rows] == ["bob"]
+
+
+def test_verify_finds_damage(command, clicks):
+    """A sound catalog is told to be, a damaged segment is a problem, and the status says so."""
+    assert command("verify", "data").text == "data: ok, 3 events, 1 segment\n"
+    (segment,) = (clicks / "segments").rglob("*.esdb")
+    data = bytearray(segment.read_bytes())
+    data[len(data) // 2] ^= 1
+    segment.write_bytes(data)
+    found = command("verify", "data")
+    assert found.status == 1
+    assert "quarantine" in found.err
+    assert "damaged" in command("verify", "data", "--format", "json").json["problems"][0]["message"]
+    assert len(command("verify", "data", "--accept-losses", "--format", "json").json["lost"]) == 1
+    assert command("scan", "data", "clicks", "--count").text == "1\n"
+
+
+def test_rebuild_manifest(command, clicks):
+    """Without its manifest a catalog is refused; afterwards everything is there, from segments and log."""
+    for path in clicks.glob("manifest.sqlite*"):
+        path.unlink()
+    refused = command("append", "data", "clicks", "clicks.jsonl", *HOW)
+    assert refused.status == 1
+    assert "rebuild-manifest" in refused.err
+    assert command("rebuild-manifest", "data").text == "data: 1 topic, 1 segment, 2 events\n"
+    assert command("verify", "data").text == "data: ok, 3 events, 1 segment\n"
+
+
+def test_bench(command, tmp_path):
+    """Rates and latencies of a short run; nothing is left behind."""
+    facts = command(
+        "bench", "--seconds", "0.2", "--threads", "2", "--batch", "10", "--directory", tmp_path, "--format", "json"
+    ).json
+    assert facts["events"] == 10 * facts["appends"] > 0
+    assert 0 < facts["p50_ms"] <= facts["p99_ms"] <= facts["max_ms"]
+    assert [path.name for path in tmp_path.iterdir()] == ["clicks.jsonl"]
+
+
+WRONG = [
+    (["scan", "nowhere", "t"], 2, "aggregator: nowhere: no catalog is there"),
+    (["append", "nowhere", "t", "clicks.jsonl"], 2, "aggregator init nowhere"),
+    (["scan", "data", "nope"], 2, "no topic 'nope'"),
+    (["scan", "data", "clicks", "--index", "nope=1"], 2, "no index 'nope'"),
+    (["scan", "data", "clicks", "--columns", "nope"], 2, "no column 'nope'"),
+    (["topics", "data", "--create", "clicks"], 2, "exists"),
+    (["topics", "data", "--index", "a"], 2, "--index and --keys go with --create"),
+    (["topics", "data", "--alter", "clicks", "--roll", "soon=1"], 2, "roll has no 'soon'"),
+    (["topics", "data", "--alter", "clicks", "--retention", "age=soon"], 2, "is no length of time"),
+    (["append", "data", "clicks", "clicks.jsonl", "--durability", "hope"], 2, "durability must be"),
+    (["append", "data", "clicks", "missing.csv"], 1, "missing.csv"),
+    (["export", "data", "clicks", "file.xyz"], 2, "does not tell a format"),
+    (["erase", "data", "clicks"], 2, "give SPACE or --space-hex"),
+    (["import", "data", "clicks", "clicks.jsonl", "--index", "type"], 2, "--index is for a new topic"),
+    (["nope"], 2, "No such command 'nope'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "status", "message"), WRONG, ids=[" ".join(each[0]) for each in WRONG])
+def test_wrong_usage(command, clicks, arguments, status, message):
+    """One line that says what is wrong; nothing is made."""
+    result = command(*arguments)
+    assert (result.status, result.text, result.err.count("\n")) == (status, "", 1)
+    assert message in result.err
+    assert not (clicks.parent / "nowhere").exists()
+
+
+def test_a_locked_catalog(command, clicks):
+    """Who writes is named; reading goes on."""
+    with aggregator.open(clicks):
+        refused = command("compact", "data")
+        assert refused.status == 1
+        assert f"process {os.getpid()}" in refused.err
+        assert command("scan", "data", "clicks", "--count").text == "3\n"
+
+
+@pytest.mark.parametrize("name", list(main.commands))
+def test_help(command, name):
+    """Help of each verb ends in examples, which name the verb."""
+    result = command(name, "--help")
+    assert result.status == 0
+    examples = result.text.partition("Examples:")[2]
+    assert examples.count(f"aggregator {name}") >= 2
+
+
+def test_keys_that_are_no_text(command, tmp_path):
+    """Binary keys, in hexadecimal."""
+    command("init", "data")
+    command("topics", "data", "--create", "b", "--keys", "binary")
+    table = pa.table({"space": [b"\xff", b"\x00"], "timestamp": [1, 2]})
+    pyarrow.parquet.write_table(table, "b.parquet")
+    assert command("append", "data", "b", "b.parquet", "--timestamp-format", "us").status == 0
+    assert command("scan", "data", "b", "--space-hex", "ff", "--count").text == "1\n"
+    erased = command("erase", "data", "b", "--space-hex", "ff", "--format", "json")
+    assert json.loads(erased.text)["space"] == "ff"
