@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import tempfile
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,12 @@ ROWS = 16  # of a block, where blocks are counted
 
 
 @st.composite
-def comparisons(draw: st.DrawFn, recording: Recording) -> pc.Expression:
-    """One condition on one column, in one of the forms that people and engines write."""
+def comparisons(draw: st.DrawFn, recorded: Callable[[], Recording]) -> pc.Expression:
+    """One condition on one column, in one of the forms that people and engines write.
+
+    recorded: gives the recording, which as an argument would be part of what hypothesis shows of the strategy.
+    """
+    recording = recorded()
     key_type = pa.binary() if recording.binary_keys else pa.string()
     shown = recording.model.shown
     pools: dict[str, tuple[pa.DataType, list[Any]]] = {
@@ -75,7 +80,7 @@ def comparisons(draw: st.DrawFn, recording: Recording) -> pc.Expression:
 def filters(recording: Recording) -> st.SearchStrategy[pc.Expression]:
     """Conditions joined by AND, OR, NOT and IF."""
     return st.recursive(
-        comparisons(recording),
+        comparisons(lambda: recording),
         lambda inner: st.one_of(
             st.builds(lambda a, b: a & b, inner, inner),
             st.builds(lambda a, b: a | b, inner, inner),
