@@ -19,7 +19,7 @@ class WriterLock:
     """The lock that the writer of a catalog holds from opening to closing."""
 
     def __init__(self, path: Path) -> None:
-        """Take the lock. Raises CatalogLockedError, which names the holder, at once."""
+        """Take the lock. Raises CatalogLockedError, which names the holder, at once; OSError."""
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         if not _lock(self._descriptor):
             holder = _holder(self._descriptor)
@@ -32,8 +32,12 @@ class WriterLock:
             )
         now = datetime.now(UTC).isoformat(timespec="seconds")
         holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
-        os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps(holder).encode(), 0)
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, json.dumps(holder).encode(), 0)
+        except BaseException:
+            self.release()
+            raise
 
     def release(self) -> None:
         """Let others write."""

@@ -92,7 +92,7 @@ class Maintenance:
                 if now - chored >= TICK_S or self._sealed:
                     chored, self._sealed = now, False
                     self._start_chores()
-            except (AggregatorError, OSError) as error:
+            except (AggregatorError, OSError, MemoryError, RuntimeError) as error:  # the last: no thread to be had
                 self._report("background work", error)
 
     def _pause(self) -> float:

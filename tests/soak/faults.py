@@ -1,0 +1,230 @@
+"""Faults at system calls of a catalog that is written to: what was acknowledged is there once, what was refused is not.
+
+    python -m tests.soak.faults --points 1000
+
+Each point is a run of `workload` with a fault at one of the calls that change files, wherever it is made: appending,
+sealing, merging, removing, opening after the fault before. Then the catalog is opened again and held against the notes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import json
+import os
+import random
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.soak import tracing
+from tests.soak.tracing import Fault, Run
+from tests.soak.workload import BATCHES, Promises, Workload, broken_promises, few_descriptors, little_memory
+
+POINTS_OF_A_CATALOG = 6
+FULL_FOR = (1, 3, 30)  # calls that a full disk fails, until there is room again
+GOLDEN = 0.6180339887
+"""Steps of this part of a run leave no gap, wherever they end."""
+SYNCS = frozenset(tracing.SYNCS.values())
+NO_THREAD_MEMORY = 127  # what glibc ends a process with that has no memory for a thread's own data
+GROWING = frozenset(tracing.WRITES.values()) | {"open", "mkdir", "fallocate", "link"}
+MODES = ("kill", "torn", "sync", "full", "descriptors", "memory")
+
+
+@dataclass
+class Outcome:
+    """What came of the points so far."""
+
+    points: Counter[str] = field(default_factory=Counter)
+    aborted: int = 0  # processes that C or C++ libraries ended when they got no memory
+    missed: int = 0  # runs that had ended before their fault: not counted as points
+    acknowledged: int = 0
+    slowest_open_s: float = 0.0
+    hit: Counter[str] = field(default_factory=Counter)
+    failed: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+
+class Site:
+    """A catalog that goes through several faults, and the notes of it."""
+
+    def __init__(self, directory: Path) -> None:
+        directory.mkdir()
+        self.root, self.notes = directory / "data", directory / "notes"
+        self.points = 0
+        self._rounds = 0
+
+    def workload(self) -> Workload:
+        """The next run."""
+        self._rounds += 1
+        return Workload(self.root, self.notes, (self._rounds - 1) * BATCHES)
+
+    def check(self, outcome: Outcome, what: str) -> None:
+        """Open the catalog in a process of its own and compare."""
+        answer = self.notes.with_name("answer")
+        answer.unlink(missing_ok=True)
+        promises = Promises.read(self.notes)
+
+        def compare() -> None:
+            answer.write_text(json.dumps(broken_promises(self.root, promises)))
+
+        _, status = os.waitpid(tracing.fork(compare), 0)
+        wrong, seconds = json.loads(answer.read_text()) if status == 0 else (["the catalog could not be read"], 0.0)
+        outcome.slowest_open_s = max(outcome.slowest_open_s, seconds)
+        outcome.wrong += [f"{what}: {each}" for each in wrong]
+
+
+def _kind(path: str) -> str:
+    """What a file is, for the tally."""
+    name = path.rpartition("/")[2]
+    return "directory" if "." not in name and name != "acknowledged" else name.rpartition(".")[2]
+
+
+def _after_failed_sync(run: Run) -> list[str]:
+    """A log file whose sync failed is not synced again."""
+    wrong = []
+    for place in run.hit:
+        name, path = run.calls[place]
+        if path.endswith(".log") and (name, path) in run.calls[place + 1 :]:
+            again = [call for call in run.calls[place + 1 :] if call[1] == path]
+            if name == "fdatasync" or not any(call[0] == "open" for call in again):
+                wrong.append(f"{path} was synced again after it had failed")
+    return wrong
+
+
+class Campaign:
+    """Points of all kinds, one after the other."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self._folder, self._random = folder, random.Random(seed)
+        self._sites = 0
+        self.outcome = Outcome()
+        self._site = self._new_site()
+        run = tracing.run(self._site.workload(), self._site.root, None)
+        if not run.ended_well:
+            raise SystemExit("the run without faults did not end well")
+        self._site.check(self.outcome, "without faults")
+        self.calls = Counter(name for name, _ in run.calls)
+
+    def _new_site(self) -> Site:
+        self._sites += 1
+        return Site(self._folder / str(self._sites))
+
+    def point(self, mode: str, share: float) -> None:
+        """One point; share: how far into the run, of 1."""
+        if self._site.points >= POINTS_OF_A_CATALOG:
+            self._site.check(self.outcome, "at the end")
+            acknowledged = Promises.read(self._site.notes)
+            self.outcome.acknowledged += len(acknowledged.taken)
+            self.outcome.failed.update(acknowledged.failed)
+            shutil.rmtree(self._site.root.parent)
+            self._site = self._new_site()
+        self._site.points += 1
+        if mode in ("descriptors", "memory"):
+            self._scarce(mode, share)
+        else:
+            self._fault(mode, share)
+
+    def _fault(self, mode: str, share: float) -> None:
+        if mode == "sync":
+            calls: frozenset[str] | None = SYNCS
+            fault = Fault(self._place(SYNCS, share), calls=calls, error=errno.EIO)
+        elif mode == "full":
+            count = self._random.choice(FULL_FOR)
+            torn = self._random.random() < 0.5
+            fault = Fault(self._place(GROWING, share), count, GROWING, errno.ENOSPC, torn)
+        else:
+            fault = Fault(self._place(None, share), torn=mode == "torn")
+        run = self._run(mode, fault)
+        if mode in ("kill", "torn") and run.killed and self._random.random() < 0.3:  # and once more while it recovers
+            self._run(mode, Fault(self._random.randint(1, 40), torn=mode == "torn"))
+        self._site.check(self.outcome, f"{mode}, {fault}, at {[run.calls[place] for place in run.hit[:3]]}")
+
+    def _run(self, mode: str, fault: Fault) -> Run:
+        run = tracing.run(self._site.workload(), self._site.root, fault)
+        if not run.hit:
+            self.outcome.missed += 1
+        else:
+            self.outcome.points[mode] += 1
+            name, path = run.calls[run.hit[0]]
+            self.outcome.hit[f"{name} {_kind(path)}"] += 1
+        if not (run.killed if run.hit and fault.error is None else run.ended_well):
+            self.outcome.wrong.append(f"{mode}, {fault}: ended with status {run.status}")
+        if mode == "sync":
+            self.outcome.wrong += _after_failed_sync(run)
+        return run
+
+    def _place(self, calls: frozenset[str] | None, share: float) -> int:
+        total = sum(count for name, count in self.calls.items() if calls is None or name in calls)
+        return 1 + int(share * total)
+
+    def _scarce(self, mode: str, share: float) -> None:
+        workload = self._site.workload()
+        if mode == "descriptors":
+            spare = 1 + int(share * 20)
+            workload.scarce = few_descriptors(spare)
+        else:
+            spare = int(share * (48 << 20))
+            workload.scarce = little_memory(spare)
+        workload.scarce_when_open = self._random.random() < 0.7
+        what = f"{mode}, {spare} to spare, {'after' if workload.scarce_when_open else 'before'} opening"
+        _, status = os.waitpid(tracing.fork(workload), 0)
+        self.outcome.points[mode] += 1
+        if mode == "memory" and (os.WIFSIGNALED(status) or os.WEXITSTATUS(status) == NO_THREAD_MEMORY):
+            self.outcome.aborted += 1
+        elif status:
+            self.outcome.wrong.append(f"{what}: ended with status {status}")
+        self._site.check(self.outcome, what)
+
+    def finish(self) -> Outcome:
+        """Add the last catalog."""
+        last = Promises.read(self._site.notes)
+        self.outcome.acknowledged += len(last.taken)
+        self.outcome.failed.update(last.failed)
+        return self.outcome
+
+
+def run(points: int, modes: tuple[str, ...], seed: int, seconds: float, tell: Callable[[str], None]) -> Outcome:
+    """So many points, in turn of each kind, evenly over a run; or as many as the seconds allow."""
+    began = time.perf_counter()
+    with tempfile.TemporaryDirectory(prefix="faults-") as directory:
+        campaign = Campaign(Path(directory).resolve(), seed)
+        start = random.Random(seed).random()
+        told = 0
+        while (done := campaign.outcome.points.total()) < points and time.perf_counter() - began < seconds:
+            mode = modes[done % len(modes)]
+            campaign.point(mode, (start + done // len(modes) * GOLDEN) % 1)
+            for wrong in campaign.outcome.wrong[told:]:
+                tell(wrong)
+            told = len(campaign.outcome.wrong)
+        return campaign.finish()
+
+
+def main() -> int:
+    """Run and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--points", type=int, default=1000)
+    parser.add_argument("--mode", action="append", choices=MODES, help="of that kind only; may be given again")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    if not tracing.POSSIBLE:
+        raise SystemExit("this needs Linux on x86-64")
+    started = time.perf_counter()
+    modes = tuple(arguments.mode or MODES)
+    outcome = run(arguments.points, modes, arguments.seed, arguments.seconds, lambda text: print(text, flush=True))
+    print(f"points: {dict(outcome.points)}, {outcome.points.total()} in all; {outcome.missed} runs ended before theirs")
+    print(f"processes that libraries ended for want of memory: {outcome.aborted}")
+    print(f"acknowledged batches: {outcome.acknowledged}; slowest opening: {outcome.slowest_open_s:.2f} s")
+    print(f"calls: {dict(outcome.hit.most_common())}")
+    print(f"errors given: {dict(outcome.failed.most_common())}")
+    print(f"broken promises: {len(outcome.wrong)}; {time.perf_counter() - started:.0f} s")
+    return 1 if outcome.wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
