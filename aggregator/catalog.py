@@ -19,12 +19,15 @@ from aggregator.lql import TagSet, parse_source
 from aggregator.model import Problem, Receipt, TopicInfo
 from aggregator.names import check_name
 from aggregator.policy import Durability, Limits, Retention, Roll
+from aggregator.query import follow, run
 from aggregator.rebuild import rebuild
 from aggregator.records import STREAM_SCHEMA, events_of
 from aggregator.reports import CompactionReport, RebuildReport, RetentionReport
 from aggregator.schema_change import topic_schema, union_schema
+from aggregator.selection import Selection
 from aggregator.state import Topic as TopicState
 from aggregator.stats import disk_stats, memory_stats
+from aggregator.tail import Tail
 from aggregator.topic import DEFAULT_PARTITION, Backend, Topic, writer_of
 from aggregator.writing import Writing, now_us
 from esformat import ClosedError
@@ -229,6 +232,23 @@ class Catalog:
         source = parse_source(expression) if expression.strip() else None
         found = {stream.tags for stream in self._backend.streams.select(source)}
         return [tags.as_dict() for tags in sorted(found, key=str)]
+
+    def query(self, text: str) -> Selection | pa.Table:
+        """Run an LQL statement: a SELECT gives a lazy `Selection`, COUNT and every other statement a table.
+
+        Raises InvalidRequestError, which shows the place, for a statement that is wrong or not supported yet.
+        """
+        self._check_open()
+        return run(self._backend, text)
+
+    def tail(self, text: str, timeout_s: float | None = None) -> Tail:
+        """Follow a SELECT: records that arrive from now on, or behind its POSITION, also of streams made later.
+
+        timeout_s: end when so many seconds passed without a record; None: go on until the catalog is closed.
+        Raises InvalidRequestError.
+        """
+        self._check_open()
+        return follow(self._backend, text, timeout_s)
 
     # ------------------------------------------------------------ keeping house
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -126,6 +127,8 @@ class Writing:
             self.state, manifest, self.log, self.budget, log_bytes=self.limits.log_bytes, clock=clock,
             wake=self.maintenance.wake,
         )  # fmt: skip
+        if manifest.get("identity") is None:
+            manifest.put("identity", secrets.token_hex(8))
         manifest.put(_RUN, json.dumps({"durability": self.durability.mode, "closed": False}))
 
     def _pass_over_lost_indexes(self) -> None:

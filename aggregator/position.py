@@ -1,0 +1,123 @@
+"""Positions: where a reader of streams stands, as opaque text that is checked when it comes back.
+
+Reading goes in rounds. A round covers the record indexes [begin, end) of each partition, in order of time, partition
+and record index; what arrives meanwhile, however old its timestamps, belongs to the next round. So each record lies in
+exactly one round, and the order within a round never changes. A position holds the round and the last record that was
+given of it; its size grows with the partitions and not with the streams.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from aggregator.checksum import checksum64
+from aggregator.errors import InvalidRequestError
+
+Key = tuple[int, int, int]
+"""What orders records: time in µs, number of the partition, record index."""
+
+_PREFIX = "p1"  # also keeps the text a word of LQL, which needs no quotes
+_CHECK_BYTES = 6
+_IDENTITY_BYTES = 8
+_TIME = struct.Struct("<q")
+_MAX_TEXT = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """begin, end: record indexes by partition, 0 where there is none; `after` None: nothing of the round was given.
+
+    A position between rounds has an empty `end`: the next round begins at `begin`.
+    """
+
+    begin: Mapping[int, int] = field(default_factory=dict)
+    end: Mapping[int, int] = field(default_factory=dict)
+    after: Key | None = None
+
+
+def encode(position: Position, identity: bytes) -> str:
+    """The text of a position in the catalog of that identity."""
+    after = position.after
+    body = bytearray(identity[:_IDENTITY_BYTES])
+    body.append(after is not None)
+    if after is not None:
+        body += _TIME.pack(after[0])
+        _put(body, after[1])
+        _put(body, after[2] + 1)  # -1 stands before the first
+    partitions = sorted({*position.begin, *position.end} if after is not None else position.begin)
+    _put(body, len(partitions))
+    for number in partitions:
+        _put(body, number)
+        begin = position.begin.get(number, 0)
+        _put(body, begin)
+        if after is not None:
+            _put(body, max(0, position.end.get(number, 0) - begin))
+    checksum = checksum64(bytes(body)).to_bytes(8, "little")[:_CHECK_BYTES]
+    return _PREFIX + base64.urlsafe_b64encode(bytes(body) + checksum).decode().rstrip("=")
+
+
+def decode(text: str, identity: bytes) -> Position:
+    """The position of a text. Raises InvalidRequestError where it was mistyped, or is of another catalog."""
+    wrong = InvalidRequestError(
+        f"{text[:40]!r} is no position", hint="give one exactly as it came with an answer, or HEAD, or TAIL"
+    )
+    if not text.startswith(_PREFIX) or len(text) > _MAX_TEXT or not text.isascii():
+        raise wrong
+    stored = text[len(_PREFIX) :]
+    try:
+        whole = base64.b64decode(stored + "=" * (-len(stored) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        raise wrong from None
+    body, checksum = whole[:-_CHECK_BYTES], whole[-_CHECK_BYTES:]
+    exact = base64.urlsafe_b64encode(whole).decode().rstrip("=") == stored
+    if not exact or checksum64(body).to_bytes(8, "little")[:_CHECK_BYTES] != checksum:
+        raise wrong
+    if body[:_IDENTITY_BYTES] != identity[:_IDENTITY_BYTES]:
+        raise InvalidRequestError("the position is of another catalog", hint="use it where it came from, or give HEAD")
+    try:
+        return _read(body)
+    except (IndexError, struct.error):
+        raise wrong from None
+
+
+def _read(body: bytes) -> Position:
+    at = _IDENTITY_BYTES + 1
+    after: Key | None = None
+    if body[_IDENTITY_BYTES]:
+        (time,) = _TIME.unpack_from(body, at)
+        partition, at = _get(body, at + _TIME.size)
+        index, at = _get(body, at)
+        after = (time, partition, index - 1)
+    count, at = _get(body, at)
+    begin: dict[int, int] = {}
+    end: dict[int, int] = {}
+    for _ in range(count):
+        number, at = _get(body, at)
+        begin[number], at = _get(body, at)
+        if after is not None:
+            length, at = _get(body, at)
+            end[number] = begin[number] + length
+    return Position(begin, end, after)
+
+
+def _put(body: bytearray, number: int) -> None:
+    """A whole number from 0, seven bits at a time, the lowest first."""
+    while number >= 0x80:
+        body.append(number & 0x7F | 0x80)
+        number >>= 7
+    body.append(number)
+
+
+def _get(body: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while True:
+        byte = body[at]
+        at += 1
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return number, at

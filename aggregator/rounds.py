@@ -1,0 +1,236 @@
+"""What a round of reading gives: the records of some streams in the order of time, each source filtered by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.lql import Columns, Filter, TimeSpan
+from aggregator.merge import Source, merge, numbers
+from aggregator.model import PARTITION, RECORD_INDEX, SchemaInfo, SegmentInfo
+from aggregator.pins import Pin
+from aggregator.position import Key
+from aggregator.question import Question
+from aggregator.records import FIELD_MAP, FIELDS
+from aggregator.schema_change import union_schema
+from aggregator.segment_pool import SegmentPool
+from aggregator.segment_table import Bounds
+from aggregator.source import View, segment_batches, unsealed_batches
+from aggregator.state import Snapshot
+from aggregator.unsealed import Lookup
+from esformat.parts import default_schema
+
+FEW_STREAMS = 32
+"""So many streams of a topic are looked up one by one; more are picked out of all that is read."""
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """Record indexes [begin, end) by partition; of those the records after one key, or up to one."""
+
+    begin: dict[int, int]
+    end: dict[int, int]
+    after: Key | None = None
+    up_to: Key | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPart:
+    """A topic as one answer sees it. spaces: the names of the streams that are asked for; None: of all its spaces."""
+
+    snapshot: Snapshot
+    spaces: tuple[str, ...] | None
+    conditions: tuple[tuple[str, object], ...] = ()
+
+
+@dataclass(slots=True)
+class Tally:
+    """What reading looks at: numbers of segments, how many unsealed batches."""
+
+    read: set[int] = field(default_factory=set)
+    batches: int = 0
+
+
+@dataclass(slots=True)
+class Material:
+    """Everything that one answer reads from, held until it is released. `ends`: where the partitions ended before."""
+
+    parts: list[TopicPart]
+    pins: ExitStack
+    schema: pa.Schema
+    ends: dict[int, int]
+    tally: Tally = field(default_factory=Tally)
+
+    @property
+    def columns(self) -> Columns:
+        """How LQL finds its way in the batches."""
+        extra = FIELDS if FIELDS in self.schema.names and self.schema.field(FIELDS).type == FIELD_MAP else None
+        hidden = frozenset({"grouping", RECORD_INDEX, PARTITION})
+        return Columns(self.schema, extra=extra, hidden=hidden)
+
+
+def hold(snapshots: Sequence[tuple[Snapshot, Pin]]) -> tuple[ExitStack, pa.Schema]:
+    """Pins to release together, and the columns that the topics have between them."""
+    pins = ExitStack()
+    for _, pin in snapshots:
+        pins.callback(pin.release)
+    schemas: list[SchemaInfo] = [schema for snapshot, _ in snapshots for schema in snapshot.schemas]
+    arrow = (union_schema(schemas, binary_keys=False) if schemas else default_schema((), binary_keys=False)).arrow
+    if "data" not in arrow.names:
+        arrow = arrow.append(pa.field("data", pa.binary()))
+    return pins, arrow
+
+
+def read_round(
+    material: Material,
+    around: Round,
+    where: Filter,
+    span: TimeSpan,
+    names: Sequence[str],
+    pool: SegmentPool,
+    *,
+    reverse: bool = False,
+    limit: int | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The columns `names`, and besides them time, record index and (as text) number of the partition of each record.
+
+    limit: about how many will be taken.
+    """
+    wanted = dict.fromkeys([*names, *sorted(where.columns), "timestamp"])
+    if any(part.spaces is not None for part in material.parts):
+        wanted["space"] = None
+    target = pa.schema([material.schema.field(name) for name in wanted if name in material.schema.names])
+    target = target.append(pa.field(RECORD_INDEX, pa.int64(), nullable=False))
+    target = target.append(pa.field(PARTITION, pa.string(), nullable=False))
+    sources = [
+        source
+        for part in material.parts
+        for source in _sources(
+            part, around, where, _narrowed(span, around), target, pool, material.tally, reverse, limit
+        )
+    ]
+    return merge(sources, by="timestamp", reverse=reverse)
+
+
+def _narrowed(span: TimeSpan, around: Round) -> TimeSpan:
+    if around.after is not None:
+        span = span & TimeSpan(around.after[0])
+    if around.up_to is not None and around.up_to[0] < 2**63 - 1:
+        span = span & TimeSpan(None, around.up_to[0] + 1)
+    return span
+
+
+def _sources(
+    part: TopicPart,
+    around: Round,
+    where: Filter,
+    span: TimeSpan,
+    target: pa.Schema,
+    pool: SegmentPool,
+    tally: Tally,
+    reverse: bool,
+    limit: int | None,
+) -> Iterator[Source]:
+    snapshot = part.snapshot
+    one_by_one = part.spaces is not None and len(part.spaces) <= FEW_STREAMS
+    chosen = None if part.spaces is None or one_by_one else pa.array(part.spaces, pa.string())
+    spaces = [space.encode() for space in part.spaces or ()] if one_by_one else [None]
+    asked = Question(
+        start=span.start_us, end=span.end_us, reverse=reverse, limit=limit, conditions=part.conditions
+    )  # fmt: skip
+    for partition, _ in snapshot.partitions:
+        first, end = around.begin.get(partition, 0), around.end.get(partition, 0)
+        if first >= end or span.empty:
+            continue
+        hidden = {space: stop for (number, space), stop in snapshot.tombstones.items() if number == partition}
+        for space in spaces:
+            question = replace(asked, space=space, first_index=first, end_index=end)
+            view = View(question, target, hidden)
+            sift = _Sift(partition, around, where, chosen, first, end)
+            bounds = Bounds(space, question.start, question.end, partition, first, end)
+            for info in snapshot.segments.select(bounds):
+                tally.read.add(info.number)
+                low = ~info.max_timestamp if reverse else info.min_timestamp
+                yield Source(low, partition, _of_segment(pool, info, view, sift))
+            for lookup in _lookups(snapshot, question, partition):
+                tally.batches += len(lookup.pieces)
+                low = ~lookup.max_timestamp if reverse else lookup.min_timestamp
+                yield Source(low, partition, _of_unsealed(lookup, view, sift))
+
+
+def _of_segment(
+    pool: SegmentPool, info: SegmentInfo, view: View, sift: _Sift
+) -> Callable[[], Iterator[pa.RecordBatch]]:
+    inside = sift.first <= info.first_index and info.last_index < sift.end
+    return lambda: (sift(batch, inside) for batch in segment_batches(pool, info, view, str(sift.partition)))
+
+
+def _of_unsealed(lookup: Lookup, view: View, sift: _Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
+    return lambda: (sift(batch, True) for batch in unsealed_batches(lookup, view, str(sift.partition)))
+
+
+def _lookups(snapshot: Snapshot, question: Question, partition: int) -> Iterator[Lookup]:
+    for unsealed in snapshot.unsealed:
+        if unsealed.partition != partition:
+            continue
+        for lookup in unsealed.lookups():
+            early = question.start is not None and lookup.max_timestamp < question.start
+            late = question.end is not None and lookup.min_timestamp >= question.end
+            passed = lookup.pieces[-1].end_index <= (question.first_index or 0)
+            ahead = question.end_index is not None and lookup.pieces[0].first_index >= question.end_index
+            if not (early or late or passed or ahead):
+                yield lookup
+
+
+@dataclass(frozen=True, slots=True)
+class _Sift:
+    """Keeps of a source's batches what belongs to the round, to the streams, and matches."""
+
+    partition: int
+    around: Round
+    where: Filter
+    chosen: pa.Array | None
+    first: int
+    end: int
+
+    def __call__(self, batch: pa.RecordBatch, inside: bool) -> pa.RecordBatch:
+        """inside: all of the batch lies between the record indexes of the round."""
+        masks: list[Bools] = []
+        if not inside:
+            indexes = numbers(batch, RECORD_INDEX)
+            masks += [indexes >= self.first, indexes < self.end]
+        if self.around.after is not None:
+            masks.append(self._beyond(batch, self.around.after))
+        if self.around.up_to is not None:
+            masks.append(~self._beyond(batch, self.around.up_to))
+        if self.chosen is not None:
+            found = pc.is_in(batch.column("space"), value_set=self.chosen)
+            masks.append(np.asarray(found.to_numpy(zero_copy_only=False)))
+        if masks:
+            mask = np.logical_and.reduce(masks)
+            if not mask.all():
+                batch = batch.filter(pa.array(mask))
+        return self.where.apply(batch) if len(batch) else batch
+
+    def _beyond(self, batch: pa.RecordBatch, key: Key) -> Bools:
+        """Records that come after a key."""
+        time, partition, index = key
+        times: npt.NDArray[np.int64] = numbers(batch, "timestamp")
+        if self.partition != partition:
+            return times >= time if self.partition > partition else times > time
+        beyond: Bools = (times > time) | ((times == time) & (numbers(batch, RECORD_INDEX) > index))
+        return beyond
+
+
+def last_key(batch: pa.RecordBatch) -> Key:
+    """The key of the last record of a batch of `read_round`."""
+    row = len(batch) - 1
+    time = batch.column("timestamp").cast(pa.int64())[row].as_py()
+    return time, int(batch.column(PARTITION)[row].as_py()), batch.column(RECORD_INDEX)[row].as_py()

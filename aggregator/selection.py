@@ -1,0 +1,427 @@
+"""`Selection`: the lazy answer to a SELECT, with the verbs of a `Scan`, and positions to go on from."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from aggregator import position as positions
+from aggregator.errors import InvalidRequestError
+from aggregator.lql import Counter, Filter, LqlError, Template, equalities, range_span, resolve_time, time_span
+from aggregator.lql.operand import Field, innermost, target_of
+from aggregator.lql.times import NANOS_PER_MICRO
+from aggregator.lql.tree import Expression, Select, conditions
+from aggregator.merge import numbers
+from aggregator.model import RECORD_INDEX
+from aggregator.position import Key, Position
+from aggregator.rounds import Material, Round, Tally, TopicPart, hold, last_key, read_round
+from aggregator.segment_table import Bounds
+from aggregator.state import Snapshot
+from aggregator.topic import Backend
+from aggregator.writing import LOST_INDEXES
+from esformat import Event
+from esformat.parts import rows_of_batch
+
+_IDENTITY = "identity"  # a fact of the manifest: what makes positions of one catalog differ from those of another
+_LAST = (2**63 - 1, 2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The rounds to read, and how many records to pass over first."""
+
+    rounds: tuple[Round, ...]
+    skip: int
+
+
+class Selection:
+    """The records that a SELECT chooses, read when they are asked for.
+
+    Iterate it for `esformat.Event`s (the message is their `data`), or take columns: `batches`, `to_table`, `to_pandas`,
+    or hand it to anything that reads the Arrow C stream. Each use reads anew, from a snapshot of that moment.
+    """
+
+    def __init__(self, backend: Backend, select: Select, *, now_ns: int | None = None, start: str = "head") -> None:
+        """Made by `Catalog.query`. start: "head" or "tail", where a statement without POSITION begins.
+
+        Raises InvalidRequestError for columns that do not exist, comparisons that make no sense, wrong positions.
+        """
+        self._backend, self._select = backend, select
+        self._now_ns = time.time_ns() if now_ns is None else now_ns
+        self._span = range_span(select.range, self._now_ns) & time_span(select.where, self._now_ns)
+        self._format = None if select.format is None else Template.compile(select.format)
+        self._start = self._starting(start)
+        self._standing: Position | None = None
+        if select.newest_first and (select.offset or 0) < 0:
+            raise LqlError("the newest come first: nothing lies before them", hint="give OFFSET 0 or more")
+        if select.newest_first and self._start[0] not in ("head", "time"):
+            raise InvalidRequestError(
+                "newest first cannot go on from a position", hint="leave POSITION or ORDER BY out"
+            )
+        material = self._material()
+        material.pins.close()
+        if material.parts:  # else there is nothing to tell which columns there are
+            self._filter(material)
+
+    def __repr__(self) -> str:
+        return f"<aggregator.Selection {self._select}>"
+
+    # ------------------------------------------------------------ columns
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow schema of the batches, as it is now: topics may gain columns."""
+        material = self._material()
+        material.pins.close()
+        return material.schema
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Names of the columns."""
+        return tuple(self.schema.names)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The records as record batches, in order."""
+        material = self._material()
+        return self._read(material, material.schema.names)
+
+    def to_table(self) -> pa.Table:
+        """All records as one table."""
+        material = self._material()
+        return pa.Table.from_batches(self._read(material, material.schema.names), schema=material.schema)
+
+    def to_pandas(self, **options: Any) -> Any:
+        """All records as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
+        return self.to_table().to_pandas(**options)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The records as a pyarrow stream, read as it is consumed."""
+        material = self._material()
+        return pa.RecordBatchReader.from_batches(material.schema, self._read(material, material.schema.names))
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """The records as an Arrow C stream."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __iter__(self) -> Iterator[Event]:
+        rows = (rows_of_batch(batch, (), "") for batch in self.batches())
+        return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
+
+    def count(self) -> int:
+        """How many records there are."""
+        return sum(map(len, self._read(self._material(), ["timestamp"])))
+
+    def lines(self) -> Iterator[str]:
+        """Each record as the statement's format string says; as its message alone where it has none."""
+        template = self._format or Template.compile("{msg}")
+        material = self._material()
+        columns = material.columns
+        for batch in self._read(material, material.schema.names):
+            yield from template.render(batch, columns).to_pylist()
+
+    def counted(self) -> pa.Table:
+        """The answer of SELECT COUNT: a row per group. Raises LqlError for too many groups."""
+        material = self._material()
+        columns = material.columns
+        counter = Counter(self._select.group_by, columns)
+        unlimited = replace(self._select, limit=None, offset=None)
+        names = material.schema.names if self._select.group_by else ["timestamp"]
+        for batch in self._read(material, names, unlimited):
+            counter.add(batch)
+        limit = self._select.limit
+        return counter.table().slice(self._select.offset or 0, None if limit is None or limit < 0 else limit)
+
+    def explained(self) -> pa.Table:
+        """The answer of EXPLAIN: what reading would look at, a row per topic. Segments are not opened for it."""
+        material = self._material()
+        rows = []
+        with material.pins:
+            plan = self._plan(material, material.ends, self._select)
+            where = self._filter(material) if material.parts else Filter.compile(None, material.columns, 0)
+            for part in material.parts:
+                alone = replace(material, parts=[part], tally=Tally())
+                for around in plan.rounds:
+                    read_round(alone, around, where, self._span, ["timestamp"], self._backend.pool)
+                tally = alone.tally
+                rows.append({
+                    "topic": part.snapshot.topic.name, "streams": len(part.spaces or ()),
+                    "segments": len(part.snapshot.segments), "pruned": len(part.snapshot.segments) - len(tally.read),
+                    "read": len(tally.read), "unsealed batches": tally.batches,
+                    "indexes": [name for name, _ in part.conditions], "columns": sorted(where.columns),
+                    "start": self._span.start_us, "end": self._span.end_us,
+                })  # fmt: skip
+        stamp = pa.timestamp("us", "UTC")
+        kinds = {"topic": pa.string(), "indexes": pa.list_(pa.string()), "columns": pa.list_(pa.string())}
+        kinds |= {"start": stamp, "end": stamp}
+        names = ("topic", "streams", "segments", "pruned", "read", "unsealed batches", "indexes", "columns", *kinds)
+        schema = pa.schema([(name, kinds.get(name, pa.int64())) for name in dict.fromkeys(names)])
+        return pa.Table.from_pylist(rows, schema)
+
+    # ------------------------------------------------------------ positions
+
+    @property
+    def position(self) -> str:
+        """Where the last use of this answer stands: give it as POSITION to go on behind the last record it gave."""
+        if self._select.newest_first:
+            raise InvalidRequestError("positions go from old to new", hint="leave ORDER BY out")
+        standing = self._standing
+        if standing is None:
+            standing = self._first_standing()
+        return positions.encode(self._advanced(standing), identity_of(self._backend))
+
+    @property
+    def gone(self) -> int:
+        """How many records behind the position that reading begins at retention has removed; others may be among them
+        that the statement does not choose.
+        """
+        kind, given, _ = self._start
+        if kind != "token" or given is None:
+            return 0
+        material = self._material()
+        try:
+            return sum(_gone(part.snapshot, given.begin) for part in self._all_parts(material))
+        finally:
+            material.pins.close()
+
+    def _starting(self, start: str) -> tuple[str, Position | None, int]:
+        asked = self._select.position
+        if asked is None:
+            return start, None, 0
+        if asked.kind == "token":
+            return "token", positions.decode(asked.text, identity_of(self._backend)), 0
+        if asked.kind == "time":
+            return "time", None, -(-resolve_time(asked.text, self._now_ns, asked.mark) // NANOS_PER_MICRO)
+        return asked.kind, None, 0
+
+    def _first_standing(self) -> Position:
+        kind, given, at = self._start
+        if kind == "token" and given is not None:
+            return given
+        ends = self._ends()
+        if kind == "tail":
+            return Position(ends)
+        return Position() if kind == "head" else Position({}, ends, (at - 1, *_LAST))
+
+    def _ends(self) -> dict[int, int]:
+        self._backend.refresh()
+        state = self._backend.state
+        with state.view_lock:
+            return {number: p.visible_end for number, (_, p) in state.partitions.items() if p.visible_end}
+
+    def _plan(self, material: Material, ends: dict[int, int], select: Select) -> _Plan:
+        kind, given, at = self._start
+        if kind == "head":
+            rounds = [Round({}, ends)]
+        elif kind == "time":
+            rounds = [Round({}, ends, (at - 1, *_LAST))]
+        elif kind == "tail" or given is None:
+            rounds = [Round(ends, ends)]
+        else:
+            rounds = []
+            begin = dict(given.begin)
+            if given.after is not None:
+                rounds, begin = [Round(begin, dict(given.end), given.after)], dict(given.end)
+            rounds.append(Round(begin, {number: max(end, begin.get(number, 0)) for number, end in ends.items()}))
+        offset = select.offset or 0
+        if offset < 0 and kind != "head":
+            rounds = self._walked_back(material, rounds, -offset)
+        return _Plan(tuple(rounds), max(0, offset))
+
+    def _walked_back(self, material: Material, rounds: list[Round], count: int) -> list[Round]:
+        """Rounds that begin `count` records earlier."""
+        first = rounds[0]
+        passed = [Round({}, first.begin)] if first.begin else []
+        if first.after is not None:
+            passed.append(replace(first, after=None, up_to=first.after))
+        for place in range(len(passed) - 1, -1, -1):
+            for batch in self._merged(material, passed[place], ["timestamp"], reverse=True, limit=count):
+                if len(batch) >= count:
+                    time_us, partition, index = last_key(batch.slice(0, count))
+                    opened = replace(passed[place], after=(time_us, partition, index - 1))
+                    return self._joined([opened, *passed[place + 1 :]], rounds)
+                count -= len(batch)
+        return self._joined(passed, rounds)
+
+    @staticmethod
+    def _joined(earlier: list[Round], rounds: list[Round]) -> list[Round]:
+        """Rounds walked back into, then those that were to be read; the two halves of one round are one."""
+        if earlier and earlier[-1].up_to is not None:
+            return [*earlier[:-1], replace(earlier[-1], up_to=None), *rounds[1:]]
+        return [*earlier, *rounds]
+
+    def _advanced(self, standing: Position) -> Position:
+        """The same place with `begin` as far on as can be, so that retention is told exactly."""
+        key = standing.after
+        if key is None:
+            return standing
+        material = self._material()
+        begin = dict(standing.begin)
+        try:
+            for part in self._all_parts(material):
+                for number, _ in part.snapshot.partitions:
+                    found = _first_after(part.snapshot, number, standing, key, self._backend)
+                    begin[number] = max(begin.get(number, 0), min(found, standing.end.get(number, 0)))
+        finally:
+            material.pins.close()
+        return replace(standing, begin=begin)
+
+    # ------------------------------------------------------------ reading
+
+    def _material(self) -> Material:
+        """Snapshots of the topics with streams that are asked for."""
+        backend = self._backend
+        ends = self._ends()  # first: whatever lies below is then in the index and in the snapshots
+        streams: dict[str, list[str]] = {}
+        for stream in backend.streams.select(self._select.source):
+            streams.setdefault(stream.topic, []).append(str(stream.tags))
+        held = []
+        parts = []
+        for name, spaces in streams.items():
+            snapshot, pin = backend.snapshot(backend.state.topics[name], None)
+            held.append((snapshot, pin))
+            parts.append(TopicPart(snapshot, tuple(spaces), _conditions(snapshot, self._select.where)))
+        pins, schema = hold(held)
+        return Material(parts, pins, schema, ends)
+
+    def _all_parts(self, material: Material) -> list[TopicPart]:
+        """Every topic of texts: positions count all of them."""
+        parts = []
+        for topic in list(self._backend.state.topics.values()):
+            if not topic.binary_keys:
+                snapshot, pin = self._backend.snapshot(topic, None)
+                material.pins.callback(pin.release)
+                parts.append(TopicPart(snapshot, None))
+        return parts
+
+    def _filter(self, material: Material) -> Filter:
+        return Filter.compile(self._select.where, material.columns, self._now_ns)
+
+    def _merged(
+        self, material: Material, around: Round, names: list[str], *, reverse: bool, limit: int | None
+    ) -> Iterator[pa.RecordBatch]:
+        hint = limit if limit is not None and self._select.where is None else None if limit is None else 1 << 12
+        if not material.parts:
+            return iter(())
+        pool = self._backend.pool
+        where = self._filter(material)
+        return read_round(material, around, where, self._span, names, pool, reverse=reverse, limit=hint)
+
+    def _read(self, material: Material, names: list[str], select: Select | None = None) -> Iterator[pa.RecordBatch]:
+        select = select or self._select
+        limit = None if select.limit is None or select.limit < 0 else select.limit
+        with material.pins:
+            plan = self._plan(material, material.ends, select)
+            self._standing = self._first_standing() if limit == 0 else None
+            skip = plan.skip
+            for around in plan.rounds if limit != 0 else ():
+                self._standing = _standing_of(around)
+                hint = None if limit is None else limit + skip
+                for whole in self._merged(material, around, names, reverse=select.newest_first, limit=hint):
+                    batch = whole.slice(skip)
+                    skip = max(0, skip - len(whole))
+                    batch = batch if limit is None else batch.slice(0, limit)
+                    if not len(batch):
+                        continue
+                    self._standing = Position(around.begin, around.end, last_key(batch))
+                    yield batch.select(names)
+                    if limit is not None:
+                        limit -= len(batch)
+                        if not limit:
+                            return
+                self._standing = Position(around.end)
+
+    def begin(self) -> None:
+        """Settle on now as the place where TAIL is, before anything is read."""
+        if self._start[0] == "tail":
+            self._standing = self._first_standing()
+            if (self._select.offset or 0) >= 0:
+                self._start = ("token", self._standing, 0)
+
+    def go_on(self, given: int) -> None:
+        """Let the next use begin where the last one stands, which gave so many records."""
+        self._start = ("token", self._standing or self._first_standing(), 0)
+        limit = self._select.limit
+        self._select = replace(self._select, offset=None, limit=limit if limit is None or limit < 0 else limit - given)
+
+
+def identity_of(backend: Backend) -> bytes:
+    """What tells the catalog from others. Raises InvalidRequestError for one that no writer has opened since."""
+    stored = backend.manifest.get(_IDENTITY)
+    if stored is None:
+        raise InvalidRequestError("this catalog gives no positions yet", hint="open it once for writing")
+    return bytes.fromhex(stored)
+
+
+def _standing_of(around: Round) -> Position:
+    return Position(around.begin) if around.after is None else Position(around.begin, around.end, around.after)
+
+
+def _gone(snapshot: Snapshot, begin: Mapping[int, int]) -> int:
+    """Record indexes from `begin` on that lie before everything that is still there."""
+    gone = 0
+    for number, _ in snapshot.partitions:
+        if number in begin:
+            firsts = [info.first_index for info in snapshot.segments.select(Bounds(partition=number))]
+            firsts += [p.first_index for part in snapshot.unsealed if part.partition == number for p in part.pieces[:1]]
+            if firsts:
+                gone += max(0, min(firsts) - begin[number]) % LOST_INDEXES  # those that a crash passed over never were
+    return gone
+
+
+def _first_after(snapshot: Snapshot, number: int, standing: Position, key: Key, backend: Backend) -> int:
+    """The first record index of a partition whose record comes after `key` in the round."""
+    begin, end = standing.begin.get(number, 0), standing.end.get(number, 0)
+    first = end
+    for info in snapshot.segments.select(Bounds(partition=number, first_index=begin, end_index=end)):
+        if info.min_timestamp > key[0]:
+            first = min(first, info.first_index)
+        elif info.max_timestamp >= key[0]:
+            table = backend.pool.get(info).scan(start=key[0], columns=["timestamp", RECORD_INDEX]).to_table()
+            first = min(first, _least(table, number, key, begin))
+    for part in snapshot.unsealed:
+        for piece in part.pieces if part.partition == number else ():
+            if piece.max_timestamp >= key[0] and piece.end_index > begin and piece.first_index < end:
+                columns = {"timestamp": piece.batch.column("timestamp"), RECORD_INDEX: piece.record_indexes()}
+                first = min(first, _least(pa.table(columns), number, key, begin))
+    return max(first, begin)
+
+
+def _least(table: pa.Table, number: int, key: Key, begin: int) -> int:
+    times, indexes = numbers(table, "timestamp"), numbers(table, RECORD_INDEX)
+    ties = (times == key[0]) & ((number > key[1]) | ((number == key[1]) & (indexes > key[2])))
+    mine = indexes[((times > key[0]) | ties) & (indexes >= begin)]
+    return int(mine.min()) if len(mine) else int(np.iinfo(np.int64).max)
+
+
+def _conditions(snapshot: Snapshot, where: Expression | None) -> tuple[tuple[str, object], ...]:
+    """Equalities that indexes of the topic can look up, where every schema of it has the column with one type."""
+    found: list[tuple[str, object]] = []
+    indexes = snapshot.topic.indexes
+    if where is None or not indexes:
+        return ()
+    fields = {target.name for c in conditions(where) if isinstance(target := target_of(innermost(c.operand)[0]), Field)}
+    for name, values in equalities(where).items():
+        if name not in indexes or name in fields or len(values) != 1:
+            continue
+        types = {s.schema.arrow.field(name).type if name in s.schema.positions else None for s in snapshot.schemas}
+        value = _typed(next(iter(values)), types.pop()) if len(types) == 1 else None
+        if value is not None:
+            found.append((name, value))
+    return tuple(found)
+
+
+def _typed(text: str, kind: pa.DataType | None) -> object:
+    """A value as an index of that type holds it; None where that is not plain."""
+    if kind is None:
+        return None
+    if pa.types.is_string(kind):
+        return text
+    if pa.types.is_integer(kind) and text.isascii() and text.removeprefix("-").isdigit() and len(text) < 19:
+        return int(text)
+    return None

@@ -1,0 +1,75 @@
+"""`Tail`: the records of a SELECT as they arrive. Waiting costs nothing: who appends wakes those who wait."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import chain
+
+import pyarrow as pa
+
+from aggregator.errors import InvalidRequestError
+from aggregator.lql.tree import Select
+from aggregator.selection import Selection
+from aggregator.topic import Backend
+from aggregator.writing import Writing
+from esformat import Event
+from esformat.parts import rows_of_batch
+
+_LOOK_S = 0.05
+"""A process that only reads hears nothing from the writer: it looks so often."""
+
+
+class Tail:
+    """Records as they arrive, from where the statement's POSITION says, or from now on. Iterate it, once."""
+
+    def __init__(self, backend: Backend, select: Select, timeout_s: float | None) -> None:
+        """Made by `Catalog.tail`. Raises InvalidRequestError."""
+        if select.count or select.newest_first:
+            raise InvalidRequestError("a tail gives records in the order of time", hint="leave COUNT and ORDER BY out")
+        self._backend, self._timeout_s = backend, timeout_s
+        self._left = None if select.limit is None or select.limit < 0 else select.limit
+        self._selection = Selection(backend, select, start="tail")
+        self._selection.begin()
+
+    @property
+    def position(self) -> str:
+        """Where it stands: give it as POSITION to go on behind the last record that was given."""
+        return self._selection.position
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The records as record batches, a few at a time, as soon as they are there."""
+        arrivals = self._backend.state.arrivals
+        waited = time.monotonic()
+        while self._left != 0:
+            seen = arrivals.count
+            given = 0
+            for batch in self._selection.batches():
+                given += len(batch)
+                yield batch
+                waited = time.monotonic()
+            self._selection.go_on(given)
+            if self._left is not None:
+                self._left -= given
+            if self._left != 0 and not self._wait(seen, waited):
+                return
+
+    def __iter__(self) -> Iterator[Event]:
+        rows = (rows_of_batch(batch, (), "") for batch in self.batches())
+        return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
+
+    def _wait(self, seen: int, since: float) -> bool:
+        """Wait for something to arrive; False where the time is over, or the catalog closed."""
+        arrivals = self._backend.state.arrivals
+        while not arrivals.ended:
+            left = None if self._timeout_s is None else since + self._timeout_s - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            if isinstance(self._backend, Writing):
+                if arrivals.wait(seen, left):
+                    return not arrivals.ended
+            elif arrivals.wait(seen, _LOOK_S if left is None else min(_LOOK_S, left)):
+                return not arrivals.ended
+            else:
+                self._backend.refresh()
+        return False
