@@ -148,6 +148,8 @@ class Campaign:
         run = tracing.run(self._site.workload(), self._site.root, fault)
         if not run.hit:
             self.outcome.missed += 1
+            if run.ended_well:  # the next will be about as long
+                self.calls = Counter(name for name, _ in run.calls)
         else:
             self.outcome.points[mode] += 1
             name, path = run.calls[run.hit[0]]
@@ -194,10 +196,10 @@ def run(points: int, modes: tuple[str, ...], seed: int, seconds: float, tell: Ca
     with tempfile.TemporaryDirectory(prefix="faults-") as directory:
         campaign = Campaign(Path(directory).resolve(), seed)
         start = random.Random(seed).random()
-        told = 0
-        while (done := campaign.outcome.points.total()) < points and time.perf_counter() - began < seconds:
-            mode = modes[done % len(modes)]
-            campaign.point(mode, (start + done // len(modes) * GOLDEN) % 1)
+        told = turn = 0
+        while campaign.outcome.points.total() < points and time.perf_counter() - began < seconds:
+            campaign.point(modes[turn % len(modes)], (start + turn // len(modes) * GOLDEN) % 1)
+            turn += 1
             for wrong in campaign.outcome.wrong[told:]:
                 tell(wrong)
             told = len(campaign.outcome.wrong)
