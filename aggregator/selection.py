@@ -20,7 +20,7 @@ from aggregator.lql.tree import Expression, Select, conditions
 from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX
 from aggregator.position import Key, Position
-from aggregator.rounds import Material, Round, Tally, TopicPart, hold, last_key, read_round
+from aggregator.rounds import Material, Round, Tally, TopicPart, hold, last_key, read_round, read_unordered
 from aggregator.segment_table import Bounds
 from aggregator.state import Snapshot
 from aggregator.topic import Backend
@@ -115,7 +115,14 @@ class Selection:
 
     def count(self) -> int:
         """How many records there are."""
-        return sum(map(len, self._read(self._material(), ["timestamp"])))
+        material = self._material()
+        with material.pins:
+            found = sum(map(len, self._unordered(material, ["timestamp"])))
+        limit, offset = self._select.limit, self._select.offset or 0
+        if offset < 0:  # the rounds begin earlier already
+            offset = 0
+        found = max(0, found - offset)
+        return found if limit is None or limit < 0 else min(found, limit)
 
     def lines(self) -> Iterator[str]:
         """Each record as the statement's format string says; as its message alone where it has none."""
@@ -130,10 +137,10 @@ class Selection:
         material = self._material()
         columns = material.columns
         counter = Counter(self._select.group_by, columns)
-        unlimited = replace(self._select, limit=None, offset=None)
         names = material.schema.names if self._select.group_by else ["timestamp"]
-        for batch in self._read(material, names, unlimited):
-            counter.add(batch)
+        with material.pins:
+            for batch in self._unordered(material, names):
+                counter.add(batch)
         limit = self._select.limit
         return counter.table().slice(self._select.offset or 0, None if limit is None or limit < 0 else limit)
 
@@ -312,8 +319,15 @@ class Selection:
         where = self._filter(material)
         return read_round(material, around, where, self._span, names, pool, reverse=reverse, limit=hint)
 
-    def _read(self, material: Material, names: list[str], select: Select | None = None) -> Iterator[pa.RecordBatch]:
-        select = select or self._select
+    def _unordered(self, material: Material, names: list[str]) -> Iterator[pa.RecordBatch]:
+        if material.parts:
+            where, pool = self._filter(material), self._backend.pool
+            for around in self._plan(material, material.ends, self._select).rounds:
+                for batch in read_unordered(material, around, where, self._span, names, pool):
+                    yield batch.select(names)
+
+    def _read(self, material: Material, names: list[str]) -> Iterator[pa.RecordBatch]:
+        select = self._select
         limit = None if select.limit is None or select.limit < 0 else select.limit
         with material.pins:
             plan = self._plan(material, material.ends, select)

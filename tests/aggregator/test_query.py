@@ -89,6 +89,8 @@ def test_selects_equal_a_list(tmp_path):
             assert _keys(query(f"{text} OFFSET 3 LIMIT 10")) == expected[3:13], text
             assert _keys(query(f"{text} POSITION TAIL OFFSET -9 LIMIT 5")) == expected[-9:][:5], text
             assert query(text).count() == len(expected), text
+            assert query(f"{text} OFFSET 3 LIMIT 10").count() == len(expected[3:13]), text
+            assert query(f"{text} POSITION TAIL OFFSET -9").count() == len(expected[-9:]), text
             counted = query(text.replace("SELECT", "SELECT COUNT"))
             assert counted.to_pylist() == [{"count": len(expected)}], text
             assert len(list(query(text.replace("SELECT", "SELECT '{vars:app} {msg}'")).lines())) == len(expected)
