@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet
 from rich import box
 from rich.console import Console
@@ -174,7 +175,7 @@ def _keep_house(console: Console, root: Path, path: Path) -> None:
             board.time(f"kept to {half / 1e6:,.1f} MB", topic.retain)
             removed = facts["rows"] - topic.stats()["rows"]
             board.time("compacted", topic.compact)
-            erased = board.spaces[0]
+            erased = _unlike_others(board.spaces, events)
             began = perf_counter()
             erasure = topic.erase(erased)
             hidden = perf_counter() - began
@@ -242,6 +243,13 @@ def _some_spaces(events: pa.Table) -> list[str]:
     """Those of the newest events, since retention keeps them."""
     spaces: list[str] = events["space"].slice(max(0, events.num_rows - HISTORIES)).unique().to_pylist()
     return spaces
+
+
+def _unlike_others(spaces: list[str], events: pa.Table) -> str:
+    """One whose key is no part of another's: else the search for its traces finds those."""
+    known = events["space"].unique()
+    lonely = (space for space in spaces if pc.sum(pc.match_substring(known, space)).as_py() == 1)
+    return next(lonely, spaces[0])
 
 
 def _history_seconds(topic: Topic, spaces: list[str]) -> float:

@@ -2,7 +2,7 @@
 
 The site keeps the places that files have in the repository, so that one set of relative links serves both. HTML
 comments go, as their blocks are run by the tests and shown to nobody. The references are written here: of Python from
-what each package exports (mkdocstrings fills in signatures and docstrings), of the command line from `esdb --help`.
+what each package exports (mkdocstrings fills in signatures and docstrings), of the commands from their `--help`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pathlib import Path
 
 import click
 
-from esformat.cli import main
+from aggregator.cli import main as aggregator
+from esformat.cli import main as esdb
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("README.md", "CONTRIBUTING.md", "LICENSE", "docs", "spec", "benchmarks/results")
@@ -31,6 +32,7 @@ PACKAGES = (
     "esformat.convert",
     "esformat.customerio",
     "esformat.spark",
+    "aggregator",
 )
 """What the reference of Python describes, as far as it is there: all that `__all__` names."""
 
@@ -78,10 +80,13 @@ def _title(page: Path) -> str:
 
 
 def command_line() -> str:
-    """The reference of `esdb`: what each verb says of itself."""
-    parts = ["# Command line\n", _help(main, "esdb")]
-    for name, command in sorted(main.commands.items()):
-        parts.append(f"## esdb {name}\n\n{_help(command, f'esdb {name}')}")
+    """The reference of the commands: what each verb says of itself."""
+    parts = ["# Command line\n"]
+    for main in (esdb, aggregator):
+        program = str(main.name)
+        parts.append(_help(main, program))
+        for name, command in sorted(main.commands.items()):
+            parts.append(f"## {program} {name}\n\n{_help(command, f'{program} {name}')}")
     return "\n".join(parts)
 
 

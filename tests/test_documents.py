@@ -4,7 +4,7 @@ Each fenced block of README.md, CONTRIBUTING.md and docs/ is taken by its langua
 
     python     runs; the blocks of one page run in order, in one namespace and one temporary directory
     console    each line behind `$ ` runs in that directory; the lines below it are what it prints, `…` for any text
-    sh         each command is one that exists: a target of the Makefile, a module, a verb of `esdb`; nothing runs
+    sh         each command is one that exists: a target of the Makefile, a module, a verb of a command; nothing runs
     others     shown only
 
 A block inside an HTML comment runs like any other and is not shown: for what an example needs first.
@@ -73,10 +73,11 @@ def matches(shown: str, printed: str) -> bool:
 
 def run_console(block: Block, directory: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "120", "NO_COLOR": "1"}
-    esdb = f'esdb() {{ {shlex.quote(sys.executable)} -m esformat "$@"; }}\n'  # this checkout's, whatever is installed
+    python = shlex.quote(sys.executable)  # this checkout's commands, whatever is installed
+    commands = f'esdb() {{ {python} -m esformat "$@"; }}\naggregator() {{ {python} -m aggregator "$@"; }}\n'
     for command, shown in dialogues(block):
         run = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", esdb + command],
+            ["bash", "-euo", "pipefail", "-c", commands + command],
             cwd=directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,
         )  # fmt: skip
         assert run.returncode == 0, f"{block}: {command}\n{run.stderr}"
@@ -100,10 +101,11 @@ def make_targets() -> set[str]:
     return set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
 
 
-def esdb_verbs() -> set[str]:
-    from esformat.cli import main
+def verbs(program: str) -> set[str]:
+    from aggregator.cli import main as aggregator
+    from esformat.cli import main as esdb
 
-    return set(main.commands)
+    return set({"esdb": esdb, "aggregator": aggregator}[program].commands)
 
 
 def check_command(block: Block, line: str) -> None:
@@ -113,8 +115,8 @@ def check_command(block: Block, line: str) -> None:
     program, arguments = words[0], [word for word in words[1:] if not word.startswith("-") and "=" not in word]
     if program == "make":
         assert set(arguments) <= make_targets(), f"{block}: {line}"
-    elif program == "esdb":
-        assert arguments[0] in esdb_verbs(), f"{block}: {line}"
+    elif program in ("esdb", "aggregator"):
+        assert arguments[0] in verbs(program), f"{block}: {line}"
     elif program.startswith("python") and "-m" in words:
         assert importlib.util.find_spec(words[words.index("-m") + 1]) is not None, f"{block}: {line}"
     elif program.startswith("python"):

@@ -6,6 +6,7 @@ from dataclasses import asdict
 
 import click
 
+from aggregator import Traces
 from aggregator.cli.opened import catalog_argument, format_option, say_json, topic_argument, writing
 from esformat.cli.parts import Hex, count, say, warn
 
@@ -30,7 +31,7 @@ def erase(
 ) -> int:
     """Erase every event of SPACE from TOPIC: hidden at once, and off the disk soon after, while the catalog is open.
 
-    Exit status 1 if --now found something left, as a file that another process still reads.
+    Exit status 1 if --now found events left, as in a file that another process still reads.
     """
     if (space is None) == (space_hex is None):
         raise click.UsageError("give SPACE or --space-hex, one of them")
@@ -51,8 +52,17 @@ def erase(
     if format_ == "json":
         say_json({**asdict(erasure), "traces": traces and {**asdict(traces), "gone": traces.gone}})
     else:
-        say(f"{count(erasure.events, 'event')} erased" + (", gone from disk" if traces and traces.gone else ""))
-    if traces is not None and not traces.gone:
-        warn(f"something is left: {asdict(traces)}")
+        say(f"{count(erasure.events, 'event')} erased")
+    return 0 if traces is None else _tell(traces)
+
+
+def _tell(traces: Traces) -> int:
+    """Say where something is left, and give the status."""
+    if traces.manifest:
+        warn(
+            f"the manifest holds the bytes of the key {traces.manifest:,} times: perhaps of other keys, which hold them"
+        )
+    if traces.visible or traces.segments or traces.unsealed or traces.logged or traces.hidden:
+        warn(f"something is left on disk: {asdict(traces)}")
         return 1
     return 0

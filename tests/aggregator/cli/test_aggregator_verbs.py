@@ -172,6 +172,8 @@ def test_erase(command, clicks):
     done = command("erase", "data", "clicks", "ada", "--now", "--format", "json").json
     assert (done["events"], done["traces"]["gone"]) == (2, True)
     assert [row["space"] for row in command("scan", "data", "clicks").rows] == ["bob"]
+    done = command("erase", "data", "clicks", "bob", "--now")
+    assert (done.status, done.text, done.err) == (0, "1 event erased\n", "")
 
 
 def test_verify_finds_damage(command, clicks):
