@@ -119,6 +119,7 @@ class Writing:
             limits=self.limits, clock=clock,
         )  # fmt: skip
         self.streams = StreamIndex(self.state, manifest, self.pool, self.snapshot)
+        manifest.put(_RUN, json.dumps({"durability": self.durability.mode, "closed": False}))
         self.maintenance = Maintenance(
             self.state, self.sealer, self.log, limits=self.limits, durability=self.durability, clock=clock,
             chores=(*self.housekeeping.chores(), self.streams.keep),
@@ -129,7 +130,6 @@ class Writing:
         )  # fmt: skip
         if manifest.get("identity") is None:
             manifest.put("identity", secrets.token_hex(8))
-        manifest.put(_RUN, json.dumps({"durability": self.durability.mode, "closed": False}))
 
     def _pass_over_lost_indexes(self) -> None:
         """Where the last run ended without closing and did not sync, what it acknowledged may be gone."""

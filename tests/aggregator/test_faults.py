@@ -6,12 +6,14 @@ import errno
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 import aggregator
+from aggregator.manifest import Manifest
 from tests.soak import tracing
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.skipif(not tracing.POSSIBLE, reason="system calls are watched on Linux on x86-64")
 def test_faults_at_system_calls(tmp_path):
     """Killed at calls of every kind, syncs that fail, a full disk, no descriptors: what was promised holds."""
-    command = [sys.executable, "-m", "tests.soak.faults", "--points", "40", "--seconds", "15"]
+    command = [sys.executable, "-m", "tests.soak.faults", "--points", "40", "--seconds", "12", "--open-seconds", "10"]
     for mode in ("kill", "torn", "sync", "full", "descriptors"):
         command += ["--mode", mode]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
@@ -42,6 +44,22 @@ def test_a_lock_that_cannot_be_written(tmp_path, monkeypatch):
         aggregator.open(tmp_path / "data")
     monkeypatch.undo()
     aggregator.open(tmp_path / "data").close()
+
+
+def test_opening_that_fails_leaves_no_thread(tmp_path, monkeypatch):
+    """Nobody works on a catalog whose lock was let go."""
+    before = threading.active_count()
+    real = Manifest.put
+
+    def fail(manifest, key, value):
+        if key == "run":
+            raise aggregator.ManifestFailedError("the disk is full")
+        real(manifest, key, value)
+
+    monkeypatch.setattr(Manifest, "put", fail)
+    with pytest.raises(aggregator.ManifestFailedError):
+        aggregator.open(tmp_path / "data")
+    assert threading.active_count() == before
 
 
 def test_background_work_outlives_a_lack_of_threads(tmp_path, monkeypatch):

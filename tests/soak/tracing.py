@@ -63,6 +63,7 @@ class Fault:
 
     error: the errno that they give without being made; None kills the process instead.
     torn: before that, the first half of what a write was to write is written, where the kernel could do so.
+    kill_after: so many calls after the first fault the process is killed.
     """
 
     first: int
@@ -70,6 +71,7 @@ class Fault:
     calls: frozenset[str] | None = None
     error: int | None = None
     torn: bool = False
+    kill_after: int | None = None
 
 
 @dataclass(slots=True)
@@ -182,6 +184,9 @@ class _Watch:
         except OSError:  # it has just been killed
             path = None
         hit = path is not None and self._count(registers, path)
+        if self._is_over():
+            self._kill()
+            return
         if not hit:
             _ptrace(_CONT, thread, 0)
             return
@@ -197,6 +202,12 @@ class _Watch:
             registers.orig_rax, registers.rax = _NOTHING, (1 << 64) - fault.error
         _libc.ptrace(_SETREGS, thread, None, ctypes.byref(registers))
         _ptrace(_SYSCALL if half and fault.error is None else _CONT, thread, 0)
+
+    def _is_over(self) -> bool:
+        """Whether the fault was long enough ago."""
+        if self._fault is None or self._fault.kill_after is None or not self._run.hit:
+            return False
+        return len(self._run.calls) > self._run.hit[0] + self._fault.kill_after
 
     def _path(self, thread: int, registers: _Registers) -> str | None:
         """The file that a call is about, as a path below the directory; None for others."""
