@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.lql import Columns, Filter, TimeSpan
-from aggregator.merge import Source, merge, numbers
+from aggregator.merge import Source, merge, numbers, sort_order
 from aggregator.model import PARTITION, RECORD_INDEX, SchemaInfo, SegmentInfo
 from aggregator.pins import Pin
 from aggregator.position import Key
@@ -23,11 +23,13 @@ from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
 from aggregator.source import View, segment_batches, unsealed_batches
 from aggregator.state import Snapshot
-from aggregator.unsealed import Lookup
+from aggregator.unsealed import Lookup, Piece
 from esformat.parts import default_schema
 
 FEW_STREAMS = 32
 """So many streams of a topic are looked up one by one; more are picked out of all that is read."""
+FRESH_ROWS, FRESH_PIECES = 1 << 15, 1 << 10
+"""So many unsealed events and batches are looked through as they are."""
 Bools = npt.NDArray[np.bool_]
 
 
@@ -179,6 +181,14 @@ def _sources(
                 tally.read.add(info.number)
                 low = ~info.max_timestamp if reverse else info.min_timestamp
                 yield Source(low, partition, _of_segment(pool, info, view, sift, ordered))
+            fresh = _fresh(snapshot, question, partition)
+            if fresh is not None:
+                tally.batches += len(fresh)
+                for pieces in _by_schema(fresh):
+                    low = min(piece.min_timestamp for piece in pieces)
+                    low = ~max(piece.max_timestamp for piece in pieces) if reverse else low
+                    yield Source(low, partition, _of_pieces(pieces, view, sift))
+                continue
             for lookup in _lookups(snapshot, question, partition):
                 tally.batches += len(lookup.pieces)
                 low = ~lookup.max_timestamp if reverse else lookup.min_timestamp
@@ -204,6 +214,59 @@ def _as_stored(pool: SegmentPool, info: SegmentInfo, view: View, partition: str)
 
 def _of_unsealed(lookup: Lookup, view: View, sift: _Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
     return lambda: (sift(batch, True) for batch in unsealed_batches(lookup, view, str(sift.partition)))
+
+
+def _fresh(snapshot: Snapshot, question: Question, partition: int) -> list[Piece] | None:
+    """The unsealed batches from the question's first record index on, where they are few; else None. Readers that
+    follow ask for these again and again, and a lookup over all that is unsealed would cost more.
+    """
+    found: list[Piece] = []
+    rows = 0
+    for unsealed in reversed(snapshot.unsealed):
+        if unsealed.partition != partition:
+            continue
+        for piece in reversed(unsealed.pieces):
+            if piece.end_index <= (question.first_index or 0):
+                return found[::-1]
+            rows += piece.rows
+            if rows > FRESH_ROWS or len(found) >= FRESH_PIECES:
+                return None
+            if question.end_index is None or piece.first_index < question.end_index:
+                found.append(piece)
+    return found[::-1]
+
+
+def _by_schema(pieces: list[Piece]) -> list[list[Piece]]:
+    groups: dict[int, list[Piece]] = {}
+    for piece in pieces:
+        groups.setdefault(piece.schema.number, []).append(piece)
+    return list(groups.values())
+
+
+def _of_pieces(pieces: list[Piece], view: View, sift: _Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
+    def batches() -> Iterator[pa.RecordBatch]:
+        question = view.question
+        names = pieces[0].batch.schema.names
+        columns = dict.fromkeys([*view.needed(names), "space"])
+        table = pa.Table.from_batches([piece.batch.select(list(columns)) for piece in pieces])
+        indexes = np.concatenate([piece.record_indexes() for piece in pieces])
+        table = table.append_column(pa.field(RECORD_INDEX, pa.int64(), nullable=False), pa.array(indexes))
+        times = numbers(table, "timestamp")
+        mask = np.ones(len(table), np.bool_)
+        if question.start is not None:
+            mask &= times >= question.start
+        if question.end is not None:
+            mask &= times < question.end
+        if question.space is not None:
+            mask &= np.asarray(pc.equal(table["space"], question.space.decode()).to_numpy())
+        table = table if mask.all() else table.filter(pa.array(mask))
+        if len(table):
+            times, indexes = numbers(table, "timestamp"), numbers(table, RECORD_INDEX)
+            order = sort_order(times, None, indexes, reverse=question.reverse)
+            table = table if order is None else table.take(pa.array(order))
+            yield sift(view.shape(table, str(sift.partition)), False)
+
+    return batches
 
 
 def _lookups(snapshot: Snapshot, question: Question, partition: int) -> Iterator[Lookup]:

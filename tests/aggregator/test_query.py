@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import aggregator
+from aggregator import rounds
 from aggregator.lql import TagSet
 
 TAGS = [{"app": app, "zone": zone} for app in ("web", "db", "it's") for zone in ("eu", "us")]
@@ -75,8 +76,15 @@ QUESTIONS = [
 ]  # fmt: skip
 
 
-def test_selects_equal_a_list(tmp_path):
-    """After random writes, seals, reopenings and compactions every SELECT gives what a sorted list does."""
+@pytest.mark.parametrize("large", [False, True])
+def test_selects_equal_a_list(tmp_path, monkeypatch, large):
+    """After random writes, seals, reopenings and compactions every SELECT gives what a sorted list does.
+
+    large: by the ways that are taken where there is more of everything.
+    """
+    if large:
+        monkeypatch.setattr(rounds, "FRESH_ROWS", 0)
+        monkeypatch.setattr(rounds, "FEW_STREAMS", 0)
     model = Model(tmp_path / "c")
     for _ in range(60):
         model.step()
