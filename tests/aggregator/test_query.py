@@ -11,6 +11,7 @@ import pytest
 
 import aggregator
 from aggregator import rounds
+from aggregator.arrivals import Arrivals
 from aggregator.lql import TagSet
 
 TAGS = [{"app": app, "zone": zone} for app in ("web", "db", "it's") for zone in ("eu", "us")]
@@ -139,6 +140,16 @@ def test_resuming_keeps_the_order(tmp_path):
         assert [event.timestamp for event in back] == [0, 1, 3, 5, 7, 9, 6]  # what was read, by time; then what was not
 
 
+def test_a_position_passes_what_does_not_match(tmp_path):
+    """What was read to its end without a match is not read again."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"a": "1"}, [{"msg": "x"}])
+        answer = catalog.query("SELECT WHERE msg = y")
+        assert list(answer) == []
+        explained = catalog.query(f"EXPLAIN SELECT POSITION {answer.position}")
+        assert explained["unsealed batches"].to_pylist() == [0]
+
+
 def test_positions_by_time(tmp_path):
     """AT begins with the first record that is not older; positions go on from there."""
     with aggregator.open(tmp_path / "c") as catalog:
@@ -186,12 +197,18 @@ def test_what_retention_took_is_told(tmp_path):
 def test_columns_and_indexes(tmp_path):
     """Typed columns compare by their type; an indexed one is looked up, and the answer stays the same."""
     with aggregator.open(tmp_path / "c") as catalog:
-        schema = pa.schema([("data", pa.binary()), ("status", pa.int64())])
+        schema = pa.schema([("data", pa.binary()), ("status", pa.int64()), ("size", pa.int64())])
         catalog.create_topic("web", schema, indexes=["status"])
         for _ in range(2):
-            catalog.write({"a": "1"}, [{"ts": i, "status": i % 5} for i in range(100)], "web")
+            catalog.write({"a": "1"}, [{"ts": i, "status": i % 5, "size": i % 5} for i in range(100)], "web")
             catalog.seal()
-        for text, count in (("status = 3", 40), ("status = 3.0", 40), ("status > 3", 40), ("fields:status = 3", 40)):
+        for text, count in (
+            ("status = 3", 40),
+            ("status = 3.0", 40),
+            ("status > 3", 40),
+            ("fields:status = 3", 40),
+            ("size = 3", 40),
+        ):
             assert catalog.query(f"SELECT WHERE {text}").count() == count, text
         grouped = catalog.query("SELECT COUNT GROUP BY status LIMIT 2")
         assert grouped.to_pylist() == [{"status": 0, "count": 40}, {"status": 1, "count": 40}]
@@ -221,6 +238,8 @@ def test_show_and_describe(tmp_path):
             catalog.query("DESCRIBE PARTITION {a=3}")
         catalog.topic("logs").erase("{a=2}")
         assert catalog.query("SHOW PARTITIONS")["tags"].to_pylist() == ["{a=1}"]
+        catalog.write({"a": "2"}, [{"ts": 1}])
+        assert catalog.query("SHOW PARTITIONS")["records"].to_pylist() == [11, 1]
 
 
 @pytest.mark.parametrize(
@@ -260,6 +279,18 @@ def test_tail_follows(tmp_path):
         assert [event.data for event in again] == [b"later"]
 
 
+def test_an_arrival_wakes_at_once():
+    """Who waits hears of an arrival right away, and of none after the time."""
+    arrivals = Arrivals()
+    assert not arrivals.wait(arrivals.count, 0.01)
+    seen = arrivals.count
+    timer = threading.Timer(0.1, arrivals.tell)
+    timer.start()
+    start = time.monotonic()
+    assert arrivals.wait(seen, 20)
+    assert time.monotonic() - start < 5
+
+
 def test_tail_walks_back(tmp_path):
     """A negative offset gives the last records first; LIMIT counts over all."""
     with aggregator.open(tmp_path / "c") as catalog:
@@ -280,7 +311,7 @@ def test_idle_tails_cost_nothing(tmp_path):
     """A hundred tails that wait take next to no time of the processor, and end when the catalog closes."""
     catalog = aggregator.open(tmp_path / "c")
     tails = [catalog.tail("SELECT") for _ in range(100)]
-    threads = [threading.Thread(target=list, args=(tail,)) for tail in tails]
+    threads = [threading.Thread(target=list, args=(tail,), daemon=True) for tail in tails]
     for thread in threads:
         thread.start()
     time.sleep(0.5)

@@ -111,7 +111,7 @@ def test_spaces_that_are_no_streams(tmp_path):
     """Of a topic's spaces only canonical tag sets are streams, whoever appended them; binary keys never are."""
     with aggregator.open(tmp_path / "c") as catalog:
         topic = catalog.create_topic("mixed")
-        spaces = ["customer-1", "{b=2,a=1}", "{a=1,b=2}", "{", "{x}", "{{}}"]
+        spaces = ["customer-1", "{d=2,c=1}", "{a=1,b=2}", "{", "{x}", "{{}}"]
         topic.append(pa.table({"space": spaces, "timestamp": [1] * len(spaces)}))
         binary = catalog.create_topic("binary", keys="binary")
         binary.append(pa.table({"space": [b"{a=9}"], "timestamp": [1]}))
