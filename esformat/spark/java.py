@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import shlex
 import shutil
@@ -44,6 +45,7 @@ def packaged_java() -> Path:
         raise UsageError("the extra java is for Linux and macOS", hint="install a Java of version 17 or newer")
     script = _LAUNCHER.format(missing=_MISSING_MODULE, java=shlex.quote(str(runtime / "bin" / "java")))
     home = Path(tempfile.mkdtemp(prefix="esformat-java-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)
     launcher = home / "bin" / "java"
     launcher.parent.mkdir()
     launcher.write_text(script, "utf-8")
