@@ -347,7 +347,9 @@ class Log:
         path = self._directory / file_name(position)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         try:
-            os.write(descriptor, encode_file_header(position))
+            header = encode_file_header(position)
+            while header:
+                header = header[os.write(descriptor, header) :]
             os.fsync(descriptor)
             sync_directory(self._directory)
         except BaseException:

@@ -234,6 +234,19 @@ def test_short_writes_are_completed(directory, monkeypatch):
     assert batches == [(1, 0, b"whole")]
 
 
+def test_short_header_is_completed(directory, monkeypatch):
+    """On a disk that is nearly full the kernel takes a part of a new file's header; the rest follows."""
+    real = os.write
+    monkeypatch.setattr(log_module.os, "write", lambda fd, data: real(fd, data[:10]))
+    bench = Bench(directory)
+    monkeypatch.undo()
+    bench.append(1, b"kept")
+    bench.log.close()
+    result, batches = read_back(directory)
+    assert batches == [(1, 0, b"kept")]
+    assert not result.damages
+
+
 def test_no_room_for_a_new_file(directory, monkeypatch):
     """The append is refused and the file before stays in use."""
     monkeypatch.setattr(log_module, "FILE_BYTES", 100)

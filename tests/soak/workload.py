@@ -302,6 +302,16 @@ def _broken(catalog: aggregator.Catalog, promises: Promises) -> Iterator[str]:
         if key in promises.gone and key in stored:
             yield f"{key} was removed, and is back"
     for key in list(promises.taken)[-3:]:
-        receipt = catalog.topic(key[0]).append(batch(key), key[1], producer="p", sequence=key[2])
+        receipt = _append_again(catalog, key)
         if (receipt.duplicate, receipt.first) != (True, promises.taken[key][0]):
             yield f"{key} was taken, and is not known: {receipt}"
+
+
+def _append_again(catalog: aggregator.Catalog, key: Key) -> aggregator.Receipt:
+    """Append a batch again, with patience where what crashes left fills the log until it is sealed."""
+    for _ in range(PATIENCE):
+        try:
+            return catalog.topic(key[0]).append(batch(key), key[1], producer="p", sequence=key[2])
+        except OverloadedError:
+            time.sleep(0.05)
+    raise AssertionError("the log was full, and stayed so")
