@@ -30,6 +30,7 @@ check: $(VENV)/dev.stamp  ## Format, lint and strict types; changes nothing.
 
 bench: $(VENV)/bench.stamp  ## Measure against the peers and rewrite docs/benchmarks.md.
 	$(BIN)/python -m benchmarks.run --write-docs
+	$(BIN)/python -m benchmarks.ingest --write-docs
 
 docs: $(VENV)/docs.stamp  ## Build the documentation site into site/; a broken link fails.
 	$(BIN)/python docs/site.py build
@@ -41,6 +42,7 @@ fuzz: $(VENV)/fuzz.stamp  ## A million foreign inputs for every reader, coverage
 
 soak: $(VENV)/dev.stamp  ## The full figures of docs/reliability.md (an hour or two).
 	PYTHONPATH=.:tests:fixtures:spec $(BIN)/python -m tests.soak.salvage --cases 10000
+	$(BIN)/python -m tests.soak.faults --points 1000
 
 clean:  ## Remove the environment and everything generated.
 	rm -rf $(VENV) demo-output fuzz-output build site dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
