@@ -49,7 +49,10 @@ class PartitionInfo:
 
 @dataclass(frozen=True, slots=True)
 class SegmentInfo:
-    """A sealed segment. Spans include both ends; keys are bytes; times are µs; `checksum`: xxh3-64 of the file."""
+    """A sealed segment. Spans include both ends; keys are bytes; times are µs; `checksum`: xxh3-64 of the file.
+
+    signature: of its spaces, as `segment_signature` has it; empty: it can hold any within its span.
+    """
 
     number: int
     partition: int
@@ -65,6 +68,7 @@ class SegmentInfo:
     checksum: int
     level: int
     created_us: int
+    signature: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)

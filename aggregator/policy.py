@@ -132,7 +132,7 @@ class Limits(_Policy):
     min_free_bytes: what retention leaves free on the disk.
     """
 
-    memory_bytes: int = 512 << 20
+    memory_bytes: int = 256 << 20
     log_bytes: int = 2 << 30
     max_bytes: int | None = None
     min_free_bytes: int | None = None

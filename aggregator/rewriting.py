@@ -15,6 +15,7 @@ from aggregator.files import Layout, make_directory
 from aggregator.model import ProducerEntry, SegmentInfo
 from aggregator.segment_file import file_checksum, segment_properties, stored_facts, stored_producers
 from aggregator.segment_pool import SegmentPool
+from aggregator.segment_signature import merged_signature
 from aggregator.state import PRODUCER_WINDOW, Partition, Topic
 from esformat import tools
 
@@ -46,6 +47,7 @@ class Rewriter:
             min_timestamp=min(s.min_timestamp for s in group), max_timestamp=max(s.max_timestamp for s in group),
             min_space=min(s.min_space for s in group), max_space=max(s.max_space for s in group),
             level=1 + max(s.level for s in group), created_us=max(s.created_us for s in group),
+            signature=merged_signature([s.signature for s in group]),
         )  # fmt: skip
         paths = [self._layout.segment(segment.number) for segment in group]
         out = self._place(number)

@@ -15,6 +15,7 @@ import esformat
 from aggregator.checksum import hasher64
 from aggregator.files import make_directory
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
+from aggregator.segment_signature import MAX_SPACES, signature_of_spaces
 from esformat.parts import EventSchema, make_schema
 
 PROPERTY = "aggregator"
@@ -63,7 +64,7 @@ def write_segment(
         number=number, partition=partition[0], schema=schema.number, first_index=spans.first_index,
         last_index=spans.last_index, min_timestamp=spans.min_timestamp, max_timestamp=spans.max_timestamp,
         min_space=spans.min_space, max_space=spans.max_space, rows=spans.rows, size_bytes=path.stat().st_size,
-        checksum=file_checksum(path), level=level, created_us=now_us,
+        checksum=file_checksum(path), level=level, created_us=now_us, signature=spans.signature,
     )  # fmt: skip
 
 
@@ -96,6 +97,7 @@ class _Spans:
         self.rows = 0
         self.first_index = self.last_index = self.min_timestamp = self.max_timestamp = 0
         self.min_space = self.max_space = b""
+        self._spaces: set[bytes] | None = set()  # None: too many for a signature
 
     def add(self, table: pa.Table) -> None:
         if not len(table):
@@ -112,6 +114,17 @@ class _Spans:
         self.min_space = low if first else min(low, self.min_space)
         self.max_space = high if first else max(high, self.max_space)
         self.rows += len(table)
+        if self._spaces is not None:
+            found = pc.unique(table["space"]) if low != high else table["space"].slice(0, 1)
+            if len(found) <= MAX_SPACES:
+                self._spaces |= set(found.cast(pa.binary()).to_pylist())
+            if len(found) > MAX_SPACES or len(self._spaces) > MAX_SPACES:
+                self._spaces = None
+
+    @property
+    def signature(self) -> bytes:
+        """Of the spaces; empty where there are many."""
+        return b"" if self._spaces is None else signature_of_spaces(self._spaces)
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
@@ -180,7 +193,7 @@ def describe_segment(path: Path, number: int) -> FoundSegment:
                 created_us=facts["created_us"], first_index=spans.first_index, last_index=spans.last_index,
                 min_timestamp=spans.min_timestamp, max_timestamp=spans.max_timestamp, min_space=spans.min_space,
                 max_space=spans.max_space, rows=spans.rows, size_bytes=segment.size_bytes,
-                checksum=file_checksum(path),
+                checksum=file_checksum(path), signature=spans.signature,
             )  # fmt: skip
         except (KeyError, TypeError) as error:
             raise esformat.CorruptSegmentError(f"what it says of itself is not whole: {error!r}") from None

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aggregator.model import SegmentInfo
+from aggregator.segment_signature import SIGNATURE_BYTES, U8, can_hold, columns_of
 
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]
@@ -59,6 +60,7 @@ class SegmentView:
     alive: Mask
     count: int
     common: bytes
+    signatures: U8
 
     def __iter__(self) -> Iterator[SegmentInfo]:
         return (self.infos[place] for place in self.alive[: self.count].nonzero()[0].tolist())
@@ -85,6 +87,7 @@ class SegmentView:
             prefix = np.uint64(key_prefix(bounds.space, self.common))
             mask &= self.prefixes[0, :count] <= prefix
             mask &= self.prefixes[1, :count] >= prefix
+            mask &= can_hold(self.signatures[:, :count], bounds.space)
         chosen = [self.infos[place] for place in mask.nonzero()[0].tolist()]
         if bounds.space is None:
             return chosen
@@ -103,6 +106,7 @@ class SegmentTable:
         self._columns: I64 = np.zeros((5, capacity), np.int64)
         self._prefixes: U64 = np.zeros((2, capacity), np.uint64)
         self._alive: Mask = np.zeros(capacity, np.bool_)
+        self._signatures: U8 = np.zeros((SIGNATURE_BYTES, capacity), np.uint8)
         self._places: dict[int, int] = {}
         self._common = b""
         self.add(infos)
@@ -115,7 +119,9 @@ class SegmentTable:
 
     def view(self) -> SegmentView:
         """The segments now."""
-        return SegmentView(self._infos, self._columns, self._prefixes, self._alive, len(self._infos), self._common)
+        return SegmentView(
+            self._infos, self._columns, self._prefixes, self._alive, len(self._infos), self._common, self._signatures
+        )
 
     def add(self, infos: Iterable[SegmentInfo]) -> None:
         """Add segments. Views that exist do not see them: they know how many they had."""
@@ -127,12 +133,14 @@ class SegmentTable:
             self._columns = np.pad(self._columns, room)
             self._prefixes = np.pad(self._prefixes, room)
             self._alive = np.pad(self._alive, room[1])
+            self._signatures = np.pad(self._signatures, room)
         self._keep_common(infos)
         for place, info in enumerate(infos, first):
             facts = (info.partition, info.first_index, info.last_index, info.min_timestamp, info.max_timestamp)
             self._columns[:, place] = facts
             self._prefixes[:, place] = self._prefixes_of(info)
             self._places[info.number] = place
+        self._signatures[:, first:last] = columns_of(info.signature for info in infos)
         self._infos.extend(infos)
         self._alive[first:last] = True
 

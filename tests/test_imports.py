@@ -81,7 +81,20 @@ LEVELS = (
 )
 AGGREGATOR_LEVELS = (
     ("errors", "checksum", "files", "reports"),
-    ("arrivals", "budget", "disk", "lock", "log_frame", "lql", "names", "pins", "policy", "quarantine", "signatures"),
+    (
+        "arrivals",
+        "budget",
+        "disk",
+        "lock",
+        "log_frame",
+        "lql",
+        "names",
+        "pins",
+        "policy",
+        "quarantine",
+        "segment_signature",
+        "signatures",
+    ),
     ("history", "log_file", "model"),
     ("compaction", "position", "retention"),
     (

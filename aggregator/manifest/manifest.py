@@ -19,14 +19,18 @@ from esformat.parts import EventSchema
 
 _SEGMENTS = """
     SELECT number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, min_space, max_space, rows,
-        size_bytes, checksum, level, created_us
+        size_bytes, checksum, level, created_us, signature
     FROM segments WHERE change > ? ORDER BY number
 """
 _ADD_TOPIC = """
     INSERT INTO topics (number, name, keys, indexes, roll, retention, created_us) VALUES (?, ?, ?, ?, ?, ?, ?)
 """
 _STREAMS_SINCE = 2  # the migration that made their tables
-_ADD_SEGMENT = "INSERT INTO segments VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+_ADD_SEGMENT = """
+    INSERT INTO segments (number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, min_space,
+        max_space, rows, size_bytes, checksum, level, created_us, signature, change)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
 
 
 @dataclass(slots=True)

@@ -27,6 +27,7 @@ def segment(number, **facts):
         "number": number, "partition": 1, "schema": 1, "first_index": 2**40, "last_index": 2**40 + 9,
         "min_timestamp": -(2**63), "max_timestamp": 2**63 - 1, "min_space": b"", "max_space": b"\xff\0", "rows": 10,
         "size_bytes": 1000, "checksum": 2**64 - 1, "level": 0, "created_us": 5,
+        "signature": b"\0\xff",
     }  # fmt: skip
     return SegmentInfo(**values | facts)
 

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import aggregator
 from aggregator import segment_table
 from aggregator.model import SegmentInfo
+from aggregator.segment_signature import MAX_SPACES, can_hold, columns_of, signature_of_spaces
 from aggregator.segment_table import Bounds, SegmentTable, key_prefix
 
 KEYS = st.binary(max_size=3).map(lambda tail: b"customer-" + tail) | st.sampled_from([b"", b"\xff" * 12, b"customer"])
@@ -81,3 +83,54 @@ def test_prefixes_order_as_keys(left, right, common):
     """A smaller key never has the larger number."""
     if left <= right:
         assert key_prefix(left, common) <= key_prefix(right, common)
+
+
+def test_segments_without_the_space_are_passed_over():
+    """Of segments that all span the same keys, those of few spaces are chosen by what they hold, others always."""
+    infos = []
+    for number in range(200):
+        spaces = [b"customer-%03d-%d" % (number, place) for place in range(20)]
+        infos.append(SegmentInfo(number, 1, 1, 0, 9, 0, 9, b"a", b"z", 1, 1, 1, 0, 0, signature_of_spaces(spaces)))
+    unsigned = SegmentInfo(999, 1, 1, 0, 9, 0, 9, b"a", b"z", 1, 1, 1, 0, 0)
+    view = SegmentTable([*infos, unsigned]).view()
+    chosen = 0
+    for number in range(200):
+        found = view.select(Bounds(space=b"customer-%03d-7" % number))
+        assert infos[number] in found
+        assert unsigned in found
+        chosen += len(found) - 2
+    assert chosen < 200 * 200 / 100
+
+
+@given(st.lists(st.binary(max_size=12), max_size=MAX_SPACES))
+def test_signatures_hold_what_they_were_made_of(spaces):
+    """No space is ever passed over where it is."""
+    columns = columns_of([signature_of_spaces(spaces)])
+    assert all(can_hold(columns, space)[0] for space in spaces)
+
+
+@pytest.mark.parametrize("spaces", [3, MAX_SPACES + 1])
+def test_catalogs_find_every_space(tmp_path, spaces):
+    """As sealed, after segments of other spaces were merged, after reopening, and from a rebuilt manifest."""
+
+    def counts(topic):
+        names = [f"{segment}-{place}" for segment in range(3) for place in range(spaces)]
+        chosen = [topic.scan(space=name).count() for name in names[:: max(1, spaces // 10)]]
+        return set(chosen), topic.scan(space="0-absent").count(), topic.scan().count()
+
+    expected = {1}, 0, 3 * spaces
+    root = tmp_path / "data"
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        for segment in range(3):
+            topic.append([{"space": f"{segment}-{place}", "timestamp": place} for place in range(spaces)])
+            catalog.seal()
+        assert counts(topic) == expected
+        catalog.compact()
+        assert counts(topic) == expected
+    with aggregator.open(root) as catalog:
+        assert counts(catalog.topic("t")) == expected
+    (root / "manifest.sqlite").unlink()
+    aggregator.rebuild_manifest(root)
+    with aggregator.open(root) as catalog:
+        assert counts(catalog.topic("t")) == expected
