@@ -57,10 +57,17 @@ def _memory_growth(figures: Figures) -> float:
     return max(0.0, figure["median"] - MEMORY_NOISE_MIB) / small
 
 
+def _of_memory(figures: Figures) -> float:
+    """The rate of the bounded write as a part of the unbounded one's."""
+    return _median("W2")(figures) / _detail("W2", "in memory, M events/s")(figures)
+
+
 BARS = (
     Bar("W1", "≥ 0.8 × Parquet's rate", _ratio("W1", "parquet"), 0.8, at_least=True),
     Bar("W1", "≥ 1 × Parquet's rate", _ratio("W1", "parquet"), 1.0, at_least=True, aim=True),
     Bar("W1", "≥ 3 × SQLite's rate", _ratio("W1", "sqlite"), 3.0, at_least=True),
+    Bar("W2", "≥ 0.6 × the rate in memory", _of_memory, 0.6, at_least=True),
+    Bar("W2", "≤ 512 MiB resident", _detail("W2", "resident, MiB"), 512),
     Bar("size", "≤ 1.10 × Parquet's", _ratio("size", "parquet"), 1.10),
     Bar("size", "≤ 1.00 × Parquet's", _ratio("size", "parquet"), 1.00, aim=True),
     Bar("R1-batch", "≥ 1.3 × Parquet's rate", _ratio("R1-batch", "parquet"), 1.3, at_least=True),

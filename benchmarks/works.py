@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from benchmarks import engines, growth, object_store, rewriting, scratch
+from benchmarks import bounded, engines, growth, object_store, rewriting, scratch
 from benchmarks.contenders.protocol import MAIN, Answer, Digest, Reader, Row, canonical
 from benchmarks.dataset import FILE_INDEX, LATEST, POINT_INDEX, Dataset, Questions
 from benchmarks.measure import Figure, WrongAnswerError, excused, measure_bulk, measure_points
@@ -235,6 +235,7 @@ WORKS = {
     work.id: work
     for work in (
         Work("W1", "write unsorted Arrow, sorted, two indexes", "M events/s", True, "write", _write),
+        Work("W2", "write a stream, unsorted, within 256 MiB", "M events/s", True, "write", bounded.write),
         Work("size", "bytes per event, indexes included", "bytes/event", False, "write", _size),
         Work(
             "R1-batch",

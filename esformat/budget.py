@@ -74,4 +74,4 @@ class Budget:
     @property
     def postings(self) -> int:
         """Row numbers that wait for one of the indexes to be written; shared by all of them."""
-        return self.memory // 16
+        return self.memory // 8

@@ -17,6 +17,7 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
+from esformat.allocators import release_unused
 from esformat.block_encoder import slice_rows
 from esformat.budget import COLUMN_OVERHEAD, ROW_OVERHEAD, Budget
 from esformat.codec import Codec
@@ -153,7 +154,7 @@ class EventSorter:
         run = SpilledRun(self._temp_dir)
         self._runs.append(_Levelled(run))
         run.add(ordered, self._budget.chunk, self._pool, self._threads)
-        pa.default_memory_pool().release_unused()
+        release_unused()
         first = 0 if self._mark is None else self._mark.run_count
         while len(self._runs) - first >= FAN_IN and self._runs[-FAN_IN].level == self._runs[-1].level:
             self._compact(FAN_IN)
@@ -166,6 +167,7 @@ class EventSorter:
         merge = RunMerge([each.run for each in last], self._schema, self._budget.step)
         while not merge.done:
             run.add(merge.step(), self._budget.chunk, self._pool, self._threads)
+            release_unused()
         for each in last:
             each.run.close()
         del self._runs[-count - 1 : -1]
@@ -202,6 +204,7 @@ class EventSorter:
             part = ordered.rows(first, min(first + rows, ordered.count), plain=True)
             before = [] if self._writing.carry is None else [self._writing.carry]
             self._writing.add(OrderedRows.of_parts([*before, part], self._schema))
+            release_unused()
 
     def _stop_streaming(self, count: int) -> None:
         """Make runs of the first events that were written, those before a mark apart, and begin the segment anew."""
@@ -232,7 +235,6 @@ class EventSorter:
                     self._sink.seek(offset)
                     run.add(self._sink.read(length), max(first - at, 0), min(last - at, rows))
                 at += rows
-            blocks.flush()
         first, last = max(first - writing.rows, 0), last - writing.rows
         if writing.carry is not None and first < last:
             part = slice_rows(writing.carry, first, last)
@@ -262,6 +264,7 @@ class EventSorter:
             if merge.done:
                 return writing.finish(step)
             writing.add(step)
+            release_unused()
 
     def _finish_held(self) -> Statistics:
         tables = self._take_tables() or [self._schema.arrow.empty_table()]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -61,7 +62,6 @@ class IndexRuns:
         for part in parts:
             for first, last in _cut(part, self._chunk_rows):
                 run.append(*_encode(_slice(part, first, last)))
-        run.flush()
 
     def _compact(self, count: int) -> None:
         """Merge the last runs into one."""
@@ -117,7 +117,7 @@ def _merge(parts: Sequence[IndexRows]) -> IndexRows:
     """Parts of ascending rows as one."""
     if len(parts) == 1:
         return parts[0]
-    ranked = rank(pa.chunked_array([part.values for part in parts]))
+    ranked = rank(pa.chunked_array([pa.concat_arrays([part.values for part in parts])]))
     counts = np.concatenate([part.counts for part in parts])
     rows = np.concatenate([part.rows for part in parts])
     order = _stable_order(np.repeat(ranked.ranks, counts), len(ranked.values))
@@ -170,7 +170,7 @@ def _stored(batch: pa.RecordBatch) -> pa.Buffer:
 
 
 class _Source:
-    """A run as it is read: the chunk that is being taken from."""
+    """A run as it is read: the part of a chunk that was not taken, and its first and last values."""
 
     def __init__(self, run: SpillFile | None, number: int, part: IndexRows | None = None) -> None:
         self._run = run
@@ -178,6 +178,7 @@ class _Source:
         self._decompressor = Decompressor()
         self.number = number
         self.part = part
+        self.ends = (None, None) if part is None else _ends(part)
 
     @property
     def has_more(self) -> bool:
@@ -185,13 +186,14 @@ class _Source:
         return self._run is not None and self._next < len(self._run)
 
     def fill(self) -> None:
-        """Have a chunk, if there is one."""
+        """Have a part, if there is one."""
         if self.part is None and self._run is not None and self.has_more:
             stored, at = self._run, self._next
             values = pa.ipc.open_stream(stored.read(at, _VALUES)).read_next_batch().column(0)
             counts = self._numbers(stored.read(at, _COUNTS), len(values))
             rows = np.cumsum(self._numbers(stored.read(at, _ROWS), int(counts.sum())))
             self.part = IndexRows(values, counts, rows)
+            self.ends = _ends(self.part)
             self._next += 1
 
     def _numbers(self, stored: pa.Buffer, count: int) -> I64:
@@ -199,13 +201,27 @@ class _Source:
         return decode_ints(body, read_pack(body, 0, count), self._decompressor)
 
     def take(self, value_count: int) -> IndexRows | None:
-        """The first values of the chunk with their rows."""
+        """The first values of the part with their rows."""
         part = self.part
         if part is None or not value_count:
             return None
+        if value_count == len(part.values):
+            self.part = None
+            return part
         count = int(part.counts[:value_count].sum())
-        self.part = _slice(part, count, len(part.rows)) if count < len(part.rows) else None
+        self.part = _slice(part, count, len(part.rows))
+        self.ends = _ends(self.part)
         return _slice(part, 0, count)
+
+
+def _ends(part: IndexRows) -> tuple[Any, Any]:
+    return _comparable(part.values[0]), _comparable(part.values[-1])
+
+
+def _comparable(value: pa.Scalar) -> Any:
+    """A value as Python compares it in the order of an index: text by its bytes."""
+    given = value.as_py()
+    return given.encode() if isinstance(given, str) else given
 
 
 def _merge_runs(runs: Sequence[SpillFile], held: Sequence[IndexRows]) -> Iterator[IndexRows]:
@@ -218,13 +234,23 @@ def _merge_runs(runs: Sequence[SpillFile], held: Sequence[IndexRows]) -> Iterato
         sources = [source for source in sources if source.part is not None]
         if not sources:
             return
-        parts = [source.part for source in sources if source.part is not None]
-        ranks = rank(pa.chunked_array([part.values for part in parts])).ranks
-        places = np.split(ranks, np.cumsum([len(part.values) for part in parts])[:-1])
-        open_ends = [(int(p[-1]), s.number) for s, p in zip(sources, places, strict=True) if s.has_more]
-        last, run = min(open_ends, default=(len(ranks), 0))
-        taken = [
-            source.take(int(np.searchsorted(place, last, side="right" if source.number <= run else "left")))
-            for source, place in zip(sources, places, strict=True)
-        ]
-        yield _merge([part for part in taken if part is not None])
+        first = min(sources, key=lambda source: (source.ends[0], source.number))
+        if first.part is not None and len(first.part.values) == 1:  # of a common value: nothing to compare it with
+            yield first.part
+            first.part = None
+        else:
+            yield _merge(_take_known(sources))
+
+
+def _take_known(sources: Sequence[_Source]) -> list[IndexRows]:
+    """From each source what comes no later than the last value up to which all of them are known."""
+    parts = [source.part for source in sources if source.part is not None]
+    ranks = rank(pa.chunked_array([pa.concat_arrays([part.values for part in parts])])).ranks
+    places = np.split(ranks, np.cumsum([len(part.values) for part in parts])[:-1])
+    open_ends = [(int(place[-1]), s.number) for s, place in zip(sources, places, strict=True) if s.has_more]
+    last, run = min(open_ends, default=(len(ranks), 0))
+    taken = [
+        source.take(int(np.searchsorted(place, last, side="right" if source.number <= run else "left")))
+        for source, place in zip(sources, places, strict=True)
+    ]
+    return [part for part in taken if part is not None]

@@ -6,30 +6,29 @@ it from each of them, and leaves the sorting of those pieces to NumPy.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from esformat.block_encoder import SortedRows, slice_rows
-from esformat.order import I64
-from esformat.ordered_rows import OrderedRows, number_parts
+from esformat.ordered_rows import OrderedRows, SortKey
 from esformat.schema import EventSchema
 from esformat.sorted_runs import Run
 
 
 class _Bound(NamedTuple):
-    """The last event that a step takes: key, timestamp, and the run that it is from."""
+    """The last event that a step takes: its sort key, and the run that it is from."""
 
-    key: int
-    timestamp: int
+    key: SortKey
     run: int
 
 
 class _Source:
-    """A run as far as it is read: chunks of which some rows are left, their columns only where rows were taken."""
+    """A run as far as it is read: chunks of which some rows are left."""
 
     def __init__(self, run: Run, number: int) -> None:
         self._run = run
@@ -51,42 +50,65 @@ class _Source:
             self.chunks.append(chunk)
             self._bytes += chunk.size_bytes
 
-    def drop_taken(self) -> None:
-        """Forget chunks of which no row is left."""
-        while self.chunks and not len(self.chunks[0].rows.timestamps):
+    def take(self, bound: _Bound | None) -> list[SortedRows]:
+        """The rows up to a bound, all that were read if there is none."""
+        parts = []
+        while self.chunks:
+            chunk = self.chunks[0]
+            count = chunk.row_count if bound is None else chunk.rows_up_to(bound.key, ties=self.number <= bound.run)
+            whole = count == chunk.row_count
+            if count:
+                parts.append(chunk.take(count))
+            if not whole:
+                break
             self._bytes -= self.chunks.popleft().size_bytes
+        return parts
 
 
 class _Chunk:
-    """A chunk and those of its rows that were not taken."""
+    """A chunk and those of its rows that were not taken. Columns are read when the first row is."""
 
     def __init__(self, run: Run, number: int) -> None:
         self._run, self._number = run, number
-        self.rows = run.head(number)
+        self._rows = run.head(number)
         self.size_bytes = run.chunk_bytes(number)
+        self.last = self._key(len(self._rows.run_starts) - 1, -1)
         self._columns: Sequence[pa.Array] | None = None
         self._taken = 0
+
+    @property
+    def row_count(self) -> int:
+        """Rows that are left."""
+        return len(self._rows.timestamps)
+
+    def _key(self, run: int, row: int) -> SortKey:
+        rows = self._rows
+        return rows.spaces[run].as_py(), rows.groupings[run].as_py(), int(rows.timestamps[row])
+
+    def rows_up_to(self, key: SortKey, *, ties: bool) -> int:
+        """How many of the rows come before a sort key, or are equal to it if `ties`."""
+        if self.last < key or (ties and self.last == key):
+            return self.row_count
+        rows = self._rows
+        runs = range(len(rows.run_starts))
+        at = bisect_left(runs, key[:2], key=lambda run: (rows.spaces[run].as_py(), rows.groupings[run].as_py()))
+        first = int(rows.run_starts[at])  # there is such a run: the last one is not before the key
+        last = int(rows.run_starts[at + 1]) if at + 1 < len(rows.run_starts) else self.row_count
+        if (rows.spaces[at].as_py(), rows.groupings[at].as_py()) != key[:2]:
+            return first
+        times = rows.timestamps[first:last]
+        return first + int(times.searchsorted(key[2], side="right" if ties else "left"))
 
     def take(self, count: int) -> SortedRows:
         """The next rows, with their columns."""
         if self._columns is None:
             self._columns = self._run.columns(self._number)
         columns = [column.slice(self._taken, count) for column in self._columns]
-        total = len(self.rows.timestamps)
-        head = slice_rows(self.rows, 0, count)
-        taken = SortedRows(head.timestamps, head.run_starts, head.spaces, head.groupings, columns, continues=False)
+        taken = replace(slice_rows(self._rows, 0, count), columns=columns)
         self._taken += count
-        if count == total:
-            self.rows, self._columns = _nothing(self.rows), None
-        else:
-            self.rows = slice_rows(self.rows, count, total)
+        if count < self.row_count:
+            self._rows = slice_rows(self._rows, count, self.row_count)
         return taken
-
-
-def _nothing(rows: SortedRows) -> SortedRows:
-    return SortedRows(
-        rows.timestamps[:0], rows.run_starts[:0], rows.spaces.slice(0, 0), rows.groupings.slice(0, 0), (), False
-    )
 
 
 class RunMerge:
@@ -94,54 +116,23 @@ class RunMerge:
 
     def __init__(self, runs: Sequence[Run], schema: EventSchema, step_bytes: int) -> None:
         """`step_bytes`: about how much is read and merged at once."""
-        self._sources = [_Source(run, number) for number, run in enumerate(runs)]
+        self._sources = [_Source(run, number) for number, run in enumerate(runs) if len(run)]
         self._schema = schema
         self._share = step_bytes // max(1, len(runs))
-        self.done = not any(len(run) for run in runs)
+
+    @property
+    def done(self) -> bool:
+        """Whether all events were given."""
+        return not self._sources
 
     def step(self, before: SortedRows | None = None) -> OrderedRows:
         """The next events, at least one; `before` are earlier ones, with their columns, to be put in front of them."""
         for source in self._sources:
             source.fill(self._share)
-        self._sources = [source for source in self._sources if source.chunks]
-        chunks = [(source, chunk) for source in self._sources for chunk in source.chunks]
-        heads = [chunk.rows for _, chunk in chunks]
-        keys, numbers = number_parts(heads if before is None else [before, *heads])
-        parts, taken = ([], []) if before is None else ([before], [numbers.pop(0)])
-        bound = self._bound(chunks, numbers)
-        for (source, chunk), runs in zip(chunks, numbers, strict=True):
-            count = len(chunk.rows.timestamps) if bound is None else _rows_up_to(bound, source.number, chunk.rows, runs)
-            if count:
-                taken.append(runs[: np.searchsorted(chunk.rows.run_starts, count)])
-                parts.append(chunk.take(count))
+        ends = (_Bound(source.chunks[-1].last, source.number) for source in self._sources if source.has_more)
+        bound = min(ends, default=None)
+        parts = [] if before is None else [before]
         for source in self._sources:
-            source.drop_taken()
-        self.done = not any(source.chunks or source.has_more for source in self._sources)
-        return OrderedRows.of_parts(parts, self._schema, (keys, taken))
-
-    @staticmethod
-    def _bound(chunks: Sequence[tuple[_Source, _Chunk]], numbers: Sequence[I64]) -> _Bound | None:
-        """The least of the last events known of those runs that have more; None where none has."""
-        lasts: dict[int, _Bound] = {}
-        for (source, chunk), runs in zip(chunks, numbers, strict=True):
-            if source.has_more:
-                lasts[source.number] = _Bound(int(runs[-1]), int(chunk.rows.timestamps[-1]), source.number)
-        return min(lasts.values(), default=None)
-
-    def steps(self) -> Iterator[OrderedRows]:
-        """All events, many at a time."""
-        while not self.done:
-            yield self.step()
-
-
-def _rows_up_to(bound: _Bound, run: int, rows: SortedRows, keys: I64) -> int:
-    """How many of the rows come no later than `bound`; `keys`: those of their runs of equal keys."""
-    at = int(np.searchsorted(keys, bound.key))
-    if at == len(keys):
-        return len(rows.timestamps)
-    first = int(rows.run_starts[at])
-    if keys[at] != bound.key:
-        return first
-    last = int(rows.run_starts[at + 1]) if at + 1 < len(keys) else len(rows.timestamps)
-    times = rows.timestamps[first:last]
-    return first + int(np.searchsorted(times, bound.timestamp, side="right" if run <= bound.run else "left"))
+            parts += source.take(bound)
+        self._sources = [source for source in self._sources if source.chunks or source.has_more]
+        return OrderedRows.of_parts(parts, self._schema)

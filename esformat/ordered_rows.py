@@ -86,20 +86,16 @@ class OrderedRows:
         return cls(schema, keys, numbers, timestamps, columns, sort_order(numbers, timestamps))
 
     @classmethod
-    def of_parts(
-        cls, parts: Sequence[SortedRows], schema: EventSchema, numbered: tuple[Keys, Sequence[I64]] | None = None
-    ) -> OrderedRows:
+    def of_parts(cls, parts: Sequence[SortedRows], schema: EventSchema) -> OrderedRows:
         """Sorted parts, one after another; of equal keys and times the earlier part's come first.
 
-        `numbered`: the keys of each part's runs, where they are known. Columns hold values.
+        Their columns hold values.
         """
-        keys, runs = number_parts(parts) if numbered is None else numbered
-        numbers = np.concatenate(
-            [
-                np.repeat(run, np.diff(p.run_starts, append=len(p.timestamps)))
-                for p, run in zip(parts, runs, strict=True)
-            ]
-        )
+        spaces = pa.concat_arrays([part.spaces for part in parts])
+        groupings = pa.concat_arrays([part.groupings for part in parts])
+        keys, of_runs = Keys.number(pa.chunked_array([spaces]), pa.chunked_array([groupings]))
+        rows = np.concatenate([np.diff(part.run_starts, append=len(part.timestamps)) for part in parts])
+        numbers = np.repeat(of_runs, rows)
         timestamps = np.concatenate([part.timestamps for part in parts])
         columns = [
             _whole(pa.chunked_array([part.columns[place] for part in parts], field.type))
@@ -180,13 +176,6 @@ class OrderedRows:
         number = self._numbers[row : row + 1] if row >= 0 else self._numbers[row:][:1]
         (space,), (grouping,) = key_bytes(self._keys.spaces_of(number)), key_bytes(self._keys.groupings_of(number))
         return space, grouping, int(self._timestamps[row])
-
-
-def number_parts(parts: Sequence[SortedRows]) -> tuple[Keys, list[I64]]:
-    """The keys of the runs of several parts, numbered together."""
-    spaces = pa.chunked_array([part.spaces for part in parts], pa.binary())
-    keys, numbers = Keys.number(spaces, pa.chunked_array([part.groupings for part in parts], pa.binary()))
-    return keys, np.split(numbers, np.cumsum([len(part.run_starts) for part in parts])[:-1])
 
 
 def _numbers(column: pa.ChunkedArray) -> I64:

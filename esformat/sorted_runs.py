@@ -65,7 +65,6 @@ class SpilledRun:
                 self._append(*done)
         for done in flight.drain():
             self._append(*done)
-        self._file.flush()
 
     def _append(self, size: int, parts: list[Any]) -> None:
         self._file.append(*parts)

@@ -38,7 +38,6 @@ class SpaceHashes:
     def __iter__(self) -> Iterator[U64]:
         """All of them, many at a time. Raises OSError."""
         if self._file is not None:
-            self._file.flush()
             for frame in range(len(self._file)):
                 yield np.frombuffer(self._file.read(frame, 0), np.uint64)
         if self._held:

@@ -9,15 +9,13 @@ from __future__ import annotations
 import errno
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from esformat.checksum import checksum64
-
-_BUFFER_BYTES = 1 << 20
 
 
 class SpillFile:
@@ -29,26 +27,26 @@ class SpillFile:
         self._parts: list[list[tuple[int, int, int]]] = []  # of each frame: offset, length, checksum
         self._size = 0
         with _explained(directory):
-            self._file: Any = tempfile.TemporaryFile(dir=directory, buffering=_BUFFER_BYTES)  # noqa: SIM115 - close()
+            # Without buffers: there can be hundreds of these files, and frames are large.
+            self._file: Any = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 - close()
 
     def __len__(self) -> int:
         return len(self._parts)
 
     def append(self, *parts: bytes | memoryview | pa.Buffer) -> None:
         """Add a frame. Raises OSError."""
+        views = [memoryview(part).cast("B") if len(part) else memoryview(b"") for part in parts]
+        self._write(memoryview(b"".join(views)))
         table = []
-        with _explained(self._directory):
-            for part in parts:
-                data = memoryview(part).cast("B") if len(part) else memoryview(b"")
-                self._file.write(data)
-                table.append((self._size, len(data), checksum64(data)))
-                self._size += len(data)
+        for view in views:
+            table.append((self._size, len(view), checksum64(view)))
+            self._size += len(view)
         self._parts.append(table)
 
-    def flush(self) -> None:
-        """Hand what was appended to the system; errors of the disk show here at the latest. Raises OSError."""
+    def _write(self, data: memoryview) -> None:
         with _explained(self._directory):
-            self._file.flush()
+            while len(data):
+                data = data[self._file.write(data) :]
 
     def part_bytes(self, frame: int, part: int) -> int:
         """Length of a part."""
@@ -58,17 +56,19 @@ class SpillFile:
         """One part of a frame. Raises OSError, also if the bytes are not those that were written."""
         offset, length, checksum = self._parts[frame][part]
         buffer = pa.allocate_buffer(length)
+        view = memoryview(buffer).cast("B") if length else memoryview(b"")
         with _explained(self._directory):
             self._file.seek(offset)
-            found = self._file.readinto(memoryview(buffer)) if length else 0
-            if found != length or checksum64(memoryview(buffer).cast("B") if length else b"") != checksum:
+            left = view
+            while len(left) and (found := self._file.readinto(left)):
+                left = left[found:]
+            if len(left) or checksum64(view) != checksum:
                 raise OSError(errno.EIO, "temporary data did not come back as it was written")
         return buffer
 
     def close(self) -> None:
         """Give the space back."""
-        with suppress(OSError):  # closing writes what is left: on a full disk it fails once more
-            self._file.close()
+        self._file.close()
 
 
 @contextmanager

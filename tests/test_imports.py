@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[1]
 # Lowest first. `esformat` is `esformat/__init__.py`: whoever needs only what it exports stands above it.
 LEVELS = (
     (
+        "allocators",
         "errors",
         "checksum",
         "cache",

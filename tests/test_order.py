@@ -9,7 +9,7 @@ from event_strategies import HIGHEST, LOWEST, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.order import rank, sort_order
+from esformat.order import merge_order, rank, sort_order
 
 COLUMNS = [
     (pa.string(), st.text(max_size=3)),
@@ -36,19 +36,20 @@ def test_ranks_of_values(kind, values, data):
     assert ranked.ranks.tolist() == [-1 if value is None else distinct.index(value) for value in rows]
 
 
+@pytest.mark.parametrize("sort", [sort_order, merge_order])
 @examples(150)
 @given(
-    st.lists(
+    rows=st.lists(
         st.tuples(st.integers(0, 3) | st.integers(0, 1 << 40), st.integers(-2, 2) | st.integers(LOWEST, HIGHEST)),
         max_size=40,
     )
 )
-def test_order_is_stable(rows):
+def test_order_is_stable(sort, rows):
     """By key, then time, then arrival; None where that is the order already."""
     keys = np.array([key for key, _ in rows], np.int64)
     times = np.array([time for _, time in rows], np.int64)
     expected = sorted(range(len(rows)), key=lambda row: rows[row])
-    order = sort_order(keys, times)
+    order = sort(keys, times)
     if order is None:
         assert expected == list(range(len(rows)))
     else:

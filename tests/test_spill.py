@@ -22,7 +22,6 @@ def test_frames_come_back(tmp_path):
     file = SpillFile(tmp_path)
     file.append(b"one", b"", pa.py_buffer(b"three"))
     file.append(memoryview(np.arange(3)))
-    file.flush()
     assert len(file) == 2
     assert list(tmp_path.iterdir()) == []
     assert np.frombuffer(file.read(1, 0), np.int64).tolist() == [0, 1, 2]
@@ -36,7 +35,6 @@ def test_a_disk_that_errs(tmp_path, damage):
     """Other bytes than those that were written are no events."""
     file = SpillFile(tmp_path)
     file.append(b"x" * 1000)
-    file.flush()
     descriptor = os.open(f"/proc/self/fd/{file._file.fileno()}", os.O_RDWR)
     if damage == "cut":
         os.ftruncate(descriptor, 999)

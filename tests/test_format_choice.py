@@ -1,0 +1,101 @@
+"""How columns are stored depends on the events and their order, not on how they were handed over."""
+
+from __future__ import annotations
+
+import copy
+
+import pyarrow as pa
+import pytest
+from clicks import click_table
+from event_strategies import examples
+from hypothesis import given
+from hypothesis import strategies as st
+from small_pieces import Pieces, cut_small
+
+from esformat.codec import Codec
+from esformat.format_choice import FormatChoice
+from esformat.intake import check_table
+from esformat.schema import make_schema
+
+CLICKS = click_table(6000)
+SCHEMA = make_schema(CLICKS.schema, ["type"], binary_keys=False)
+TABLE = check_table(CLICKS, SCHEMA)
+ORDERED = TABLE.sort_by([("space", "ascending"), ("grouping", "ascending"), ("timestamp", "ascending")])
+SIZES = Pieces(sample_bytes=30_000, window_rows=2000)
+PLACES = SCHEMA.positions
+
+
+def chosen(table: pa.Table, cuts: list[int], codec: Codec = Codec.ZSTD) -> tuple:
+    """What is decided on a table that arrives in pieces, values told at the end."""
+    choice = FormatChoice(SCHEMA, codec, None)
+    for first, last in zip([0, *cuts], [*cuts, len(table)], strict=True):
+        choice.see(table.slice(first, last - first))
+    choice.see_all_values([table])
+    made = choice.dictionaries()
+    return choice.in_order, {p: (d.zstd, None if d.values is None else d.values.to_pylist()) for p, d in made.items()}
+
+
+@examples(25)
+@given(st.lists(st.integers(0, 6000), max_size=6).map(sorted), st.booleans())
+def test_pieces_do_not_matter(cuts, in_order):
+    """Any cuts, in order or not."""
+    with cut_small(SIZES):
+        table = ORDERED if in_order else TABLE
+        assert chosen(table, cuts) == chosen(table, [])
+
+
+def test_what_is_decided():
+    """Payloads get a zstd dictionary, few values become codes; every value counts."""
+    in_order, made = chosen(TABLE, [])
+    assert not in_order
+    assert set(made) == {PLACES["data"], PLACES["type"], PLACES["country"]}
+    assert made[PLACES["type"]] == (b"", sorted(set(TABLE["type"].to_pylist())))
+    assert len(made[PLACES["country"]][1]) == 30
+    assert made[PLACES["data"]][0]
+    assert set(chosen(TABLE, [], Codec.LZ4)[1]) == {PLACES["type"], PLACES["country"]}
+
+
+def test_events_in_order_are_decided_by_the_first():
+    """What comes after the window changes nothing, in order or not; an event out of order within it does."""
+    with cut_small(SIZES):
+        decided = chosen(ORDERED, [])
+        assert decided[0]
+        assert chosen(pa.concat_tables([ORDERED.slice(0, 2000), TABLE.slice(100, 900)]), []) == decided
+        assert not chosen(pa.concat_tables([ORDERED.slice(0, 1999), ORDERED.slice(0, 1), ORDERED]), [])[0]
+        assert not chosen(ORDERED.slice(0, 1999), [])[0]
+
+
+def test_large_events_make_a_short_window():
+    """Their bytes count."""
+    with cut_small(Pieces(window_rows=10**6, window_bytes=100_000)):
+        assert chosen(ORDERED, [])[0]
+        assert not chosen(ORDERED.slice(0, 500), [])[0]
+
+
+@pytest.mark.parametrize("table", [TABLE, ORDERED], ids=["not in order", "in order"])
+def test_copies_are_apart(table):
+    """What a copy sees is not seen by the original, and the other way round."""
+    with cut_small(SIZES):
+        choice = FormatChoice(SCHEMA, Codec.ZSTD, None)
+        choice.see(table.slice(0, 1000))
+        other = choice.copy()
+        other.see(CLICKS_BEFORE)
+        other.see_all_values([CLICKS_BEFORE])
+        choice.see(table.slice(1000))
+        choice.see_all_values([table])
+        plain = FormatChoice(SCHEMA, Codec.ZSTD, None)
+        plain.see(table)
+        plain.see_all_values([table])
+        assert choice.dictionaries() == plain.dictionaries()
+        assert copy.copy(other).in_order is False
+
+
+CLICKS_BEFORE = TABLE.set_column(PLACES["type"] + 3, SCHEMA.arrow.field("type"), pa.array(["other"] * 6000))
+
+
+def test_long_keys_are_not_sampled_whole():
+    """A sample of events with keys of 64 KiB is as small as any."""
+    long = TABLE.slice(0, 300).set_column(0, SCHEMA.arrow.field("space"), pa.array(["k" * 65536] * 300))
+    choice = FormatChoice(SCHEMA, Codec.ZSTD, None)
+    choice.see(long)
+    assert sum(table.nbytes for table in choice._sample._tables) < 200_000
