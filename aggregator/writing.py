@@ -119,7 +119,7 @@ class Writing:
             limits=self.limits, clock=clock,
         )  # fmt: skip
         self.streams = StreamIndex(self.state, manifest, self.pool, self.snapshot)
-        manifest.put(_RUN, json.dumps({"durability": self.durability.mode, "closed": False}))
+        self._note_run(closed=False)
         self.maintenance = Maintenance(
             self.state, self.sealer, self.log, limits=self.limits, durability=self.durability, clock=clock,
             chores=(*self.housekeeping.chores(), self.streams.keep),
@@ -132,12 +132,22 @@ class Writing:
             manifest.put("identity", secrets.token_hex(8))
 
     def _pass_over_lost_indexes(self) -> None:
-        """Where the last run ended without closing and did not sync, what it acknowledged may be gone."""
+        """Where the last run ended without closing and did not sync, what it acknowledged may be gone.
+
+        What is passed over is noted with the run: a partition may get its next event many runs later.
+        """
         run = json.loads(self.manifest.get(_RUN) or "{}")
-        if not run.get("closed", True) and run.get("durability") != "fsync":
-            for _, partition in self.state.partitions.values():
-                if partition.next_index:
-                    partition.next_index += LOST_INDEXES
+        lost = not run.get("closed", True) and run.get("durability") != "fsync"
+        self._first_free: dict[str, int] = run.get("first_free", {})
+        for number, (_, partition) in self.state.partitions.items():
+            partition.next_index = max(partition.next_index, self._first_free.get(str(number), 0))
+            if lost and partition.next_index:
+                partition.next_index += LOST_INDEXES
+                self._first_free[str(number)] = partition.next_index
+
+    def _note_run(self, *, closed: bool) -> None:
+        run = {"durability": self.durability.mode, "closed": closed, "first_free": self._first_free}
+        self.manifest.put(_RUN, json.dumps(run))
 
     def close(self) -> None:
         """Stop the threads, sync the log, let go of everything."""
@@ -149,7 +159,7 @@ class Writing:
                 self.streams.keep(closing=True)
             self.log.close()
             if self.log.failure is None:
-                self.manifest.put(_RUN, json.dumps({"durability": self.durability.mode, "closed": True}))
+                self._note_run(closed=True)
         finally:
             try:
                 self.pool.close()
