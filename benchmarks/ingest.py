@@ -1,0 +1,325 @@
+"""Sustained durable ingest beside the peers: `python -m benchmarks.ingest [--only I1,I2] [--write-docs]`.
+
+Every store gets the same batches of 128-byte events from the same threads, each in a process of its own, in turn, and
+acknowledges what would survive a power cut. The clock stops when everything lies in the store's final form. What it
+holds afterwards is compared with what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from benchmarks.environment import describe
+from benchmarks.ingest_report import show, write_page
+from benchmarks.ingest_stores import PARTITIONS, STORES, Batch, Store
+
+EVENT_BYTES = 128
+POOL_EVENTS = 200_000
+RETENTION_BYTES = 100 << 20
+RESULT = Path(__file__).parent / "results" / "ingest.json"
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+WORKS: dict[str, dict[str, Any]] = {
+    "I1": {"batch": 1000, "appenders": 4, "retain": True},
+    "I2": {"batch": 100, "appenders": 16, "retain": True},
+    "I3-10": {"batch": 1000, "appenders": 4, "spaces": 10, "only": ["aggregator"]},
+    "I3-50000": {"batch": 1000, "appenders": 4, "spaces": 50_000, "only": ["aggregator"]},
+    "I4": {"batch": 1000, "appenders": 4, "reader": True, "only": ["aggregator"]},
+    "I5": {"log_bytes": 1 << 30, "only": ["aggregator"]},
+    "I6": {"segments": 100_000, "only": ["aggregator"]},
+}
+
+
+def make_batches(rows: int, spaces: int, seed: int) -> list[Batch]:
+    """Batches with 128 bytes of payload an event, half of which nobody can guess; spaces in turn."""
+    rng = np.random.default_rng(seed)
+    count = POOL_EVENTS // rows
+    start = time.time_ns() // 1000
+    pages = [
+        f'{{"type":"{kind}","page":"/shop/{page}","id":"' for kind in ("view", "click", "buy") for page in range(99)
+    ]
+    batches = []
+    for number in range(count):
+        tokens = rng.integers(0, 1 << 63, (rows, 4)).tolist()
+        heads = rng.integers(0, len(pages), rows).tolist()
+        data = tuple(
+            (pages[head] + "".join(f"{token:016x}" for token in some)).encode().ljust(EVENT_BYTES - 2, b" ") + b'"}'
+            for head, some in zip(heads, tokens, strict=True)
+        )
+        names = tuple(f"customer-{(number * rows + row) % spaces:06d}" for row in range(rows))
+        times = tuple(range(start + number * rows, start + (number + 1) * rows))
+        stamps = pa.array(times, pa.int64()).cast(pa.timestamp("us", "UTC"))
+        arrow = pa.record_batch(
+            [pa.array(names), stamps, pa.array(data, pa.binary())], names=["space", "timestamp", "data"]
+        )
+        batches.append(Batch(names, times, data, arrow))
+    return batches
+
+
+class Load:
+    """Appending threads, what they sent, and how long each append took."""
+
+    def __init__(self, store: Store, batches: list[Batch], appenders: int) -> None:
+        self._store = store
+        self._batches = batches
+        self._prepared = [store.prepare(batch) for batch in batches]
+        self._appenders = appenders
+        self.latencies: list[list[float]] = [[] for _ in range(appenders)]
+        self._uses = np.zeros((appenders, len(batches)), np.int64)
+        self.read: list[float] = []
+        self._lock = Lock()
+        self._errors: list[BaseException] = []
+
+    def run(self, seconds: float, reader: Any = None) -> float:
+        """Append for so long, then bring all into final form; gives the seconds that both took."""
+        begin = time.perf_counter()
+        end = begin + seconds
+        threads = [Thread(target=self._append, args=(number, end)) for number in range(self._appenders)]
+        if reader is not None:
+            threads.append(Thread(target=self._read, args=(reader, begin + 1, end)))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self._errors:
+            raise self._errors[0]
+        self._store.finish()
+        return time.perf_counter() - begin
+
+    def _append(self, number: int, end: float) -> None:
+        at = number * len(self._batches) // self._appenders
+        times, uses = self.latencies[number], self._uses[number]
+        try:
+            while (began := time.perf_counter()) < end:
+                self._store.append(self._prepared[at], number)
+                times.append(time.perf_counter() - began)
+                uses[at] += 1
+                at = (at + 1) % len(self._prepared)
+        except BaseException as error:  # noqa: BLE001 - raised by run
+            self._errors.append(error)
+
+    def _read(self, reader: Any, begin: float, end: float) -> None:
+        number = 0
+        time.sleep(max(0, begin - time.perf_counter()))
+        try:
+            while (began := time.perf_counter()) < end:
+                number += 1
+                found = reader(self._batches[0].spaces[number % len(set(self._batches[0].spaces))])
+                self.read.append(time.perf_counter() - began)
+                assert found == 100, found
+                time.sleep(0.01)
+        except BaseException as error:  # noqa: BLE001 - raised by run
+            self._errors.append(error)
+
+    @property
+    def events(self) -> int:
+        """How many were acknowledged."""
+        return int(self._uses.sum()) * len(self._batches[0].spaces)
+
+    def sent(self) -> tuple[Counter[str], Counter[int]]:
+        """Events by space and by partition."""
+        spaces: Counter[str] = Counter()
+        for batch, uses in zip(self._batches, self._uses.sum(axis=0).tolist(), strict=True):
+            for space, count in Counter(batch.spaces).items():
+                spaces[space] += uses * count
+        partitions: Counter[int] = Counter()
+        for number, uses in enumerate(self._uses.sum(axis=1).tolist()):
+            partitions[number % PARTITIONS] += uses * len(self._batches[0].spaces)
+        return +spaces, partitions
+
+
+def measure(name: str, work: dict[str, Any], seconds: float, folder: Path) -> dict[str, Any]:
+    """One store under one load, in this process."""
+    batches = make_batches(work["batch"], work.get("spaces", 10), 1)
+    before = resident_mib("VmRSS")
+    retention = RETENTION_BYTES if work.get("retain") and name == "aggregator" else None
+    store = STORES[name](folder / name, retention)
+    load = Load(store, batches, work["appenders"])
+    reader = None
+    if work.get("reader"):
+        topic = store.topic  # type: ignore[attr-defined]
+
+        def reader(space: str) -> int:
+            return int(topic.scan(space=space, reverse=True, limit=100).to_table().num_rows)
+
+    took = load.run(seconds, reader)
+    refused = getattr(store, "refused", 0)
+    peak = resident_mib("VmHWM")
+    store.close()
+    size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+    again = STORES[name](folder / name, retention)
+    again.check(*load.sent())
+    again.close()
+    times = np.concatenate([np.array(some) for some in load.latencies]) * 1000
+    figures = {
+        "events": load.events, "rate": load.events / took, "p50_ms": float(np.percentile(times, 50)),
+        "p99_ms": float(np.percentile(times, 99)), "refused": refused, "resident_mib": peak, "before_mib": before,
+        "disk_mib": size / (1 << 20),
+    }  # fmt: skip
+    if load.read:
+        reads = np.array(load.read) * 1000
+        figures |= {
+            "reads": len(reads), "read_p50_ms": float(np.percentile(reads, 50)),
+            "read_p99_ms": float(np.percentile(reads, 99)),
+        }  # fmt: skip
+    return figures
+
+
+def resident_mib(field: str) -> float:
+    """Resident memory of this process now (VmRSS) or at most (VmHWM)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith(field)).split()[1]) / 1024
+
+
+# ------------------------------------------------------------ reopening
+
+
+def fill_log(folder: Path, log_bytes: int) -> None:
+    """Append until the log has so many bytes, with sealing put off; say so, and wait to be killed."""
+    import aggregator
+
+    limits = {"memory_bytes": 4 * log_bytes, "log_bytes": 4 * log_bytes}
+    catalog = aggregator.open(folder / "aggregator", limits=limits)
+    roll = {"rows": 1 << 40, "bytes": 1 << 40, "age": "1d"}
+    topic = catalog.create_topic("events", roll=roll)
+    batches = make_batches(1000, 10, 1)
+    events = 0
+    while sum(file.stat().st_size for file in (folder / "aggregator" / "log").iterdir()) < log_bytes:
+        for batch in batches[:50]:
+            topic.append(batch.arrow, partition=str(events // 1000 % PARTITIONS))
+            events += 1000
+    print(events, flush=True)
+    time.sleep(600)
+
+
+def measure_reopening(work: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Seconds to open a catalog whose writer was killed."""
+    import aggregator
+
+    command = [sys.executable, "-m", "benchmarks.ingest", "--fill-log", str(folder), str(work["log_bytes"])]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        events = int(child.stdout.readline())
+        os.kill(child.pid, signal.SIGKILL)
+    log = sum(file.stat().st_size for file in (folder / "aggregator" / "log").iterdir())
+    begin = time.perf_counter()
+    catalog = aggregator.open(folder / "aggregator", limits={"log_bytes": 4 << 30})
+    seconds = time.perf_counter() - begin
+    newest = catalog.topic("events").scan(space="customer-000001", reverse=True, limit=100).to_table()
+    first_answer = time.perf_counter() - begin
+    assert newest.num_rows == 100
+    assert catalog.topic("events").scan().count() == events
+    catalog.close()
+    return {
+        "seconds": seconds, "first_answer_s": first_answer, "log_mib": log / (1 << 20), "events": events,
+        "resident_mib": resident_mib("VmHWM"),
+    }  # fmt: skip
+
+
+# ------------------------------------------------------------ planning
+
+
+def measure_planning(work: dict[str, Any]) -> dict[str, Any]:
+    """Milliseconds to choose the segments of a space among many whose spans of keys all hold it."""
+    from aggregator.model import SegmentInfo
+    from aggregator.segment_signature import signature_of_spaces
+    from aggregator.segment_table import Bounds, SegmentTable
+
+    count = work["segments"]
+    infos = []
+    for number in range(count):
+        spaces = [b"a", b"z", *(b"customer-%07d" % (number * 20 + place) for place in range(20))]
+        infos.append(
+            SegmentInfo(
+                number, 1, 1, number, number, number, number + 1000, b"a", b"z", 1000, 40_000, 0, 0, 0,
+                signature_of_spaces(spaces),
+            )
+        )  # fmt: skip
+    table = SegmentTable(infos)
+    times = []
+    chosen = []
+    for number in range(0, count, count // 200):
+        begin = time.perf_counter()
+        found = table.view().select(Bounds(space=b"customer-%07d" % (number * 20)))
+        times.append((time.perf_counter() - begin) * 1000)
+        assert infos[number] in found
+        chosen.append(len(found))
+    return {
+        "p50_ms": float(np.percentile(times, 50)), "p99_ms": float(np.percentile(times, 99)),
+        "chosen": float(np.mean(chosen)), "segments": count,
+    }  # fmt: skip
+
+
+# ------------------------------------------------------------ the command
+
+
+def run_child(name: str, id_: str, seconds: float) -> dict[str, Any]:
+    """Measure in a fresh process; gives what it says, or the failure."""
+    with tempfile.TemporaryDirectory(dir=RESULT.parent, prefix="ingest-") as folder:
+        command = [sys.executable, "-m", "benchmarks.ingest", "--child", name, id_, str(seconds), folder]
+        found = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if found.returncode:
+        return {"failed": f"exit status {found.returncode}"}
+    return dict(json.loads(found.stdout.splitlines()[-1]))
+
+
+def main() -> int:
+    """Returns 0, or 1 if a store failed or lost something."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(WORKS), help=f"of {', '.join(WORKS)}")
+    parser.add_argument("--stores", default=",".join(STORES), help=f"of {', '.join(STORES)}")
+    parser.add_argument("--seconds", type=float, default=8.0, help="of each load")
+    parser.add_argument("--write-docs", action="store_true", help="rewrite the section of docs/benchmarks.md")
+    parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument("--fill-log", nargs=2, help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.fill_log:
+        fill_log(Path(args.fill_log[0]), int(args.fill_log[1]))
+        return 0
+    if args.child:
+        name, id_, seconds, folder = args.child
+        work = WORKS[id_]
+        if id_ == "I5":
+            figures = measure_reopening(work, Path(folder))
+        elif id_ == "I6":
+            figures = measure_planning(work)
+        else:
+            figures = measure(name, work, float(seconds), Path(folder))
+        print(json.dumps(figures))
+        return 0
+    run = json.loads(RESULT.read_text()) if RESULT.exists() else {"works": {}}
+    run["environment"] = describe(())
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
+    for stale in RESULT.parent.glob("ingest-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    failed = False
+    for id_ in [name.strip() for name in args.only.split(",") if name.strip()]:
+        for name in [store for store in args.stores.split(",") if store in WORKS[id_].get("only", STORES)]:
+            figures = run_child(name, id_, args.seconds)
+            run["works"].setdefault(id_, {})[name] = figures
+            failed |= "failed" in figures
+            print(id_, name, {key: round(value, 2) if isinstance(value, float) else value
+                              for key, value in figures.items()}, flush=True)  # fmt: skip
+            RESULT.write_text(json.dumps(run, indent=1) + "\n")
+    show(run)
+    if args.write_docs:
+        write_page(PAGE, run)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
