@@ -232,31 +232,26 @@ def unsealed_batches(lookup: Lookup, view: View, partition: str) -> Iterator[pa.
     """The answers of some unsealed batches, in order; with a limit no more are read than it needs."""
     question = view.question
     first = lookup.pieces[0].batch
-    if question.space is not None and not _can_be(question.space, first.column("space").type):
+    try:
+        space = (
+            None if question.space is None else pa.scalar(question.space, pa.binary()).cast(first.column("space").type)
+        )
+    except pa.ArrowInvalid:  # bytes that are no text: no event can have them
         return
     names = [name for name, _ in question.conditions]
     if any(name not in first.schema.names for name in names):
         return
-    asked = [name for name in ("space", "grouping") if getattr(question, name) is not None]
-    columns = list(dict.fromkeys([*view.needed(first.schema.names), *names, *asked]))
+    asked = [*names, *(["grouping"] * (question.grouping is not None))]
+    columns = list(dict.fromkeys([*view.needed(first.schema.names), *asked]))
     if question.by_index:
         rows = lookup.within(question.first_index, question.end_index)
     else:
-        found = None if question.space is None else lookup.find(question.space)
+        found = None if space is None else lookup.find(space)
         rows = lookup.by_time(found, question.start, question.end)
     for some in _stretches(rows, question):
         table = _filtered(lookup.take(np.sort(some), columns), question)
         if len(table):
             yield view.shape(_ordered(table, view), partition)
-
-
-def _can_be(key: bytes, kind: pa.DataType) -> bool:
-    """Whether a column of that type can hold the key: bytes that are no text are in no column of texts."""
-    try:
-        pa.scalar(key, pa.binary()).cast(kind)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _stretches(rows: I64, question: Question) -> Iterator[I64]:
@@ -284,8 +279,6 @@ def _filtered(table: pa.Table, question: Question) -> pa.Table:
         masks.append(indexes >= question.first_index)
     if question.end_index is not None:
         masks.append(indexes < question.end_index)
-    if question.space is not None:
-        masks.append(_equal(table.column("space"), question.space))
     if question.grouping is not None:
         masks.append(_equal(table.column("grouping"), question.grouping))
     masks += [_equal(table.column(name), value) for name, value in question.conditions]

@@ -1,21 +1,21 @@
 """Events that are in the log but in no segment yet, in memory, as the batches in which they came.
 
-Appending costs nothing per event. Whoever asks for a space first makes signatures of the events that have none yet.
+Appending costs nothing per event. Whoever asks for a space compares the keys of all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby, pairwise
-from threading import Lock
+from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from aggregator.model import RECORD_INDEX, SchemaInfo
-from aggregator.signatures import U32, signature_of, signatures_of
 
 I64 = npt.NDArray[np.int64]
 
@@ -26,8 +26,8 @@ FEW_ROWS = 4096
 """Up to so many rows that are taken are one batch."""
 FEW_RUNS = 256
 """Up to so many stretches of rows are taken as slices: one costs less than a call of Arrow's that works in parallel."""
-MAX_BLOCK_ROWS = 1 << 17
-"""Blocks of signatures grow together up to so many rows."""
+MAX_LOOKUP_ROWS = 1 << 17
+"""Lookups grow together up to so many rows."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,71 +98,40 @@ def _join(pieces: Sequence[Piece]) -> Piece:
     )  # fmt: skip
 
 
-class _Block:
-    """Signatures and timestamps of some pieces of one schema, made when they are first needed."""
-
-    def __init__(self, pieces: tuple[Piece, ...], parts: tuple[_Block, ...] = ()) -> None:
-        """parts: blocks of the same pieces, whose columns are put together."""
-        self.pieces = pieces
-        self.rows = sum(piece.rows for piece in pieces)
-        self._parts = parts
-        self._lock = Lock()
-        self._signatures: U32 | None = None
-        self._times: I64 | None = None
-
-    def signatures(self) -> U32:
-        """The signature of each event's space."""
-        with self._lock:
-            if self._signatures is None:
-                if self._parts:
-                    self._signatures = np.concatenate([part.signatures() for part in self._parts])
-                else:
-                    spaces = [piece.batch.column("space") for piece in self.pieces]
-                    self._signatures = signatures_of(pa.concat_arrays(spaces) if len(spaces) > 1 else spaces[0])
-                self._let_go()
-            return self._signatures
-
-    def times(self) -> I64:
-        """The timestamp of each event."""
-        with self._lock:
-            if self._times is None:
-                if self._parts:
-                    self._times = np.concatenate([part.times() for part in self._parts])
-                else:
-                    self._times = np.concatenate([times_of(piece.batch) for piece in self.pieces])
-                self._let_go()
-            return self._times
-
-    def _let_go(self) -> None:
-        if self._signatures is not None and self._times is not None:
-            self._parts = ()
-
-    def follows(self, other: _Block) -> bool:
-        """Whether the two are put together: of one schema, and the other not much larger."""
-        same = self.pieces[0].schema is other.pieces[0].schema
-        return same and other.rows <= 2 * self.rows and other.rows + self.rows <= MAX_BLOCK_ROWS
-
-
 class Lookup:
     """Rows of some pieces of one schema, numbered from 0 over all of them, by space and by time."""
 
-    def __init__(self, blocks: Sequence[_Block]) -> None:
-        self.blocks = tuple(blocks)
-        self.pieces = tuple(piece for block in blocks for piece in block.pieces)
-        self.min_timestamp = min(piece.min_timestamp for piece in self.pieces)
-        self.max_timestamp = max(piece.max_timestamp for piece in self.pieces)
-        self._edges = np.cumsum([0, *(piece.rows for piece in self.pieces)])
-        self.rows = int(self._edges[-1])
+    def __init__(self, pieces: tuple[Piece, ...], parts: tuple[Lookup, ...] = ()) -> None:
+        """parts: lookups of the same pieces, whose columns are put together."""
+        self.pieces = pieces
+        if parts:
+            columns = [chunk for part in parts for chunk in part._spaces.chunks]
+            counts = [part._counts for part in parts]
+            times = [part._times for part in parts]
+        else:
+            columns = [piece.batch.column("space") for piece in pieces]
+            counts = [np.array([piece.rows for piece in pieces])]
+            times = [times_of(piece.batch) for piece in pieces]
+        self._spaces: Any = pa.chunked_array(columns)
+        self._counts: I64 = np.concatenate(counts)
+        self._times: I64 = np.concatenate(times)
+        self._edges: I64 = np.cumsum(np.append(0, self._counts))
+        self.rows = len(self._times)
+        self.min_timestamp = int(self._times.min())
+        self.max_timestamp = int(self._times.max())
 
-    def find(self, space: bytes) -> I64:
-        """Rows, ascending, that have the signature of a space: all that have the space, hardly ever others."""
-        wanted = signature_of(space)
-        found = []
-        first = 0
-        for block in self.blocks:
-            found.append((block.signatures() == wanted).nonzero()[0] + first)
-            first += block.rows
-        return np.concatenate(found)
+    def follows(self, other: Lookup) -> bool:
+        """Whether the two are put together: of one schema, and the other not much larger."""
+        same = self.pieces[0].schema is other.pieces[0].schema
+        return same and other.rows <= 2 * self.rows and other.rows + self.rows <= MAX_LOOKUP_ROWS
+
+    def find(self, space: pa.Scalar) -> I64:
+        """Rows, ascending, of a space.
+
+        Every key is compared: 3 ns each, in one call that needs no lock of the interpreter. An index would be made of
+        many short calls, and next to threads that append each of them waits for its turn.
+        """
+        return np.asarray(pc.indices_nonzero(pc.equal(self._spaces, space)).to_numpy()).astype(np.int64)
 
     def within(self, first_index: int | None, end_index: int | None) -> I64:
         """Rows, ascending, of the pieces that have record indexes between those: all such rows, and others."""
@@ -177,7 +146,7 @@ class Lookup:
 
     def by_time(self, rows: I64 | None, start: int | None, end: int | None) -> I64:
         """Those rows, all where `rows` is None, with timestamps in [start, end), oldest first; ties as they came."""
-        times = np.concatenate([block.times() for block in self.blocks])
+        times = self._times
         if rows is None:
             rows = np.arange(self.rows)
         else:
@@ -218,7 +187,8 @@ class Lookup:
         batches, indexes = [], []
         for first, last in pairwise([*runs.tolist(), len(rows)]):
             piece, some = self.pieces[places[first]], rows[first:last]
-            batch = piece.batch.select(names)
+            if fresh[first]:
+                batch = piece.batch.select(names)
             whole = int(some[-1]) - int(some[0]) + 1 == len(some)
             batches.append(batch.slice(int(some[0]), len(some)) if whole else batch.take(pa.array(some)))
             indexes.append(piece.first_index + some if piece.indexes is None else piece.indexes[some])
@@ -279,32 +249,33 @@ class Unsealed:
 
 
 def look_up(pieces: Sequence[Piece], known: Sequence[Lookup]) -> tuple[Lookup, ...]:
-    """Lookups that cover all pieces in order, one for each stretch of one schema: what is known of them is kept."""
-    kept: list[_Block] = []
+    """Lookups that cover all pieces in order: those that are known and still fit, and new ones for the rest.
+
+    Lookups of about equal size are put together, so that there are few however many batches came.
+    """
+    kept: list[Lookup] = []
     at = 0
-    for block in (block for lookup in known for block in lookup.blocks):
-        if at + len(block.pieces) > len(pieces) or block.pieces[0] is not pieces[at]:
+    for lookup in known:
+        if at + len(lookup.pieces) > len(pieces) or lookup.pieces[0] is not pieces[at]:
             break
-        if block.pieces[-1] is not pieces[at + len(block.pieces) - 1]:
+        if lookup.pieces[-1] is not pieces[at + len(lookup.pieces) - 1]:
             break
-        kept.append(block)
-        at += len(block.pieces)
-    if known and at == len(pieces) == sum(len(lookup.pieces) for lookup in known):
-        return tuple(known)
+        kept.append(lookup)
+        at += len(lookup.pieces)
     for group in _groups(pieces[at:]):
-        kept.append(_Block(tuple(group)))
+        kept.append(Lookup(tuple(group)))
         while len(kept) > 1 and kept[-1].follows(kept[-2]):
             last = kept.pop()
-            kept[-1] = _Block((*kept[-1].pieces, *last.pieces), (kept[-1], last))
-    return tuple(Lookup(list(blocks)) for _, blocks in groupby(kept, key=lambda block: id(block.pieces[0].schema)))
+            kept[-1] = Lookup((*kept[-1].pieces, *last.pieces), (kept[-1], last))
+    return tuple(kept)
 
 
 def _groups(pieces: Iterable[Piece]) -> Iterable[list[Piece]]:
-    """Pieces in groups of up to MAX_BLOCK_ROWS rows, each of one schema."""
+    """Pieces in groups of up to MAX_LOOKUP_ROWS rows, each of one schema."""
     group: list[Piece] = []
     rows = 0
     for piece in pieces:
-        if group and (piece.schema is not group[0].schema or rows + piece.rows > MAX_BLOCK_ROWS):
+        if group and (piece.schema is not group[0].schema or rows + piece.rows > MAX_LOOKUP_ROWS):
             yield group
             group, rows = [], 0
         group.append(piece)

@@ -94,7 +94,6 @@ AGGREGATOR_LEVELS = (
         "policy",
         "quarantine",
         "segment_signature",
-        "signatures",
     ),
     ("history", "log_file", "model"),
     ("compaction", "position", "retention"),

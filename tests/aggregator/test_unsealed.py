@@ -43,7 +43,7 @@ def test_lookups(steps):
     """Every event once, in order, whatever the sizes, the schemas and the gaps between record indexes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "MERGED", 3)
-        patch.setattr(module, "MAX_BLOCK_ROWS", 5)
+        patch.setattr(module, "MAX_LOOKUP_ROWS", 5)
         patch.setattr(module, "FEW_RUNS", 2)
         unsealed = Unsealed.empty()
         expected = []
@@ -61,7 +61,7 @@ def test_lookups(steps):
             found = [
                 row
                 for lookup in lookups
-                for row in lookup.take(lookup.find(space.encode()), ["space", "data"]).to_pylist()
+                for row in lookup.take(lookup.find(pa.scalar(space)), ["space", "data"]).to_pylist()
             ]
             assert found == [
                 {"space": space, "data": b"%d" % index, "record_index": index} for index, s in expected if s == space
