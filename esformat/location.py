@@ -175,11 +175,25 @@ def _all_at(place: Place) -> Sequence[Place]:
 
 def _on_disk(path: str) -> Sequence[Place]:
     if Path(path).is_dir():
-        files = lambda: [str(f) for f in Path(path).rglob(f"*{SUFFIX}") if not _is_hidden(f.name)]  # noqa: E731
-        return sorted(committed(files, [path]))
+        return sorted(committed(lambda: segments_below(path), [path]))
     if _WILD.search(path) and not Path(path).exists():
         return sorted(file for file in glob.glob(path, recursive=True) if not Path(file).is_dir())  # noqa: PTH207 - `**`
     return [path]
+
+
+def segments_below(directory: str) -> list[str]:
+    """Segments in a directory and those within it; one that goes away meanwhile, as a write ends, is passed over."""
+
+    def passed_over(error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            raise error
+
+    return [
+        str(Path(folder, name))
+        for folder, _, names in os.walk(directory, onerror=passed_over)
+        for name in names
+        if name.endswith(SUFFIX) and not _is_hidden(name)
+    ]
 
 
 def _in_store(place: StoredAt) -> list[Place]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from threading import Event, Thread
 
 import fsspec
 import pyarrow.fs
@@ -12,7 +13,7 @@ from object_store import arrow_filesystem
 
 import esformat
 from esformat import location
-from esformat.location import locate
+from esformat.location import locate, segments_at
 
 
 def write(target, spaces="ab", **options):
@@ -120,6 +121,28 @@ def test_files_found_on_disk(tree, pattern, expected):
     """Directories and patterns, in the order of names; hidden files are none."""
     with esformat.open_many(str(tree / pattern)) as many:
         assert [Path(path).relative_to(tree).as_posix() for path in many.paths] == expected
+
+
+def test_directories_that_go_away_while_they_are_listed(tmp_path):
+    """A write that ends takes its staging directory away: whoever lists at that moment is not disturbed."""
+    write(tmp_path / "a.esdb")
+    over = Event()
+
+    def come_and_go():
+        while not over.is_set():
+            for number in range(20):
+                (tmp_path / f"_staging-{number:08}").mkdir()
+            for number in range(20):
+                (tmp_path / f"_staging-{number:08}").rmdir()
+
+    other = Thread(target=come_and_go)
+    other.start()
+    try:
+        for _ in range(300):
+            assert list(segments_at(str(tmp_path))) == [str(tmp_path / "a.esdb")]
+    finally:
+        over.set()
+        other.join()
 
 
 @pytest.mark.parametrize("through", ["uri", "arrow", "fsspec"])

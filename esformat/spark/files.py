@@ -7,7 +7,7 @@ from pathlib import Path
 
 from esformat.commits import committed
 from esformat.errors import UsageError
-from esformat.location import SUFFIX, Place, StoredAt
+from esformat.location import SUFFIX, Place, StoredAt, segments_below
 from esformat.location import segments_at as places_at
 from esformat.remote import RemoteSource
 from esformat.segment import Segment, open_segment
@@ -31,7 +31,7 @@ def segments_at(paths: Sequence[str]) -> list[Place]:
 
 def listed_below(folder: str) -> list[Place]:
     """The segments of a local directory; none where there is no directory, or nothing in it."""
-    return [*segments_at([folder])] if any(Path(folder).rglob(f"[!.]*{SUFFIX}")) else []
+    return segments_at([folder]) if Path(folder).is_dir() and segments_below(folder) else []
 
 
 def _directory_of(path: str) -> Path:
