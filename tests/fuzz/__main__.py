@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import hashlib
 import importlib
 import pkgutil
@@ -46,6 +47,7 @@ def main() -> None:
         "-max_len=16384",
         "-print_final_stats=1",
     ]
+    gc.freeze()  # what lives until the end need not be looked through again and again
     atheris.Setup([sys.argv[0], *flags, str(corpus)], target.one_input)
     atheris.Fuzz()
 

@@ -18,6 +18,10 @@ TRAILER_BYTES = 48  # has a checksum of its own that stays as it is, and so do t
 
 _decode_block = block.decode_block
 SEEDS = segment.seeds()
+READERS = [
+    module for name, module in sys.modules.items() if name.startswith("esformat") and hasattr(module, "decode_block")
+]
+"""Modules that call `decode_block` under its name."""
 
 
 def _decode_sealed(stored: bytes | memoryview, kind: int, _check: int | None, offset: int) -> block.Block:
@@ -52,15 +56,10 @@ def one_input(data: bytes) -> None:
     if len(data) < 2:
         return
     stored = edited(data)
-    readers = [module for name, module in list(sys.modules.items()) if name.startswith("esformat") and _reads(module)]
-    for module in readers:
-        module.decode_block = _decode_sealed
+    for module in READERS:
+        vars(module)["decode_block"] = _decode_sealed
     try:
         segment.ask(stored, [segment.QUESTIONS[data[1] % len(segment.QUESTIONS)]])
     finally:
-        for module in readers:
-            module.decode_block = _decode_block
-
-
-def _reads(module: object) -> bool:
-    return getattr(module, "decode_block", None) is _decode_block
+        for module in READERS:
+            vars(module)["decode_block"] = _decode_block
