@@ -120,6 +120,7 @@ AGGREGATOR_LEVELS = (
     ("query",),
     ("catalog",),
     ("aggregator",),
+    ("server",),
     ("demo",),
     ("cli",),
     ("__main__",),
@@ -150,8 +151,11 @@ OWNERS = {
 AGGREGATOR_OWNERS = {
     "click": {"cli"},
     "lark": {"lql"},
+    "prometheus_client": {"server"},
     "rich": {"cli", "demo"},
     "sqlite3": {"manifest"},
+    "starlette": {"server"},
+    "uvicorn": {"server"},
     "xxhash": {"checksum"},
 }
 EVERYWHERE = {"numpy", "pyarrow"}

@@ -1,0 +1,10 @@
+"""The HTTP server over a catalog: settings, the ASGI application, and a process that runs it. Needs the extra `server`.
+
+It adapts the catalog to HTTP and knows nothing that the embedded catalog does not: one process, one writer.
+"""
+
+from aggregator.server.app import make_app
+from aggregator.server.running import RunningServer, serve
+from aggregator.server.settings import Settings
+
+__all__ = ["RunningServer", "Settings", "make_app", "serve"]

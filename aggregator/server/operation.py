@@ -1,0 +1,74 @@
+"""`operation`: what a route does, said once: who may call it, and how the API document describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+Scope = Literal["open", "read", "write", "admin"]
+_MARK = "_aggregator_operation"
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """scope: what a token needs; "open" needs none. checks_topics: the route itself checks which topics it touches;
+    where not, tokens that are limited to topics can call it only if its path names a `{topic}`. document: the OpenAPI
+    operation object.
+    """
+
+    scope: Scope
+    checks_topics: bool = False
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+
+def operation(
+    scope: Scope,
+    summary: str,
+    *,
+    tag: str,
+    description: str = "",
+    parameters: Sequence[Mapping[str, Any]] = (),
+    body: Mapping[str, Any] | None = None,
+    answers: Mapping[str, Any] | None = None,
+    checks_topics: bool = False,
+) -> Callable[[Endpoint], Endpoint]:
+    """Mark an endpoint. body: `content` of the request body by media type. answers: OpenAPI responses by status.
+
+    Every endpoint has a mark; an application with one that has none is not made.
+    """
+
+    def mark(endpoint: Endpoint) -> Endpoint:
+        document: dict[str, Any] = {"summary": summary, "tags": [tag], "operationId": endpoint.__name__}
+        if description:
+            document["description"] = description
+        if parameters:
+            document["parameters"] = list(parameters)
+        if body is not None:
+            document["requestBody"] = {"required": True, "content": dict(body)}
+        document["responses"] = dict(answers) if answers else {"200": {"description": "done"}}
+        setattr(endpoint, _MARK, Operation(scope, checks_topics, document))
+        return endpoint
+
+    return mark
+
+
+def operation_of(endpoint: Any) -> Operation:
+    """The mark of an endpoint. Raises TypeError where it has none."""
+    found = getattr(endpoint, _MARK, None)
+    if not isinstance(found, Operation):
+        raise TypeError(f"endpoint {endpoint!r} is not marked with @operation")
+    return found
+
+
+def parameter(
+    name: str, description: str, *, where: str = "query", kind: str = "string", required: bool = False, **schema: Any
+) -> dict[str, Any]:
+    """A parameter as OpenAPI has it. schema: further members of its JSON schema, such as `default` and `example`."""
+    required = required or where == "path"
+    return {"name": name, "in": where, "description": description, "required": required,
+            "schema": {"type": kind, **schema}}  # fmt: skip
