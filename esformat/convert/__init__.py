@@ -15,7 +15,7 @@ from esformat.convert.load import InputOptions, Load, Summary
 from esformat.convert.plan import Plan
 from esformat.convert.roles import Roles
 from esformat.convert.rows import BadRow
-from esformat.convert.sinks import SINK_FORMATS, write_batches
+from esformat.convert.sinks import SINK_FORMATS, Sink, open_sink, write_batches
 
 __all__ = [
     "CONVERSION_FORMATS",
@@ -32,9 +32,11 @@ __all__ = [
     "Load",
     "Plan",
     "Roles",
+    "Sink",
     "Skip",
     "Stop",
     "Summary",
     "convert_file",
+    "open_sink",
     "write_batches",
 ]

@@ -35,7 +35,7 @@ def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, format_:
 
     Raises OSError, and pa.ArrowException for a column that the format cannot hold.
     """
-    sink = _open_sink(format_, file, schema)
+    sink = open_sink(format_, file, schema)
     row_count = 0
     for batch in grouped(batches):
         sink.write(batch)
@@ -122,7 +122,8 @@ class _Parquet:
         self._writer.close()
 
 
-def _open_sink(format_: str, file: BinaryIO, schema: pa.Schema) -> Sink:
+def open_sink(format_: str, file: BinaryIO, schema: pa.Schema) -> Sink:
+    """What writes batches of `schema` to `file` as one of SINK_FORMATS, for who has one batch at a time."""
     if format_ == "jsonl":
         return _JsonLines(file, schema)
     if format_ == "csv":

@@ -1,4 +1,4 @@
-"""Pipes that can be read more than once: what was read is kept in a temporary file."""
+"""Pipes that can be read more than once: what was read is kept, in a temporary file where it is long."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tempfile
 from typing import Any, Protocol
 
 _WAKE_SECONDS = 0.5
+_IN_MEMORY_BYTES = 16 << 20  # a file is made for what is longer
 
 
 class Pipe(Protocol):
@@ -32,14 +33,14 @@ def _has_descriptor(pipe: Pipe) -> bool:
 
 
 class Spool:
-    """Keeps in a temporary file what was read from a pipe, so that it can be read again from the start."""
+    """Keeps what was read from a pipe, so that it can be read again from the start."""
 
     def __init__(self, pipe: Pipe, *, owned: bool) -> None:
         """Take over `pipe`, to be closed in the end if it is `owned`."""
         self._pipe = pipe
         self._owned = owned
         self._can_wait = _has_descriptor(pipe)
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the input; free() closes it
+        self._file = tempfile.SpooledTemporaryFile(_IN_MEMORY_BYTES)  # noqa: SIM115 - lives as long as the input
         self.kept_bytes = 0
 
     def read_at(self, offset: int, size: int) -> bytes:
