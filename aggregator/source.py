@@ -199,7 +199,7 @@ def _ordered(table: pa.Table, view: View) -> pa.Table:
 
 def _indexed_batches(pool: SegmentPool, info: SegmentInfo, view: View, partition: str) -> Iterator[pa.RecordBatch]:
     table = pool.in_append_order(info)
-    table = _within_indexes(table.select(view.needed(table.column_names)), view.question)
+    table = _within_times(_within_indexes(table.select(view.needed(table.column_names)), view.question), view.question)
     if view.question.reverse:
         table = table.take(pa.array(np.arange(len(table) - 1, -1, -1)))
     if view.question.limit is not None and not view.hidden:
@@ -214,6 +214,14 @@ def _within_indexes(table: pa.Table, question: Question) -> pa.Table:
     first = 0 if question.first_index is None else int(np.searchsorted(indexes, question.first_index))
     last = len(indexes) if question.end_index is None else int(np.searchsorted(indexes, question.end_index))
     return table.slice(first, max(0, last - first))
+
+
+def _within_times(table: pa.Table, question: Question) -> pa.Table:
+    if question.start is None and question.end is None:
+        return table
+    times = numbers(table, "timestamp")
+    mask = np.ones(len(times), np.bool_) if question.start is None else times >= question.start
+    return table.filter(pa.array(mask if question.end is None else mask & (times < question.end)))
 
 
 def count_segment(pool: SegmentPool, info: SegmentInfo, question: Question) -> int:

@@ -246,15 +246,26 @@ class Topic:
         *,
         reverse: bool = False,
         columns: Any = None,
+        start: Any = None,
+        end: Any = None,
     ) -> Scan:
         """Events of a partition in the order in which they were appended, with their record indexes.
 
         from_index: the first record index to give; with `reverse` the last, newest first. None: from the end there is.
+        start, end: only those with timestamps in [start, end), int µs or aware datetimes; segments without any are
+        passed over.
         """
         bounds = {"first_index": from_index} if not reverse else {}
         if reverse and from_index is not None:
             bounds = {"end_index": from_index + 1}
         question = self._question(
-            partition=partition, limit=limit, reverse=reverse, columns=columns, by_index=True, **bounds
+            partition=partition,
+            limit=limit,
+            reverse=reverse,
+            columns=columns,
+            by_index=True,
+            start=start,
+            end=end,
+            **bounds,
         )
         return Scan(self._snap, self._backend.pool, question)
