@@ -46,8 +46,10 @@ class Ingest:
         self._making = Lock()  # held while a partition or a schema is made
         self._fittings: dict[int, dict[pa.Schema, tuple[SchemaInfo, Fitting]]] = {}
 
-    def append(self, topic: Topic, given: Any, partition: str, producer: str | None, sequence: int | None) -> Receipt:
-        """Store a batch: all of it, durable as was asked for, and visible, or nothing.
+    def append(
+        self, topic: Topic, given: Any, partition: str, producer: str | None, sequence: int | None, note: str = ""
+    ) -> Receipt:
+        """Store a batch: all of it, durable as was asked for, and visible, or nothing. note: kept with the producer's.
 
         Raises InvalidEventError, InvalidRequestError, SequenceConflictError, OverloadedError, LogFailedError,
         ManifestFailedError, ClosedError.
@@ -59,10 +61,16 @@ class Ingest:
         place = topic.partitions.get(partition) or self._make_partition(topic, partition)
         if not len(batch):
             return Receipt(topic.info.name, partition, place.next_index, place.next_index - 1)
-        return self._store(topic, place, schema, batch, key)
+        return self._store(topic, place, schema, batch, key, note)
 
     def _store(
-        self, topic: Topic, partition: Partition, schema: SchemaInfo, batch: pa.RecordBatch, key: tuple[str, int] | None
+        self,
+        topic: Topic,
+        partition: Partition,
+        schema: SchemaInfo,
+        batch: pa.RecordBatch,
+        key: tuple[str, int] | None,
+        note: str,
     ) -> Receipt:
         message = batch.serialize()
         size = message.size
@@ -74,7 +82,7 @@ class Ingest:
         own = pa.ipc.read_record_batch(message, batch.schema)  # the caller may change what its buffers hold
         piece = make_piece(0, schema, own, size, self._clock())
         fingerprint = checksum64(message) if key else 0
-        prefix = EventsPrefix(schema.number, *(key or ("", 0)), fingerprint)
+        prefix = EventsPrefix(schema.number, *(key or ("", 0)), fingerprint, note)
         known: ProducerEntry | None = None
 
         def place(entry: Entry) -> bool:
@@ -92,7 +100,7 @@ class Ingest:
         def publish(entry: Entry) -> None:
             if key is not None:
                 partition.keep_producer(
-                    ProducerEntry(partition.number, *key, fingerprint, entry.first_index, entry.count)
+                    ProducerEntry(partition.number, *key, fingerprint, entry.first_index, entry.count, note)
                 )
             self._state.publish(partition, piece.at(entry.first_index))
 

@@ -49,6 +49,8 @@ _EVENTS = struct.Struct(
     "q"  # sequence
     "Q"  # fingerprint
 )
+_NOTED = 1 << 31  # in the producer length: a note follows the name
+_LENGTH = struct.Struct("<I")
 
 FILE_HEADER_BYTES = _FILE.size
 FRAME_HEAD_BYTES = _HEAD.size + _CHECK.size
@@ -136,12 +138,14 @@ class EventsPrefix:
     producer: str = ""
     sequence: int = 0
     fingerprint: int = 0
+    note: str = ""
 
     def encode(self) -> bytes:
         """The prefix, padded so that the record batch is aligned."""
         name = self.producer.encode()
-        fixed = _EVENTS.pack(self.schema, len(name), self.sequence, self.fingerprint)
-        return fixed + name + bytes(-len(name) % ALIGNMENT)
+        length = len(name) | (_NOTED if self.note else 0)
+        fixed = _EVENTS.pack(self.schema, length, self.sequence, self.fingerprint)
+        return fixed + _padded(name) + (_note(self.note.encode()) if self.note else b"")
 
     @classmethod
     def decode(cls, body: memoryview | bytes) -> tuple[EventsPrefix, int]:
@@ -149,11 +153,38 @@ class EventsPrefix:
         if len(body) < _EVENTS.size:
             raise CorruptLogError("the body of an events frame is cut short")
         schema, length, sequence, fingerprint = _EVENTS.unpack_from(body)
+        noted, length = bool(length & _NOTED), length & ~_NOTED
         start = _EVENTS.size + padded(length)
         if start > len(body):
             raise CorruptLogError("a producer's name is longer than its frame")
-        try:
-            name = bytes(body[_EVENTS.size : _EVENTS.size + length]).decode()
-        except UnicodeDecodeError:
-            raise CorruptLogError("a producer's name is not UTF-8 text") from None
-        return cls(schema, name, sequence, fingerprint), start
+        name = _text(body[_EVENTS.size : _EVENTS.size + length], "name")
+        note = ""
+        if noted:
+            note, start = _read_note(body, start)
+        return cls(schema, name, sequence, fingerprint, note), start
+
+
+def _padded(stored: bytes) -> bytes:
+    return stored + bytes(-len(stored) % ALIGNMENT)
+
+
+def _note(stored: bytes) -> bytes:
+    return _padded(_LENGTH.pack(len(stored)) + stored)
+
+
+def _read_note(body: memoryview | bytes, at: int) -> tuple[str, int]:
+    """The note that begins at a byte, and where it ends. Raises CorruptLogError."""
+    if len(body) - at < _LENGTH.size:
+        raise CorruptLogError("a producer's note is cut short")
+    (length,) = _LENGTH.unpack_from(body, at)
+    end = at + padded(_LENGTH.size + length)
+    if end > len(body):
+        raise CorruptLogError("a producer's note is longer than its frame")
+    return _text(body[at + _LENGTH.size : at + _LENGTH.size + length], "note"), end
+
+
+def _text(stored: memoryview | bytes, what: str) -> str:
+    try:
+        return bytes(stored).decode()
+    except UnicodeDecodeError:
+        raise CorruptLogError(f"a producer's {what} is not UTF-8 text") from None

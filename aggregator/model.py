@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from aggregator.policy import Retention, Roll
 from esformat.parts import EventSchema
@@ -73,7 +74,10 @@ class SegmentInfo:
 
 @dataclass(frozen=True, slots=True)
 class ProducerEntry:
-    """A batch that a producer appended: what is needed to recognise it when it comes again."""
+    """A batch that a producer appended: what is needed to recognise it when it comes again.
+
+    note: what the producer wanted to be kept with the batch, as durable as its events.
+    """
 
     partition: int
     producer: str
@@ -81,6 +85,17 @@ class ProducerEntry:
     fingerprint: int
     first_index: int
     count: int
+    note: str = ""
+
+
+def newest_notes(entries: Iterable[ProducerEntry]) -> list[ProducerEntry]:
+    """The same batches; of each producer only the newest one keeps its note, as only that one is asked for."""
+    kept = list(entries)
+    newest: dict[tuple[int, str], int] = {}
+    for entry in kept:
+        key = (entry.partition, entry.producer)
+        newest[key] = max(entry.sequence, newest.get(key, entry.sequence))
+    return [e if e.sequence == newest[e.partition, e.producer] or not e.note else replace(e, note="") for e in kept]
 
 
 @dataclass(frozen=True, slots=True)

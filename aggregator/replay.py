@@ -54,11 +54,8 @@ class Replay:
         schema = topic.schemas[prefix.schema]
         partition.next_index = max(partition.next_index, head.first_index + head.count)
         if prefix.producer:
-            partition.keep_producer(
-                ProducerEntry(
-                    head.partition, prefix.producer, prefix.sequence, prefix.fingerprint, head.first_index, head.count
-                )
-            )
+            key = (head.partition, prefix.producer, prefix.sequence, prefix.fingerprint)
+            partition.keep_producer(ProducerEntry(*key, head.first_index, head.count, prefix.note))
         if head.first_index + head.count <= partition.sealed_index:
             return
         message = pa.py_buffer(frame.body[start:])

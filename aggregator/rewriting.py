@@ -12,7 +12,7 @@ from pathlib import Path
 
 import esformat
 from aggregator.files import Layout, make_directory
-from aggregator.model import ProducerEntry, SegmentInfo
+from aggregator.model import ProducerEntry, SegmentInfo, newest_notes
 from aggregator.segment_file import file_checksum, segment_properties, stored_facts, stored_producers
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_signature import merged_signature
@@ -108,7 +108,7 @@ class Rewriter:
             facts = stored_facts(self._pool.get(segment).properties)
             for entry in stored_producers(facts) if facts else ():
                 windows.setdefault(entry.producer, {})[entry.sequence] = entry
-        return [window[n] for window in windows.values() for n in sorted(window)[-PRODUCER_WINDOW:]]
+        return newest_notes(window[n] for window in windows.values() for n in sorted(window)[-PRODUCER_WINDOW:])
 
 
 def _end_space(segment: esformat.Segment, *, reverse: bool = False) -> bytes:

@@ -22,7 +22,7 @@ from aggregator.budget import Budget
 from aggregator.files import Layout
 from aggregator.log import Log
 from aggregator.manifest import Edit, Manifest
-from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo
+from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, newest_notes
 from aggregator.policy import Limits
 from aggregator.schema_change import newest_of_families
 from aggregator.segment_file import arrow_schema, write_segment
@@ -203,5 +203,5 @@ def _producers_to_keep(partition: Partition, end: int) -> list[ProducerEntry]:
     for window in list(partition.producers.values()):
         entries = [entry for entry in list(window.values()) if entry.first_index < end]
         if any(entry.first_index >= partition.sealed_index for entry in entries):
-            kept += entries
+            kept += newest_notes(entries)
     return kept

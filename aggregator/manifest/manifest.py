@@ -146,12 +146,12 @@ class Manifest:
         """Batches of producers that lie in segments."""
         with self._reading() as db:
             rows = db.execute(
-                "SELECT partition, producer, sequence, fingerprint, first_index, count FROM producers "
+                "SELECT partition, producer, sequence, fingerprint, first_index, count, note FROM producers "
                 "ORDER BY partition, producer, sequence"
             )
             return [
-                ProducerEntry(partition, producer, sequence, int.from_bytes(check, "little"), first, count)
-                for partition, producer, sequence, check, first, count in rows
+                ProducerEntry(partition, producer, sequence, int.from_bytes(check, "little"), first, count, note)
+                for partition, producer, sequence, check, first, count, note in rows
             ]
 
     def retired(self) -> list[tuple[int, int, int]]:
@@ -316,9 +316,9 @@ def _count_change(db: sqlite3.Connection) -> int:
 def _put_producers(db: sqlite3.Connection, entries: Sequence[ProducerEntry]) -> None:
     """Keep the newest batches of each producer that is named; older ones of it go."""
     db.executemany(
-        "INSERT OR REPLACE INTO producers VALUES (?, ?, ?, ?, ?, ?)",
+        "INSERT OR REPLACE INTO producers VALUES (?, ?, ?, ?, ?, ?, ?)",
         [
-            (e.partition, e.producer, e.sequence, e.fingerprint.to_bytes(8, "little"), e.first_index, e.count)
+            (e.partition, e.producer, e.sequence, e.fingerprint.to_bytes(8, "little"), e.first_index, e.count, e.note)
             for e in entries
         ],
     )

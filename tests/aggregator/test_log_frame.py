@@ -90,10 +90,13 @@ def test_body_longer_than_allowed():
         FrameHead.decode(stored, 0, 32)
 
 
-@given(st.integers(0, 2**32 - 1), st.text(max_size=20), st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1))
-def test_prefix_round_trip(schema, producer, sequence, fingerprint):
+@given(
+    st.integers(0, 2**32 - 1), st.text(max_size=20), st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**64 - 1),
+    st.text(max_size=20),
+)  # fmt: skip
+def test_prefix_round_trip(schema, producer, sequence, fingerprint, note):
     """What stands before the events comes back, and the events begin at a multiple of eight."""
-    prefix = EventsPrefix(schema, producer, sequence, fingerprint)
+    prefix = EventsPrefix(schema, producer, sequence, fingerprint, note)
     stored = prefix.encode()
     assert EventsPrefix.decode(stored + b"events") == (prefix, len(stored))
     assert len(stored) % 8 == 0
@@ -101,9 +104,12 @@ def test_prefix_round_trip(schema, producer, sequence, fingerprint):
 
 def test_prefix_cut_short():
     """A prefix that does not fit its body is refused."""
-    for cut in cuts(EventsPrefix(1, "web-1", 17, 5).encode()):
-        with pytest.raises(CorruptLogError):
-            EventsPrefix.decode(cut)
+    for note in ("", "at 17"):
+        for cut in cuts(EventsPrefix(1, "web-1", 17, 5, note).encode()):
+            with pytest.raises(CorruptLogError):
+                EventsPrefix.decode(cut)
+    with pytest.raises(CorruptLogError, match="note is not UTF-8"):
+        EventsPrefix.decode(EventsPrefix(1, "p", 1, 1, "note").encode().replace(b"note", b"n\xffte"))
 
 
 def test_mark():
