@@ -81,7 +81,7 @@ LEVELS = (
     ("__main__",),
 )
 AGGREGATOR_LEVELS = (
-    ("errors", "checksum", "files", "reports"),
+    ("answer", "errors", "checksum", "files", "reports"),
     (
         "arrivals",
         "budget",
@@ -110,6 +110,7 @@ AGGREGATOR_LEVELS = (
         "unsealed",
     ),
     ("log_recovery", "log_tail", "segment_pool", "state", "tombstones"),
+    ("footprint",),
     ("ingest", "removal", "replay", "rewriting", "sealing", "source", "stats", "stream_index", "traces"),
     ("erasure", "following", "maintenance", "rounds", "scan", "startup"),
     ("housekeeping", "rebuild"),
@@ -120,7 +121,7 @@ AGGREGATOR_LEVELS = (
     ("query",),
     ("catalog",),
     ("aggregator",),
-    ("server",),
+    ("client", "server"),
     ("demo",),
     ("cli",),
     ("__main__",),
@@ -150,7 +151,11 @@ OWNERS = {
 }
 AGGREGATOR_OWNERS = {
     "click": {"cli"},
+    "httpx": {"client"},
+    "google": {"server"},
     "lark": {"lql"},
+    "opentelemetry": {"server"},
+    "orjson": {"server"},
     "prometheus_client": {"server"},
     "rich": {"cli", "demo"},
     "sqlite3": {"manifest"},

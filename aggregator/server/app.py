@@ -14,11 +14,11 @@ from aggregator import AggregatorError, Catalog
 from aggregator.server.context import Context
 from aggregator.server.operation import operation_of
 from aggregator.server.problems import ProblemError, handle
-from aggregator.server.routes import health
+from aggregator.server.routes import events, health
 from aggregator.server.settings import Settings
 from esformat import EsdbError
 
-GROUPS: tuple[Callable[[Context], list[Route]], ...] = (health.routes,)
+GROUPS: tuple[Callable[[Context], list[Route]], ...] = (health.routes, events.routes)
 """Every group of routes."""
 
 SERVICES: tuple[Callable[[Context], AbstractAsyncContextManager[None]], ...] = ()

@@ -1,0 +1,172 @@
+"""Streamed answers: a scan's batches encoded a piece at a time, as fast as the client takes them.
+
+What an answer holds in memory does not grow with it. Its reader sets the pace; where it goes away, the scan ends; and
+a scan that fails breaks the connection, so that nobody takes a part for the whole.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from typing import Any, BinaryIO, Protocol, cast
+
+import pyarrow as pa
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from aggregator.server.media import ARROW_STREAM, CSV, LINES, OUTPUTS, choose
+from aggregator.server.problems import ProblemError
+from aggregator.server.work import WorkPool
+from esformat.convert import open_sink
+
+CHUNK_BYTES = 256 << 10
+"""About what is sent at once."""
+_BATCH_BYTES = 1 << 20  # of a batch that is encoded at once
+_FORMATS = {ARROW_STREAM: "arrows", LINES: "jsonl", CSV: "csv"}
+
+
+class Batches(Protocol):
+    """What a scan or a selection gives."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """As it is now."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Of one snapshot, all with the same columns."""
+
+
+def media_for(request: Request) -> str:
+    """The media type that the client wants an answer in. Raises ProblemError: 406."""
+    media = choose(request.headers.get("accept"), OUTPUTS)
+    if media is None:
+        raise ProblemError(406, "not-acceptable", "nothing of what Accept names is given here",
+                           f"accept one of {', '.join(OUTPUTS)}")  # fmt: skip
+    return media
+
+
+def encode(batches: Iterator[pa.RecordBatch], schema: pa.Schema, media: str) -> Iterator[bytes]:
+    """The batches in a format, in chunks of about CHUNK_BYTES. `batches` is closed when nobody asks any more."""
+    out = _Chunks()
+    try:
+        sink = open_sink(_FORMATS[media], cast("BinaryIO", out), schema)
+        for batch in batches:
+            step = max(1, batch.num_rows * _BATCH_BYTES // max(batch.nbytes, 1))
+            for start in range(0, batch.num_rows, step):
+                sink.write(batch.slice(start, step))
+                if out.size >= CHUNK_BYTES:
+                    yield out.take()
+        sink.finish()
+        if out.size:
+            yield out.take()
+    finally:
+        close = getattr(batches, "close", None)
+        if close is not None:
+            close()
+
+
+class _Chunks:
+    """A file that keeps what is written until it is taken."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._pieces: list[Any] = []
+        self._taken = 0
+
+    def write(self, piece: Any) -> int:
+        """Keep some bytes."""
+        length = memoryview(piece).nbytes
+        self.size += length
+        self._pieces.append(piece)
+        return length
+
+    def tell(self) -> int:
+        """How many bytes were written in all."""
+        return self._taken + self.size
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def take(self) -> bytes:
+        """What was written since the last time."""
+        taken = b"".join(self._pieces)
+        self._taken += len(taken)
+        self._pieces, self.size = [], 0
+        return taken
+
+
+async def stream_scan(
+    pool: WorkPool, make: Callable[[], Batches | pa.Table], media: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """The answer that streams what `make` gives; errors before its first bytes are raised, and become answers.
+
+    make: runs in a thread, as all of the reading does.
+    """
+
+    def chunks() -> Iterator[bytes]:
+        found = make()
+        if isinstance(found, pa.Table):
+            yield from encode(iter(found.to_batches()), found.schema, media)
+        else:
+            schema, batches = _opened(found)
+            yield from encode(batches, schema, media)
+
+    return await Streamed.begun(pool.pull(chunks), media, headers)
+
+
+def _opened(found: Batches) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Batches, and their schema: the first one's, as a topic may gain columns meanwhile."""
+    batches = found.batches()
+    first = next(batches, None)
+    return (found.schema, batches) if first is None else (first.schema, _with_first(first, batches))
+
+
+def _with_first(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with contextlib.closing(cast("Generator[pa.RecordBatch]", batches)):
+        yield first
+        yield from batches
+
+
+class Streamed(Response):
+    """An answer whose chunks are made as they are sent."""
+
+    def __init__(
+        self, first: bytes, rest: AsyncIterator[bytes], media: str, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """first: bytes that are there already. rest: closed at the end, whatever that is."""
+        super().__init__(None, 200, dict(headers or {}), media)
+        self._first, self._rest = first, rest
+        with contextlib.suppress(KeyError):
+            del self.headers["content-length"]
+
+    @classmethod
+    async def begun(
+        cls, chunks: AsyncIterator[bytes], media: str, headers: Mapping[str, str] | None = None
+    ) -> Streamed:
+        """With the first chunk waited for, so that what fails before it is told by a status."""
+        return cls(await anext(chunks, b""), chunks, media, headers)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.ensure_future(_disconnected(receive))
+        try:
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if scope["method"] != "HEAD":
+                await send({"type": "http.response.body", "body": self._first, "more_body": True})
+                while not gone.done() and (chunk := await anext(self._rest, None)) is not None:
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            if not gone.done():
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            gone.cancel()
+            close = getattr(self._rest, "aclose", None)
+            if close is not None:
+                await close()
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

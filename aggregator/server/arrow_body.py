@@ -1,0 +1,240 @@
+"""Arrow streams and files as a request brings them: bounded before anything is allocated, valid, without tricks.
+
+Few bytes can claim to be many: compressed buffers, dictionaries, run ends and views whose values repeat, columns of
+nulls. All of that is counted before it is unpacked.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import NoReturn
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from esformat import InvalidEventError
+
+MAX_ROWS = 1_000_000
+"""Of one body."""
+_FILE_MAGIC = b"ARROW1\x00\x00"
+_DICTIONARY_BATCH, _RECORD_BATCH = 2, 3
+_STORED_PLAIN = -1  # stands for a length where a buffer in a compressed message is not compressed
+_TIMES_LARGER = 16  # what repeated values may grow to, in multiples of the limit of a body's bytes
+
+
+def read_arrow(body: pa.Buffer, max_bytes: int) -> pa.Table:
+    """The table in an Arrow stream, or in an Arrow file, which is a stream with an index behind it.
+
+    max_bytes: what its buffers may have together when they are decompressed. Raises InvalidEventError.
+    """
+    if body.size >= len(_FILE_MAGIC) and body.slice(0, len(_FILE_MAGIC)).to_pybytes() == _FILE_MAGIC:
+        body = body.slice(len(_FILE_MAGIC))
+    try:
+        _check_messages(body, max_bytes)
+        with pa.ipc.open_stream(body) as reader:
+            names = reader.schema.names
+            table = pa.Table.from_batches(list(reader), schema=reader.schema)
+    except (pa.ArrowException, OSError, ValueError, struct.error, KeyError) as error:
+        if isinstance(error, InvalidEventError):
+            raise
+        _refuse(f"the body is no Arrow stream: {' '.join(str(error).split())[:200]}")
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        _refuse(f"two columns are called {twice[:100]!r}")
+    if any(_repeats(field.type) for field in table.schema):
+        table = _unpacked(table, max_bytes * _TIMES_LARGER)
+    return table
+
+
+def _refuse(message: str, hint: str | None = None) -> NoReturn:
+    raise InvalidEventError(message, hint=hint)
+
+
+# ------------------------------------------------------------ what messages claim
+
+
+def _check_messages(body: pa.Buffer, max_bytes: int) -> None:
+    """Count rows and decompressed bytes of all messages, without reading their buffers."""
+    rows = claimed = 0
+    for message in pa.ipc.MessageReader.open_stream(body):
+        if message.type not in ("record batch", "dictionary"):
+            continue
+        length, sizes = _claims(message.metadata.to_pybytes(), message.body)
+        rows += length
+        claimed += sum(sizes)
+        if rows > MAX_ROWS:
+            _refuse(f"the body has more than {MAX_ROWS:,} rows", "send it in smaller ones")
+        if claimed > max_bytes:
+            _refuse(f"the body has more than {max_bytes:,} bytes, decompressed", "send it in smaller ones")
+
+
+def _claims(metadata: bytes, body: pa.Buffer | None) -> tuple[int, list[int]]:
+    """The rows of a message with a batch, and the bytes of each of its buffers when it is decompressed.
+
+    The metadata is a flatbuffer (Message.fbs of the Arrow format). Raises struct.error where it is cut short.
+    """
+    message = _Table(metadata, _u32(metadata, 0))
+    kind = metadata[message.field(1)] if message.field(1) else 0
+    batch = message.table(2)
+    if kind == _DICTIONARY_BATCH:
+        batch = batch.table(1)
+    elif kind != _RECORD_BATCH:
+        return 0, []
+    length = batch.i64(0)
+    buffers = list(batch.pairs(2))
+    size = 0 if body is None else body.size
+    if length < 0 or any(offset < 0 or stored < 0 or offset + stored > size for offset, stored in buffers):
+        _refuse("the body is no Arrow stream: a batch has buffers outside of it")
+    if not batch.field(3):
+        return length, [stored for _, stored in buffers]
+    return length, [_decompressed(body.slice(offset, stored)) for offset, stored in buffers if body is not None]
+
+
+def _decompressed(buffer: pa.Buffer) -> int:
+    """The bytes that a compressed buffer says that it has."""
+    if not buffer.size:
+        return 0
+    (claimed,) = struct.unpack_from("<q", buffer)
+    if claimed < _STORED_PLAIN:
+        _refuse("the body is no Arrow stream: a buffer of negative length")
+    return buffer.size - 8 if claimed == _STORED_PLAIN else int(claimed)
+
+
+def _u32(data: bytes, at: int) -> int:
+    return int(struct.unpack_from("<I", data, at)[0])
+
+
+class _Table:
+    """A table of a flatbuffer: a vtable tells where its fields are."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data, self._at = data, at
+        self._vtable = at - struct.unpack_from("<i", data, at)[0]
+        if self._vtable < 0:
+            raise struct.error("a table without a vtable")
+        (self._size,) = struct.unpack_from("<H", data, self._vtable)
+
+    def field(self, number: int) -> int:
+        """Where a field lies; 0 where there is none."""
+        place = 4 + 2 * number
+        if place + 2 > self._size:
+            return 0
+        (offset,) = struct.unpack_from("<H", self._data, self._vtable + place)
+        return self._at + offset if offset else 0
+
+    def i64(self, number: int) -> int:
+        at = self.field(number)
+        return int(struct.unpack_from("<q", self._data, at)[0]) if at else 0
+
+    def table(self, number: int) -> _Table:
+        at = self.field(number)
+        if not at:
+            raise struct.error("a table is missing")
+        return _Table(self._data, at + _u32(self._data, at))
+
+    def pairs(self, number: int) -> Iterator[tuple[int, int]]:
+        """A vector of two int64 each."""
+        at = self.field(number)
+        if not at:
+            return
+        at += _u32(self._data, at)
+        count = _u32(self._data, at)
+        if at + 4 + 16 * count > len(self._data):
+            raise struct.error("a vector is cut short")
+        for place in range(count):
+            yield struct.unpack_from("<qq", self._data, at + 4 + 16 * place)
+
+
+# ------------------------------------------------------------ values that stand for many
+
+
+def _repeats(kind: pa.DataType) -> bool:
+    """Whether values of the type can share bytes."""
+    if isinstance(kind, pa.BaseExtensionType):
+        return _repeats(kind.storage_type)
+    own = (
+        pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind) or pa.types.is_string_view(kind)
+        or pa.types.is_binary_view(kind) or pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
+    )  # fmt: skip
+    return own or any(_repeats(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _unpacked(table: pa.Table, max_bytes: int) -> pa.Table:
+    """The table with plain values, once it is known how large that is."""
+    total = 0
+    columns = []
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if not _repeats(column.type):
+            columns.append(column)
+            continue
+        try:
+            column.validate(full=True)  # before anything follows its indices
+            plain = [_plain(chunk) for chunk in column.chunks]
+            total += sum(size for size, _ in plain)
+            if total > max_bytes:
+                _refuse(f"column {name[:100]!r} has more than {max_bytes:,} bytes, unpacked", "send smaller bodies")
+            columns.append(pa.chunked_array([make() for _, make in plain], type=_plain_type(column.type)))
+        except (pa.ArrowException, NotImplementedError) as error:
+            if isinstance(error, InvalidEventError):
+                raise
+            _refuse(f"column {name[:100]!r} cannot be stored: {' '.join(str(error).split())[:200]}")
+    return pa.table(columns, names=table.column_names)
+
+
+def _plain_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        kind = kind.value_type
+    if pa.types.is_string_view(kind):
+        return pa.string()
+    if pa.types.is_binary_view(kind):
+        return pa.binary()
+    if _repeats(kind):
+        _refuse(f"values of type {str(kind)[:100]} cannot be stored", "send plain lists, texts and numbers")
+    return kind
+
+
+def _plain(array: pa.Array) -> tuple[int, _Cast]:
+    """How many bytes the values of a column have unpacked, and what unpacks it."""
+    kind = _plain_type(array.type)
+    if pa.types.is_dictionary(array.type):
+        sizes = pc.take(_sizes(array.dictionary), array.indices)
+    elif pa.types.is_run_end_encoded(array.type):
+        sizes = pc.multiply(_sizes(array.values), _run_lengths(array))
+    else:
+        sizes = _sizes(array)
+    return pc.sum(sizes).as_py() or 0, _Cast(array, kind)
+
+
+class _Cast:
+    """A cast that is done when it is called."""
+
+    def __init__(self, array: pa.Array, kind: pa.DataType) -> None:
+        self._array, self._kind = array, kind
+
+    def __call__(self) -> pa.Array:
+        array = self._array
+        if pa.types.is_run_end_encoded(array.type):
+            array = pc.run_end_decode(array)
+        return array.cast(self._kind)
+
+
+def _sizes(values: pa.Array) -> pa.Array:
+    """The bytes of each value."""
+    kind = values.type
+    if pa.types.is_nested(kind):
+        return pa.repeat(pa.scalar(values.nbytes, pa.int64()), len(values))  # no more than all of them together
+    if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
+        views = np.frombuffer(values.buffers()[1], np.int32)  # four for each value, the first is its length
+        lengths = views[values.offset * 4 : (values.offset + len(values)) * 4 : 4].astype(np.int64)
+        return pc.if_else(values.is_valid(), pa.array(lengths), pa.scalar(0, pa.int64()))
+    texts = (pa.types.is_string, pa.types.is_binary, pa.types.is_large_string, pa.types.is_large_binary)
+    if any(is_text(kind) for is_text in texts):
+        return pc.fill_null(pc.binary_length(values).cast(pa.int64()), 0)
+    return pa.repeat(pa.scalar(16, pa.int64()), len(values))  # no plain number is longer
+
+
+def _run_lengths(array: pa.RunEndEncodedArray) -> pa.Array:
+    ends = array.run_ends.cast(pa.int64())
+    return pc.subtract(ends, pc.fill_null(pa.concat_arrays([pa.nulls(min(1, len(ends)), pa.int64()), ends[:-1]]), 0))

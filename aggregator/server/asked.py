@@ -1,0 +1,112 @@
+"""What a request asks for: parameters of its query, checked. What is not known is refused, never passed over."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.requests import Request
+
+from aggregator.server.formats import read_time
+from aggregator.server.problems import ProblemError
+from esformat import InvalidEventError
+
+_TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no", "")
+
+
+class Asked:
+    """The query parameters of a request, each at most once."""
+
+    def __init__(self, request: Request, known: Iterable[str]) -> None:
+        """known: the names that make sense. Raises ProblemError: 400 for any other, or one that stands twice."""
+        known = tuple(known)
+        self._given: dict[str, str] = {}
+        for name, value in request.query_params.multi_items():
+            if name not in known:
+                raise wrong(f"no parameter {name[:40]!r}", f"known are {', '.join(known) or 'none'}")
+            if name in self._given:
+                raise wrong(f"parameter {name!r} is given twice", "give it once")
+            self._given[name] = value
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        """As it was given."""
+        return self._given.get(name, default)
+
+    def flag(self, name: str) -> bool:
+        """True or false; false where it is absent."""
+        given = self._given.get(name, "").lower()
+        if given not in (*_TRUE, *_FALSE):
+            raise wrong(f"{name} is {given[:40]!r}", "give true or false")
+        return given in _TRUE
+
+    def number(self, name: str, *, low: int = 0, high: int = 2**63 - 1) -> int | None:
+        """A whole number from low to high, both included."""
+        given = self._given.get(name)
+        if given is None:
+            return None
+        digits = given.removeprefix("-")
+        if not (digits.isascii() and digits.isdecimal() and len(digits) < 20 and low <= int(given) <= high):
+            raise wrong(f"{name} is {given[:40]!r}", f"give a whole number from {low} to {high}")
+        return int(given)
+
+    def seconds(self, name: str, *, high: float) -> float:
+        """Seconds from 0 to `high`; 0 where it is absent."""
+        given = self._given.get(name, "0")
+        try:
+            found = float(given)
+        except ValueError:
+            found = -1.0
+        if not 0 <= found <= high:
+            raise wrong(f"{name} is {given[:40]!r}", f"give seconds, from 0 to {high:g}")
+        return found
+
+    def time(self, name: str) -> int | None:
+        """A time in µs: ISO 8601 text, or whole microseconds."""
+        given = self._given.get(name)
+        if given is None:
+            return None
+        digits = given.removeprefix("-")
+        try:
+            found = int(given) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else given
+            return int(read_time(found, name))
+        except InvalidEventError as error:
+            raise wrong(error.message, "such as 2026-03-01T08:00:00Z; a + in a URL is written %2B") from None
+
+    def names(self, name: str) -> list[str] | None:
+        """Names with commas between them."""
+        given = self._given.get(name)
+        return None if given is None else [part for part in given.split(",") if part]
+
+    def key(self, name: str, *, binary: bool) -> Any:
+        """A space or grouping: text; of a topic with binary keys its UTF-8 bytes, or any by `…_base64`."""
+        encoded = self._given.get(f"{name}_base64")
+        if encoded is None:
+            given = self._given.get(name)
+            return given.encode() if binary and given is not None else given
+        if not binary:
+            raise wrong(f"{name}_base64 is for topics with binary keys", f"give {name}")
+        try:
+            return base64.b64decode(
+                encoded, altchars=b"-_" if "-" in encoded or "_" in encoded else None, validate=True
+            )
+        except (binascii.Error, ValueError):
+            raise wrong(f"{name}_base64 is no base64") from None
+
+
+def wrong(detail: str, hint: str | None = None) -> ProblemError:
+    """The refusal of a parameter or header."""
+    return ProblemError(400, "invalid-parameter", detail, hint)
+
+
+def idempotency_key(request: Request) -> tuple[str | None, int | None]:
+    """Producer and sequence of the header `Idempotency-Key: producer:sequence`; None twice where there is none."""
+    given = request.headers.get("idempotency-key")
+    if given is None:
+        return None, None
+    producer, colon, sequence = given.strip().rpartition(":")
+    digits = sequence.removeprefix("-")
+    if not colon or not producer or not (digits.isascii() and digits.isdecimal() and len(digits) < 20):
+        raise wrong(f"Idempotency-Key is {given[:80]!r}", "give producer:sequence, such as web-1:17")
+    return producer, int(sequence)

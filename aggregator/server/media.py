@@ -1,0 +1,56 @@
+"""Media types: which ones a request brings, and which of ours its sender wants back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+ARROW_FILE = "application/vnd.apache.arrow.file"
+LINES = "application/x-ndjson"
+CSV = "text/csv"
+TEXT = "text/plain"
+JSON = "application/json"
+
+INPUTS = (ARROW_STREAM, ARROW_FILE, LINES, CSV)
+"""Bodies of events."""
+OUTPUTS = (LINES, ARROW_STREAM, CSV)
+"""Streamed answers; the first where nothing is asked for."""
+_OTHER_NAMES = {
+    "application/ndjson": LINES, "application/jsonl": LINES, "application/jsonlines": LINES,
+    "application/x-jsonlines": LINES, "application/json-lines": LINES, "application/jsonl+json": LINES,
+}  # fmt: skip
+
+
+def media_of(content_type: str | None) -> str:
+    """The media type of a Content-Type header, without parameters, by the name that we know it by; "" for none."""
+    name = (content_type or "").split(";", 1)[0].strip().lower()
+    return _OTHER_NAMES.get(name, name)
+
+
+def choose(accept: str | None, offered: Sequence[str]) -> str | None:
+    """Which of `offered`, the best first, an Accept header wants most; None where it wants none of them."""
+    if accept is None or not accept.strip():
+        return offered[0]
+    best: tuple[float, int] | None = None
+    chosen = None
+    for part in accept.split(","):
+        name, *parameters = part.split(";")
+        quality = _quality(parameters)
+        wanted = media_of(name)
+        for place, media in enumerate(offered):
+            if wanted in (media, "*/*", media.split("/", 1)[0] + "/*"):
+                rank = (quality, -place if "*" in wanted else 1)
+                if quality > 0 and (best is None or rank > best):
+                    best, chosen = rank, media
+    return chosen
+
+
+def _quality(parameters: Sequence[str]) -> float:
+    for parameter in parameters:
+        name, _, value = parameter.strip().partition("=")
+        if name.lower() == "q":
+            try:
+                return float(value)
+            except ValueError:
+                return 0.0
+    return 1.0

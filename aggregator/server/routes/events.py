@@ -1,0 +1,197 @@
+"""Events in and out: appending to a topic, and its scans as streamed answers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from aggregator import Receipt, Scan, Topic
+from aggregator.server.answers import media_for, stream_scan
+from aggregator.server.asked import Asked, idempotency_key, wrong
+from aggregator.server.body import read_body
+from aggregator.server.context import Context
+from aggregator.server.formats import read_events
+from aggregator.server.media import ARROW_STREAM, CSV, INPUTS, LINES, media_of
+from aggregator.server.operation import operation, parameter
+from aggregator.server.problems import ProblemError
+
+_KEYS_AND_PAYLOAD = ("space", "grouping", "timestamp", "data")
+_LINE = '{"space": "customer-1", "timestamp": "2026-03-01T08:00:00Z", "data": "{\\"url\\": \\"/\\"}", "type": "page"}\n'
+_CSV = "space,timestamp,data,type\ncustomer-1,2026-03-01T08:00:00Z,hello,page\n"
+
+TOPIC = parameter("topic", "Name of a topic", where="path", example="activity")
+KEY = parameter(
+    "Idempotency-Key", "producer:sequence. A batch that is sent again under the same key with the same content is "
+    "stored once; with other content it is refused with 409. The last 64 of a producer are known in each partition.",
+    where="header", example="web-1:17",
+)  # fmt: skip
+PARTITION = parameter("partition", "Name of a partition", default="0")
+RECEIPT: dict[str, Any] = {
+    "200": {
+        "description": "stored, durably; record indexes, both included. `repeated`: it was there already",
+        "content": {"application/json": {"example": {"topic": "activity", "partition": "0", "first": 0, "last": 999}}},
+    },
+    "400": {"description": "something that cannot be stored; nothing was"},
+    "409": {"description": "the key was used with other content"},
+    "413": {"description": "larger than a body may be"},
+    "415": {"description": "a Content-Type or Content-Encoding that is not spoken here"},
+    "429": {"description": "too much to do: send it again after Retry-After seconds; nothing was stored"},
+}
+EVENTS: dict[str, Any] = {
+    "200": {
+        "description": "the events, streamed. A connection that breaks means that something went wrong",
+        "content": {LINES: {"example": _LINE}, CSV: {"example": _CSV}, ARROW_STREAM: {}},
+    },
+    "400": {"description": "a parameter that makes no sense"},
+    "404": {"description": "no such topic"},
+    "406": {"description": "nothing of what Accept names is given here"},
+}
+_QUESTION = (
+    parameter("space", "Of this space only", example="customer-1"),
+    parameter("grouping", "Of this grouping only"),
+    parameter("start", "From this time on: ISO 8601, or µs since 1970", example="2026-03-01T00:00:00Z"),
+    parameter("end", "Before this time"),
+    parameter("reverse", "The newest first", kind="boolean", default=False),
+    parameter("limit", "So many at most", kind="integer"),
+    parameter("columns", "Names with commas between them; record_index and partition can be asked for"),
+    parameter("partition", "Of this partition only"),
+    parameter("space_base64", "A space of a topic with binary keys"),
+    parameter("grouping_base64", "A grouping of a topic with binary keys"),
+)
+
+
+def routes(context: Context) -> list[Route]:
+    """Appends, scans, index scans, records by index."""
+
+    @operation(
+        "write", "Append a batch of events", tag="events", parameters=(TOPIC, PARTITION, KEY), answers=RECEIPT,
+        description="All of it, durable when the answer comes, or nothing. Columns: `space`, `timestamp` (ISO 8601 or "
+        "whole µs), perhaps `grouping` and `data`, and any others.",
+        body={LINES: {"example": _LINE}, CSV: {"example": _CSV}, **{media: {} for media in INPUTS[:2]}},
+    )  # fmt: skip
+    async def append_events(request: Request) -> Response:
+        asked = Asked(request, ["partition"])
+        producer, sequence = idempotency_key(request)
+        media = input_media(request, INPUTS)
+        context.appends.check_room()
+        body = await read_body(request, context.settings.http)
+
+        def store() -> Receipt:
+            topic = context.catalog.topic(request.path_params["topic"])
+            events = read_events(
+                body, media, types=_types(topic, media), binary_keys=topic.keys == "binary",
+                max_bytes=context.settings.http.max_append_bytes,
+            )  # fmt: skip
+            return topic.append(events, asked.text("partition", "0") or "", producer=producer, sequence=sequence)
+
+        return receipt_answer(await context.appends.run(store))
+
+    @operation("read", "Events by time", tag="events", parameters=(TOPIC, *_QUESTION), answers=EVENTS)
+    async def scan_events(request: Request) -> Response:
+        return await _scan(context, request, {})
+
+    @operation(
+        "read", "Events with a value of an index", tag="events", answers=EVENTS,
+        parameters=(TOPIC, parameter("column", "An indexed column", where="path", example="type"),
+                    parameter("value", "The value", required=True, example="purchase"), *_QUESTION),
+    )  # fmt: skip
+    async def scan_index(request: Request) -> Response:
+        return await _scan(context, request, {"index": request.path_params["column"]})
+
+    @operation(
+        "read", "Records of a partition in the order in which they were appended", tag="events", answers=EVENTS,
+        parameters=(TOPIC, parameter("partition", "Name of a partition", where="path", example="0"),
+                    parameter("from", "The first record index; with reverse the last", kind="integer"),
+                    *(known for known in _QUESTION if known["name"] in ("limit", "reverse", "columns"))),
+    )  # fmt: skip
+    async def read_partition(request: Request) -> Response:
+        asked = Asked(request, ["from", "limit", "reverse", "columns"])
+        options: dict[str, Any] = {
+            "limit": asked.number("limit"),
+            "reverse": asked.flag("reverse"),
+            "columns": asked.names("columns"),
+        }
+        first = asked.number("from")
+
+        def make() -> Scan:
+            topic = context.catalog.topic(request.path_params["topic"])
+            partition = request.path_params["partition"]
+            if partition not in topic.partitions:
+                raise ProblemError(404, "no-such-partition", f"no partition {partition!r} in topic {topic.name!r}")
+            return topic.read(partition, first, **options)
+
+        return await stream_scan(context.reads, make, media_for(request))
+
+    path = "/v1/topics/{topic}"
+    return [
+        Route(f"{path}/events", append_events, methods=["POST"]),
+        Route(f"{path}/events", scan_events, methods=["GET"]),
+        Route(f"{path}/index/{{column}}", scan_index, methods=["GET"]),
+        Route(f"{path}/partitions/{{partition}}/records", read_partition, methods=["GET"]),
+    ]
+
+
+def input_media(request: Request, known: tuple[str, ...]) -> str:
+    """The media type of the request's body. Raises ProblemError: 415."""
+    media = media_of(request.headers.get("content-type"))
+    if media not in known:
+        raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not taken here",
+                           f"send one of {', '.join(known)}")  # fmt: skip
+    return media
+
+
+def receipt_answer(receipt: Receipt) -> Response:
+    """What an append answers."""
+    facts: dict[str, Any] = {
+        "topic": receipt.topic, "partition": receipt.partition, "first": receipt.first, "last": receipt.last,
+    }  # fmt: skip
+    if receipt.duplicate:
+        facts["repeated"] = True
+    return JSONResponse(facts)
+
+
+def _types(topic: Topic, media: str) -> Mapping[str, pa.DataType]:
+    """Types of the columns that the topic has, where values do not tell."""
+    if media not in (LINES, CSV):
+        return {}
+    return {field.name: field.type for field in topic.scan().schema if field.name not in _KEYS_AND_PAYLOAD}
+
+
+async def _scan(context: Context, request: Request, facts: Mapping[str, str]) -> Response:
+    names = [known["name"] for known in _QUESTION]
+    asked = Asked(request, [*names, "value"] if "index" in facts else names)
+    if "index" in facts and asked.text("value") is None:
+        raise wrong("the parameter value is missing", "give the value to look for, such as ?value=purchase")
+    options: dict[str, Any] = {
+        "start": asked.time("start"), "end": asked.time("end"), "reverse": asked.flag("reverse"),
+        "limit": asked.number("limit"), "columns": asked.names("columns"), "partition": asked.text("partition"),
+    }  # fmt: skip
+
+    def make() -> Scan:
+        topic = context.catalog.topic(request.path_params["topic"])
+        keys = {name: asked.key(name, binary=topic.keys == "binary") for name in ("space", "grouping")}
+        if "index" not in facts:
+            return topic.scan(**keys, **options)
+        name = facts["index"]
+        return topic.scan_index(name, _value(topic, name, asked.text("value") or ""), **keys, **options)
+
+    return await stream_scan(context.reads, make, media_for(request))
+
+
+def _value(topic: Topic, name: str, text: str) -> Any:
+    """An index's value from its text, as the column's type has it."""
+    schema = topic.scan().schema
+    kind = schema.field(name).type if name in schema.names and name in topic.indexes else pa.string()
+    try:
+        if pa.types.is_integer(kind):
+            return int(text)
+        if pa.types.is_boolean(kind):
+            return {"true": True, "false": False}[text.lower()]
+    except (ValueError, KeyError):
+        raise wrong(f"value is {text[:40]!r}, but the index {name!r} is of type {kind}") from None
+    return text

@@ -1,0 +1,134 @@
+"""Arrow bodies: what is sound is read as it was sent, what is not is refused before it costs memory."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aggregator.server import arrow_body
+from aggregator.server.arrow_body import read_arrow
+from esformat import InvalidEventError
+
+LIMIT = 1 << 20
+TABLE = pa.table({"space": ["a", "b"], "timestamp": pa.array([1, 2]), "data": [b"x", None]})
+
+
+def stream(*batches: pa.RecordBatch, compression: str | None = None, file: bool = False) -> bytes:
+    sink = pa.BufferOutputStream()
+    make = pa.ipc.new_file if file else pa.ipc.new_stream
+    with make(sink, batches[0].schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def one(column: pa.Array, **options) -> bytes:
+    return stream(pa.record_batch({"c": column}), **options)
+
+
+def read(body: bytes, limit: int = LIMIT) -> pa.Table:
+    return read_arrow(pa.py_buffer(body), limit)
+
+
+@pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
+@pytest.mark.parametrize("file", [False, True])
+def test_read_as_sent(compression, file):
+    """Streams and files, compressed or not, of several batches."""
+    body = stream(*TABLE.to_batches(max_chunksize=1), compression=compression, file=file)
+    assert read(body).equals(TABLE)
+
+
+@pytest.mark.parametrize("column", [
+    pa.array(["a", "b", "a", None]).dictionary_encode(),
+    pa.array([1, 1, 2, None]).dictionary_encode(),
+    pa.RunEndEncodedArray.from_arrays([1, 3, 4], ["x", "y", None]),
+    pa.array(["short", "a text of more than twelve", None, ""], pa.string_view()),
+    pa.array([b"short", b"bytes of more than twelve", None], pa.binary_view()),
+])  # fmt: skip
+def test_shared_values_become_plain(column):
+    """Dictionaries, run ends and views hold the same values as before."""
+    found = read(one(column)).column("c")
+    assert found.to_pylist() == column.to_pylist()
+    assert not arrow_body._repeats(found.type)
+
+
+def test_compressed_bomb():
+    """A kilobyte that becomes a hundred megabytes is refused unread."""
+    body = one(pa.array(np.zeros(12_500_000, np.int64)[:900_000]), compression="zstd")
+    assert len(body) < 10_000
+    with pytest.raises(InvalidEventError, match="decompressed"):
+        read(body)
+
+
+def test_claimed_length_of_a_buffer():
+    """A compressed buffer that claims to be huge is refused before anything is allocated for it."""
+    body = bytearray(one(pa.array(range(5_000)), compression="lz4"))
+    true = struct.pack("<q", 40_000)
+    at = body.index(true)
+    body[at : at + 8] = struct.pack("<q", 1 << 60)
+    with pytest.raises(InvalidEventError, match="decompressed"):
+        read(bytes(body))
+
+
+@pytest.mark.parametrize("column", [
+    pa.DictionaryArray.from_arrays(pa.array(np.zeros(100_000, np.int8)), ["x" * 10_000]),
+    pa.RunEndEncodedArray.from_arrays([100_000], ["x" * 10_000]),
+    pa.Array.from_buffers(pa.binary_view(), 100_000,
+                          [None, pa.py_buffer(struct.pack("<i4sii", 10_000, b"xxxx", 0, 0) * 100_000),
+                           pa.py_buffer(b"x" * 10_000)]),
+])  # fmt: skip
+def test_repeated_values_bomb(column):
+    """A value that stands for a hundred thousand is counted as often before it is unpacked."""
+    with pytest.raises(InvalidEventError, match="unpacked"):
+        read(one(column), limit=4 << 20)
+
+
+def test_too_many_rows():
+    """Rows that cost nothing are counted as well."""
+    with pytest.raises(InvalidEventError, match="1,000,000 rows"):
+        read(one(pa.nulls(1_000_001)))
+
+
+def test_nested_repeats():
+    """Lists of dictionaries are refused, and it is said."""
+    with pytest.raises(InvalidEventError, match="plain lists"):
+        read(one(pa.ListArray.from_arrays([0, 1], pa.array(["a"]).dictionary_encode())))
+
+
+def test_same_name_twice():
+    """Two columns of one name are refused."""
+    with pytest.raises(InvalidEventError, match="two columns"):
+        read(stream(pa.record_batch([pa.array([1]), pa.array([2])], names=["a", "a"])))
+
+
+@pytest.mark.parametrize("body", [b"", b"x", b"ARROW1\0\0", b"ARROW1\0\0" + b"\xff" * 50, b"\xff" * 40, b"\0" * 64])
+def test_no_arrow(body):
+    """Anything else is refused, and is no failure of the server's."""
+    with pytest.raises(InvalidEventError):
+        read(body)
+
+
+GOOD = [
+    stream(*TABLE.to_batches()), stream(*TABLE.to_batches(), compression="zstd"),
+    one(pa.array(["a", "b", "a"]).dictionary_encode()), one(pa.array(["a longer text than that"], pa.string_view())),
+    one(pa.RunEndEncodedArray.from_arrays([1, 3], ["x", "y"])),
+]  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(GOOD), st.integers(0, 10_000), st.binary(min_size=1, max_size=12), st.booleans())
+def test_hostile_bodies(body, at, junk, cut):
+    """Whatever is changed in a body, or cut off it: it is read, and valid then, or refused."""
+    at %= len(body)
+    damaged = body[:at] if cut else body[:at] + junk + body[at + len(junk) :]
+    try:
+        table = read(damaged)
+        table.validate(full=True)
+    except (InvalidEventError, pa.ArrowInvalid):
+        return
+    table.slice(0, 10).to_pylist()

@@ -1,0 +1,184 @@
+"""Events over HTTP: what is appended in any format comes back in any, once, and in whole."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import re
+
+import httpx
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+import zstandard
+from served import ANY_PORT
+
+import aggregator
+from aggregator.server import RunningServer, Settings
+from aggregator.server.settings import Http
+
+ROWS = [
+    {"space": "ada", "timestamp": "2026-03-01T08:00:00Z", "data": "{\"n\": 1}", "type": "page", "n": 1},
+    {"space": "bob", "timestamp": 1772352005_000000, "data": "ä\n", "type": "page", "n": 2},
+    {"space": "ada", "timestamp": "2026-03-01T09:01:00+01:00", "data": "", "type": "purchase", "n": None},
+]  # fmt: skip
+TIMES = [1772352000_000000, 1772352005_000000, 1772352060_000000]
+TABLE = pa.table({
+    "space": ["ada", "bob", "ada"], "timestamp": pa.array(TIMES), "data": [row["data"].encode() for row in ROWS],
+    "type": ["page", "page", "purchase"], "n": pa.array([1, 2, None], pa.int64()),
+})  # fmt: skip
+LINES = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+CSV = (
+    'timestamp,space,data,type,n\n2026-03-01T08:00:00Z,ada,"{""n"": 1}",page,1\n'
+    '1772352005000000,bob,"ä\n",page,2\n2026-03-01T09:01:00+01:00,ada,"",purchase,\n'
+).encode()
+STREAM, FILE = "application/vnd.apache.arrow.stream", "application/vnd.apache.arrow.file"
+
+
+def arrow(table: pa.Table, media: str = STREAM) -> bytes:
+    sink = pa.BufferOutputStream()
+    with (pa.ipc.new_stream if media == STREAM else pa.ipc.new_file)(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+BODIES = {"application/x-ndjson": LINES, "text/csv; charset=utf-8": CSV, STREAM: arrow(TABLE), FILE: arrow(TABLE, FILE)}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    settings = Settings(http=Http(bind=ANY_PORT))
+    with aggregator.open(tmp_path_factory.mktemp("events")) as catalog, RunningServer(catalog, settings) as server:
+        yield catalog, server.url
+
+
+@pytest.fixture
+def topic(shared, request):
+    """A client whose base is a topic of the test's own, with an index."""
+    catalog, url = shared
+    name = re.sub(r"\W+", "-", request.node.name)
+    catalog.create_topic(name, indexes=["type"])
+    with httpx.Client(base_url=f"{url}/v1/topics/{name}", timeout=30) as client:
+        yield client
+
+
+def append(topic, body=LINES, media="application/x-ndjson", status=200, **headers):
+    answer = topic.post("/events", content=body, headers={"content-type": media, **headers})
+    assert answer.status_code == status, answer.text
+    return answer
+
+
+def lines(answer) -> list[dict]:
+    assert answer.status_code == 200, answer.text
+    return [json.loads(line) for line in answer.text.splitlines()]
+
+
+@pytest.mark.parametrize("media", BODIES)
+def test_any_format_in(topic, media):
+    """The same events in each format are the same events."""
+    receipt = append(topic, BODIES[media], media).json()
+    assert (receipt["first"], receipt["last"], receipt["partition"]) == (0, 2, "0")
+    found = lines(topic.get("/events"))
+    assert [(row["space"], row["data"], row["type"], row["n"]) for row in found] == [
+        (row["space"], row["data"], row["type"], row["n"]) for row in ROWS
+    ]
+    assert found[2]["timestamp"] == "2026-03-01T08:01:00.000000Z"
+
+
+def test_any_format_out(topic):
+    """Arrow, CSV and lines hold the same."""
+    append(topic)
+    table = pa.ipc.open_stream(topic.get("/events", headers={"accept": STREAM}).content).read_all()
+    assert table.select(TABLE.column_names).cast(TABLE.schema).equals(TABLE)
+    csv = topic.get("/events", headers={"accept": "text/csv"})
+    assert csv.headers["content-type"].startswith("text/csv")
+    assert pa.csv.read_csv(io.BytesIO(csv.content), parse_options=pa.csv.ParseOptions(newlines_in_values=True))[
+        "n"
+    ].to_pylist() == [1, 2, None]
+    assert topic.get("/events", headers={"accept": "text/html"}).status_code == 406
+
+
+@pytest.mark.parametrize("accept", ["application/x-ndjson", STREAM])
+def test_answers_can_be_sent_back(topic, shared, accept):
+    """What a scan answers is taken as it is, bytes that are no text included."""
+    catalog, url = shared
+    odd = pa.table({"space": ["a", "b"], "timestamp": pa.array([5, 6]), "data": [b"\xff\x00", b'{"base64": "x"}']})
+    append(topic, arrow(odd), STREAM)
+    answer = topic.get("/events", headers={"accept": accept})
+    again = catalog.create_topic(f"again {accept[-6:]}")
+    topic.post(f"{url}/v1/topics/{again.name}/events", content=answer.content, headers={"content-type": accept})
+    assert [event.data for event in again.scan()] == odd["data"].to_pylist()
+
+
+def test_questions(topic):
+    """Space, span, order, limit, columns, index, record indexes."""
+    append(topic)
+    ada = topic.get("/events", params={"space": "ada", "reverse": "true", "limit": 1, "columns": "timestamp,type"})
+    assert lines(ada) == [{"timestamp": "2026-03-01T08:01:00.000000Z", "type": "purchase"}]
+    span = {"start": TIMES[1], "end": "2026-03-01T08:01:00Z"}
+    assert [row["space"] for row in lines(topic.get("/events", params=span))] == ["bob"]
+    assert [row["n"] for row in lines(topic.get("/index/type", params={"value": "page"}))] == [1, 2]
+    by_index = lines(topic.get("/partitions/0/records", params={"from": 1, "columns": "record_index,space"}))
+    assert by_index == [{"record_index": 1, "space": "bob"}, {"record_index": 2, "space": "ada"}]
+    assert topic.get("/partitions/none/records").status_code == 404
+    assert lines(topic.get("/events", params={"space": "nobody"})) == []
+
+
+@pytest.mark.parametrize(("path", "status"), [
+    ("/events?limit=x", 400), ("/events?limt=1", 400), ("/events?start=gestern", 400), ("/events?reverse=2", 400),
+    ("/events?columns=none", 400), ("/events?limit=1&limit=2", 400), ("/index/nothing?value=1", 400),
+    ("/index/type", 400), ("/events?space_base64=eA==", 400), ("/../nothing/events", 404),
+])  # fmt: skip
+def test_wrong_questions(topic, path, status):
+    """What makes no sense is refused, in the words of RFC 9457."""
+    append(topic)
+    answer = topic.get(path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["status"] == status
+
+
+@pytest.mark.parametrize(("encoding", "squeeze"), [
+    ("gzip", gzip.compress), ("zstd", lambda data: zstandard.ZstdCompressor().compress(data)),
+])  # fmt: skip
+def test_compressed_bodies(topic, encoding, squeeze):
+    """Compressed bodies are taken; those that lie, and those that are too large behind it, are not."""
+    answer = topic.post("/events", content=squeeze(LINES),
+                        headers={"content-type": "application/x-ndjson", "content-encoding": encoding})  # fmt: skip
+    assert answer.json()["last"] == 2
+    for body, status in ((b"junk", 400), (squeeze(b" " * 50_000_000), 413)):
+        answer = topic.post("/events", content=body,
+                            headers={"content-type": "application/x-ndjson", "content-encoding": encoding})  # fmt: skip
+        assert answer.status_code == status
+
+
+def test_keys(topic):
+    """A key makes a repetition harmless; with other content it is refused."""
+    first = append(topic, **{"idempotency-key": "web-1:17"}).json()
+    again = append(topic, **{"idempotency-key": "web-1:17"}).json()
+    assert again == {**first, "repeated": True}
+    assert append(topic, LINES[: LINES.index(b"\n")], status=409, **{"idempotency-key": "web-1:17"})
+    for wrong in ("web-1", ":1", "a:x", "a:", "a:" + "9" * 30):
+        append(topic, status=400, **{"idempotency-key": wrong})
+    assert len(lines(topic.get("/events"))) == 3
+
+
+@pytest.mark.parametrize(("media", "body", "status"), [
+    ("application/json", LINES, 415), ("application/x-ndjson", b"{", 400), ("text/csv", b"a,b\n1,2\n", 400),
+    ("application/x-ndjson", b'{"space": "a"}', 400), (STREAM, b"junk", 400), (STREAM, b"", 400),
+    (STREAM, arrow(pa.table({"space": ["a"]})), 400), ("application/x-ndjson", gzip.compress(LINES), 400),
+    ("application/x-ndjson", b'{"space": "a", "timestamp": 1e30}', 400), ("application/x-ndjson", b"\xff" * 20, 400),
+    ("application/x-ndjson", b" " * 10_240_001, 413),
+])  # fmt: skip
+def test_wrong_bodies(topic, media, body, status):
+    """What cannot be stored is refused as a whole."""
+    append(topic, body, media, status)
+    assert lines(topic.get("/events")) == []
+
+
+def test_chunked_body_over_the_limit(topic):
+    """A body that does not tell its length is counted as it comes."""
+    answer = topic.post("/events", content=(b" " * 1_000_000 for _ in range(11)),
+                        headers={"content-type": "application/x-ndjson"})  # fmt: skip
+    assert answer.status_code == 413
