@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from aggregator.answer import Answer
 from aggregator.history import Part, merge_history, ties_are_clear
 from aggregator.merge import Source, merge
 from aggregator.model import PARTITION, RECORD_INDEX
@@ -30,12 +31,8 @@ Snap = Callable[[str | None], tuple[Snapshot, Pin]]
 T = TypeVar("T")
 
 
-class Scan:
-    """The events that answer a question, read when they are asked for.
-
-    Iterate it for `esformat.Event`s, or take columns: `batches`, `to_table`, `to_pandas`, or hand it to anything that
-    reads the Arrow C stream. It can be used any number of times, and by several threads; each use reads anew.
-    """
+class Scan(Answer):
+    """The events that answer a question, read when they are asked for: an `Answer`."""
 
     def __init__(self, snap: Snap, pool: SegmentPool, question: Question) -> None:
         """Made by the verbs of Topic. Raises UsageError for a column that the topic does not have."""
@@ -64,31 +61,8 @@ class Scan:
         pin.release()
         return self._target(snapshot)
 
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        """Names of the columns that the scan gives."""
-        return tuple(self.schema.names)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The events as record batches of up to some ten thousand rows, in order."""
-        return self._batches(*self._snap(self._question.partition))[1]
-
-    def to_table(self) -> pa.Table:
-        """All events as one table."""
-        schema, batches = self._batches(*self._snap(self._question.partition))
-        return pa.Table.from_batches(batches, schema=schema)
-
-    def to_pandas(self, **options: Any) -> Any:
-        """All events as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
-        return self.to_table().to_pandas(**options)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The events as a pyarrow stream, read as it is consumed."""
-        return pa.RecordBatchReader.from_batches(*self._batches(*self._snap(self._question.partition)))
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The events as an Arrow C stream, for DuckDB, Polars, pandas and others."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
+    def _open(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        return self._batches(*self._snap(self._question.partition))
 
     def count(self) -> int:
         """How many events there are; from the metadata where that tells."""

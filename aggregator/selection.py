@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from aggregator import position as positions
+from aggregator.answer import Answer
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import Counter, Filter, LqlError, Template, equalities, range_span, resolve_time, time_span
 from aggregator.lql.operand import Field, innermost, target_of
@@ -40,11 +40,9 @@ class _Plan:
     skip: int
 
 
-class Selection:
-    """The records that a SELECT chooses, read when they are asked for.
-
-    Iterate it for `esformat.Event`s (the message is their `data`), or take columns: `batches`, `to_table`, `to_pandas`,
-    or hand it to anything that reads the Arrow C stream. Each use reads anew, from a snapshot of that moment.
+class Selection(Answer):
+    """The records that a SELECT chooses, read when they are asked for: an `Answer`, whose events have the message as
+    their `data`. Each use reads from a snapshot of that moment.
     """
 
     def __init__(self, backend: Backend, select: Select, *, now_ns: int | None = None, start: str = "head") -> None:
@@ -81,33 +79,9 @@ class Selection:
         material.pins.close()
         return material.schema
 
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        """Names of the columns."""
-        return tuple(self.schema.names)
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """The records as record batches, in order."""
+    def _open(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         material = self._material()
-        return self._read(material, material.schema.names)
-
-    def to_table(self) -> pa.Table:
-        """All records as one table."""
-        material = self._material()
-        return pa.Table.from_batches(self._read(material, material.schema.names), schema=material.schema)
-
-    def to_pandas(self, **options: Any) -> Any:
-        """All records as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
-        return self.to_table().to_pandas(**options)
-
-    def to_reader(self) -> pa.RecordBatchReader:
-        """The records as a pyarrow stream, read as it is consumed."""
-        material = self._material()
-        return pa.RecordBatchReader.from_batches(material.schema, self._read(material, material.schema.names))
-
-    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The records as an Arrow C stream."""
-        return self.to_reader().__arrow_c_stream__(requested_schema)
+        return material.schema, self._read(material, material.schema.names)
 
     def __iter__(self) -> Iterator[Event]:
         rows = (rows_of_batch(batch, (), "") for batch in self.batches())

@@ -1,0 +1,162 @@
+"""`Backlog`: events that wait to be sent, and how many of them make the next batch. Values only."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+Row = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Piece:
+    """Rows as they were added, or a table. size_bytes: what they take, roughly for rows."""
+
+    content: list[Row] | pa.Table
+    size_bytes: int
+    added_s: float
+
+    @property
+    def count(self) -> int:
+        """How many events."""
+        return len(self.content)
+
+    def split(self, count: int) -> tuple[Piece, Piece]:
+        """The first `count` events, and the others."""
+        share = self.size_bytes * count // max(1, self.count)
+        content = self.content
+        if isinstance(content, list):
+            first, rest = content[:count], content[count:]
+        else:
+            first, rest = content.slice(0, count), content.slice(count)
+        return Piece(first, share, self.added_s), Piece(rest, self.size_bytes - share, self.added_s)
+
+
+@dataclass(slots=True)
+class Batch:
+    """What is sent together: the events numbered from `start`, counted over the backlog's life."""
+
+    start: int
+    pieces: list[Piece]
+
+    @property
+    def count(self) -> int:
+        """How many events."""
+        return sum(piece.count for piece in self.pieces)
+
+    @property
+    def size_bytes(self) -> int:
+        """What they take."""
+        return sum(piece.size_bytes for piece in self.pieces)
+
+    def table(self, table_of: Callable[[Any], pa.Table]) -> pa.Table:
+        """The events as one table. table_of: makes one of rows."""
+        made = [
+            piece.content if isinstance(piece.content, pa.Table) else table_of(piece.content) for piece in self.pieces
+        ]
+        return made[0] if len(made) == 1 else pa.concat_tables(made)
+
+    def halves(self) -> tuple[Batch, Batch]:
+        """Two batches of about as many events each. Requires: more than one event."""
+        left, first, rest = self.count // 2, list[Piece](), list(self.pieces)
+        while left:
+            piece = rest.pop(0)
+            if piece.count > left:
+                piece, other = piece.split(left)
+                rest.insert(0, other)
+            first.append(piece)
+            left -= piece.count
+        middle = self.start + sum(piece.count for piece in first)
+        return Batch(self.start, first), Batch(middle, rest)
+
+
+class Backlog:
+    """Events in the order in which they were added."""
+
+    def __init__(self) -> None:
+        self._pieces: deque[Piece] = deque()
+        self.count = 0
+        self.size_bytes = 0
+        self.taken = 0
+        """Number of the next event to be taken."""
+
+    @property
+    def end(self) -> int:
+        """Number of the next event to be added."""
+        return self.taken + self.count
+
+    @property
+    def oldest_s(self) -> float | None:
+        """When the oldest event was added."""
+        return self._pieces[0].added_s if self._pieces else None
+
+    def add_row(self, row: Row, size_bytes: int, now_s: float) -> None:
+        """Add one event. Those that are added one after another share a piece, and its time."""
+        last = self._pieces[-1] if self._pieces else None
+        if last is not None and isinstance(last.content, list):
+            last.content.append(row)
+            last.size_bytes += size_bytes
+        else:
+            self._pieces.append(Piece([row], size_bytes, now_s))
+        self.count += 1
+        self.size_bytes += size_bytes
+
+    def add_table(self, table: pa.Table, now_s: float) -> None:
+        """Add a table's events."""
+        self._pieces.append(Piece(table, table.nbytes, now_s))
+        self.count += len(table)
+        self.size_bytes += table.nbytes
+
+    def take(self, max_rows: int, max_bytes: int) -> Batch:
+        """The oldest events that can go together, at least one. Requires: there is one.
+
+        A table goes together with tables of the same schema, rows with rows.
+        """
+        taken: list[Piece] = []
+        rows, size = max_rows, max_bytes
+        while self._pieces and rows > 0 and (size > 0 or not taken):
+            head = self._pieces[0]
+            if taken and not _go_together(taken[0], head):
+                break
+            each = max(1, -(-head.size_bytes // head.count))
+            fits = max(min(rows, size // each), 0 if taken else 1)
+            if not fits:
+                break
+            self._pieces.popleft()
+            if fits < head.count:
+                head, rest = head.split(fits)
+                self._pieces.appendleft(rest)
+            taken.append(head)
+            rows -= head.count
+            size -= head.size_bytes
+        batch = Batch(self.taken, taken)
+        self._removed(batch.count, batch.size_bytes)
+        return batch
+
+    def drop_oldest(self, size_bytes: int) -> int:
+        """Forget the oldest events until so many bytes are free; gives how many went."""
+        before = self.taken
+        target = self.size_bytes - size_bytes
+        while self._pieces and self.size_bytes > target:
+            head = self._pieces.popleft()
+            each = max(1, head.size_bytes // head.count)
+            few = -(-(self.size_bytes - target) // each)
+            if few < head.count:
+                head, rest = head.split(few)
+                self._pieces.appendleft(rest)
+            self._removed(head.count, head.size_bytes)
+        return self.taken - before
+
+    def _removed(self, count: int, size_bytes: int) -> None:
+        self.taken += count
+        self.count -= count
+        self.size_bytes -= size_bytes
+
+
+def _go_together(first: Piece, other: Piece) -> bool:
+    rows = isinstance(first.content, list), isinstance(other.content, list)
+    return rows == (True, True) or (rows == (False, False) and first.content.schema.equals(other.content.schema))  # type: ignore[union-attr]  # both are tables

@@ -1,0 +1,319 @@
+"""`Client`: a catalog behind a server, with the verbs of `aggregator.Catalog`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from aggregator.client import calls
+from aggregator.client.connection import Connection, Options
+from aggregator.client.lanes import Lanes
+from aggregator.client.retry import Retry
+from aggregator.client.scan import RemoteScan, RemoteSelection
+from aggregator.client.streams import records_table, tags_text
+from aggregator.client.tail import Page, RemoteTail
+from aggregator.client.writer import Writer
+from aggregator.model import Receipt
+from esformat import UsageError
+
+_DEFAULT_PARTITION = "0"
+_STREAMS_TOPIC = "logs"
+
+
+class Client:
+    """A connection to a server. Safe to share between threads; close it, or use it as a context manager."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        timeout_s: float = 30.0,
+        retry: Retry | None = None,
+        compression: str | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
+        client_cert: tuple[str, str] | None = None,
+    ) -> None:
+        """url: http://host:port or https://…. token: for the header Authorization.
+
+        timeout_s: for a connection, a piece of a request and a piece of an answer.
+        retry: what is done when the server is busy, fails or cannot be reached; tried for a minute by default. Every
+            append carries a producer and a sequence, so that one that is tried again is stored once.
+        compression: of what is sent: None, "zstd" or "gzip".
+        ca_file: what certifies the server, beside what the system trusts. client_cert: files of a certificate and key.
+
+        Nothing is sent yet. Raises InvalidRequestError for what makes no sense, OSError for files.
+        """
+        options = Options(url, token, timeout_s, retry or Retry(), compression, ca_file, client_cert)
+        self._connection = Connection(options)
+        self._lanes = Lanes()
+
+    def __repr__(self) -> str:
+        return f"<aggregator.client.Client {self._connection.options.url!r}>"
+
+    # ------------------------------------------------------------ topics
+
+    def topics(self) -> tuple[str, ...]:
+        """Names of the topics, in the order in which they came to be."""
+        return calls.topic_names(self._connection.send(calls.plain("GET", calls.path("v1", "topics"))))
+
+    def topic(self, name: str) -> RemoteTopic:
+        """A topic. Nothing is sent for it: a topic that is not there is found missing by the first verb."""
+        return RemoteTopic(self._connection, self._lanes, name)
+
+    def create_topic(
+        self,
+        name: str,
+        *,
+        indexes: Sequence[str] = (),
+        keys: str = "text",
+        roll: Mapping[str, Any] | None = None,
+        retention: Mapping[str, Any] | None = None,
+    ) -> RemoteTopic:
+        """Make a topic, or find that it is there with the same settings. See `aggregator.Catalog.create_topic`.
+
+        Raises TopicExistsError where it is there with others, InvalidRequestError, AccessDeniedError.
+        """
+        self._connection.send(calls.create_topic(name, indexes, keys, roll, retention))
+        return self.topic(name)
+
+    # ------------------------------------------------------------ streams
+
+    def write(
+        self,
+        tags: Mapping[str, str],
+        records: Any,
+        topic: str = _STREAMS_TOPIC,
+        *,
+        partition: str = _DEFAULT_PARTITION,
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> Receipt:
+        """Store records of the stream with these tags: all of them, durably, or nothing. As `Catalog.write`.
+
+        Raises what `RemoteTopic.append` raises.
+        """
+        table = records_table(records)
+        compression = self._connection.options.compression
+        text = tags_text(tags)
+        if producer is not None or sequence is not None:
+            call = calls.write(text, table, topic, partition, producer, sequence, compression)
+            return calls.receipt(self._connection.send(call))
+        with self._lanes.borrow() as (mine, number):
+            call = calls.write(text, table, topic, partition, mine, number, compression)
+            return calls.receipt(self._connection.send(call))
+
+    def stream_writer(
+        self,
+        tags: Mapping[str, str],
+        topic: str = _STREAMS_TOPIC,
+        *,
+        partition: str = _DEFAULT_PARTITION,
+        **options: Any,
+    ) -> Writer:
+        """A writer in the background for a stream: rows are records, as `write` takes them. options: of `Writer`."""
+        text = tags_text(tags)
+        compression = self._connection.options.compression
+
+        def call(table: pa.Table, producer: str, sequence: int) -> calls.Call:
+            return calls.write(text, table, topic, partition, producer, sequence, compression)
+
+        return Writer(self._connection, call, records_table, **options)
+
+    # ------------------------------------------------------------ questions
+
+    def query(self, text: str) -> RemoteSelection | pa.Table:
+        """Run an LQL statement: a SELECT gives a lazy answer, COUNT and every other statement a table.
+
+        Raises InvalidRequestError for a statement that is wrong.
+        """
+        if calls.is_select(text) and not calls.counts(text):
+            return RemoteSelection(self._connection, text)
+        stream = self._connection.stream(calls.query(text))
+        return pa.Table.from_batches(stream, schema=stream.schema)
+
+    def page(self, text: str, position: str = "head", *, wait_s: float = 0.0, limit: int = 1000) -> Page:
+        """Up to `limit` records of a SELECT behind a position, and the position behind them.
+
+        position: "head", "tail", or one that came before. wait_s: how long to wait for a first record; up to 60.
+        Raises InvalidRequestError, TruncatedAnswerError.
+        """
+        stream = self._connection.stream(calls.page(text, position, wait_s, limit))
+        table = pa.Table.from_batches(stream, schema=stream.schema)
+        return Page(table, stream.headers.get(calls.POSITION_HEADER, position))
+
+    def tail(self, text: str, *, position: str = "tail", timeout_s: float | None = None) -> RemoteTail:
+        """Follow a SELECT: records that arrive from now on, or behind `position`. Goes on where it was after a failure.
+
+        timeout_s: end when so many seconds passed without a record; None: go on until it is stopped.
+        """
+        return RemoteTail(self.page, text, position, timeout_s)
+
+    def stats(self) -> dict[str, Any]:
+        """What the catalog holds and takes. See `aggregator.Catalog.stats`."""
+        found: dict[str, Any] = self._connection.send(calls.plain("GET", calls.path("v1", "stats"))).json()
+        return found
+
+    # ------------------------------------------------------------ life
+
+    def close(self) -> None:
+        """Close every connection. Writers must be closed before."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class RemoteTopic:
+    """A topic behind a server. Safe to share between threads. Made by `Client.topic` and `create_topic`."""
+
+    def __init__(self, connection: Connection, lanes: Lanes, name: str) -> None:
+        self._connection, self._lanes, self.name = connection, lanes, name
+        self._known: tuple[tuple[str, ...], bool] | None = None
+
+    def __repr__(self) -> str:
+        return f"<aggregator.client.RemoteTopic {self.name!r}>"
+
+    def _facts(self) -> tuple[tuple[str, ...], bool]:
+        """Indexes, and whether keys are binary: what never changes."""
+        if self._known is None:
+            self._known = calls.topic_facts(self.stats())
+        return self._known
+
+    def stats(self) -> dict[str, Any]:
+        """Rows, bytes, segments and more. See `aggregator.Topic.stats`. Raises TopicNotFoundError."""
+        found: dict[str, Any] = self._connection.send(calls.plain("GET", calls.path("v1", "topics", self.name))).json()
+        return found
+
+    # ------------------------------------------------------------ appending
+
+    def append(
+        self,
+        events: Any,
+        partition: str = _DEFAULT_PARTITION,
+        *,
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> Receipt:
+        """Append events: durable when it returns. Tried again, where that may help, and stored once.
+
+        events: esformat.Event objects, mappings, or anything with the Arrow C stream. All of them, or nothing.
+        producer, sequence: name the batch, so that it is also known when another process sends it again; without them
+            the client names it itself.
+
+        Raises esformat.InvalidEventError, SequenceConflictError, TopicNotFoundError, AccessDeniedError,
+        BodyTooLargeError (nothing was stored), OverloadedError (nothing was stored), UnavailableError (`maybe_stored`).
+        """
+        table = calls.events_table(events)
+        if producer is not None or sequence is not None:
+            return self._append(table, partition, producer, sequence)
+        with self._lanes.borrow() as (mine, number):
+            return self._append(table, partition, mine, number)
+
+    def _append(
+        self, table: pa.Table | pa.RecordBatch, partition: str, producer: str | None, sequence: int | None
+    ) -> Receipt:
+        compression = self._connection.options.compression
+        call = calls.append(self.name, table, partition, producer, sequence, compression)
+        return calls.receipt(self._connection.send(call))
+
+    def writer(self, partition: str = _DEFAULT_PARTITION, **options: Any) -> Writer:
+        """A writer that sends events in the background, in batches. options: of `Writer`."""
+        compression = self._connection.options.compression
+
+        def call(table: pa.Table, producer: str, sequence: int) -> calls.Call:
+            return calls.append(self.name, table, partition, producer, sequence, compression)
+
+        return Writer(self._connection, call, calls.events_table, **options)
+
+    # ------------------------------------------------------------ reading
+
+    def scan(
+        self,
+        *,
+        space: str | bytes | None = None,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Sequence[str] | None = None,
+        partition: str | None = None,
+    ) -> RemoteScan:
+        """Events by time, oldest first, as `aggregator.Topic.scan` gives them. Raises UsageError, InvalidEventError."""
+        parameters = calls.scan_parameters(
+            space=space, grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
+            partition=partition,
+        )  # fmt: skip
+        return RemoteScan(self._connection, ("v1", "topics", self.name, "events"), parameters, self._facts)
+
+    def scan_index(
+        self,
+        name: str,
+        value: Any,
+        *,
+        space: str | bytes | None = None,
+        grouping: str | bytes | None = None,
+        start: Any = None,
+        end: Any = None,
+        reverse: bool = False,
+        limit: int | None = None,
+        columns: Sequence[str] | None = None,
+        partition: str | None = None,
+    ) -> RemoteScan:
+        """Events with a value of an index; else as `scan`. Raises UsageError, InvalidEventError."""
+        parameters = calls.scan_parameters(
+            space=space, grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
+            partition=partition,
+        )  # fmt: skip
+        if value is None:
+            raise UsageError("give the value of the index to look for")
+        where = ("v1", "topics", self.name, "index", name)
+        return RemoteScan(self._connection, where, parameters | {"value": value}, self._facts)
+
+    def read(
+        self,
+        partition: str = _DEFAULT_PARTITION,
+        from_index: int | None = None,
+        limit: int | None = None,
+        *,
+        reverse: bool = False,
+        columns: Sequence[str] | None = None,
+    ) -> RemoteScan:
+        """Events of a partition in the order in which they were appended. See `aggregator.Topic.read`."""
+        parameters = {
+            "from_": from_index, "limit": limit, "reverse": reverse or None,
+            "columns": None if columns is None else list(columns),
+        }  # fmt: skip
+        where = ("v1", "topics", self.name, "partitions", partition, "records")
+        return RemoteScan(self._connection, where, parameters, self._facts)
+
+    # ------------------------------------------------------------ keeping house
+
+    def retain(self, *, dry_run: bool = False) -> dict[str, Any]:
+        """Remove what the topic's retention no longer keeps, now. dry_run: only tell which."""
+        return self._keep_house("retain", dry_run=dry_run or None)
+
+    def compact(self) -> dict[str, Any]:
+        """Merge the topic's segments, and take what was erased off the disk, now."""
+        return self._keep_house("compact")
+
+    def erase(self, spaces: Sequence[str]) -> dict[str, Any]:
+        """Erase every event of these spaces."""
+        if isinstance(spaces, str | bytes):
+            raise UsageError("give a list of spaces")
+        return self._keep_house("erase", {"spaces": list(spaces)})
+
+    def _keep_house(self, verb: str, content: Any = None, **parameters: Any) -> dict[str, Any]:
+        where = calls.path("v1", "topics", self.name, verb, **parameters)
+        found: dict[str, Any] = self._connection.send(calls.plain("POST", where, content)).json()
+        return found

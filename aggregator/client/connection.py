@@ -1,0 +1,211 @@
+"""`Connection`: calls made over HTTP, tried again where that is right. The only module that waits for a server, with
+`async_connection`.
+"""
+
+from __future__ import annotations
+
+import os
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import httpx
+import pyarrow as pa
+
+from aggregator.client.arrow_stream import StreamDecoder
+from aggregator.client.attempts import Attempts, broken_off, failure_of
+from aggregator.client.calls import COMPRESSIONS, Body, Call, Reply
+from aggregator.client.errors import TruncatedAnswerError, error_of
+from aggregator.client.retry import Retry
+from aggregator.errors import InvalidRequestError
+from esformat import ClosedError, EsdbError
+
+_PIECE_BYTES = 256 << 10  # of a request body: what one call hands to the socket
+_CONNECT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a client speaks to its server. See `Client`."""
+
+    url: str
+    token: str | None = field(default=None, repr=False)
+    timeout_s: float = 30.0
+    retry: Retry = field(default_factory=Retry)
+    compression: str | None = None
+    ca_file: str | os.PathLike[str] | None = None
+    client_cert: tuple[str, str] | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            url = httpx.URL(self.url)
+        except (httpx.InvalidURL, TypeError):
+            url = httpx.URL("")
+        if url.scheme not in ("http", "https") or not url.host:
+            raise InvalidRequestError(f"{self.url!r} is no address", hint="give http://host:port")
+        if self.compression not in COMPRESSIONS:
+            raise InvalidRequestError(f'compression must be None, "zstd" or "gzip", not {self.compression!r}')
+
+    def ssl_context(self) -> ssl.SSLContext | bool:
+        """What checks the server and shows who we are; the default where nothing is asked for."""
+        if self.ca_file is None and self.client_cert is None:
+            return True
+        context = ssl.create_default_context(cafile=self.ca_file)
+        if self.client_cert is not None:
+            context.load_cert_chain(*self.client_cert)
+        return context
+
+    def headers(self) -> dict[str, str]:
+        """Those that every call carries."""
+        mine = {"user-agent": "aggregator-client"}
+        return mine if self.token is None else mine | {"authorization": f"Bearer {self.token}"}
+
+    def timeout(self, call: Call) -> httpx.Timeout:
+        """For one call: its answer may take longer."""
+        return httpx.Timeout(self.timeout_s + call.wait_s, connect=min(_CONNECT_S, self.timeout_s))
+
+
+def pieces_of(body: Body) -> Iterator[bytes]:
+    """A body for the wire, without copying all of it first."""
+    whole = memoryview(body).cast("B")
+    for start in range(0, len(whole), _PIECE_BYTES):
+        yield whole[start : start + _PIECE_BYTES]  # type: ignore[misc]  # what is sent need only be like bytes
+
+
+def headers_of(call: Call) -> dict[str, str]:
+    """A call's own headers. Bodies go in pieces, so their length is said."""
+    if call.method in ("GET", "DELETE"):
+        return dict(call.headers)
+    return {**call.headers, "content-length": str(len(memoryview(call.body).cast("B")))}
+
+
+def sleep(seconds: float) -> bool:
+    """Wait; True: do not try again."""
+    time.sleep(seconds)
+    return False
+
+
+class Connection:
+    """A pool of connections to one server. Safe to share between threads."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._http = httpx.Client(
+            base_url=options.url, headers=options.headers(), verify=options.ssl_context(), follow_redirects=False,
+            limits=httpx.Limits(max_connections=256, max_keepalive_connections=64, keepalive_expiry=30.0),
+        )  # fmt: skip
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._http.close()
+
+    def send(self, call: Call, retry: Retry | None = None, wait: Callable[[float], bool] = sleep) -> Reply:
+        """The whole answer. wait: waits some seconds, and tells whether to give up.
+
+        Raises what the answer says (`errors.error_of`), UnavailableError, TruncatedAnswerError, ClosedError.
+        """
+        response, refusals = self._open(call, retry, wait)
+        return Reply(response.status_code, response.headers, response.content, refusals)
+
+    def stream(self, call: Call) -> Stream:
+        """An Arrow stream as the answer, read as it is consumed; tried again until it begins."""
+        return Stream(self._open(call, None, sleep, stream=True)[0], call.path)
+
+    def _open(
+        self, call: Call, retry: Retry | None, wait: Callable[[float], bool], *, stream: bool = False
+    ) -> tuple[httpx.Response, int]:
+        attempts = Attempts(retry or self.options.retry, repeatable=call.repeatable)
+        while True:
+            try:
+                return self._attempt(call, stream=stream), attempts.refusals
+            except httpx.RequestError as error:
+                failure: EsdbError = failure_of(error, call.path)
+            except _RefusedError as refused:
+                failure = refused.error
+            if wait(attempts.wait_s(failure)):
+                raise attempts.given_up(failure)
+
+    def _attempt(self, call: Call, *, stream: bool) -> httpx.Response:
+        if self._http.is_closed:
+            raise ClosedError("the client is closed", path=self.options.url, hint="make another one")
+        content = pieces_of(call.body) if len(memoryview(call.body)) else None
+        request = self._http.build_request(
+            call.method, call.path, content=content, headers=headers_of(call), timeout=self.options.timeout(call)
+        )
+        response = self._http.send(request, stream=True)
+        try:
+            if not response.is_success:
+                raise _RefusedError(response, response.read(), call.path)
+            if not stream:
+                response.read()
+        except BaseException:
+            response.close()
+            raise
+        if not stream:
+            response.close()
+        return response
+
+
+class _RefusedError(Exception):
+    """An answer other than 2xx; stays inside the connections."""
+
+    def __init__(self, response: httpx.Response, body: bytes, subject: str) -> None:
+        super().__init__(response.status_code)
+        self.error = error_of(response.status_code, response.headers, body, subject=subject)
+
+
+class Stream:
+    """Record batches of an answer; iterate it once. An answer that breaks off raises TruncatedAnswerError."""
+
+    def __init__(self, response: httpx.Response, subject: str) -> None:
+        self._response, self._subject = response, subject
+        self._pieces = response.iter_bytes()
+        self._decoder = StreamDecoder()
+        self._ready: Iterator[pa.RecordBatch] = iter(())
+        self._ended = False
+        self._first: list[pa.RecordBatch] = []
+        while self._decoder.schema is None and not self._ended:
+            self._first += self._more()
+        self._ready = iter(self._first)
+        assert self._decoder.schema is not None  # else its end was missing
+        self.schema: pa.Schema = self._decoder.schema
+
+    @property
+    def headers(self) -> httpx.Headers:
+        """Of the answer."""
+        return self._response.headers
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        while True:
+            for batch in self._ready:
+                return batch
+            if self._ended:
+                raise StopIteration
+            self._ready = iter(self._more())
+
+    def _more(self) -> list[pa.RecordBatch]:
+        try:
+            for piece in self._pieces:
+                return list(self._decoder.feed(piece))
+            self._ended = True
+            self._decoder.finish()
+        except httpx.RequestError as error:
+            self.close()
+            raise broken_off(error, self._subject) from None
+        except TruncatedAnswerError:
+            self.close()
+            raise
+        self.close()
+        return []
+
+    def close(self) -> None:
+        """Read no more of it."""
+        self._ended = True
+        self._response.close()
+
+    def __del__(self) -> None:
+        self._response.close()

@@ -1,0 +1,123 @@
+"""What a client raises beside the errors that a catalog in the same process raises, and how answers become errors.
+
+AggregatorError
+├── UnavailableError        the server or the way to it, after every attempt: `status`, `maybe_stored`
+├── AccessDeniedError       the caller: no token, a wrong one, or one that may not do this; `status`
+├── BodyTooLargeError       the caller: more bytes in one request than the server takes; `max_bytes`
+├── TruncatedAnswerError    the server or the way to it: an answer broke off; what came before it is no answer
+└── WriteFailedError        a writer could not deliver: `unsent` are the events, `failed` why
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aggregator.errors import (
+    AggregatorError,
+    InvalidRequestError,
+    OverloadedError,
+    ReadOnlyError,
+    SequenceConflictError,
+    TopicExistsError,
+    TopicNotFoundError,
+)
+from esformat import CorruptSegmentError, EsdbError, InvalidEventError, UnknownIndexError
+
+_MAX_SHOWN = 500  # characters of an answer that is no problem document
+_DEFAULT_RETRY_AFTER_S = 1.0
+
+
+class UnavailableError(AggregatorError):
+    """The server cannot be reached, or fails, after every attempt.
+
+    status: of its last answer, None where there was none. maybe_stored: whether what was sent may be stored.
+    """
+
+    status: int | None
+    maybe_stored: bool
+
+
+class AccessDeniedError(AggregatorError):
+    """No token, a wrong one, or one that may not do this."""
+
+    status: int
+
+
+class BodyTooLargeError(AggregatorError, ValueError):
+    """More bytes than the server takes in one request; nothing was stored. `max_bytes`: what it takes, None: unknown"""
+
+    max_bytes: int | None
+
+
+class TruncatedAnswerError(AggregatorError):
+    """An answer broke off, or is not what it says it is. Ask again."""
+
+
+class WriteFailedError(AggregatorError):
+    """A writer could not deliver everything. `unsent`: tables of the events, oldest first; `failed`: the errors."""
+
+    unsent: list[Any]
+    failed: list[Exception]
+
+
+_KINDS: dict[str, type[EsdbError]] = {
+    "no-such-topic": TopicNotFoundError,
+    "topic-exists": TopicExistsError,
+    "sequence-conflict": SequenceConflictError,
+    "read-only": ReadOnlyError,
+    "invalid-event": InvalidEventError,
+    "unknown-index": UnknownIndexError,
+    "damaged": CorruptSegmentError,
+}
+_STATUSES: dict[int, type[EsdbError]] = {404: TopicNotFoundError, 409: SequenceConflictError}
+
+
+def error_of(status: int, headers: Mapping[str, str], body: bytes, *, subject: str) -> EsdbError:
+    """The error that an answer other than 2xx tells: a problem document, plateau's {"message", "code"}, or any text.
+
+    headers: with names in lower case, or a mapping that does not mind. subject: what was asked for, for the message.
+    """
+    problem = _problem(body)
+    message = str(problem.get("detail") or problem.get("message") or problem.get("title") or f"HTTP status {status}")
+    hint = problem.get("hint")
+    place: dict[str, Any] = {"path": subject, "hint": str(hint) if hint else None}
+    kind = str(problem.get("type", "")).rpartition(":")[2]
+    if status == 429:
+        return OverloadedError(
+            message, retry_after_s=retry_after_s(headers, problem) or _DEFAULT_RETRY_AFTER_S, **place
+        )
+    if status in (401, 403) and kind not in _KINDS:
+        return AccessDeniedError(message, status=status, **place)
+    if status == 413:
+        return BodyTooLargeError(message, max_bytes=_whole(headers.get("x-max-request-size")), **place)
+    if kind in _KINDS or (status in _STATUSES and not kind):
+        return _KINDS.get(kind, _STATUSES.get(status, InvalidRequestError))(message, **place)
+    if status < 500 and status != 408:
+        return InvalidRequestError(message, **place)
+    stored = kind not in ("stopping", "overloaded")
+    return UnavailableError(message, status=status, maybe_stored=stored, **place)
+
+
+def retry_after_s(headers: Mapping[str, str], problem: Mapping[str, Any]) -> float | None:
+    """When to try again: `retry_after_ms` of the problem document, which is finer, else the header's seconds."""
+    exact = problem.get("retry_after_ms")
+    if isinstance(exact, int | float) and not isinstance(exact, bool) and 0 <= exact < 86_400_000:
+        return exact / 1000
+    seconds = _whole(headers.get("retry-after"))  # the other form, a date, is not what our servers send
+    return None if seconds is None else float(seconds)
+
+
+def _whole(text: str | None) -> int | None:
+    return int(text) if text is not None and text.isascii() and text.isdecimal() and len(text) < 16 else None
+
+
+def _problem(body: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(body)
+    except ValueError:
+        found = None
+    if isinstance(found, dict):
+        return found
+    return {"detail": body[:_MAX_SHOWN].decode("utf-8", "replace").strip()}

@@ -1,0 +1,38 @@
+"""When to try again, and how long to wait: a pure decision, so that the sync and the async client share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import random
+
+
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """How often and how long to try.
+
+    attempts: in all; None: as often as `deadline_s` allows. deadline_s: no attempt begins later than so many seconds
+    after the first; None: for ever. Before attempt n the wait is drawn from [0, first_s · 2ⁿ], at most longest_s ("full
+    jitter": clients that were refused together do not come back together); a server's Retry-After is waited on top.
+    """
+
+    attempts: int | None = None
+    deadline_s: float | None = 60.0
+    first_s: float = 0.05
+    longest_s: float = 5.0
+
+    def wait_s(
+        self, attempt: int, elapsed_s: float, retry_after_s: float | None = None, draw: Callable[[], float] = random
+    ) -> float | None:
+        """Seconds to wait after the failed `attempt` (the first is 1), or None: give up."""
+        if self.attempts is not None and attempt >= self.attempts:
+            return None
+        ceiling = min(self.longest_s, self.first_s * 2.0 ** min(attempt, 60))
+        wait = draw() * ceiling + (retry_after_s or 0.0)
+        if self.deadline_s is not None and elapsed_s + wait > self.deadline_s:
+            return None
+        return wait
+
+
+NEVER = Retry(attempts=1)
+"""One attempt only."""

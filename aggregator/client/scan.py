@@ -1,0 +1,99 @@
+"""`RemoteScan` and `RemoteSelection`: lazy answers of a server, with the verbs that answers of a catalog have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from aggregator.answer import Answer
+from aggregator.client import calls
+from aggregator.client.connection import Connection, Stream
+from esformat import Event
+from esformat.parts import KEY_COLUMNS, rows_of_batch
+
+Facts = Callable[[], tuple[tuple[str, ...], bool]]
+"""Gives a topic's indexes, and whether its keys are binary."""
+
+
+class RemoteScan(Answer):
+    """The events that answer a question, read from the server when they are asked for. See `aggregator.Scan`.
+
+    An answer that breaks off raises TruncatedAnswerError: it is never a short one.
+    """
+
+    def __init__(
+        self, connection: Connection, where: tuple[str, ...], parameters: Mapping[str, Any], facts: Facts
+    ) -> None:
+        """Made by the verbs of RemoteTopic."""
+        self._connection, self._where, self._parameters, self._facts = connection, where, dict(parameters), facts
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{name}={value!r}" for name, value in self._parameters.items() if value is not None)
+        return f"<aggregator.client.RemoteScan {'/'.join(self._where[1:])}{' ' if given else ''}{given}>"
+
+    def _stream(self, **changed: Any) -> Stream:
+        where = calls.path(*self._where, **(self._parameters | changed))
+        return self._connection.stream(calls.read(where))
+
+    def _open(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        stream = self._stream()
+        return stream.schema, stream
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow schema of the batches, as it is now: a topic may gain columns."""
+        stream = self._stream(limit=0)
+        stream.close()
+        return stream.schema
+
+    def count(self) -> int:
+        """How many events there are. Their timestamps are sent for it."""
+        return sum(map(len, self._stream(columns=["timestamp"])))
+
+    def __iter__(self) -> Iterator[Event]:
+        indexes, binary = self._facts()
+        asked = self._parameters.get("columns")
+        keys = None if asked is None else list(dict.fromkeys([*KEY_COLUMNS, *asked]))
+        batches = self._stream(columns=keys)
+        return events_of(batches, indexes, b"" if binary else "")
+
+
+class RemoteSelection(Answer):
+    """The records that a SELECT chooses, read from the server when they are asked for. See `aggregator.Catalog.query`.
+
+    An answer that breaks off raises TruncatedAnswerError: it is never a short one.
+    """
+
+    def __init__(self, connection: Connection, text: str) -> None:
+        """Made by `Client.query`."""
+        self._connection, self._text = connection, text
+
+    def __repr__(self) -> str:
+        return f"<aggregator.client.RemoteSelection {self._text}>"
+
+    def _open(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        stream = self._connection.stream(calls.query(self._text))
+        return stream.schema, stream
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Arrow schema of the batches, as it is now: topics may gain columns."""
+        stream = self._connection.stream(calls.query(self._text))
+        stream.close()
+        return stream.schema
+
+    def count(self) -> int:
+        """How many records there are. They are sent for it: SELECT COUNT is quicker."""
+        return sum(map(len, self._open()[1]))
+
+    def __iter__(self) -> Iterator[Event]:
+        return events_of(self._open()[1], (), "")
+
+
+def events_of(batches: Iterator[pa.RecordBatch], indexes: tuple[str, ...], empty: str | bytes) -> Iterator[Event]:
+    """The events of batches that have the key columns."""
+    rows = (rows_of_batch(batch, indexes, empty) for batch in batches)
+    return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))

@@ -1,0 +1,40 @@
+"""`Sizing`: how many events the next batch may hold, from how the last one went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aggregator.errors import InvalidRequestError
+
+
+@dataclass(frozen=True, slots=True)
+class Sizing:
+    """Batches grow while events pile up and the server answers quickly, and shrink when it is busy or slow.
+
+    A small batch is on its way sooner, a large one costs less for each event; both are right at other times.
+    """
+
+    min_rows: int = 100
+    max_rows: int = 20_000
+    max_bytes: int = 4 << 20
+    target_s: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_rows <= self.max_rows or self.max_bytes < 1 or self.target_s <= 0:
+            raise InvalidRequestError("batches have at least a row and a byte, and max_rows is not below min_rows")
+
+    def next_rows(self, rows: int, *, sent: int, took_s: float, refusals: int, waiting: int) -> int:
+        """How many rows the next batch may have, after one of up to `rows`.
+
+        sent: rows it had. took_s: until it was acknowledged. refusals: how often the server was too busy. waiting: rows
+        in the backlog now.
+        """
+        if refusals:
+            wanted = rows // 2
+        elif took_s > self.target_s:
+            wanted = rows * 3 // 4
+        elif sent >= rows and waiting >= rows:
+            wanted = rows * 2
+        else:
+            wanted = rows
+        return max(self.min_rows, min(self.max_rows, wanted))

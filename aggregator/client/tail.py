@@ -1,0 +1,62 @@
+"""`RemoteTail`: the records of a SELECT as they arrive, by long polls that go on from a position."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from aggregator.client.errors import TruncatedAnswerError
+from aggregator.client.scan import events_of
+from esformat import Event
+
+WAIT_S = 20.0  # of one poll: below what proxies cut
+_LIMIT = 10_000
+_BROKEN_POLLS = 5  # answers in a row that broke off
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Records, and the position behind the last of them."""
+
+    table: pa.Table
+    position: str
+
+
+class RemoteTail:
+    """Records as they arrive. Iterate it, once; nothing is lost or given twice when the server goes and comes back."""
+
+    def __init__(self, page: Callable[..., Page], text: str, position: str, timeout_s: float | None) -> None:
+        """Made by `Client.tail`."""
+        self._page, self._text, self._timeout_s = page, text, timeout_s
+        self.position = position
+        """Where it stands: give it as `position` to go on behind the last batch that was given."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The records as record batches, as soon as they are there.
+
+        Raises InvalidRequestError (a statement that is wrong), UnavailableError after every attempt.
+        """
+        heard = time.monotonic()
+        broken = 0
+        while True:
+            left = WAIT_S if self._timeout_s is None else heard + self._timeout_s - time.monotonic()
+            if left < 0:
+                return
+            try:
+                page = self._page(self._text, self.position, wait_s=min(left, WAIT_S), limit=_LIMIT)
+            except TruncatedAnswerError:
+                broken += 1
+                if broken == _BROKEN_POLLS:
+                    raise
+                continue
+            broken = 0
+            if page.table.num_rows:
+                yield from page.table.to_batches()
+                heard = time.monotonic()
+            self.position = page.position
+
+    def __iter__(self) -> Iterator[Event]:
+        return events_of(self.batches(), (), "")

@@ -1,0 +1,104 @@
+"""When a client tries again: pure decisions, without a server."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from aggregator import OverloadedError, SequenceConflictError, TopicExistsError, TopicNotFoundError
+from aggregator.client import AccessDeniedError, BodyTooLargeError, Retry, UnavailableError
+from aggregator.client.attempts import Attempts, failure_of
+from aggregator.client.errors import error_of
+from esformat import InvalidEventError
+
+
+@pytest.mark.parametrize(("attempt", "ceiling"), [(1, 0.1), (2, 0.2), (3, 0.4), (9, 5.0), (5000, 5.0)])
+def test_full_jitter(attempt, ceiling):
+    """The wait is drawn from nothing up to a bound that doubles, and stays below the longest."""
+    retry = Retry(first_s=0.05, longest_s=5.0, deadline_s=None)
+    assert retry.wait_s(attempt, 0, draw=lambda: 0.0) == 0
+    assert retry.wait_s(attempt, 0, draw=lambda: 1.0) == pytest.approx(ceiling)
+
+
+def test_retry_after_is_waited_on_top():
+    """A server's Retry-After is never undercut, and those who were refused together spread behind it."""
+    assert Retry().wait_s(1, 0, 2.0, draw=lambda: 0.0) == 2.0
+    assert Retry().wait_s(1, 0, 2.0, draw=lambda: 1.0) == pytest.approx(2.1)
+
+
+def test_no_attempt_after_the_deadline_or_the_last():
+    """None says so."""
+    assert Retry(attempts=3).wait_s(2, 0) is not None
+    assert Retry(attempts=3).wait_s(3, 0) is None
+    assert Retry(deadline_s=10).wait_s(1, 9.99, 1.0) is None
+    assert Retry(deadline_s=None).wait_s(10_000, 1e9) is not None
+
+
+def problem(kind):
+    return b'{"type": "urn:aggregator:problem:%s", "detail": "so it is", "hint": "do this"}' % kind.encode()
+
+
+ANSWERS = [
+    (429, {"retry-after": "7"}, problem("overloaded"), OverloadedError, {"retry_after_s": 7.0}),
+    (429, {"retry-after": "7"}, b'{"retry_after_ms": 250}', OverloadedError, {"retry_after_s": 0.25}),
+    (429, {}, b'{"message": "writer busy", "code": 429}', OverloadedError, {"message": "writer busy"}),
+    (429, {"retry-after": "-1"}, b'{"retry_after_ms": "soon"}', OverloadedError, {"retry_after_s": 1.0}),
+    (401, {}, b"", AccessDeniedError, {"status": 401}),
+    (403, {}, problem("forbidden"), AccessDeniedError, {"hint": "do this"}),
+    (413, {"x-max-request-size": "1000"}, b"", BodyTooLargeError, {"max_bytes": 1000}),
+    (409, {}, problem("sequence-conflict"), SequenceConflictError, {}),
+    (409, {}, problem("topic-exists"), TopicExistsError, {}),
+    (404, {}, problem("no-such-topic"), TopicNotFoundError, {"message": "so it is"}),
+    (400, {}, problem("invalid-event"), InvalidEventError, {}),
+    (500, {}, problem("internal"), UnavailableError, {"status": 500, "maybe_stored": True}),
+    (503, {}, problem("stopping"), UnavailableError, {"status": 503, "maybe_stored": False}),
+    (502, {}, b"<html>\xff bad gateway", UnavailableError, {"message": "<html>\ufffd bad gateway"}),
+    (500, {}, b"[1, 2]", UnavailableError, {"message": "[1, 2]"}),
+]
+
+
+@pytest.mark.parametrize(("status", "headers", "body", "kind", "facts"), ANSWERS)
+def test_errors_of_answers(status, headers, body, kind, facts):
+    """Each answer becomes the error that a catalog in the same process would raise, with its facts."""
+    error = error_of(status, headers, body, subject="/v1/topics/t")
+    assert type(error) is kind
+    assert error.path == "/v1/topics/t"
+    assert {name: getattr(error, name) for name in facts} == facts
+
+
+def refused():
+    return OverloadedError("busy", retry_after_s=0.5)
+
+
+def lost():
+    return failure_of(httpx.ReadError("reset"), "/x")
+
+
+def unreachable():
+    return failure_of(httpx.ConnectError("refused"), "/x")
+
+
+def test_what_is_tried_again():
+    """What was not stored is tried again always, what may be stored only if that does no harm, mistakes never."""
+    for error in (refused(), unreachable()):
+        assert Attempts(Retry(), repeatable=False).wait_s(error) >= 0
+    assert Attempts(Retry(), repeatable=True).wait_s(lost()) >= 0
+    with pytest.raises(UnavailableError) as caught:
+        Attempts(Retry(), repeatable=False).wait_s(lost())
+    assert caught.value.maybe_stored
+    with pytest.raises(InvalidEventError):
+        Attempts(Retry(), repeatable=True).wait_s(InvalidEventError("wrong"))
+
+
+def test_a_lost_attempt_is_not_forgotten():
+    """Refused at last, but lost before: the batch may be stored, so the error must not say that it is not."""
+    attempts = Attempts(Retry(attempts=2), repeatable=True)
+    attempts.wait_s(lost())
+    with pytest.raises(UnavailableError) as caught:
+        attempts.wait_s(refused())
+    assert (caught.value.maybe_stored, caught.value.status) == (True, 429)
+    attempts = Attempts(Retry(attempts=2), repeatable=True)
+    attempts.wait_s(unreachable())
+    with pytest.raises(OverloadedError):
+        attempts.wait_s(refused())
+    assert attempts.refusals == 1
