@@ -61,7 +61,7 @@ def dealings(draw: st.DrawFn) -> tuple[Recording, int, Random]:
     return recording, draw(st.integers(1, 6)), deal
 
 
-@examples(25)
+@examples(12)
 @given(st.data(), dealings())
 def test_split_files_answer_like_one(data: st.DataObject, dealing: tuple[Recording, int, Random]) -> None:
     """Events dealt out to files at random: all verbs, both directions, whatever the sizes of pieces and pools."""

@@ -92,7 +92,7 @@ def check_mirrors(segment: esformat.Segment) -> None:
         assert [event_facts(event) for event in scan(reverse=True)] == forward[::-1]
 
 
-@examples(250)
+@examples(150)
 @given(st.data(), recordings())
 def test_every_scan_of_every_file(data: st.DataObject, recording: Recording) -> None:
     """Arbitrary events in, every kind of scan out, both directions."""
