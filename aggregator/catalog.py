@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 
+from aggregator.arrivals import Arrivals
 from aggregator.disk import measure
 from aggregator.errors import CatalogNotFoundError, InvalidRequestError, TopicExistsError, TopicNotFoundError
 from aggregator.files import Layout
@@ -197,10 +198,31 @@ class Catalog:
         partition, producer, sequence: as for `Topic.append`.
         Raises InvalidRequestError, esformat.InvalidEventError, OverloadedError and what else `Topic.append` raises.
         """
+        return self.write_streams([(tags, records)], topic, partition=partition, producer=producer, sequence=sequence)
+
+    def write_streams(
+        self,
+        streams: Iterable[tuple[Mapping[str, str], Any]],
+        topic: str = STREAMS_TOPIC,
+        *,
+        partition: str = DEFAULT_PARTITION,
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> Receipt:
+        """Store records of several streams, pairs of tags and records, as one batch. Else as `write`."""
         self._check_open()
         writer_of(self._backend)
         target = self._stream_topic(topic)
-        events = events_of(TagSet.of(tags), records, self._columns_of(topic), now_us())
+        columns, now = self._columns_of(topic), now_us()
+        tables = [events_of(TagSet.of(tags), records, columns, now) for tags, records in streams]
+        if not tables:
+            raise InvalidRequestError("no streams", hint="give at least one pair of tags and records")
+        try:
+            events = (
+                tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="default").combine_chunks()
+            )
+        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+            raise InvalidRequestError(f"the streams do not fit together: {error}") from None
         return target.append(events, partition, producer=producer, sequence=sequence)
 
     def _stream_topic(self, name: str) -> Topic:
@@ -240,6 +262,11 @@ class Catalog:
         """
         self._check_open()
         return run(self._backend, text)
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """Word of what is appended, for who waits for it; of a catalog that only reads, none but that it closed."""
+        return self._backend.state.arrivals
 
     def tail(self, text: str, timeout_s: float | None = None) -> Tail:
         """Follow a SELECT: records that arrive from now on, or behind its POSITION, also of streams made later.

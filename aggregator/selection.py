@@ -56,6 +56,7 @@ class Selection(Answer):
         self._format = None if select.format is None else Template.compile(select.format)
         self._start = self._starting(start)
         self._standing: Position | None = None
+        self._given: pa.RecordBatch | None = None
         if select.newest_first and (select.offset or 0) < 0:
             raise LqlError("the newest come first: nothing lies before them", hint="give OFFSET 0 or more")
         if select.newest_first and self._start[0] not in ("head", "time"):
@@ -155,6 +156,15 @@ class Selection(Answer):
         if standing is None:
             standing = self._first_standing()
         return positions.encode(self._advanced(standing), identity_of(self._backend))
+
+    def positions(self) -> Iterator[str]:
+        """Where this answer stood behind each record of the batch that it gave last."""
+        standing, given = self._standing, self._given
+        if standing is None or given is None:
+            return
+        identity = identity_of(self._backend)
+        for row in range(1, len(given) + 1):
+            yield positions.encode(replace(standing, after=last_key(given.slice(0, row))), identity)
 
     @property
     def gone(self) -> int:
@@ -316,7 +326,7 @@ class Selection(Answer):
                     batch = batch if limit is None else batch.slice(0, limit)
                     if not len(batch):
                         continue
-                    self._standing = Position(around.begin, around.end, last_key(batch))
+                    self._standing, self._given = Position(around.begin, around.end, last_key(batch)), batch
                     yield batch.select(names)
                     if limit is not None:
                         limit -= len(batch)

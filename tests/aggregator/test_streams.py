@@ -216,3 +216,32 @@ def test_fifty_thousand_streams(tmp_path):
         expected = sum(f"app{i % 500}".startswith("app1") and i % 2 == 0 for i in range(50_000))
         assert found == expected
         assert min(spent) <= 0.020, spent
+
+
+def test_several_streams_in_one_batch(tmp_path):
+    """Records of many streams are one batch: one receipt, one key, all of it or nothing."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        table = pa.table({"ts": pa.array([7]), "msg": ["c"], "level": ["warn"]})
+        batch = [({"app": "a"}, [{"ts": 5, "msg": "a", "x": 1}, {"ts": 6}]), ({"app": "b"}, table)]
+        receipt = catalog.write_streams(batch, producer="p", sequence=1)
+        assert (receipt.first, receipt.last) == (0, 2)
+        assert catalog.write_streams(batch, producer="p", sequence=1).duplicate
+        found = [(e.space, e.timestamp, e.columns["fields"], e.columns["level"]) for e in catalog.topic("logs").scan()]
+        assert found == [("{app=a}", 5, [("x", "1")], None), ("{app=a}", 6, None, None), ("{app=b}", 7, None, "warn")]
+        for wrong in ([], [({"app": "a"}, [{"ts": 1}]), ({"app": "b"}, [{"ts": "x"}])]):
+            with pytest.raises((InvalidEventError, aggregator.InvalidRequestError)):
+                catalog.write_streams(wrong)
+        assert catalog.topic("logs").scan().count() == 3
+
+
+def test_a_position_behind_each_record(tmp_path):
+    """A reader can go on behind any record of the batch it was given."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        for start in (0, 3):
+            catalog.write({"app": "a"}, [{"ts": start + n, "msg": str(start + n)} for n in range(3)])
+        answer = catalog.query("SELECT FROM {} LIMIT 5")
+        places = [place for _ in answer.batches() for place in answer.positions()]
+        assert len(places) == 5
+        for given, place in enumerate(places, 1):
+            rest = [int(event.data) for event in catalog.query(f"SELECT FROM {{}} POSITION {place}")]
+            assert rest == list(range(given, 6))
