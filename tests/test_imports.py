@@ -122,7 +122,7 @@ AGGREGATOR_LEVELS = (
     ("catalog",),
     ("aggregator",),
     ("client", "server"),
-    ("demo",),
+    ("demo", "spark"),
     ("cli",),
     ("__main__",),
 )
@@ -154,6 +154,7 @@ AGGREGATOR_OWNERS = {
     "httpx": {"client"},
     "google": {"server"},
     "lark": {"lql"},
+    "pyspark": {"spark"},
     "opentelemetry": {"server"},
     "orjson": {"server"},
     "prometheus_client": {"server"},

@@ -70,3 +70,8 @@ def _check_time(name: str, kind: pa.DataType) -> None:
             f"column {name!r} of type {kind} cannot be the timestamp",
             hint=f"{naive}cast it to timestamp first, or give microseconds since 1970 as bigint",
         )
+
+
+def column_name(column: str) -> str:
+    """A column's name as Spark reads it: dots in it are no way into a struct."""
+    return "`" + column.replace("`", "``") + "`"

@@ -21,7 +21,8 @@ _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 
           "g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30}  # fmt: skip
 
 
-def _names(text: str) -> tuple[str, ...]:
+def parse_names(text: str) -> tuple[str, ...]:
+    """Column names with commas between, in CSV quotes where need be. Raises ValueError that says what was expected."""
     names = tuple(name.strip() for name in next(csv.reader([text]), []))
     if not names or not all(names):
         raise ValueError("a list of column names with commas between")
@@ -35,8 +36,9 @@ def as_list(names: Sequence[str]) -> str:
     return ",".join('"' + name.replace('"', '""') + '"' if set(name) & set(',"') else name for name in names)
 
 
-def _indexes(text: str) -> tuple[str, ...]:
-    return _names(text) if text.strip() else ()
+def parse_indexes(text: str) -> tuple[str, ...]:
+    """The same, or none."""
+    return parse_names(text) if text.strip() else ()
 
 
 def _name(text: str) -> str:
@@ -53,13 +55,16 @@ def parse_bytes(text: str) -> int:
     return int(found[1]) * _UNITS[found[2].lower()]
 
 
-def _count(text: str) -> int:
+def parse_count(text: str) -> int:
+    """A whole number from 1. Raises ValueError."""
     if not re.fullmatch(r"\s*[1-9]\d{0,14}\s*", text):
         raise ValueError("a whole number from 1")
     return int(text)
 
 
-def _one_of(*values: str) -> Callable[[str], str]:
+def one_of(*values: str) -> Callable[[str], str]:
+    """A parser that takes one of some words, in any case."""
+
     def parse(text: str) -> str:
         if text.lower() not in values:
             raise ValueError(f"one of {', '.join(values)}")
@@ -74,7 +79,7 @@ def _level(text: str) -> int:
     return int(text)
 
 
-class _Options:
+class Options:
     """Options that were given, each at most once and in any case, as Spark has it."""
 
     def __init__(self, given: Mapping[str, str], known: tuple[str, ...]) -> None:
@@ -116,17 +121,17 @@ class ReadOptions:
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
         """Read them from what Spark hands over. Raises UsageError."""
-        options = _Options(given, ("path", "paths", "columns", "where", "partitionBytes", "partitions"))
+        options = Options(given, ("path", "paths", "columns", "where", "partitionBytes", "partitions"))
         one, several = options.get("path", str), options.get("paths", parse_paths) or ()
         paths = (one, *several) if one else several
         if not paths:
             raise UsageError("there is nothing to read", hint='give a path: spark.read.format("esdb").load(path)')
         return cls(
             paths,
-            options.get("columns", _names),
+            options.get("columns", parse_names),
             options.get("where", str) or "",
             options.get("partitionBytes", parse_bytes) or PARTITION_BYTES,
-            options.get("partitions", _count),
+            options.get("partitions", parse_count),
         )
 
 
@@ -175,7 +180,7 @@ class WriteOptions:
         """Read them from what Spark hands over. Raises UsageError."""
         known = ("path", "space", "timestamp", "grouping", "indexes", "keys", "codec", "level", "segmentBytes",
                  "segmentEvents", "job", "facts")  # fmt: skip
-        options = _Options(given, known)
+        options = Options(given, known)
         path = options.get("path", str)
         if not path:
             raise UsageError("there is nowhere to write", hint='give a path: df.write.format("esdb").save(path)')
@@ -184,7 +189,7 @@ class WriteOptions:
                 "segments are written to directories that all machines share", path=path,
                 hint="write to one, and copy the finished files to the object store",
             )  # fmt: skip
-        level, codec = options.get("level", _level), options.get("codec", _one_of("zstd", "lz4", "none")) or "zstd"
+        level, codec = options.get("level", _level), options.get("codec", one_of("zstd", "lz4", "none")) or "zstd"
         if level is not None and codec != "zstd":
             raise UsageError(f"codec {codec!r} has no levels")
         return cls(
@@ -192,12 +197,12 @@ class WriteOptions:
             space=options.get("space", _name) or "space",
             timestamp=options.get("timestamp", _name) or "timestamp",
             grouping=options.get("grouping", _name),
-            indexes=options.get("indexes", _indexes) or (),
-            keys=options.get("keys", _one_of("text", "binary")),
+            indexes=options.get("indexes", parse_indexes) or (),
+            keys=options.get("keys", one_of("text", "binary")),
             codec=codec,
             level=level,
             segment_bytes=options.get("segmentBytes", parse_bytes) or SEGMENT_BYTES,
-            segment_events=options.get("segmentEvents", _count) or SEGMENT_EVENTS,
+            segment_events=options.get("segmentEvents", parse_count) or SEGMENT_EVENTS,
             job=options.get("job", str) or "",
             facts=options.get("facts", str) or "{}",
         )

@@ -21,7 +21,7 @@ from esformat.spark.scoping import filters_are_scoped
 from esformat.spark.types import arrow_schema, convert_batch
 
 
-class _PushFilters:
+class PushFilters:
     """`pushFilters` of a reader, which Spark takes for one that is not implemented when push-down is switched off.
 
     Spark refuses to read through a reader that overrides `pushFilters` unless the setting is on, and tells by comparing
@@ -49,9 +49,9 @@ class SegmentReader(DataSourceReader):
         self._filters: tuple[Filter, ...] = ()
 
     @property
-    def pushFilters(self) -> Any:  # noqa: N802 - Spark's name, and a property: see _PushFilters
+    def pushFilters(self) -> Any:  # noqa: N802 - Spark's name, and a property: see PushFilters
         """Takes the filters of a query, which Spark applies again; none where they might be another query's."""
-        return _PushFilters(self._take)
+        return PushFilters(self._take)
 
     def _take(self, filters: list[Filter]) -> Iterable[Filter]:
         self._filters = tuple(filters) if filters_are_scoped() else ()

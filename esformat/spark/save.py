@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from esformat.location import SUFFIX
 from esformat.spark.event_columns import EventColumns
 from esformat.spark.files import listed_below
 from esformat.spark.options import WriteOptions
+from esformat.spark.portions import portions
 from esformat.spark.scan_plan import read_schemas
 from esformat.spark.types import arrow_schema, unify_schemas
 from esformat.writer import create
@@ -82,21 +83,8 @@ class SegmentWriter(DataSourceArrowWriter):
             segments.append(self._write_segment(path, batches))
         return TaskResult(tuple(segments))
 
-    def _portions(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-        """The batches that go into one segment each."""
-        held: list[pa.RecordBatch] = []
-        size = events = 0
-        for batch in batches:
-            if held and (
-                size + batch.nbytes > self._options.segment_bytes or events + len(batch) > self._options.segment_events
-            ):
-                yield held
-                held, size, events = [], 0, 0
-            held.append(batch)
-            size += batch.nbytes
-            events += len(batch)
-        if events:
-            yield held
+    def _portions(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+        return portions(batches, most_bytes=self._options.segment_bytes, most_events=self._options.segment_events)
 
     def _write_segment(self, path: str, batches: list[pa.RecordBatch]) -> StagedSegment:
         options = self._options

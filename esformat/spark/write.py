@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 
 from esformat.commits import commits
 from esformat.errors import UsageError
+from esformat.spark.cluster import clustered
 from esformat.spark.options import WriteOptions, as_list
 from esformat.spark.source import register
 
@@ -59,18 +60,7 @@ def write(
         given["segmentBytes"] = str(segment_bytes)
     given |= {name: str(value) for name, value in options.items()}
     WriteOptions.parse({**given, "path": path})
-    for name in (space, timestamp, *([grouping] if grouping else [])):
-        if name not in df.columns:
-            raise UsageError(f"there is no column {name!r}", hint=f"the columns are {', '.join(df.columns)}")
-    by_grouping = grouping or ("grouping" if "grouping" in df.columns else None)
-    range_keys = [df[_name(space)], df[_name(timestamp)]]
-    sort_keys = [range_keys[0], *([df[_name(by_grouping)]] if by_grouping else []), range_keys[1]]
-    ranges = df.repartitionByRange(partitions, *range_keys) if partitions else df.repartitionByRange(*range_keys)
-    ranges.sortWithinPartitions(*sort_keys).write.format("esdb").options(**given).mode(mode).save(path)
+    rows = clustered(df, space=space, timestamp=timestamp, grouping=grouping, partitions=partitions)
+    rows.write.format("esdb").options(**given).mode(mode).save(path)
     facts = commits(path)[job]["facts"]
     return Written(job, facts["files"], facts["events"], facts["bytes"])
-
-
-def _name(column: str) -> str:
-    """A column's name as Spark reads it: dots in it are no way into a struct."""
-    return "`" + column.replace("`", "``") + "`"

@@ -1,0 +1,88 @@
+"""What can be given with `.option(…)` for catalogs: names, meanings, and values checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Self
+
+from aggregator.names import check_name
+from esformat import UsageError
+from esformat.spark.parts import PARTITION_BYTES, Options, parse_bytes, parse_count, parse_names
+
+HEAD, TAIL = "head", "tail"
+_STREAMING = ("position", "maxRowsPerTrigger", "maxBytesPerTrigger")
+_FOLLOWING = ("checkpointLocation",)  # which Spark hands to sources and sinks of a stream alike
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogReadOptions:
+    """Options of `spark.read.format("aggregator")`, and of `readStream`.
+
+    root: the catalog's directory (`load(root)`). topic: whose events.
+    columns: those to read, in this order, `record_index` and `partition` among them if named; None: the topic's own.
+    where: the condition that events must meet, as for files; "": none.
+    partition_bytes (`partitionBytes`): about how many stored bytes a task reads. partitions: how many tasks instead.
+    position: where a stream begins: "head", "tail", or for each partition the record index of its first event.
+    max_rows (`maxRowsPerTrigger`), max_bytes (`maxBytesPerTrigger`): what a micro-batch reads at most; None: all.
+    """
+
+    root: str
+    topic: str
+    columns: tuple[str, ...] | None = None
+    where: str = ""
+    partition_bytes: int = PARTITION_BYTES
+    partitions: int | None = None
+    position: str | tuple[tuple[str, int], ...] = HEAD
+    max_rows: int | None = None
+    max_bytes: int | None = None
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str], *, streaming: bool | None = None) -> Self:
+        """Read them from what Spark hands over. streaming: None where that is not known yet. Raises UsageError."""
+        plain = ("path", "topic", "columns", "where", "partitionBytes", "partitions")
+        options = Options(given, plain if streaming is False else (*plain, *_STREAMING, *_FOLLOWING))
+        return cls(
+            catalog_root(options),
+            topic_name(options),
+            options.get("columns", parse_names),
+            options.get("where", str) or "",
+            options.get("partitionBytes", parse_bytes) or PARTITION_BYTES,
+            options.get("partitions", parse_count),
+            options.get("position", _position) or HEAD,
+            options.get("maxRowsPerTrigger", parse_count),
+            options.get("maxBytesPerTrigger", parse_bytes),
+        )
+
+
+def catalog_root(options: Options) -> str:
+    """The directory of the catalog. Raises UsageError."""
+    root = options.get("path", str)
+    if not root:
+        raise UsageError("no catalog is named", hint='give its directory: spark.read.format("aggregator").load(root)')
+    if "://" in root and not root.startswith("file:///"):
+        raise UsageError("a catalog lies in a directory that all machines share", path=root)
+    return root.removeprefix("file://")
+
+
+def topic_name(options: Options) -> str:
+    """The topic. Raises UsageError."""
+    topic = options.get("topic", str)
+    if not topic:
+        raise UsageError("no topic is named", hint='give .option("topic", …)')
+    return check_name(topic, "topic")
+
+
+def _position(text: str) -> str | tuple[tuple[str, int], ...]:
+    if text.lower() in (HEAD, TAIL):
+        return text.lower()
+    try:
+        found = json.loads(text)
+    except json.JSONDecodeError:
+        found = None
+    if not isinstance(found, dict) or not all(
+        isinstance(index, int) and not isinstance(index, bool) and index >= 0 for index in found.values()
+    ):
+        raise ValueError('head, tail, or a JSON object of record indexes by partition, as {"0": 1000}')
+    return tuple(found.items())

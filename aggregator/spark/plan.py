@@ -1,0 +1,271 @@
+"""What each task of a read takes: rows of segments, as files are read, and unsealed events, which it is handed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import Filter
+
+from aggregator.errors import SegmentMissingError
+from aggregator.files import Layout
+from aggregator.merge import numbers
+from aggregator.model import PARTITION, RECORD_INDEX, SchemaInfo, SegmentInfo
+from aggregator.question import Question
+from aggregator.schema_change import union_schema
+from aggregator.segment_table import Bounds as TableBounds
+from aggregator.segment_table import SegmentView
+from aggregator.source import View
+from aggregator.state import Snapshot, UnsealedPart
+from aggregator.unsealed import Piece
+from esformat.parts import EventSchema, default_schema
+from esformat.spark.parts import (
+    Bounds,
+    Domain,
+    RowRange,
+    bounds_of_filters,
+    column_of,
+    convert_batch,
+    find_candidates,
+    matching,
+    opened_as_planned,
+    readable,
+    scan_rows,
+    schema_of,
+    share_out,
+)
+
+UNSEALED_BYTES = 16 << 20
+"""Unsealed events, as Arrow, that one task is handed: compressed they are a message of a few MB."""
+FEW_SPACES = 32
+"""So many spaces are looked up in the manifest's filters of spaces one by one."""
+_ANY = Question()
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentRows:
+    """Rows of a sealed segment. indexes: the record indexes [first, end) to read of them; None: all.
+
+    hidden: erased spaces with the record index below which their events are hidden.
+    """
+
+    rows: RowRange
+    partition: str
+    indexes: tuple[int, int] | None
+    hidden: tuple[tuple[bytes, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnsealedRows:
+    """Unsealed events, in the columns that are read, as a compressed Arrow stream."""
+
+    stream: bytes
+
+
+Task = tuple[SegmentRows | UnsealedRows, ...]
+
+
+def catalog_schema(schemas: Sequence[SchemaInfo], indexes: tuple[str, ...], *, binary_keys: bool) -> EventSchema:
+    """The columns of a topic's events."""
+    if not schemas:  # nothing was appended yet
+        return default_schema(indexes, binary_keys=binary_keys)
+    return union_schema(schemas, binary_keys=binary_keys)
+
+
+def with_facts(arrow: pa.Schema) -> pa.Schema:
+    """The columns that can be read: those of the events, their record index and the name of their partition."""
+    arrow = arrow.append(pa.field(RECORD_INDEX, pa.int64(), nullable=False))
+    return arrow.append(pa.field(PARTITION, pa.string(), nullable=False))
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is read of a topic: columns `wanted` (in Spark's types) of the events that all of `where` is true of.
+
+    union: all columns as the topic has them. filters: others that Spark applies again.
+    """
+
+    wanted: pa.Schema
+    union: pa.Schema
+    where: tuple[Filter, ...] = ()
+    filters: tuple[Filter, ...] = ()
+    known: pa.Schema = field(init=False)
+    whole: pa.Schema = field(init=False)
+
+    def __post_init__(self) -> None:
+        """known: all columns for which Spark has a type, in that; whole: those to read, with what `where` looks at."""
+        known = readable(self.union)
+        looked_at = dict.fromkeys(column_of(each) for each in self.where)
+        extra = [known.field(name) for name in looked_at if name not in self.wanted.names]
+        object.__setattr__(self, "known", known)
+        object.__setattr__(self, "whole", pa.schema([*self.wanted, *extra]))
+
+    def bounds(self, schema: EventSchema) -> Bounds:
+        """What must hold of keys, times and indexed columns."""
+        return bounds_of_filters((*self.where, *self.filters), schema)
+
+    def shaped(self, table: pa.Table, partition: str, hidden: Mapping[bytes, int]) -> pa.RecordBatch:
+        """Events of one source, with the columns asked for and those of `where`, in Spark's types."""
+        target = pa.schema([self.union.field(name) for name in self.whole.names])
+        return convert_batch(View(_ANY, target, hidden).shape(table, partition), self.whole)
+
+    def answers(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Of events that are shaped, those that `where` is true of, in the columns asked for."""
+        found = matching(batch, self.where)
+        return found if found.schema.names == self.wanted.names else found.select(self.wanted.names)
+
+    def admits(self, partition: str) -> bool:
+        """Whether events of a partition can be asked for."""
+        named = tuple(each for each in self.where if column_of(each) == PARTITION)
+        return not named or len(matching(pa.record_batch({PARTITION: [partition]}), named)) > 0
+
+
+# ------------------------------------------------------------ on the driver
+
+
+def plan_tasks(
+    layout: Layout,
+    snapshot: Snapshot,
+    request: Request,
+    *,
+    indexes: Mapping[int, tuple[int, int]] | None = None,
+    partition_bytes: int,
+    partitions: int | None = None,
+) -> list[Task]:
+    """Share what a snapshot holds out among tasks. Its files must stay until they have run, or they will say so.
+
+    indexes: record indexes [first, end) by partition; None: all. Raises SegmentMissingError, EsdbError, OSError.
+    """
+    names = {number: name for number, name in snapshot.partitions if request.admits(name)}
+    spans = {number: indexes.get(number, (0, 0)) if indexes is not None else None for number in names}
+    schema = catalog_schema(snapshot.schemas, snapshot.topic.indexes, binary_keys=snapshot.binary_keys)
+    bounds = request.bounds(schema)
+    chosen: dict[str, SegmentInfo] = {}
+    for number in names:
+        for info in _segments(snapshot.segments, number, spans[number], bounds):
+            chosen[str(layout.segment(info.number))] = info
+    try:
+        candidates = find_candidates(list(chosen), request.bounds)
+    except FileNotFoundError as error:
+        raise SegmentMissingError(
+            "a segment is missing", path=error.filename, hint="`aggregator verify` lists what is missing"
+        ) from None
+    tasks: list[Task] = []
+    for ranges in share_out(candidates, partition_bytes=partition_bytes, partitions=partitions):
+        task = []
+        for rows in ranges:
+            info = chosen[str(rows.place)]
+            inside = _inside(info, spans[info.partition])
+            hidden = _hidden(snapshot, info)
+            task.append(SegmentRows(rows, names[info.partition], None if inside else spans[info.partition], hidden))
+        tasks.append(tuple(task))
+    fresh = (
+        batch
+        for part in snapshot.unsealed
+        if part.partition in names
+        for batch in _unsealed(snapshot, part, names[part.partition], spans[part.partition], request)
+    )
+    return [*tasks, *((UnsealedRows(stream),) for stream in _streams(fresh, request.wanted))]
+
+
+def _segments(view: SegmentView, partition: int, span: tuple[int, int] | None, bounds: Bounds) -> Iterator[SegmentInfo]:
+    """Segments of a partition that can hold what is within the bounds, as far as the manifest tells."""
+    times = bounds.get("timestamp", Domain()).hull(lambda moment: moment + 1)
+    first, end = span or (None, None)
+    if (span is not None and span[0] >= span[1]) or any(domain.empty for domain in bounds.values()):
+        return
+    asked = {"partition": partition, "start": times.low, "end": times.high, "first_index": first, "end_index": end}
+    spaces = bounds.get("space", Domain())
+    if spaces.listed is not None and len(spaces.listed) <= FEW_SPACES:
+        found = {info.number: info for key in spaces.listed for info in view.select(TableBounds(space=key, **asked))}
+        yield from (found[number] for number in sorted(found))
+        return
+    whole = spaces.hull(lambda key: key + b"\0")
+    for info in view.select(TableBounds(**asked)):
+        if (whole.low is None or info.max_space >= whole.low) and (whole.high is None or info.min_space < whole.high):
+            yield info
+
+
+def _inside(info: SegmentInfo, span: tuple[int, int] | None) -> bool:
+    return span is None or (span[0] <= info.first_index and info.last_index < span[1])
+
+
+def _hidden(snapshot: Snapshot, info: SegmentInfo) -> tuple[tuple[bytes, int], ...]:
+    return tuple(
+        (space, end)
+        for (number, space), end in snapshot.tombstones.items()
+        if number == info.partition and info.min_space <= space <= info.max_space and info.first_index < end
+    )
+
+
+def _unsealed(
+    snapshot: Snapshot, part: UnsealedPart, name: str, span: tuple[int, int] | None, request: Request
+) -> Iterator[pa.RecordBatch]:
+    """The answers among unsealed events of a partition."""
+    hidden = {space: end for (number, space), end in snapshot.tombstones.items() if number == part.partition}
+    groups: dict[int, list[Piece]] = {}
+    for piece in part.pieces:
+        if span is None or (piece.first_index < span[1] and piece.end_index > span[0]):
+            groups.setdefault(piece.schema.number, []).append(piece)
+    for pieces in groups.values():
+        table = pa.Table.from_batches([piece.batch for piece in pieces])
+        column = pa.array(np.concatenate([piece.record_indexes() for piece in pieces]))
+        table = table.append_column(pa.field(RECORD_INDEX, pa.int64(), nullable=False), column)
+        found = request.answers(request.shaped(_between(table, span), name, hidden))
+        if len(found):
+            yield found
+
+
+def _between(table: pa.Table, span: tuple[int, int] | None) -> pa.Table:
+    """The rows with record indexes [first, end)."""
+    if span is None:
+        return table
+    indexes = numbers(table, RECORD_INDEX)
+    mask = (indexes >= span[0]) & (indexes < span[1])
+    return table if mask.all() else table.filter(pa.array(mask))
+
+
+def _streams(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[bytes]:
+    """Batches as compressed streams of about so many bytes of Arrow."""
+    for batch in batches:
+        step = max(1, len(batch) * UNSEALED_BYTES // max(1, batch.nbytes))
+        for first in range(0, len(batch), step):
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+                writer.write_batch(batch.slice(first, step))
+            yield sink.getvalue().to_pybytes()
+
+
+# ------------------------------------------------------------ in tasks
+
+
+def read_task(task: Task, request: Request) -> Iterator[pa.RecordBatch]:
+    """The answers of one task. Raises UsageError where a segment is gone by now; EsdbError, OSError."""
+    for each in task:
+        if isinstance(each, UnsealedRows):
+            with pa.ipc.open_stream(each.stream) as stream:
+                yield from stream
+        else:
+            yield from _read_segment(each, request)
+
+
+def _read_segment(each: SegmentRows, request: Request) -> Iterator[pa.RecordBatch]:
+    hidden = dict(each.hidden)
+    needed = {*request.whole.names}
+    if hidden:
+        needed |= {"space", RECORD_INDEX}
+    if each.indexes is not None:
+        needed.add(RECORD_INDEX)
+    with opened_as_planned(each.rows) as segment:
+        columns = [name for name in segment.schema.names if name in needed] or ["timestamp"]
+        bounds = request.bounds(schema_of(segment))
+        scan: Any = scan_rows(segment, each.rows.first, each.rows.last, columns=columns, bounds=bounds)
+        for batch in scan.batches():
+            table = _between(pa.Table.from_batches([batch]), each.indexes)
+            if len(table):
+                found = request.answers(request.shaped(table, each.partition, hidden))
+                if len(found):
+                    yield found

@@ -1,0 +1,130 @@
+"""Reading a topic in a batch: planned on the driver from a snapshot, without the writer's help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+from pyspark.sql.types import StructType
+
+from aggregator.errors import CatalogNotFoundError, TopicNotFoundError
+from aggregator.files import Layout
+from aggregator.following import Following
+from aggregator.manifest import Manifest
+from aggregator.model import TopicInfo
+from aggregator.spark.options import CatalogReadOptions
+from aggregator.spark.plan import Request, catalog_schema, plan_tasks, read_task, with_facts
+from aggregator.state import Topic
+from aggregator.writing import now_us
+from esformat import UsageError
+from esformat.spark.parts import (
+    PushFilters,
+    arrow_schema,
+    check_requested,
+    filters_are_scoped,
+    parse_condition,
+    readable,
+    spark_schema,
+)
+
+
+def known_columns(options: CatalogReadOptions) -> tuple[pa.Schema, TopicInfo]:
+    """All columns that can be read of a topic, as the manifest has them. Raises CatalogNotFoundError and others."""
+    layout = Layout(Path(options.root))
+    try:
+        manifest = Manifest(layout.manifest, read_only=True)
+    except FileNotFoundError:
+        raise CatalogNotFoundError("no catalog is there", path=str(layout.root)) from None
+    try:
+        contents = manifest.load()
+    finally:
+        manifest.close()
+    for info in contents.topics:
+        if info.name == options.topic:
+            schemas = [schema for schema in contents.schemas if schema.topic == info.number]
+            arrow = catalog_schema(schemas, info.indexes, binary_keys=info.keys == "binary").arrow
+            return with_facts(arrow), info
+    known = ", ".join(info.name for info in contents.topics) or "none"
+    raise TopicNotFoundError(f"no topic {options.topic!r}", path=str(layout.root), hint=f"its topics: {known}")
+
+
+def topic_of(following: Following, name: str) -> Topic:
+    """A topic as a reading process has it. Raises TopicNotFoundError."""
+    following.refresh()
+    found = following.state.topics.get(name)
+    if found is None:
+        raise TopicNotFoundError(f"no topic {name!r}", path=str(following.layout.root))
+    return found
+
+
+def follow_catalog(root: str) -> Following:
+    """The catalog as a process sees it that only reads. Close it. Raises CatalogNotFoundError and others."""
+    return Following(Layout(Path(root)), now_us)
+
+
+def choose_columns(options: CatalogReadOptions) -> StructType:
+    """The columns of a DataFrame for which none were given with `.schema(…)`. Raises UsageError."""
+    known, _ = known_columns(options)
+    names = options.columns if options.columns is not None else tuple(known.names[:-2])
+    check_known(names, known)
+    return spark_schema(pa.schema([known.field(name) for name in names]))
+
+
+def check_known(names: Iterable[str], known: pa.Schema) -> None:
+    """Raise UsageError for a column that the topic does not have."""
+    for name in names:
+        if name not in known.names:
+            raise UsageError(f"no column {name!r}", hint=f"the columns are {', '.join(known.names)}")
+
+
+def make_request(options: CatalogReadOptions, schema: StructType) -> Request:
+    """What a DataFrame with that schema reads. Raises UsageError."""
+    union, _ = known_columns(options)
+    check_known(schema.fieldNames(), union)
+    check_requested(schema, spark_schema(pa.schema([union.field(name) for name in schema.fieldNames()])))
+    where = parse_condition(options.where, readable(union)) if options.where else ()
+    return Request(arrow_schema(schema), union, where)
+
+
+class CatalogReader(DataSourceReader):
+    """Reads a topic. Made by Spark on the driver, pickled to the tasks."""
+
+    def __init__(self, options: CatalogReadOptions, schema: StructType) -> None:
+        """Raises UsageError, AggregatorError."""
+        self._options = options
+        self._request = make_request(options, schema)
+
+    @property
+    def pushFilters(self) -> Any:  # noqa: N802 - Spark's name, and a property: see PushFilters
+        """Takes the filters of a query, which Spark applies again; none where they might be another query's."""
+        return PushFilters(self._take)
+
+    def _take(self, filters: list[Filter]) -> Iterable[Filter]:
+        request = self._request
+        taken = tuple(filters) if filters_are_scoped() else ()
+        self._request = Request(request.wanted, request.union, request.where, taken)
+        return filters
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """What each task reads, of a snapshot that is taken now."""
+        options = self._options
+        following = follow_catalog(options.root)
+        try:
+            snapshot, pin = following.snapshot(topic_of(following, options.topic), None)
+            try:
+                tasks = plan_tasks(
+                    following.layout, snapshot, self._request,
+                    partition_bytes=options.partition_bytes, partitions=options.partitions,
+                )  # fmt: skip
+            finally:
+                pin.release()
+        finally:
+            following.close()
+        return [InputPartition(task) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The events of one task. Spark asks for no rows with a partition of None."""
+        return read_task(partition.value or (), self._request)

@@ -1,0 +1,67 @@
+"""The data source `aggregator`, and how a session comes to know it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.types import StructType
+
+from aggregator.spark.options import CatalogReadOptions
+from aggregator.spark.read import CatalogReader, choose_columns
+from esformat import UsageError
+from esformat.spark.parts import PUSH_DOWN, as_list
+
+
+class AggregatorDataSource(DataSource):
+    """`format("aggregator")` of `spark.read`, `df.write`, `spark.readStream` and `df.writeStream`."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format(…)` calls it."""
+        return "aggregator"
+
+    def schema(self) -> StructType:
+        """The columns of the topic; those of the option `columns`, where that is given."""
+        return choose_columns(CatalogReadOptions.parse(self.options))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """Reads the columns of a schema: the topic's own, or what was given with `.schema(…)`."""
+        return CatalogReader(self._read_options(schema, streaming=False), schema)
+
+    def _read_options(self, schema: StructType, *, streaming: bool) -> CatalogReadOptions:
+        options = CatalogReadOptions.parse(self.options, streaming=streaming)
+        if options.columns is not None and list(options.columns) != schema.fieldNames():
+            raise UsageError("the option columns and .schema(…) name different columns", hint="give one of them")
+        return options
+
+
+def register(spark: SparkSession, *, push_down: bool = True) -> None:
+    """Make `format("aggregator")` known to a session. push_down: as of `esformat.spark.register`."""
+    spark.dataSource.register(AggregatorDataSource)
+    if push_down:
+        spark.conf.set(PUSH_DOWN, "true")
+
+
+def read(
+    spark: SparkSession,
+    root: str,
+    topic: str,
+    *,
+    where: str | None = None,
+    columns: Sequence[str] | None = None,
+    **options: str | int,
+) -> DataFrame:
+    """A topic as a DataFrame of the events that meet a condition, sealed or not, as of when Spark plans the read.
+
+    where, columns and other options as of `format("aggregator")`. Raises what Spark raises for an option that is wrong.
+    """
+    given = {name: str(value) for name, value in options.items()} | {"path": str(root), "topic": topic}
+    if where is not None:
+        given["where"] = where
+    if columns is not None:
+        given["columns"] = as_list(columns)
+    CatalogReadOptions.parse(given, streaming=False)
+    register(spark)
+    return spark.read.format("aggregator").options(**given).load()

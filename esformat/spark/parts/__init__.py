@@ -1,0 +1,64 @@
+"""Pieces for other data sources over segments, as that of catalogs: options, plans of rows, types, conditions."""
+
+from esformat.filters import Bounds, Domain
+from esformat.row_range import scan_rows, schema_of
+from esformat.spark.cluster import clustered
+from esformat.spark.condition import column_of, matching, parse_condition
+from esformat.spark.event_columns import EventColumns
+from esformat.spark.options import (
+    PARTITION_BYTES,
+    SEGMENT_BYTES,
+    SEGMENT_EVENTS,
+    Options,
+    WriteOptions,
+    as_list,
+    one_of,
+    parse_bytes,
+    parse_count,
+    parse_indexes,
+    parse_names,
+)
+from esformat.spark.portions import portions
+from esformat.spark.pushed import bounds_of_filters
+from esformat.spark.read import PushFilters
+from esformat.spark.scan_plan import RowRange, find_candidates, opened_as_planned, share_out
+from esformat.spark.scoping import filters_are_scoped
+from esformat.spark.source import PUSH_DOWN
+from esformat.spark.types import arrow_schema, check_requested, convert_batch, readable, spark_schema
+
+__all__ = [
+    "PARTITION_BYTES",
+    "PUSH_DOWN",
+    "SEGMENT_BYTES",
+    "SEGMENT_EVENTS",
+    "Bounds",
+    "Domain",
+    "EventColumns",
+    "Options",
+    "PushFilters",
+    "RowRange",
+    "WriteOptions",
+    "arrow_schema",
+    "as_list",
+    "bounds_of_filters",
+    "check_requested",
+    "clustered",
+    "column_of",
+    "convert_batch",
+    "filters_are_scoped",
+    "find_candidates",
+    "matching",
+    "one_of",
+    "opened_as_planned",
+    "parse_bytes",
+    "parse_condition",
+    "parse_count",
+    "parse_indexes",
+    "parse_names",
+    "portions",
+    "readable",
+    "scan_rows",
+    "schema_of",
+    "share_out",
+    "spark_schema",
+]

@@ -1,0 +1,22 @@
+"""A task's rows, cut into what goes into one segment each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+
+
+def portions(batches: Iterable[pa.RecordBatch], *, most_bytes: int, most_events: int) -> Iterator[list[pa.RecordBatch]]:
+    """The batches that go into one segment each: held in memory until they are as many as that, and one at least."""
+    held: list[pa.RecordBatch] = []
+    size = events = 0
+    for batch in batches:
+        if held and (size + batch.nbytes > most_bytes or events + len(batch) > most_events):
+            yield held
+            held, size, events = [], 0, 0
+        held.append(batch)
+        size += batch.nbytes
+        events += len(batch)
+    if events:
+        yield held

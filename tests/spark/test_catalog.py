@@ -1,0 +1,132 @@
+"""Topics of a catalog read with a real Spark: sealed and unsealed events as the catalog itself gives them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from clicks import click_table
+
+import aggregator
+import aggregator.spark
+from aggregator.spark.options import CatalogReadOptions
+from aggregator.spark.read import CatalogReader, choose_columns
+from aggregator.spark.source import AggregatorDataSource
+from esformat import EsdbError
+
+from .test_read import rows
+
+EXTRA = ["record_index", "partition"]
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """2,000 clicks in two partitions, most of them sealed, a space erased, a column that came late."""
+    path = tmp_path_factory.mktemp("catalog") / "data"
+    table = click_table(2000)
+    with aggregator.open(path, durability="none") as catalog:
+        topic = catalog.create_topic("clicks", indexes=["type"])
+        topic.append(table.slice(0, 1000), "a")
+        topic.append(table.slice(1000, 500), "b")
+        catalog.seal()
+        late = table.slice(1500, 250).append_column("price", pa.array([1.5] * 250))
+        topic.append(late, "a")
+        topic.erase("customer-3")
+        topic.append(table.slice(1750), "b")
+        catalog.create_topic("empty")
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def expected(root):
+    """All events as the catalog gives them, with their record indexes and partitions."""
+    with aggregator.open(root, read_only=True) as catalog:
+        topic = catalog.topic("clicks")
+        return topic.scan(columns=[*topic.scan().column_names, *EXTRA]).to_table()
+
+
+@pytest.fixture
+def frame(spark, root):
+    aggregator.spark.register(spark)
+    return spark.read.format("aggregator").option("topic", "clicks")
+
+
+def as_rows(table):
+    place = table.column_names.index("timestamp")
+    table = table.set_column(place, "timestamp", table["timestamp"].cast(pa.int64()))
+    return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True), key=repr)
+
+
+def test_every_event_once(frame, root, expected):
+    """Sealed and unsealed, without the space that was erased, columns that came late null before."""
+    df = frame.option("columns", ",".join(expected.column_names)).load(root)
+    assert rows(df) == as_rows(expected)
+    assert len(expected) < 2000
+    assert frame.options(columns="space").load(root).where("space = 'customer-3'").count() == sum(
+        space == "customer-3" for space in expected["space"].to_pylist()
+    )
+
+
+def test_default_columns(spark, frame, root, expected):
+    """The topic's own columns; record index and partition when they are named, also by a schema."""
+    frame.load(root).createOrReplaceTempView("topic_clicks")
+    names = [name for name in expected.column_names if name not in EXTRA]
+    assert spark.table("topic_clicks").columns == names
+    found = spark.sql("SELECT type, count(*) FROM topic_clicks GROUP BY type").collect()
+    assert dict(found) == {each["values"]: each["counts"] for each in expected["type"].value_counts().to_pylist()}
+    narrowed = aggregator.spark.read(spark, root, "clicks", columns=["partition", "record_index"])
+    pairs = zip(expected["partition"].to_pylist(), expected["record_index"].to_pylist(), strict=True)
+    assert rows(narrowed) == sorted(pairs, key=repr)
+    assert aggregator.spark.read(spark, root, "empty").count() == 0
+
+
+CONDITIONS = {
+    "space = 'customer-1'": lambda row: row["space"] == "customer-1",
+    "space IN ('customer-2', 'customer-3') AND type = 'page'": lambda row: (
+        row["space"] in ("customer-2", "customer-3") and row["type"] == "page"
+    ),
+    "partition = 'b' AND record_index >= 400": lambda row: row["partition"] == "b" and row["record_index"] >= 400,
+    "price IS NOT NULL": lambda row: row["price"] is not None,
+}
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_where(spark, root, expected, condition):
+    """A condition is exact over sealed and unsealed events, whatever columns are read."""
+    chosen = [row for row in expected.to_pylist() if CONDITIONS[condition](row)]
+    assert chosen
+    found = aggregator.spark.read(spark, root, "clicks", where=condition, columns=["data", "record_index"])
+    assert rows(found) == sorted(((row["data"], row["record_index"]) for row in chosen), key=repr)
+
+
+def tasks(root, **options):
+    """What the tasks of a read are, planned without Spark."""
+    parsed = CatalogReadOptions.parse({"path": root, "topic": "clicks", **options})
+    return [partition.value for partition in CatalogReader(parsed, choose_columns(parsed)).partitions()]
+
+
+def test_pruned_before_tasks_start(root):
+    """Partitions, segments and unsealed events that cannot match are not planned."""
+    assert len([each for task in tasks(root) for each in task]) == 4  # a segment and unsealed events of each partition
+    assert len([each for task in tasks(root, where="partition = 'a'") for each in task]) == 2
+    assert tasks(root, where="space = 'nobody'") == []
+    assert tasks(root, where="timestamp < '2001-01-01'") == []
+    assert len(tasks(root, where="type = 'no such type'")) == 0
+
+
+MISTAKES = {
+    "no topic is named": {"topic": ""},
+    "no topic 'nix'": {"topic": "nix"},
+    "no catalog is there": {"path": "/nowhere"},
+    "there is no option 'colums'": {"colums": "type"},
+    "there is no option 'position'": {"position": "head"},
+    "no column 'nix'": {"columns": "nix"},
+    "names no column: 'nix'": {"where": "nix = 1"},
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_mistakes(root, message):
+    """What is asked for wrongly is refused with what is wrong, before anything runs."""
+    source = AggregatorDataSource({"path": root, "topic": "clicks"} | MISTAKES[message])
+    with pytest.raises(EsdbError, match=message):
+        source.reader(source.schema())
