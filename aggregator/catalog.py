@@ -174,7 +174,7 @@ class Catalog:
             known = writing.state.topics[name]
             for partition in list(known.partitions.values()):
                 sealed += len(writing.sealer.seal(known, partition))
-        writing.maintenance.look_after_seals()
+        writing.maintenance.look_after()
         return sealed
 
     # ------------------------------------------------------------ streams

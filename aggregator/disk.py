@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from aggregator.files import Layout
+from aggregator.files import Layout, manifest_files
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +42,8 @@ def measure(layout: Layout, *, segments: int, waiting: int) -> Usage:
     )  # fmt: skip
 
 
-def manifest_files(layout: Layout) -> list[Path]:
-    """The manifest and what SQLite keeps beside it."""
-    return [layout.manifest.with_name(layout.manifest.name + end) for end in ("", "-wal", "-shm")]
-
-
 def _manifest_sizes(layout: Layout) -> Iterator[int]:
-    for path in manifest_files(layout):
+    for path in manifest_files(layout.manifest):
         with contextlib.suppress(FileNotFoundError):
             yield path.stat().st_size
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from aggregator.footprint import Footprint
 from aggregator.log import Log
 from aggregator.manifest import Edit, Manifest
 from aggregator.model import SegmentInfo, Tombstone
@@ -45,10 +46,12 @@ class Erasures:
         rewriter: Rewriter,
         removal: Removal,
         pool: SegmentPool,
+        footprint: Footprint,
         clock: Callable[[], int],
     ) -> None:
         self._state, self._manifest, self._log, self._sealer = state, manifest, log, sealer
         self._rewriter, self._removal, self._pool, self._clock = rewriter, removal, pool, clock
+        self._footprint = footprint
         self._clean: dict[tuple[int, bytes, int], _Clean] = {}
         self.rewritten = 0
         """Segments rewritten since the catalog was opened."""
@@ -93,12 +96,16 @@ class Erasures:
         if partition.sealed_index < max(left.values()):
             self._sealer.seal(topic, partition)
         for segment, spaces in self._holding(topic, partition, left).items():
-            made = self._rewriter.without(topic, partition, segment, spaces)
-            added = [] if made is None else [made]
-            if self._removal.replace(topic, [segment], added, "erased"):
-                self.rewritten += 1
-            else:
-                self._removal.discard(added)  # retention was quicker
+            with self._footprint.making(topic, segment.size_bytes, urgent=True) as fits:
+                if not fits:  # retention makes room; the next call goes on
+                    return
+                made = self._rewriter.without(topic, partition, segment, spaces)
+                added = [] if made is None else [made]
+                if self._removal.replace(topic, [segment], added, "erased"):
+                    self.rewritten += 1
+                else:
+                    self._removal.discard(added)  # retention was quicker
+            self._removal.sweep()
         clean = _Clean(self._log.end, self._state.change)
         held = {space for spaces in self._holding(topic, partition, left).values() for space in spaces}
         for space, end in left.items():

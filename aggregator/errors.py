@@ -87,7 +87,9 @@ class SequenceConflictError(AggregatorError, ValueError):
 
 
 class OverloadedError(AggregatorError):
-    """The memory or log budget is full; nothing of the batch was kept. Try again after `retry_after_s` seconds."""
+    """Memory, log or a limit of bytes on disk is full; the message says which, and what fills it. Nothing of the batch
+    was kept. Try again after `retry_after_s` seconds.
+    """
 
     retry_after_s: float
 

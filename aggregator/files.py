@@ -41,6 +41,11 @@ class Layout:
         return self.root / segment_name(number)
 
 
+def manifest_files(manifest: Path) -> list[Path]:
+    """The manifest and what SQLite keeps beside it."""
+    return [manifest.with_name(manifest.name + end) for end in ("", "-wal", "-shm")]
+
+
 def segment_name(number: int) -> str:
     """The path of a segment below the root."""
     return f"segments/{number // SEGMENTS_IN_A_FOLDER:06d}/{number:012d}.esdb"

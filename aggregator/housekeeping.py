@@ -13,6 +13,7 @@ from aggregator.compaction import Bounds, bounds_for, merges_due, merges_possibl
 from aggregator.disk import Usage, measure
 from aggregator.erasure import Erasures
 from aggregator.files import Layout
+from aggregator.footprint import WAITING_SHARE, Footprint
 from aggregator.log import Log
 from aggregator.manifest import Manifest
 from aggregator.model import SegmentInfo
@@ -30,9 +31,6 @@ logger = logging.getLogger("aggregator")
 
 SHARE_OF_TIME = 20
 """Looking for what to merge takes at most one part in so many of a thread's time."""
-WAITING_SHARE = 5
-"""Files that wait for scans count as what the catalog takes, up to one part in so many of its limit: a scan that never
-ends costs no more events than that, and where so much waits nothing is merged."""
 SEEN_EVERY_US = 60_000_000
 _SEEN = "last_seen_us"
 _UNLIMITED = Retention()
@@ -51,15 +49,17 @@ class Housekeeping:
         pins: Pins,
         pool: SegmentPool,
         budget: Budget,
+        footprint: Footprint,
         *,
         limits: Limits,
         clock: Callable[[], int],
     ) -> None:
         self._state, self._manifest, self._log, self._sealer = state, manifest, log, sealer
         self._layout, self._budget, self._limits, self._clock = layout, budget, limits, clock
-        self.removal = Removal(state, manifest, layout, pins, pool)
+        self._footprint = footprint
+        self.removal = Removal(state, manifest, layout, pins, pool, footprint)
         self._rewriter = Rewriter(layout, pool, sealer.take_number)
-        self.erasures = Erasures(state, manifest, log, sealer, self._rewriter, self.removal, pool, clock)
+        self.erasures = Erasures(state, manifest, log, sealer, self._rewriter, self.removal, pool, footprint, clock)
         self._retaining = Lock()
         self._compacting = Lock()
         self._looked: dict[int, tuple[int, int]] = {}  # topic -> what its segments were when nothing was due
@@ -103,8 +103,10 @@ class Housekeeping:
             doomed = self._doomed(topics)
             if not dry_run:
                 doomed = self._remove(doomed)
+                self._footprint.made_room()
                 self.removal.sweep()
             usage = self.usage()
+            self._footprint.quarantine_bytes = usage.quarantine
         return RetentionReport(tuple(self._removed(one) for one in doomed), usage.total, usage.waiting, dry_run)
 
     def _doomed(self, topics: Iterable[Topic] | None) -> list[Doomed]:
@@ -113,23 +115,29 @@ class Housekeeping:
         left: list[SegmentInfo] = []
         for topic in self._topics() if topics is None else topics:
             segments = self._segments(topic)
-            mine = expired(segments, topic.info.retention, now)
+            mine = expired(segments, topic.info.retention, now, self._beside(topic))
             gone = {one.segment.number for one in mine}
             left += [segment for segment in segments if segment.number not in gone]
             doomed += mine
         if topics is None and (self._limits.max_bytes is not None or self._limits.min_free_bytes is not None):
             waiting = sum(size for _, size, _ in self.removal.waiting())
             usage = measure(self._layout, segments=sum(segment.size_bytes for segment in left), waiting=waiting)
-            if self._limits.max_bytes is not None and usage.total > self._limits.max_bytes:
+            self._footprint.quarantine_bytes = usage.quarantine
+            spare = self._footprint.spare()
+            if self._limits.max_bytes is not None and usage.total + spare > self._limits.max_bytes:
                 self._manifest.scrub()  # what SQLite keeps beside it can go before any event does
                 usage = measure(self._layout, segments=usage.segments, waiting=waiting)
             coming = waiting + sum(one.segment.size_bytes for one in doomed)
             counted = min(waiting, (self._limits.max_bytes or 0) // WAITING_SHARE)
-            space = Space(
-                self._limits.max_bytes, usage.other + counted, self._limits.min_free_bytes, usage.free + coming
-            )
+            other = usage.other + counted + spare
+            space = Space(self._limits.max_bytes, other, self._limits.min_free_bytes, usage.free + coming)
             doomed += in_the_way(left, space)
         return doomed
+
+    def _beside(self, topic: Topic) -> int:
+        """Bytes that count as a topic's beside its segments: files that wait for scans, room for what is coming."""
+        waiting = min(self._footprint.waiting(topic), (topic.info.retention.max_bytes or 0) // WAITING_SHARE)
+        return waiting + self._footprint.spare(topic)
 
     def _remove(self, doomed: list[Doomed]) -> list[Doomed]:
         """Retire them, topic by topic; gives those that were still there."""
@@ -158,6 +166,7 @@ class Housekeeping:
         if limited or any(topic.info.retention != _UNLIMITED for topic in self._topics()):
             with self._retaining:
                 self._remove(self._doomed(None))
+                self._footprint.made_room()
         self.removal.sweep()
         seen = self.age_now()
         if abs(seen - self._seen_us) >= SEEN_EVERY_US:
@@ -178,10 +187,13 @@ class Housekeeping:
             for topic in chosen:
                 erased += [_shown(topic, space) for space in self.erasures.advance(topic)]
                 while groups := merges_possible(self._mergeable(topic), self._bounds(topic)):
+                    before = made
                     for group in groups:
                         info = self._merge(topic, group)
                         if info is not None:
                             merged, made, written = merged + len(group), made + 1, written + info.size_bytes
+                    if made == before:  # the limits have no room for it
+                        break
             self.removal.sweep()
         left = {_shown(topic, space) for topic in chosen for _, space in topic.tombstones}
         return CompactionReport(
@@ -232,21 +244,24 @@ class Housekeeping:
         return [segment for segment in self._segments(topic) if segment.partition not in busy]
 
     def _merge(self, topic: Topic, group: list[SegmentInfo]) -> SegmentInfo | None:
-        """Merge a group and put the result in its place; None where a part of it is gone meanwhile."""
+        """Merge a group and put the result in its place; None without room, or where a part of it is gone meanwhile."""
         if not all(segment.number in topic.segments for segment in group):
             return None
         _, partition = self._state.partitions[group[0].partition]
-        try:
-            info = self._rewriter.merge(topic, partition, group)
-        except FileNotFoundError:
-            if all(segment.number in topic.segments for segment in group):
-                raise
-            return None  # retention was quicker
-        if self.removal.replace(topic, group, [info], "compacted"):
-            self.removal.sweep()
-            return info
-        self.removal.discard([info])
-        return None
+        with self._footprint.making(topic, sum(segment.size_bytes for segment in group)) as fits:
+            if not fits:
+                return None
+            try:
+                info = self._rewriter.merge(topic, partition, group)
+            except FileNotFoundError:
+                if all(segment.number in topic.segments for segment in group):
+                    raise
+                return None  # retention was quicker
+            if not self.removal.replace(topic, group, [info], "compacted"):
+                self.removal.discard([info])
+                return None
+        self.removal.sweep()
+        return info
 
     # ------------------------------------------------------------ what is there
 

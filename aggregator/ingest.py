@@ -12,9 +12,10 @@ import pyarrow as pa
 from aggregator.budget import Budget
 from aggregator.checksum import checksum64
 from aggregator.errors import OverloadedError, SequenceConflictError
+from aggregator.footprint import Footprint, largest_batch
 from aggregator.intake import Fitting, to_table
 from aggregator.log import Entry, Log
-from aggregator.log_frame import MAX_BODY_BYTES, EventsPrefix
+from aggregator.log_frame import MAX_BODY_BYTES, EventsPrefix, frame_bytes
 from aggregator.manifest import Manifest
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
 from aggregator.names import check_name
@@ -35,13 +36,15 @@ class Ingest:
         manifest: Manifest,
         log: Log,
         budget: Budget,
+        footprint: Footprint,
         *,
         log_bytes: int,
         clock: Callable[[], int],
         wake: Callable[[], None],
     ) -> None:
         """log_bytes: what the log's files may take. wake: called when a partition may be due to be sealed."""
-        self._state, self._manifest, self._log, self._budget = state, manifest, log, budget
+        self._state, self._manifest, self._log = state, manifest, log
+        self._budget, self._footprint = budget, footprint
         self._log_bytes, self._clock, self._wake = log_bytes, clock, wake
         self._making = Lock()  # held while a partition or a schema is made
         self._fittings: dict[int, dict[pa.Schema, tuple[SchemaInfo, Fitting]]] = {}
@@ -74,14 +77,13 @@ class Ingest:
     ) -> Receipt:
         message = batch.serialize()
         size = message.size
-        limit = min(MAX_BODY_BYTES - 4096, self._budget.limit_bytes, self._log_bytes // 2)
-        if size > limit:
-            raise InvalidEventError(
-                f"the batch has {size:,} bytes, more than the {limit:,} that fit", hint="append it in smaller ones"
-            )
+        self._check_size(topic, size)
         own = pa.ipc.read_record_batch(message, batch.schema)  # the caller may change what its buffers hold
         piece = make_piece(0, schema, own, size, self._clock())
         fingerprint = checksum64(message) if key else 0
+        remembered = _remembered(partition, key, fingerprint, len(batch))
+        if remembered is not None:  # what was stored needs no room
+            return _receipt(topic, partition, remembered.first_index, remembered.count, duplicate=True)
         prefix = EventsPrefix(schema.number, *(key or ("", 0)), fingerprint, note)
         known: ProducerEntry | None = None
 
@@ -109,22 +111,53 @@ class Ingest:
             ((partition.number, schema.number), lambda: definition(topic, partition, schema)),
             key=(partition.number, *key) if key else None,
         )  # fmt: skip
-        self._check_log(size)
-        self._budget.reserve(size)
+        logged = frame_bytes(entry.body_length)
+        self._take_room(topic, partition, size, logged)
+        kept = False
         try:
             self._log.append(entry)
+            kept = known is None
         except BaseException:
-            if entry.first_index < 0 or entry.error is not None:  # else it was interrupted after it was published
-                self._budget.give_back(size)
+            kept = entry.first_index >= 0 and entry.error is None  # it was interrupted after it was published
             raise
+        finally:
+            self._footprint.logged(logged)
+            if not kept:
+                self._footprint.let_go(topic, partition, size)
+                self._budget.give_back(size)
         if known is not None:
-            self._budget.give_back(size)
             return _receipt(topic, partition, known.first_index, known.count, duplicate=True)
         roll = topic.info.roll
         unsealed = partition.unsealed
         if unsealed.rows >= roll.rows or unsealed.size_bytes >= roll.bytes:
             self._wake()
         return _receipt(topic, partition, entry.first_index, entry.count)
+
+    def _check_size(self, topic: Topic, size: int) -> None:
+        """Raises InvalidEventError for what would never fit, however long somebody waits."""
+        limit = min(MAX_BODY_BYTES - 4096, self._budget.limit_bytes, self._log_bytes // 2)
+        kept = topic.info.retention.max_bytes
+        if kept is not None and largest_batch(kept) < min(size, limit):
+            raise InvalidEventError(
+                f"the batch has {size:,} bytes, more than fit into the {kept:,} bytes that topic {topic.info.name!r} "
+                "keeps",
+                hint="append it in smaller ones, or let the topic's retention keep more bytes",
+            )
+        if size > limit:
+            raise InvalidEventError(
+                f"the batch has {size:,} bytes, more than the {limit:,} that fit", hint="append it in smaller ones"
+            )
+
+    def _take_room(self, topic: Topic, partition: Partition, size: int, logged: int) -> None:
+        """Reserve what a batch takes, in memory and on disk. Raises OverloadedError, and then nothing is."""
+        self._check_log(size)
+        self._budget.reserve(size)
+        try:
+            self._footprint.admit(topic, partition, size, logged)
+        except OverloadedError:
+            self._budget.give_back(size)
+            self._wake()
+            raise
 
     def _check_log(self, size: int) -> None:
         if self._log.size_bytes + size > self._log_bytes:
@@ -198,25 +231,33 @@ def _checked_key(producer: str | None, sequence: int | None) -> tuple[str, int] 
     return producer, sequence
 
 
-def _known(partition: Partition, key: tuple[str, int] | None, fingerprint: int, count: int) -> ProducerEntry | None:
+def _remembered(
+    partition: Partition, key: tuple[str, int] | None, fingerprint: int, count: int
+) -> ProducerEntry | None:
     """The batch that a producer appended before under the same sequence. Raises SequenceConflictError."""
     if key is None:
         return None
     producer, sequence = key
-    window = partition.producers.get(producer, {})
-    entry = window.get(sequence)
-    if entry is None:
+    entry = partition.producers.get(producer, {}).get(sequence)
+    if entry is not None and (entry.fingerprint, entry.count) != (fingerprint, count):
+        raise SequenceConflictError(
+            f"sequence {sequence} of producer {producer!r} was appended before with other events",
+            hint="give each new batch a new sequence; repeat one only with the same events",
+        )
+    return entry
+
+
+def _known(partition: Partition, key: tuple[str, int] | None, fingerprint: int, count: int) -> ProducerEntry | None:
+    """The same for the log's leader, who sees every batch before this one; refuses what is too old to tell."""
+    entry = _remembered(partition, key, fingerprint, count)
+    if key is not None and entry is None:
+        producer, sequence = key
+        window = partition.producers.get(producer, {})
         if len(window) >= PRODUCER_WINDOW and sequence < min(window):
             raise SequenceConflictError(
                 f"sequence {sequence} of producer {producer!r} is older than the {PRODUCER_WINDOW} that are remembered",
                 hint="give each new batch a higher sequence",
             )
-        return None
-    if (entry.fingerprint, entry.count) != (fingerprint, count):
-        raise SequenceConflictError(
-            f"sequence {sequence} of producer {producer!r} was appended before with other events",
-            hint="give each new batch a new sequence; repeat one only with the same events",
-        )
     return entry
 
 

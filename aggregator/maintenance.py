@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from threading import Condition, Thread
 
 from aggregator.errors import AggregatorError
@@ -21,6 +22,15 @@ logger = logging.getLogger("aggregator")
 TICK_S = 1.0
 """How long a change of the clock or of a policy may go unnoticed."""
 MIN_BACK_OFF_S, MAX_BACK_OFF_S = 0.5, 30.0
+
+
+@dataclass(slots=True, eq=False)
+class _Chore:
+    """Work that is done again where somebody asked for it while it was being done."""
+
+    work: Callable[[], None]
+    due: bool = False
+    running: bool = False
 
 
 class Maintenance:
@@ -46,9 +56,9 @@ class Maintenance:
         self._workers = max(1, min(os.cpu_count() or 1, 4))
         self._pool = ThreadPoolExecutor(self._workers, thread_name_prefix="aggregator-seal")
         self._running: dict[int, Future[None]] = {}
-        self._chores: list[tuple[Callable[[], None], Future[None] | None]] = [(chore, None) for chore in chores]
+        self._chores = [_Chore(chore) for chore in chores]
         self._chore_pool = ThreadPoolExecutor(max(1, len(chores)), thread_name_prefix="aggregator-chore")
-        self._sealed = False
+        self._called = False
         self._back_off: dict[int, tuple[float, float]] = {}  # partition -> not before, and the next pause
         self.problem: str | None = None
         self._thread = Thread(target=self._run, name="aggregator-maintenance", daemon=True)
@@ -60,9 +70,9 @@ class Maintenance:
             self._woken = True
             self._condition.notify()
 
-    def look_after_seals(self) -> None:
-        """Something was sealed: let the chores look at it."""
-        self._sealed = True
+    def look_after(self) -> None:
+        """Something was sealed, or a limit was passed: let the chores look at it, now or as soon as they are done."""
+        self._called = True
         self.wake()
 
     def stop(self) -> None:
@@ -89,8 +99,8 @@ class Maintenance:
                 if self._durability.mode == "interval" and now - synced >= self._durability.interval_us / 1e6:
                     synced = now
                     self._log.sync()
-                if now - chored >= TICK_S or self._sealed:
-                    chored, self._sealed = now, False
+                if now - chored >= TICK_S or self._called:
+                    chored, self._called = now, False
                     self._start_chores()
             except (AggregatorError, OSError, MemoryError, RuntimeError) as error:  # the last: no thread to be had
                 self._report("background work", error)
@@ -127,18 +137,26 @@ class Maintenance:
         else:
             self._back_off.pop(number, None)
             self.problem = None
-        self.look_after_seals()
+        self.look_after()
 
     def _start_chores(self) -> None:
-        for place, (chore, running) in enumerate(self._chores):
-            if running is None or running.done():
-                self._chores[place] = (chore, self._chore_pool.submit(self._do, chore))
+        for chore in self._chores:
+            chore.due = True
+            if not chore.running:
+                chore.running = True
+                self._chore_pool.submit(self._do, chore)
 
-    def _do(self, chore: Callable[[], None]) -> None:
+    def _do(self, chore: _Chore) -> None:
         try:
-            chore()
+            while chore.due and not self._stopping:
+                chore.due = False
+                chore.work()
         except (EsdbError, OSError, MemoryError) as error:
             self._report("retention or compaction", error)
+        finally:
+            chore.running = False
+            if chore.due and not self._stopping:  # somebody asked after the last look
+                self.look_after()
 
     def _report(self, what: str, error: BaseException) -> None:
         message = f"{what} failed, and will be tried again: {error}"

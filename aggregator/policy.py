@@ -112,7 +112,9 @@ class Roll(_Policy):
 class Retention(_Policy):
     """What a topic keeps: None is no limit. Oldest segments go first.
 
-    max_bytes: of its segments. max_age_us: by an event's timestamp. max_segments: how many.
+    max_bytes: of its segments, kept up by removing the oldest; with what waits to be sealed and files that open scans
+    still read they take at most 1.1 times as much: appends that could break that are refused (`OverloadedError`).
+    max_age_us: by an event's timestamp. max_segments: how many.
     """
 
     max_bytes: int | None = None
@@ -128,8 +130,8 @@ class Retention(_Policy):
 class Limits(_Policy):
     """Budgets of a catalog.
 
-    memory_bytes: of unsealed events. log_bytes: of the log's files. max_bytes: of everything on disk; None: no limit.
-    min_free_bytes: what retention leaves free on the disk.
+    memory_bytes: of unsealed events. log_bytes: of the log's files. max_bytes: of everything on disk, at least 1 MiB,
+    kept up by removing the oldest segments, and never passed by more than a tenth; None: no limit. min_free_bytes: what retention leaves free on the disk.
     """
 
     memory_bytes: int = 256 << 20

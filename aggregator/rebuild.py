@@ -10,9 +10,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from aggregator.disk import manifest_files
 from aggregator.errors import CatalogNotFoundError, CorruptManifestError
-from aggregator.files import Layout, segment_files, sync_directory
+from aggregator.files import Layout, manifest_files, segment_files, sync_directory
 from aggregator.lock import WriterLock
 from aggregator.manifest import Manifest
 from aggregator.model import Problem
@@ -48,7 +47,7 @@ def rebuild(
             manifest.close()
         if new.with_name(new.name + "-wal").exists():
             raise CorruptManifestError("the new manifest could not be completed", path=str(new))
-        for path in manifest_files(layout):
+        for path in manifest_files(layout.manifest):
             if path.exists():
                 set_aside(layout, path)
         os.replace(new, layout.manifest)  # noqa: PTH105  the rename is the point at which it counts

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from threading import Lock
 
 from aggregator.files import Layout, sync_directory
+from aggregator.footprint import Footprint
 from aggregator.manifest import Edit, Manifest
 from aggregator.model import SegmentInfo
 from aggregator.pins import Pins
@@ -22,9 +23,17 @@ from aggregator.state import CatalogState, Topic
 class Removal:
     """Retires segments and deletes their files. Safe to share between threads."""
 
-    def __init__(self, state: CatalogState, manifest: Manifest, layout: Layout, pins: Pins, pool: SegmentPool) -> None:
+    def __init__(
+        self,
+        state: CatalogState,
+        manifest: Manifest,
+        layout: Layout,
+        pins: Pins,
+        pool: SegmentPool,
+        footprint: Footprint,
+    ) -> None:
         self._state, self._manifest, self._layout = state, manifest, layout
-        self._pins, self._pool = pins, pool
+        self._pins, self._pool, self._footprint = pins, pool, footprint
         self._sweeping = Lock()
 
     def replace(self, topic: Topic, retired: Sequence[SegmentInfo], added: Sequence[SegmentInfo], reason: str) -> bool:
@@ -34,6 +43,7 @@ class Removal:
                 return False
             numbers = [segment.number for segment in retired]
             change = self._manifest.apply(Edit(added=added, retired=numbers, reason=reason))
+            self._footprint.retire(topic, retired)
             self._state.change_segments(topic, change, added, numbers, {})
             return True
 
@@ -44,6 +54,7 @@ class Removal:
             if there:
                 numbers = [segment.number for segment in there]
                 change = self._manifest.apply(Edit(retired=numbers, reason=reason))
+                self._footprint.retire(topic, there)
                 self._state.change_segments(topic, change, (), numbers, {})
             return there
 
@@ -75,5 +86,6 @@ class Removal:
             for folder in folders:  # before the manifest forgets them: what it does not know must not come back
                 sync_directory(folder)
             if gone:
+                self._footprint.gone(gone)
                 self._manifest.forget_retired(gone)
             return freed

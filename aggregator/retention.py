@@ -30,7 +30,7 @@ class Doomed:
 class Space:
     """What the catalog as a whole may take, and what there is. Bytes; None: no limit.
 
-    other_bytes: of everything that is no live segment and stays: log, manifest, quarantine.
+    other_bytes: of everything that is no live segment and stays: log, manifest, quarantine; and room for what comes.
     free_bytes: on the disk, with what retired segments will give back.
     """
 
@@ -58,10 +58,10 @@ def oldest_first(segments: Iterable[SegmentInfo]) -> list[SegmentInfo]:
     return sorted(segments, key=lambda segment: (segment.created_us, segment.first_index, segment.number))
 
 
-def expired(segments: Sequence[SegmentInfo], policy: Retention, now_us: int) -> list[Doomed]:
+def expired(segments: Sequence[SegmentInfo], policy: Retention, now_us: int, beside_bytes: int = 0) -> list[Doomed]:
     """The segments of a topic that its policy no longer keeps, oldest first.
 
-    A segment goes by age when its newest event is too old.
+    A segment goes by age when its newest event is too old. beside_bytes: what counts as the topic's beside them.
     """
     doomed: list[Doomed] = []
     kept: list[SegmentInfo] = []
@@ -70,7 +70,7 @@ def expired(segments: Sequence[SegmentInfo], policy: Retention, now_us: int) -> 
             doomed.append(Doomed(segment, "age"))
         else:
             kept.append(segment)
-    kept_bytes = sum(segment.size_bytes for segment in kept)
+    kept_bytes = beside_bytes + sum(segment.size_bytes for segment in kept)
     for place, segment in enumerate(kept):
         if policy.max_segments is not None and len(kept) - place > policy.max_segments:
             doomed.append(Doomed(segment, "segments"))

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from aggregator.budget import Budget
 from aggregator.files import Layout
+from aggregator.footprint import UNSEALED_SHARE, Footprint
 from aggregator.log import Log
 from aggregator.manifest import Edit, Manifest
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, newest_notes
@@ -43,6 +44,12 @@ class Load:
     max_bytes: int
     max_age_us: int
     pins_log: bool = False
+
+
+def roll_bytes(topic: Topic) -> int:
+    """Bytes at which a partition is sealed: fewer than its policy says where the topic keeps few."""
+    roll, kept = topic.info.roll.bytes, topic.info.retention.max_bytes
+    return roll if kept is None else min(roll, max(1, kept // (UNSEALED_SHARE * len(topic.partitions))))
 
 
 def choose_to_seal(loads: Sequence[Load], limits: Limits, log_bytes: int, now_us: int) -> list[int]:
@@ -102,12 +109,13 @@ class Sealer:
         log: Log,
         layout: Layout,
         budget: Budget,
+        footprint: Footprint,
         *,
         next_segment: int,
         clock: Callable[[], int],
     ) -> None:
         self._state, self._manifest, self._log = state, manifest, log
-        self._layout, self._budget, self._clock = layout, budget, clock
+        self._layout, self._budget, self._footprint, self._clock = layout, budget, footprint, clock
         self._next_segment = next_segment
         self._lock = Lock()
         self._releasing = Lock()
@@ -132,7 +140,7 @@ class Sealer:
                     found.append(
                         Load(
                             number, partition.unsealed.rows, partition.unsealed.size_bytes, oldest, roll.rows,
-                            roll.bytes, roll.age_us, number in pinning,
+                            roll_bytes(topic), roll.age_us, number in pinning,
                         )
                     )  # fmt: skip
             return found
@@ -159,6 +167,7 @@ class Sealer:
             del self._written[partition.number]
             self._state.change_segments(topic, change, written, (), {partition.number: end})
         self._budget.give_back(frozen.size_bytes, sealed=True)
+        self._footprint.let_go(topic, partition, frozen.size_bytes)
         self.release_log()
         return written
 

@@ -95,7 +95,10 @@ class SegmentView:
 
 
 class SegmentTable:
-    """The segments of a topic. Changed under the catalog's view lock; read through views, which do not change."""
+    """The segments of a topic. Changed under the catalog's view lock; read through views, which do not change.
+
+    size_bytes: of their files.
+    """
 
     def __init__(self, infos: Iterable[SegmentInfo] = ()) -> None:
         self._start(list(infos))
@@ -109,6 +112,7 @@ class SegmentTable:
         self._signatures: U8 = np.zeros((SIGNATURE_BYTES, capacity), np.uint8)
         self._places: dict[int, int] = {}
         self._common = b""
+        self.size_bytes = 0
         self.add(infos)
 
     def __len__(self) -> int:
@@ -140,6 +144,7 @@ class SegmentTable:
             self._columns[:, place] = facts
             self._prefixes[:, place] = self._prefixes_of(info)
             self._places[info.number] = place
+            self.size_bytes += info.size_bytes
         self._signatures[:, first:last] = columns_of(info.signature for info in infos)
         self._infos.extend(infos)
         self._alive[first:last] = True
@@ -164,5 +169,6 @@ class SegmentTable:
         places = [self._places.pop(number) for number in numbers if number in self._places]
         self._alive = self._alive.copy()
         self._alive[places] = False
+        self.size_bytes -= sum(self._infos[place].size_bytes for place in places)
         if len(self._infos) > _FIRST_CAPACITY and 2 * len(self._places) < len(self._infos):
             self._start(list(self.view()))

@@ -113,6 +113,8 @@ class CatalogState:
         self.topics: dict[str, Topic] = {}
         self._by_number: dict[int, Topic] = {}
         self.partitions: dict[int, tuple[Topic, Partition]] = {}
+        self.segment_bytes = 0
+        """Of the files of all segments, in a writer."""
         for info in contents.topics:
             self.add_topic(info)
         for schema in contents.schemas:
@@ -126,6 +128,7 @@ class CatalogState:
             known.next_index = max(known.next_index, segment.last_index + 1)
         for number, segments in grouped.items():
             self._by_number[number].segments.add(segments)
+            self.segment_bytes += self._by_number[number].segments.size_bytes
         for stone in contents.tombstones:
             self.add_tombstone(stone)
 
@@ -192,8 +195,10 @@ class CatalogState:
         """Show what the manifest has: segments in place of the events they were sealed from, or of other segments."""
         with self.view_lock:
             self.change = max(self.change, change)
+            before = topic.segments.size_bytes
             topic.segments.remove(retired)
             topic.segments.add(added)
+            self.segment_bytes += topic.segments.size_bytes - before
             for number, index in sealed.items():
                 partition = self.partitions[number][1]
                 partition.sealed_index = index

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import esformat
-from aggregator.disk import manifest_files
 from aggregator.errors import CorruptLogError
-from aggregator.files import Layout
+from aggregator.files import Layout, manifest_files
 from aggregator.log_file import Frame, list_files, read_file, read_frames
 from aggregator.log_frame import EventsPrefix, FrameKind
 from aggregator.reports import Traces
@@ -35,9 +34,10 @@ def look_for(
         partitions = {p.number for p in topic.partitions.values()}
     held = [number for number in (*numbers, *waiting) if _holds(layout.segment(number), space)]
     quarantined = list(layout.quarantine.iterdir()) if layout.quarantine.is_dir() else []
+    in_manifest = sum(_stored(path, space) for path in manifest_files(layout.manifest))
     return Traces(
         visible, tuple(held), sum(_count(batch, space) for batch in batches),
-        _logged(layout.log, topic, partitions, space), sum(_stored(path, space) for path in manifest_files(layout)),
+        _logged(layout.log, topic, partitions, space), in_manifest,
         any(key == space for _, key in topic.tombstones), len(quarantined),
     )  # fmt: skip
 

@@ -12,8 +12,9 @@ from pathlib import Path
 from threading import Lock
 
 from aggregator.budget import Budget
-from aggregator.errors import CorruptManifestError
+from aggregator.errors import CorruptManifestError, InvalidRequestError
 from aggregator.files import Layout, make_directory, segment_files
+from aggregator.footprint import Footprint
 from aggregator.housekeeping import Housekeeping
 from aggregator.ingest import Ingest
 from aggregator.lock import WriterLock
@@ -32,6 +33,7 @@ from esformat import EsdbError
 
 LOST_INDEXES = 1 << 32
 """Record indexes passed over after a crash where the kernel may have lost acknowledged events: none is given twice."""
+MIN_BYTES = 1 << 20
 LOG_SHARE = 4
 """The log takes at most one part in so many of what the catalog may take on disk."""
 _RUN = "run"
@@ -63,7 +65,15 @@ class Writing:
     """What a catalog has that is open for writing: the lock, the log, the threads."""
 
     def __init__(self, layout: Layout, durability: Durability, limits: Limits, clock: Callable[[], int]) -> None:
-        """Open, and bring back what a crash left. Raises CatalogLockedError, CorruptManifestError, OSError …"""
+        """Open, and bring back what a crash left.
+
+        Raises CatalogLockedError, CorruptManifestError, InvalidRequestError (a limit), OSError …
+        """
+        if limits.max_bytes is not None and limits.max_bytes < MIN_BYTES:
+            raise InvalidRequestError(
+                f"max_bytes of a catalog is at least {MIN_BYTES:,}, not {limits.max_bytes:,}",
+                hint="manifest and log alone take more than that",
+            )
         if limits.max_bytes is not None:  # the log must leave room for segments
             limits = replace(limits, log_bytes=min(limits.log_bytes, limits.max_bytes // LOG_SHARE))
         self.layout, self.limits, self.durability, self._clock = layout, limits, durability, clock
@@ -104,6 +114,7 @@ class Writing:
         self.log = Log(
             layout.log, self.durability, files=recovered.files, position=recovered.position, file_bytes=file_bytes
         )
+        self.footprint = Footprint(self.state, manifest, self.log, self.limits.max_bytes)
         self.budget = Budget(self.limits.memory_bytes)
         self.budget.take(replay.size_bytes)
         segments = [segment for topic in self.state.topics.values() for segment in topic.segments.view()]
@@ -111,11 +122,11 @@ class Writing:
         taken += segment_files(layout)
         newest_us = max((segment.created_us for segment in segments), default=0)
         self.sealer = Sealer(
-            self.state, manifest, self.log, layout, self.budget, next_segment=max(taken, default=0) + 1,
-            clock=_never_back(clock, newest_us),
+            self.state, manifest, self.log, layout, self.budget, self.footprint,
+            next_segment=max(taken, default=0) + 1, clock=_never_back(clock, newest_us),
         )  # fmt: skip
         self.housekeeping = Housekeeping(
-            self.state, manifest, self.log, self.sealer, layout, self.pins, self.pool, self.budget,
+            self.state, manifest, self.log, self.sealer, layout, self.pins, self.pool, self.budget, self.footprint,
             limits=self.limits, clock=clock,
         )  # fmt: skip
         self.streams = StreamIndex(self.state, manifest, self.pool, self.snapshot)
@@ -124,8 +135,9 @@ class Writing:
             self.state, self.sealer, self.log, limits=self.limits, durability=self.durability, clock=clock,
             chores=(*self.housekeeping.chores(), self.streams.keep),
         )  # fmt: skip
+        self.footprint.wake = self.maintenance.look_after
         self.ingest = Ingest(
-            self.state, manifest, self.log, self.budget, log_bytes=self.limits.log_bytes, clock=clock,
+            self.state, manifest, self.log, self.budget, self.footprint, log_bytes=self.limits.log_bytes, clock=clock,
             wake=self.maintenance.wake,
         )  # fmt: skip
         if manifest.get("identity") is None:

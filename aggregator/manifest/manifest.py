@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from threading import Lock
 from typing import Any
 
 from aggregator.errors import TopicExistsError
+from aggregator.files import manifest_files
 from aggregator.manifest.database import errors_of, open_database
 from aggregator.model import PartitionInfo, Problem, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo
 from aggregator.policy import Retention, Roll
@@ -74,11 +76,21 @@ class Manifest:
         self.path = path
         self._connection = open_database(path, read_only=read_only)
         self._lock = Lock()
+        self.size_bytes = 0
+        """Of the file and what SQLite keeps beside it, after the last change."""
+        self._look()
 
     def close(self) -> None:
         """Let go of the file."""
         with self._lock, errors_of(self.path):
             self._connection.close()
+
+    def _look(self) -> None:
+        size = 0
+        for path in manifest_files(self.path):
+            with contextlib.suppress(FileNotFoundError):
+                size += path.stat().st_size
+        self.size_bytes = size
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
@@ -96,6 +108,7 @@ class Manifest:
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
+                self._look()
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -274,6 +287,7 @@ class Manifest:
         """
         with self._lock, errors_of(self.path):
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._look()
 
     def forget_retired(self, numbers: Iterable[int]) -> None:
         """Retired segments whose files are gone."""

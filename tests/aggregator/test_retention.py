@@ -90,8 +90,17 @@ def root(tmp_path):
 
 
 def fill(catalog, topic, times, partition="0", payload=100):
-    """One segment with an event at each time."""
-    topic.append([{"space": f"s{t % 7}", "timestamp": t, "data": os.urandom(payload)} for t in times], partition)
+    """One segment with an event at each time, as soon as there is room for it."""
+    events = [{"space": f"s{t % 7}", "timestamp": t, "data": os.urandom(payload)} for t in times]
+    end = time.monotonic() + 8
+    while True:
+        try:
+            topic.append(events, partition)
+            break
+        except aggregator.OverloadedError as error:
+            if time.monotonic() > end:
+                raise
+            time.sleep(error.retry_after_s)
     catalog.seal()
 
 
