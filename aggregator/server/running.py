@@ -30,14 +30,14 @@ class RunningServer:
 
     def __init__(self, catalog: Catalog, settings: Settings | None = None) -> None:
         """The catalog stays the caller's to close, after the server."""
+        self.catalog = catalog
         self._settings = settings or Settings()
-        self._catalog = catalog
 
     def __enter__(self) -> Self:
         self._listener = listen(self._settings.http.bind)
         host, port = self._listener.getsockname()[:2]
         self.url = f"http://{host}:{port}"
-        self._server = _uvicorn(self._catalog, self._settings)
+        self._server = _uvicorn(self.catalog, self._settings)
         self._thread = threading.Thread(target=self._server.run, args=([self._listener],), name="server", daemon=True)
         self._thread.start()
         while not self._server.started:

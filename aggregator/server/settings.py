@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from aggregator import Limits, Retention, Roll
 
 
 @dataclass(frozen=True, slots=True)
 class Http:
     """How HTTP is spoken.
 
-    bind: host and port, port 0 takes a free one. max_append_bytes: of a request body, as sent and as decompressed.
-    max_page: records of one page of plateau's routes. stall_s: what a client may take for its headers, for the next
-    piece of its body, or to read the next piece of an answer. drain_s: what open requests get when the server stops.
+    bind: host and port, port 0 takes a free one. public: may listen on other than loopback addresses without tokens
+    or client certificates. max_append_bytes: of a request body. max_page: records of one page of plateau's routes.
+    max_connections: more are refused. stall_s: what a client may take for its headers, for the next piece of its
+    body, or to read on. keep_alive_s: how long an idle connection stays. drain_s: what open requests get at the end.
     """
 
     bind: str = "127.0.0.1:3030"
+    public: bool = False
     max_append_bytes: int = 10_240_000
     max_page: int = 10_000
     max_header_bytes: int = 65_536
+    max_connections: int = 4000
     stall_s: float = 20.0
     keep_alive_s: float = 75.0
     drain_s: float = 20.0
@@ -28,16 +34,57 @@ class Work:
     """How much is done at once; what comes on top is refused with 429.
 
     append_threads, read_threads: threads for each kind of catalog call. waiting: calls of each kind that may wait.
+    body_bytes: of all request bodies that are being received or stored.
     """
 
     append_threads: int = 8
     read_threads: int = 4
     waiting: int = 32
+    body_bytes: int = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Tls:
+    """Files of the server's certificate and key, and of the authorities whose client certificates are asked for."""
+
+    certificate: Path | None = None
+    key: Path | None = None
+    client_ca: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Logs:
+    """level: "debug", "info", "warning" or "error". format: "text" or "json". requests: a line for each request."""
+
+    level: str = "info"
+    format: str = "text"
+    requests: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """How the catalog is opened. checkpoint_interval_s: how often its health is looked at; see `/ok`."""
+
+    durability: str = "fsync"
+    limits: Limits = field(default_factory=Limits)
+    checkpoint_interval_s: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that a server can be told."""
+    """Everything that a server can be told.
 
+    tokens: the file of bearer tokens; None: `tokens.json` beside the data, if it is there. roll, retention: of topics
+    that an append makes. syslog: host:port to listen on for syslog messages, TCP and UDP.
+    """
+
+    data_path: Path | None = None
     http: Http = field(default_factory=Http)
     work: Work = field(default_factory=Work)
+    tls: Tls = field(default_factory=Tls)
+    log: Logs = field(default_factory=Logs)
+    catalog: Store = field(default_factory=Store)
+    tokens: Path | None = None
+    roll: Roll | None = None
+    retention: Retention | None = None
+    syslog: str | None = None

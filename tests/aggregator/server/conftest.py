@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -24,3 +25,10 @@ def web(server: RunningServer) -> Iterator[httpx.Client]:
     """A client of `server`."""
     with httpx.Client(base_url=server.url, timeout=30) as client:
         yield client
+
+
+@pytest.fixture
+def web_of() -> Iterator[Callable[[RunningServer], httpx.Client]]:
+    """Makes clients of servers that a test starts itself."""
+    with contextlib.ExitStack() as clients:
+        yield lambda running: clients.enter_context(httpx.Client(base_url=running.url, timeout=30))

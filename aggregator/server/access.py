@@ -1,0 +1,51 @@
+"""Who may do what: `Access`, and the check that every request passes before its route sees it."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass
+
+from aggregator.server.operation import Operation, Scope
+from aggregator.server.problems import ProblemError
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a request may do. topics: names, or patterns such as `logs-*`; None: any. name: of its token, for logs."""
+
+    scopes: frozenset[str]
+    topics: tuple[str, ...] | None = None
+    name: str = ""
+
+    def allows(self, scope: Scope, topic: str | None = None) -> bool:
+        """Whether the scope is there, and, where a topic is given, whether that is one of its topics."""
+        if scope != "open" and scope not in self.scopes and "admin" not in self.scopes:
+            return False
+        return topic is None or self.topics is None or any(fnmatch.fnmatchcase(topic, known) for known in self.topics)
+
+    def require(self, scope: Scope, topic: str | None = None) -> None:
+        """Raises ProblemError, 403, where it is not allowed."""
+        if not self.allows(scope):
+            raise ProblemError(403, "forbidden", f"this token has no scope {scope!r}")
+        if not self.allows(scope, topic):
+            raise ProblemError(403, "forbidden", f"this token is not for topic {topic!r}")
+
+    def require_all_topics(self, scope: Scope) -> None:
+        """For what touches topics that nobody has named. Raises ProblemError, 403."""
+        self.require(scope)
+        if self.topics is not None:
+            raise ProblemError(403, "forbidden", "this token is for some topics only", "name one of them")
+
+
+ANYBODY = Access(frozenset({"read", "write", "admin"}))
+"""Where no tokens are asked for."""
+
+
+def check(access: Access, operation: Operation, topic: str | None) -> None:
+    """Raises ProblemError where a request with that access may not call the operation. topic: that its path names."""
+    if operation.scope == "open":
+        return
+    if topic is not None or operation.checks_topics:
+        access.require(operation.scope, topic)
+    else:
+        access.require_all_topics(operation.scope)

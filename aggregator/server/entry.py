@@ -1,0 +1,46 @@
+"""Where a request enters its route: its names are decoded, its token checked, and what goes wrong becomes an answer."""
+
+from __future__ import annotations
+
+from urllib.parse import unquote
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from aggregator.server.access import check
+from aggregator.server.context import Context
+from aggregator.server.operation import operation_of
+from aggregator.server.problems import ProblemError, answer, problem_of
+
+
+def entered(route: Route, context: Context) -> Route:
+    """The route with these checks before its endpoint. Raises TypeError for an endpoint without an operation."""
+    operation = operation_of(route.endpoint)
+
+    async def enter(request: Request) -> Response:
+        request.state.route = route.path
+        try:
+            access = (
+                context.authority.access(request.headers.get("authorization")) if operation.scope != "open" else None
+            )
+            request.state.access = access
+            request.state.who = access.name if access is not None else ""
+            request.scope["path_params"] = {name: _decoded(text) for name, text in request.path_params.items()}
+            if access is not None:
+                check(access, operation, request.path_params.get("topic"))
+            response: Response = await route.endpoint(request)
+        except ClientDisconnect:
+            return Response(status_code=400)  # nobody reads it
+        except Exception as error:  # noqa: BLE001  # every error has an answer; the unexpected ones are logged with it
+            return answer(problem_of(error), route.path)
+        return response
+
+    return Route(route.path, enter, methods=sorted(route.methods or {"GET"}), name=route.name)
+
+
+def _decoded(name: str) -> str:
+    try:
+        return unquote(name, errors="strict")
+    except UnicodeDecodeError:
+        raise ProblemError(400, "invalid-request", "a name in the path is not UTF-8") from None

@@ -1,0 +1,140 @@
+"""`Guard`: the limits that every request keeps: bytes of headers and body, time for each piece, bodies in memory.
+
+It wraps the whole application. Limits of a connection that has no request yet are in `connection`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from aggregator import OverloadedError
+from aggregator.server.context import Context, Told
+from aggregator.server.problems import ProblemError, answer, problem_of
+
+SLOWEST_BYTES_PER_S = 4096
+"""A body that comes more slowly, after the first `stall_s`, is cut: drops at long intervals are no progress."""
+
+
+class Guard:
+    """An ASGI application around another."""
+
+    def __init__(self, app: ASGIApp, context: Context) -> None:
+        self._app, self._context = app, context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        scope["path"] = scope["raw_path"].decode("ascii", "replace")  # names are decoded when a route has taken them
+        watch = _Watch(scope, send, self._context)
+        body = _Body(receive, self._context)
+        try:
+            problem = self._at_once(scope)
+            if problem is not None:
+                await answer(problem_of(problem), scope["path"])(scope, receive, watch.send)
+            else:
+                await self._app(scope, body.receive, watch.send)
+        finally:
+            body.release()
+            watch.done()
+
+    def _at_once(self, scope: Scope) -> ProblemError | None:
+        """What is wrong with a request before its body is read."""
+        http = self._context.settings.http
+        headers = scope["headers"]
+        if sum(len(name) + len(value) + 4 for name, value in headers) + len(scope["raw_path"]) > http.max_header_bytes:
+            return ProblemError(431, "headers-too-large", f"the headers have more than {http.max_header_bytes:,} bytes")
+        lengths = [value for name, value in headers if name == b"content-length"]
+        if lengths and (len(lengths) > 1 or not lengths[0].isdigit()):
+            return ProblemError(400, "invalid-request", "the content length is no number")
+        if lengths and int(lengths[0][:20]) > http.max_append_bytes:
+            return too_large(http.max_append_bytes)
+        return None
+
+
+def too_large(max_bytes: int) -> ProblemError:
+    """The problem of a body over the limit."""
+    return ProblemError(
+        413, "body-too-large", f"the body has more than {max_bytes:,} bytes", "send it in smaller ones",
+        x_max_request_size=str(max_bytes),
+    )  # fmt: skip
+
+
+class _Body:
+    """The body of a request: counted, timed, and against the budget of all bodies."""
+
+    def __init__(self, receive: Receive, context: Context) -> None:
+        self._receive, self._context = receive, context
+        self._bytes = 0
+        self._began: float | None = None
+        self._ended = False
+
+    async def receive(self) -> Message:
+        """The next message. Raises ProblemError (413, 408), OverloadedError."""
+        if self._ended:  # who waits now, waits for the client to go away
+            return await self._receive()
+        http = self._context.settings.http
+        now = time.monotonic()
+        if self._began is None:
+            self._began = now
+        slowest = self._began + http.stall_s + self._bytes / SLOWEST_BYTES_PER_S
+        try:
+            async with asyncio.timeout(max(0.0, min(http.stall_s, slowest - now))):
+                message = await self._receive()
+        except TimeoutError:
+            self._ended = True
+            raise ProblemError(
+                408, "body-stalled", "the rest of the body did not come in time", Connection="close"
+            ) from None
+        self._ended = not message.get("more_body", False)
+        size = len(message.get("body", b""))
+        self._bytes += size
+        self._context.body_bytes += size
+        if self._bytes > http.max_append_bytes:
+            self._ended = True
+            raise too_large(http.max_append_bytes)
+        if self._context.body_bytes > self._context.settings.work.body_bytes:
+            self._ended = True
+            raise OverloadedError(
+                "too many bodies are under way", hint="try again later; nothing of this request was done",
+                retry_after_s=1.0,
+            )  # fmt: skip
+        return message
+
+    def release(self) -> None:
+        """The body is not kept any more."""
+        self._context.body_bytes -= self._bytes
+
+
+class _Watch:
+    """What is told of a request when it is over."""
+
+    def __init__(self, scope: Scope, send: Send, context: Context) -> None:
+        self._scope, self._send, self._context = scope, send, context
+        self._began = time.perf_counter()
+        self._status = 0
+        self._bytes = 0
+        context.open_requests += 1
+
+    async def send(self, message: Message) -> None:
+        """Pass an answer's message on."""
+        if message["type"] == "http.response.start":
+            self._status = message["status"]
+        else:
+            self._bytes += len(message.get("body", b""))
+        await self._send(message)
+
+    def done(self) -> None:
+        """The request is over."""
+        self._context.open_requests -= 1
+        state: dict[str, Any] = self._scope.get("state", {})
+        seconds = time.perf_counter() - self._began
+        self._context.tell(
+            Told(
+                self._scope["method"], state.get("route", ""), self._status, seconds, self._bytes, state.get("who", "")
+            )
+        )

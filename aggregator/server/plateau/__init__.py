@@ -1,0 +1,1 @@
+"""Topics as plateau's clients see them: any Arrow schema that begins with `time`, records numbered from 0, pages."""

@@ -1,0 +1,58 @@
+"""Appends of plateau's clients: an Arrow file becomes events; topics and partitions come to be by it."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pyarrow as pa
+
+from aggregator import Catalog, InvalidRequestError, Receipt, Retention, Roll, Topic, TopicExistsError
+from aggregator.names import check_name
+from aggregator.server.arrow_body import read_arrow
+from aggregator.server.plateau.definitions import Definitions
+from esformat import InvalidEventError
+
+_MAGIC = b"ARROW1\x00\x00"
+
+
+def append(
+    catalog: Catalog,
+    definitions: Definitions,
+    place: tuple[str, str],
+    body: bytes,
+    *,
+    max_bytes: int,
+    roll: Roll | None = None,
+    retention: Retention | None = None,
+) -> Receipt:
+    """Store the records of an Arrow file in a (topic, partition), which are made where they are absent.
+
+    Nothing is made for a body that is refused. Raises InvalidEventError, InvalidRequestError, OverloadedError.
+    """
+    if not (body.startswith(_MAGIC) and body.endswith(_MAGIC.rstrip(b"\x00"))):
+        raise InvalidEventError("the body is no Arrow file", hint="write it with an Arrow IPC file writer")
+    buffer = pa.py_buffer(body)
+    table = read_arrow(buffer, max_bytes)
+    try:
+        table.validate(full=True)
+        with pa.ipc.open_stream(buffer.slice(len(_MAGIC))) as reader:
+            schema = reader.schema
+    except pa.ArrowException as error:
+        raise InvalidEventError(f"the body is no Arrow file: {' '.join(str(error).split())[:200]}") from None
+    name, partition = check_name(place[0], "topic"), check_name(place[1], "partition")
+    if name in catalog.topics():
+        topic = catalog.topic(name)
+        _check_keys(topic)
+        definition = definitions.of_schema(topic, schema, table.schema)
+        return topic.append(definition.events(table), partition)
+    draft = definitions.draft(schema, table.schema)
+    draft.events(table)  # refuses what cannot be stored, before there is a topic
+    with contextlib.suppress(TopicExistsError):  # somebody was quicker
+        catalog.create_topic(name, roll=roll, retention=retention)
+    topic = catalog.topic(name)
+    return topic.append(definitions.of_schema(topic, schema, table.schema).events(table), partition)
+
+
+def _check_keys(topic: Topic) -> None:
+    if topic.keys != "text":
+        raise InvalidRequestError(f"the topic {topic.name!r} has binary keys", hint="append to it by its own routes")

@@ -1,0 +1,208 @@
+"""`Definition`: a schema as a client sent it, and the columns in which its records are stored. Pure values.
+
+A record's event has an empty space; its grouping is the id of its definition; its timestamp is the record's time in
+µs. Other columns are stored under their own names, or under `name:2` … where the name is taken by our own columns or by
+a column of another type. The first event of each batch holds the definition itself in the column `plateau_schema`, so
+that a segment tells what its records looked like, whatever else was lost.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import count
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from aggregator.model import RESERVED_COLUMNS
+from aggregator.schema_change import small_types, topic_schema
+from esformat import InvalidEventError
+from esformat.parts import KEY_COLUMNS, TIMESTAMP_TYPE
+
+TIME = "time"
+SCHEMA_COLUMN = "plateau_schema"
+STORED = b"aggregator.column"
+"""Key of a field's metadata in a definition: the name of the column that holds it; absent for a time that the
+timestamp tells in full."""
+_OWN = frozenset((*KEY_COLUMNS, *RESERVED_COLUMNS, SCHEMA_COLUMN))
+_ID_BYTES = 6  # eight characters in base64; the chance that two of a thousand schemas share one is 2e-9
+
+
+@dataclass(frozen=True)
+class Definition:
+    """`annotated`: the client's schema, each field's metadata naming its column."""
+
+    annotated: pa.Schema
+
+    @cached_property
+    def encoded(self) -> bytes:
+        """The definition as it is stored."""
+        return self.annotated.serialize().to_pybytes()  # type: ignore[no-any-return]
+
+    @classmethod
+    def decode(cls, stored: bytes) -> Definition:
+        """Read what `encoded` gave. Raises pyarrow.ArrowInvalid."""
+        return cls(pa.ipc.read_schema(pa.py_buffer(stored)))
+
+    @cached_property
+    def id(self) -> str:
+        """The grouping of its events."""
+        return base64.urlsafe_b64encode(hashlib.sha256(self.encoded).digest()[:_ID_BYTES]).decode()
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """The schema as the client sent it."""
+        fields = []
+        for field in self.annotated:
+            kept = {key: value for key, value in (field.metadata or {}).items() if key != STORED}
+            fields.append(field.with_metadata(kept or None))
+        return pa.schema(fields, metadata=self.annotated.metadata)
+
+    @cached_property
+    def columns(self) -> dict[str, str]:
+        """Names of stored columns by names of fields."""
+        return {
+            field.name: field.metadata[STORED].decode()
+            for field in self.annotated
+            if field.metadata and STORED in field.metadata
+        }
+
+    # ------------------------------------------------------------ there and back
+
+    def events(self, table: pa.Table) -> pa.Table:
+        """Records as events. The table has the schema's names; its types are those that are stored.
+
+        Raises InvalidEventError.
+        """
+        length = len(table)
+        columns: dict[str, pa.Array | pa.ChunkedArray] = {
+            "space": pa.repeat(pa.scalar(""), length),
+            "grouping": pa.repeat(pa.scalar(self.id), length),
+            "timestamp": microseconds(table.column(TIME)),
+        }
+        for name, stored in self.columns.items():
+            columns[stored] = table.column(name)
+        if length:
+            first = pa.array([self.encoded], pa.binary())
+            columns[SCHEMA_COLUMN] = pa.chunked_array([pa.concat_arrays([first, pa.nulls(length - 1, pa.binary())])])
+        return pa.table(columns)
+
+    def records(self, events: pa.Table, names: Container[str]) -> pa.Table:
+        """Events as the records that they were, of the fields `names`. Columns that the table lacks are null."""
+        fields = [field for field in self.schema if field.name in names]
+        columns = []
+        for field in fields:
+            stored = self.columns.get(field.name)
+            if field.name == TIME and stored is None:
+                columns.append(_time(events.column("timestamp"), field.type))
+            elif stored not in events.column_names:
+                columns.append(pa.chunked_array([pa.nulls(len(events), field.type)]))
+            else:
+                columns.append(_as_type(events.column(stored), field.type))
+        return pa.table(columns, schema=pa.schema(fields, metadata=self.schema.metadata))
+
+
+def define(schema: pa.Schema, plain: pa.Schema, taken: Mapping[str, pa.DataType]) -> Definition:
+    """The definition of a client's schema. `plain`: the same columns, dictionaries and the like unpacked, as they are
+    appended. `taken`: the types of columns that the topic has, by name.
+
+    Raises InvalidEventError for a schema that is not plateau's, or cannot be stored.
+    """
+    _check(schema)
+    kinds = stored_types(plain)
+    used: set[str] = set()
+    fields = []
+    for field in schema:
+        if field.name == TIME and not _is_ns(field.type):
+            fields.append(field)
+            continue
+        free = (name for name in _names(field.name) if name not in used)
+        stored = next(name for name in free if taken.get(name, kinds[field.name]) == kinds[field.name])
+        used.add(stored)
+        fields.append(field.with_metadata({**(field.metadata or {}), STORED: stored.encode()}))
+    return Definition(pa.schema(fields, metadata=schema.metadata))
+
+
+def stored_types(plain: pa.Schema) -> dict[str, pa.DataType]:
+    """The types in which a topic stores columns, by name. Raises InvalidEventError."""
+    numbered = pa.schema([pa.field(f"{place}", field.type) for place, field in enumerate(plain)])
+    try:
+        stored = topic_schema(small_types(numbered), (), binary_keys=False).fields
+    except InvalidEventError as error:
+        names = ", ".join(
+            f"{place} is {name!r}" for place, name in enumerate(plain.names) if f"'{place}'" in error.message
+        )
+        raise InvalidEventError(error.message + (f" ({names})" if names else ""), hint=error.hint) from None
+    return {name: field.type for name, field in zip(plain.names, stored, strict=True)}
+
+
+def microseconds(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Times of records, int64 milliseconds or timestamps of any unit, as the timestamps of events.
+
+    Nanoseconds are rounded down. Raises InvalidEventError for nulls and for times that 64 bits of µs cannot hold.
+    """
+    if times.null_count:
+        row = pc.index(times.is_null(), True).as_py()
+        raise InvalidEventError(f"column {TIME!r} is null in row {row}", hint="every record needs a time")
+    try:
+        if pt.is_int64(times.type):
+            return pc.multiply_checked(times, 1000).cast(TIMESTAMP_TYPE)
+        return _rounded_down(times) if _is_ns(times.type) else times.cast(TIMESTAMP_TYPE)
+    except pa.ArrowInvalid:
+        raise InvalidEventError(f"column {TIME!r} holds times that do not fit microseconds of 64 bits") from None
+
+
+def _rounded_down(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Nanoseconds as microseconds, also before 1970."""
+    down = np.floor_divide(times.cast(pa.int64()).to_numpy(), 1000)
+    return pa.chunked_array([pa.array(down)]).cast(TIMESTAMP_TYPE)
+
+
+def _time(timestamps: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    """Timestamps of events as the times of records."""
+    if pt.is_int64(kind):
+        return pc.divide(timestamps.cast(pa.int64()), 1000)
+    return timestamps.cast(kind)
+
+
+def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    if column.type == kind:
+        return column
+    if isinstance(kind, pa.BaseExtensionType):
+        return pa.chunked_array([kind.wrap_array(chunk) for chunk in column.cast(kind.storage_type).chunks], kind)
+    return column.cast(kind)
+
+
+def _check(schema: pa.Schema) -> None:
+    if not len(schema) or schema.names[0] != TIME:
+        found = repr(schema.names[0][:100]) if len(schema) else "there is none"
+        raise InvalidEventError(f"the first column must be {TIME!r}, not {found}", hint="it holds int64 milliseconds")
+    kind = schema.field(0).type
+    if not (pt.is_int64(kind) or pt.is_timestamp(kind)):
+        raise InvalidEventError(f"column {TIME!r} must be int64 milliseconds or a timestamp, not {kind}")
+    for field in schema:
+        if _has_null_type(field.type):
+            raise InvalidEventError(f"column {field.name[:100]!r} has a null type: {field.type}", hint="give it a type")
+
+
+def _has_null_type(kind: pa.DataType) -> bool:
+    if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+        return _has_null_type(kind.value_type)
+    return pt.is_null(kind) or any(_has_null_type(kind.field(place).type) for place in range(kind.num_fields))
+
+
+def _is_ns(kind: pa.DataType) -> bool:
+    return bool(pt.is_timestamp(kind) and kind.unit == "ns")
+
+
+def _names(name: str) -> Iterator[str]:
+    """Names under which a column may be stored, the best first."""
+    if name not in _OWN:
+        yield name
+    yield from (f"{name}:{number}" for number in count(2))

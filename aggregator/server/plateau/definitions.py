@@ -1,0 +1,104 @@
+"""`Definitions`: which schemas the records of each topic came with. Found in the events themselves, and remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from threading import Lock
+
+import pyarrow as pa
+
+from aggregator import Catalog, InvalidRequestError, Topic
+from aggregator.server.plateau.definition import SCHEMA_COLUMN, Definition, define, stored_types
+
+MAX_SCHEMAS = 1000
+"""Of a topic: each may bring columns of its own, and all of them live in one schema."""
+_MAX_FOREIGN = 10_000
+
+
+@dataclass(slots=True)
+class _Known:
+    """What is known of a topic. columns: those that it has, or that a definition has claimed."""
+
+    columns: dict[str, pa.DataType]
+    by_schema: dict[bytes, Definition] = field(default_factory=dict)
+    by_id: dict[str, Definition] = field(default_factory=dict)
+    foreign: set[str] = field(default_factory=set)  # groupings that name no definition
+
+
+class Definitions:
+    """The definitions of all topics of a catalog. Safe to share between threads."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._lock = Lock()
+        self._topics: dict[str, _Known] = {}
+
+    def of_schema(self, topic: Topic, schema: pa.Schema, plain: pa.Schema) -> Definition:
+        """The definition of a schema that a client appends with; made where it is new.
+
+        plain: its columns as they are appended. Raises InvalidEventError, InvalidRequestError.
+        """
+        key = schema.serialize().to_pybytes()
+        known = self._known(topic)
+        found = known.by_schema.get(key)
+        if found is not None:
+            return found
+        with self._lock:
+            made = define(schema, plain, known.columns)
+            if len(known.by_schema) >= MAX_SCHEMAS:
+                raise InvalidRequestError(
+                    f"the topic {topic.name!r} has {MAX_SCHEMAS} schemas already", hint="append with fewer schemas"
+                )
+            kinds = stored_types(plain)
+            for name, stored in made.columns.items():
+                known.columns.setdefault(stored, kinds[name])
+            known.by_id[made.id] = known.by_schema[key] = made
+            return made
+
+    @staticmethod
+    def draft(schema: pa.Schema, plain: pa.Schema) -> Definition:
+        """The definition of a schema in a topic that is not there yet. Raises InvalidEventError."""
+        return define(schema, plain, {})
+
+    def of_event(self, topic: Topic, space: str | bytes, grouping: str | bytes) -> Definition | None:
+        """The definition of an event by its keys; None where it came in by another way than plateau's routes."""
+        if space != "" or not isinstance(grouping, str):
+            return None
+        known = self._known(topic)
+        if grouping in known.by_id:
+            return known.by_id[grouping]
+        if grouping in known.foreign:
+            return None
+        found = _stored(topic, grouping)
+        with self._lock:
+            if found is not None:
+                known.by_id[grouping] = found
+            elif len(known.foreign) < _MAX_FOREIGN:
+                known.foreign.add(grouping)
+        return found
+
+    def _known(self, topic: Topic) -> _Known:
+        known = self._topics.get(topic.name)
+        if known is None:
+            with self._lock:
+                known = self._topics.setdefault(topic.name, _Known(_columns(topic)))
+        return known
+
+
+def _columns(topic: Topic) -> dict[str, pa.DataType]:
+    """The types of a topic's columns. `data` is only what a topic has where nothing was appended yet."""
+    schema = topic.scan().schema
+    return {field.name: field.type for field in schema if topic.partitions or field.name != "data"}
+
+
+def _stored(topic: Topic, grouping: str) -> Definition | None:
+    """The definition that an event of that grouping carries, the newest batches first."""
+    if SCHEMA_COLUMN not in topic.scan().schema.names:
+        return None
+    scan = topic.scan(space="", grouping=grouping, columns=[SCHEMA_COLUMN], reverse=True)
+    for batch in scan.batches():
+        for encoded in batch.column(0).drop_null().to_pylist():
+            found = Definition.decode(encoded)
+            if found.id == grouping:
+                return found
+    return None

@@ -1,0 +1,219 @@
+"""Pages of records: of one partition from a record index on, or of all partitions of a topic in turn.
+
+A page holds records of one schema. It ends where the schema changes, at the asked number of records, or at a number of
+bytes; its status says which, and where the next one begins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator import Topic
+from aggregator.model import RECORD_INDEX
+from aggregator.server.plateau.definition import SCHEMA_COLUMN, TIME, Definition
+from aggregator.server.plateau.definitions import Definitions
+from aggregator.server.plateau.projection import Focus
+
+ALL, SCHEMA_CHANGE, RECORD_LIMITED, BYTE_LIMITED = "All", "SchemaChange", "RecordLimited", "ByteLimited"
+_KEYS = ("space", "grouping", RECORD_INDEX)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a client asks for. start_us, end_us: half-open span of times, None: any. descending: newest first."""
+
+    page_size: int
+    max_bytes: int
+    start_us: int | None = None
+    end_us: int | None = None
+    descending: bool = False
+    focus: Focus = field(default_factory=Focus)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Records, why there are no more, and for each partition the record index from which the next page goes on.
+
+    In descending order that index is the one after the next record. `first` is the record index of the first record.
+    """
+
+    records: pa.Table
+    status: str
+    next: Mapping[str, int]
+    first: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Records of one partition and one schema, and whether another schema, or more of the same, comes behind them.
+
+    definition: None for events that came in by another way.
+    """
+
+    events: pa.Table
+    definition: Definition | None
+    behind: str  # ALL, SCHEMA_CHANGE or RECORD_LIMITED
+
+
+class Pager:
+    """Reads pages of topics. Safe to share between threads."""
+
+    def __init__(self, definitions: Definitions) -> None:
+        self._definitions = definitions
+
+    def page(self, topic: Topic, positions: Mapping[str, int | None], wanted: Wanted) -> Page:
+        """A page of the partitions in `positions`, one after the other, by their next record index and name.
+
+        None as a position: from the beginning, or, descending, from the end.
+        Raises InvalidRequestError (a column that is not there).
+        """
+        ends = {name: facts["end_index"] for name, facts in topic.stats()["partitions"].items()}
+        ahead = {name: _begin(given, ends.get(name, 0), wanted) for name, given in positions.items()}
+        order = sorted(ahead, key=lambda name: (-ahead[name] if wanted.descending else ahead[name], name))
+        made = _Making(wanted)
+        for name in order:
+            run = self._run(topic, name, ahead[name], wanted, max(1, wanted.page_size - made.rows))
+            if run is None:
+                ahead[name] = ahead[name] if wanted.descending else max(ahead[name], ends.get(name, 0))
+                continue
+            if made.rows == wanted.page_size:
+                made.status = RECORD_LIMITED
+                break
+            if made.shape not in (None, (run.definition,)):
+                made.status = SCHEMA_CHANGE
+                break
+            taken = made.take(run, self._records(run, wanted.focus))
+            if taken:
+                last = run.events.column(RECORD_INDEX)[taken - 1].as_py()
+                ahead[name] = last if wanted.descending else last + 1
+            if made.status != ALL:
+                break
+            if not wanted.descending:  # what is behind the last record has no time that was asked for
+                ahead[name] = max(ahead[name], ends.get(name, 0))
+        return Page(made.records(), made.status, ahead, made.first)
+
+    def _run(self, topic: Topic, partition: str, begin: int, wanted: Wanted, limit: int) -> _Run | None:
+        """Up to `limit` records of one partition and one schema; None where there is none."""
+        if wanted.descending and begin == 0:
+            return None
+
+        def read(columns: Sequence[str], limit: int) -> pa.Table:
+            return topic.read(
+                partition, begin - 1 if wanted.descending else begin, limit, reverse=wanted.descending,
+                columns=columns, start=wanted.start_us, end=wanted.end_us,
+            ).to_table()  # fmt: skip
+
+        while True:
+            keys = read(_KEYS, limit + 1)
+            if not len(keys):
+                return None
+            definition, length = self._shape(topic, keys)
+            behind = ALL if length == len(keys) else SCHEMA_CHANGE
+            if length > limit:
+                length, behind = limit, RECORD_LIMITED
+            present = topic.scan().schema.names
+            events = read(_columns(definition, wanted.focus, present), length)
+            if events.column(RECORD_INDEX).equals(keys.column(RECORD_INDEX).slice(0, length)):
+                return _Run(events, definition, behind)
+            # retention took records away between the two reads: what is left is another page
+
+    def _shape(self, topic: Topic, keys: pa.Table) -> tuple[Definition | None, int]:
+        """The definition of the first record, and how many records from there on have the same."""
+        ours = np.asarray(pc.equal(pc.binary_length(keys.column("space")), 0).to_numpy())
+        encoded = pc.dictionary_encode(keys.column("grouping")).combine_chunks()
+        definitions = [self._definitions.of_event(topic, "", name) for name in encoded.dictionary.to_pylist()]
+        of_group = np.array([-1 if found is None else place for place, found in enumerate(definitions)])
+        of_row = np.where(ours, of_group[encoded.indices.to_numpy()], -1)
+        other = np.flatnonzero(of_row != of_row[0])
+        definition = definitions[of_row[0]] if of_row[0] >= 0 else None
+        return definition, int(other[0]) if len(other) else len(keys)
+
+    def _records(self, run: _Run, focus: Focus) -> pa.Table:
+        """The records of a run, with the columns that are wanted."""
+        events = run.events
+        records = _foreign(events) if run.definition is None else run.definition.records(events, _roots(run, focus))
+        return focus.select(records)
+
+
+class _Making:
+    """A page in the making."""
+
+    def __init__(self, wanted: Wanted) -> None:
+        self.status = ALL
+        self.rows = 0
+        self.first: int | None = None
+        self.shape: tuple[Definition | None] | None = None  # of the records, once there are some
+        self._wanted = wanted
+        self._tables: list[pa.Table] = []
+        self._bytes = 0
+
+    def take(self, run: _Run, records: pa.Table) -> int:
+        """Take as many records as fit; gives how many."""
+        fitting = _rows_within(records, self._wanted.max_bytes - self._bytes, at_least=0 if self.rows else 1)
+        self.status = run.behind if fitting == len(records) else BYTE_LIMITED
+        if fitting:
+            self._tables.append(records.slice(0, fitting))
+            self._bytes += self._tables[-1].nbytes
+            self.rows += fitting
+            self.shape = (run.definition,)
+            if self.first is None:
+                self.first = run.events.column(RECORD_INDEX)[0].as_py()
+        return fitting
+
+    def records(self) -> pa.Table:
+        """All of them."""
+        if not self._tables:
+            return EMPTY
+        return self._wanted.focus.without_large(pa.concat_tables(self._tables))
+
+
+EMPTY = pa.table({TIME: pa.array([], pa.int64())})
+"""A page without records: nothing tells their schema."""
+
+
+def _begin(given: int | None, end: int, wanted: Wanted) -> int:
+    if wanted.descending:
+        return end if given is None else min(given, end)
+    return given or 0
+
+
+def _columns(definition: Definition | None, focus: Focus, present: Sequence[str]) -> list[str]:
+    """The columns to read for records of a definition."""
+    if definition is None:
+        return [*(name for name in present if name != SCHEMA_COLUMN), RECORD_INDEX]
+    stored = (definition.columns.get(name) for name in focus.roots(definition.schema.names))
+    return ["timestamp", *dict.fromkeys(name for name in stored if name is not None and name in present), RECORD_INDEX]
+
+
+def _roots(run: _Run, focus: Focus) -> list[str]:
+    assert run.definition is not None
+    return focus.roots(run.definition.schema.names)
+
+
+def _foreign(events: pa.Table) -> pa.Table:
+    """Events that came in by another way: their columns behind a time in milliseconds."""
+    microseconds = np.asarray(events.column("timestamp").cast(pa.int64()).to_numpy())
+    named = {TIME: pa.array(np.floor_divide(microseconds, 1000))}
+    for name in events.column_names:
+        if name != RECORD_INDEX:
+            named[name if name != TIME else f"{TIME}:2"] = events.column(name)
+    return pa.table(named)
+
+
+def _rows_within(records: pa.Table, max_bytes: int, at_least: int) -> int:
+    """How many of the first records have no more bytes than that."""
+    if records.nbytes <= max_bytes:
+        return len(records)
+    low, high = at_least, len(records)
+    while low < high:
+        middle = (low + high + 1) // 2
+        if records.slice(0, middle).nbytes <= max_bytes:
+            low = middle
+        else:
+            high = middle - 1
+    return low

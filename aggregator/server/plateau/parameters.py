@@ -1,0 +1,131 @@
+"""Query parameters and bodies of plateau's routes, checked: what is malformed is refused, never ignored."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator import InvalidRequestError
+from aggregator.names import check_name
+from aggregator.server.plateau.paging import Wanted
+from aggregator.server.plateau.projection import Focus
+
+DEFAULT_PAGE = 1000
+MAX_PAGE_BYTES = 10_240_000
+_INDEXED = re.compile(r"(.+?)\[\d*\]")
+_FOCUS = ("dataset", "dataset.exclude", "dataset.separator", "dataset.max_bytes")
+_PAGE = ("page_size", "time.start", "time.end", *_FOCUS)
+PARTITION_PARAMETERS = ("start", *_PAGE)
+TOPIC_PARAMETERS = ("order", "partition_filter", *_PAGE)
+_LISTS = ("dataset", "dataset.exclude", "partition_filter")
+_RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)")
+_MAX_INDEX = 2**63 - 1
+
+Given = dict[str, list[str]]
+
+
+def parameters(pairs: Iterable[tuple[str, str]], known: Collection[str]) -> Given:
+    """Values by name; `name[0]`, `name[]` and a repeated `name` are lists. Raises InvalidRequestError."""
+    found: Given = {}
+    for name, value in pairs:
+        indexed = _INDEXED.fullmatch(name)
+        plain = indexed[1] if indexed else name
+        if plain not in known or (indexed and plain not in _LISTS):
+            raise InvalidRequestError(f"no parameter {name[:100]!r}", hint=f"there are {', '.join(known)}")
+        values = found.setdefault(plain, [])
+        if values and plain not in _LISTS:
+            raise InvalidRequestError(f"parameter {plain!r} is given twice")
+        values.append(value)
+    return found
+
+
+def wanted(given: Given, max_page: int) -> Wanted:
+    """The page that parameters ask for. Raises InvalidRequestError."""
+    start = _time(given, "time.start", round_up=True)
+    end = _time(given, "time.end", round_up=False)
+    if start is not None and end is not None and start > end:
+        raise InvalidRequestError("the time range ends before it begins", hint="time.start comes before time.end")
+    order = one(given, "order") or "asc"
+    if order not in ("asc", "desc"):
+        raise InvalidRequestError(f"order must be asc or desc, not {order[:100]!r}")
+    size = whole(given, "page_size", least=1)
+    max_bytes = whole(given, "dataset.max_bytes")
+    focus = Focus(
+        tuple(given.get("dataset", ())), tuple(given.get("dataset.exclude", ())),
+        one(given, "dataset.separator"), max_bytes,
+    )  # fmt: skip
+    return Wanted(
+        min(DEFAULT_PAGE if size is None else size, max_page), MAX_PAGE_BYTES, start,
+        None if end is None else end + 1, order == "desc", focus,
+    )  # fmt: skip
+
+
+def one(given: Given, name: str) -> str | None:
+    """The value of a parameter that is no list."""
+    return given[name][0] if name in given else None
+
+
+def whole(given: Given, name: str, least: int = 0) -> int | None:
+    """A whole number. Raises InvalidRequestError."""
+    text = one(given, name)
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= _MAX_INDEX):
+        raise InvalidRequestError(f"{name} must be a whole number from {least}, not {text[:100]!r}")
+    return int(text)
+
+
+def _time(given: Given, name: str, *, round_up: bool) -> int | None:
+    """A time in µs; digits behind µs are rounded into the range. Raises InvalidRequestError."""
+    text = one(given, name)
+    if text is None:
+        return None
+    match = _RFC3339.fullmatch(text.replace(" ", "+") if text.count(" ") == 1 and "T" in text.upper() else text)
+    try:
+        if match is None:
+            raise ValueError
+        date, time, fraction, zone = match.groups()
+        moment = dt.datetime.fromisoformat(f"{date}T{time}{zone.upper().replace('Z', '+00:00')}")
+    except ValueError:
+        raise InvalidRequestError(f"{name} must be a time such as 2026-03-01T08:00:00Z, not {text[:100]!r}") from None
+    digits = (fraction or "").ljust(9, "0")
+    seconds = (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(seconds=1)
+    return seconds * 1_000_000 + int(digits[:6]) + (round_up and digits[6:] > "000")
+
+
+def matching(partitions: Sequence[str], filters: Sequence[str] | None) -> list[str]:
+    """Partitions of those names, or that a `regex:…` finds. Raises InvalidRequestError for a wrong pattern."""
+    if filters is None:
+        return list(partitions)
+    chosen = {text for text in filters if not text.startswith("regex:")}
+    names = pa.array(partitions, pa.string())
+    for text in filters:
+        if text.startswith("regex:"):
+            try:
+                found = pc.match_substring_regex(names, text.removeprefix("regex:"))  # RE2: time is linear
+            except pa.ArrowInvalid as error:
+                raise InvalidRequestError(f"partition_filter: {str(error)[:200]}") from None
+            chosen.update(names.filter(found).to_pylist())
+    return [name for name in partitions if name in chosen]
+
+
+def positions(body: bytes) -> Mapping[str, int]:
+    """Where to go on, by partition: a JSON object of record indexes; nothing is {}. Raises InvalidRequestError."""
+    if not body.strip():
+        return {}
+    try:
+        found = json.loads(body)
+    except (ValueError, RecursionError):
+        raise InvalidRequestError("the body is no JSON", hint='give {"partition": next record index}, or {}') from None
+    if not isinstance(found, dict):
+        raise InvalidRequestError("the body must be a JSON object of record indexes by partition")
+    for name, index in found.items():
+        check_name(name, "partition")
+        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index <= _MAX_INDEX:
+            raise InvalidRequestError(f"the record index of partition {name[:100]!r} must be a whole number from 0")
+    return found

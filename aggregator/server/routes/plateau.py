@@ -1,0 +1,173 @@
+"""plateau's routes, for its clients as they are: topics, appends and pages of records."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from aggregator import Topic
+from aggregator.server.context import Context
+from aggregator.server.operation import operation, parameter
+from aggregator.server.plateau import parameters as query
+from aggregator.server.plateau.answers import ARROW_FILE, JSON, arrow_file, json_records, media_type
+from aggregator.server.plateau.appending import append
+from aggregator.server.plateau.definitions import Definitions
+from aggregator.server.plateau.paging import Page, Pager
+from aggregator.server.problems import ProblemError
+
+STATUS_HEADER = "x-iteration-status"
+_TAG = "plateau"
+_TOPIC = parameter("topic", "Name of a topic", where="path", example="clicks")
+_PARTITION = parameter("partition", "Name of a partition", where="path", example="web-1")
+_PAGE = (
+    parameter("page_size", "At most so many records", kind="integer", default=1000, maximum=10_000),
+    parameter("time.start", "No records before, RFC 3339", example="2026-03-01T08:00:00Z"),
+    parameter("time.end", "No records after, RFC 3339", example="2026-03-01T09:00:00Z"),
+    parameter("dataset[0]", "Columns to give, numbered from 0; * is all", example="*"),
+    parameter("dataset.exclude[0]", "Columns to leave out"),
+    parameter("dataset.separator", "Flatten structs, with names joined by this", example="."),
+    parameter("dataset.max_bytes", "Give nulls for columns that are larger", kind="integer"),
+)
+_PAGES = {
+    "200": {
+        "description": f"A page; the header {STATUS_HEADER} says why it ends and where the next begins",
+        "content": {
+            ARROW_FILE: {"schema": {"type": "string", "format": "binary"}},
+            JSON: {"example": [{"time": 1_700_000_000_000, "url": "/"}]},
+        },
+    },
+    "400": {"description": "A parameter is wrong"},
+    "404": {"description": "There is no such topic or partition"},
+}
+
+
+def routes(context: Context) -> list[Route]:
+    """`/topics`, `/topic/…`; `/ok` is with the other health checks."""
+    catalog, settings = context.catalog, context.settings
+    definitions = Definitions(catalog)
+    pager = Pager(definitions)
+
+    @operation("read", "Names of the topics", tag=_TAG, checks_topics=True)
+    async def topics(request: Request) -> Response:
+        names = await context.reads.run(catalog.topics)
+        return JSONResponse({"topics": [{"name": name} for name in names if context.may_see(request, name)]})
+
+    @operation("read", "Partitions of a topic, their record indexes, and bytes", tag=_TAG, parameters=[_TOPIC])
+    async def topic(request: Request) -> Response:
+        def facts() -> dict[str, Any]:
+            stats = catalog.topic(request.path_params["topic"]).stats()
+            spans = {name: _span(p["first_index"], p["end_index"]) for name, p in stats["partitions"].items()}
+            return {"partitions": spans, "bytes": stats["bytes"]}
+
+        return JSONResponse(await context.reads.run(facts))
+
+    @operation(
+        "write", "Append the records of an Arrow file; makes topic and partition", tag=_TAG,
+        description="The first column is `time`: int64 milliseconds, or any timestamp. Durable when it is answered.",
+        parameters=[_TOPIC, _PARTITION], body={ARROW_FILE: {"schema": {"type": "string", "format": "binary"}}},
+        answers={
+            "200": {"description": "Half-open record indexes", "content": {
+                JSON: {"example": {"span": {"start": 0, "end": 100}}}}},
+            "400": {"description": "No such Arrow file can be stored"},
+            "413": {"description": "More bytes than the header x-max-request-size says"},
+            "429": {"description": "The writer is busy; nothing was stored"},
+        },
+    )  # fmt: skip
+    async def append_records(request: Request) -> Response:
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != ARROW_FILE:
+            raise ProblemError(400, "invalid-request", f"the content type must be {ARROW_FILE}")
+        context.appends.check_room()
+        body = await request.body()
+        place = request.path_params["topic"], request.path_params["partition"]
+        receipt = await context.appends.run(
+            append, catalog, definitions, place, body, max_bytes=settings.http.max_append_bytes * 4,
+            roll=settings.roll, retention=settings.retention,
+        )  # fmt: skip
+        return JSONResponse({"span": _span(receipt.first, receipt.last + 1)})
+
+    @operation(
+        "read", "Records of a partition, from a record index on", tag=_TAG, answers=_PAGES,
+        parameters=[_TOPIC, _PARTITION, parameter("start", "The first record index", kind="integer", required=True),
+                    *_PAGE],
+    )  # fmt: skip
+    async def partition_records(request: Request) -> Response:
+        media = _media(request)
+        given = query.parameters(request.query_params.multi_items(), query.PARTITION_PARAMETERS)
+        start = query.whole(given, "start")
+        if start is None:
+            raise ProblemError(400, "invalid-request", "parameter 'start' is missing", "give a record index")
+        wanted = query.wanted(given, settings.http.max_page)
+        partition = request.path_params["partition"]
+
+        def read() -> Response:
+            found = catalog.topic(request.path_params["topic"])
+            _check_partition(found, partition)
+            page = pager.page(found, {partition: start}, wanted)
+            end = page.next[partition]
+            span = _span(min(start, end) if page.first is None else page.first, end)
+            return _answer(page, media, page.status, {"span": json.dumps(span)})
+
+        return await context.reads.run(read)
+
+    @operation(
+        "read", "Records of all partitions, one after the other", tag=_TAG, answers=_PAGES,
+        description="The body holds where to go on, by partition, as `next` in the header says it; {} to begin.",
+        body={JSON: {"example": {"web-1": 1000}}},
+        parameters=[
+            _TOPIC, parameter("order", "asc, or desc for the newest first", default="asc"),
+            parameter("partition_filter[0]", "Names of partitions, or regex:…", example="regex:^web-"), *_PAGE,
+        ],
+    )  # fmt: skip
+    async def topic_records(request: Request) -> Response:
+        media = _media(request)
+        given = query.parameters(request.query_params.multi_items(), query.TOPIC_PARAMETERS)
+        wanted = query.wanted(given, settings.http.max_page)
+        begin = query.positions(await request.body())
+
+        def read() -> Response:
+            found = catalog.topic(request.path_params["topic"])
+            for name in begin:
+                _check_partition(found, name)
+            chosen = query.matching(found.partitions, given.get("partition_filter"))
+            page = pager.page(found, {name: begin.get(name) for name in chosen}, wanted)
+            return _answer(page, media, {"status": page.status, "next": dict(page.next)}, {})
+
+        return await context.reads.run(read)
+
+    return [
+        Route("/topics", topics),
+        Route("/topic/{topic}", topic),
+        Route("/topic/{topic}/records", topic_records, methods=["POST"]),
+        Route("/topic/{topic}/partition/{partition}", append_records, methods=["POST"]),
+        Route("/topic/{topic}/partition/{partition}/records", partition_records),
+    ]
+
+
+def _span(start: int, end: int) -> dict[str, int]:
+    return {"start": start, "end": end}
+
+
+def _media(request: Request) -> str:
+    media = media_type(request.headers.get("accept"))
+    if media is None:
+        raise ProblemError(406, "not-acceptable", "no such format", f"accept {ARROW_FILE} or {JSON}")
+    return media
+
+
+def _check_partition(topic: Topic, partition: str) -> None:
+    if partition not in topic.partitions:
+        raise ProblemError(404, "no-such-partition", f"the topic {topic.name!r} has no partition {partition!r}")
+
+
+def _answer(page: Page, media: str, status: object, metadata: dict[str, str]) -> Response:
+    text = json.dumps(status)
+    if media == ARROW_FILE:
+        content = arrow_file(page.records, {"status": text, **metadata})
+    else:
+        content = json_records(page.records)
+    return Response(content, headers={STATUS_HEADER: text}, media_type=media)

@@ -1,0 +1,184 @@
+"""Bearer tokens: made at random, kept as hashes in a file that is read again when it changes, checked in constant time.
+
+A token is `agg_<id>_<secret>`. The secret has 256 random bits, so its plain SHA-256 cannot be searched for.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import fcntl
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from aggregator import InvalidRequestError
+from aggregator.server.access import ANYBODY, Access
+from aggregator.server.problems import ProblemError
+
+FILE = "tokens.json"
+SCOPES = ("read", "write", "admin")
+_PREFIX = "agg"
+_LOOK_AGAIN_S = 1.0
+_CHALLENGE = 'Bearer realm="aggregator"'
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token as it is kept: `digest` is the SHA-256 of its secret, in hexadecimal. Times are ISO 8601, UTC."""
+
+    id: str
+    name: str
+    digest: str
+    scopes: tuple[str, ...]
+    topics: tuple[str, ...] | None
+    created: str
+    expires: str | None = None
+
+    @classmethod
+    def from_json(cls, stored: Any) -> Token:
+        """Raises KeyError, TypeError, ValueError where it cannot have been written by us."""
+        topics = stored["topics"]
+        token = cls(
+            str(stored["id"]), str(stored["name"]), str(stored["digest"]), tuple(map(str, stored["scopes"])),
+            None if topics is None else tuple(map(str, topics)), str(stored["created"]), stored["expires"],
+        )  # fmt: skip
+        if token.expires is not None:
+            dt.datetime.fromisoformat(token.expires)
+        return token
+
+    def expired(self, now: dt.datetime) -> bool:
+        """Whether its time is over."""
+        return self.expires is not None and now >= dt.datetime.fromisoformat(self.expires)
+
+
+def read_tokens(path: Path) -> list[Token]:
+    """The tokens in a file. Raises InvalidRequestError where it is damaged, OSError."""
+    try:
+        return [Token.from_json(stored) for stored in json.loads(path.read_text("utf-8"))["tokens"]]
+    except (KeyError, TypeError, ValueError) as error:
+        raise InvalidRequestError(
+            f"the token file cannot be read: {error!r}", path=str(path), hint="restore it, or make tokens anew"
+        ) from None
+
+
+def create(
+    path: Path,
+    name: str,
+    scopes: Sequence[str],
+    topics: Sequence[str] | None = None,
+    expires: dt.datetime | None = None,
+) -> str:
+    """Make a token; gives it in full, which nobody can do again. Raises InvalidRequestError, OSError."""
+    wrong = [scope for scope in scopes if scope not in SCOPES]
+    if wrong or not scopes:
+        raise InvalidRequestError(
+            f"no scope {wrong[0]!r}" if wrong else "a token needs a scope", hint="read, write, admin"
+        )
+    if not name:
+        raise InvalidRequestError("a token needs a name", hint="say who uses it")
+    token, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
+    now = dt.datetime.now(dt.UTC)
+    made = Token(
+        token, name, _digest(secret), tuple(dict.fromkeys(scopes)), None if topics is None else tuple(topics),
+        now.isoformat(timespec="seconds"), None if expires is None else expires.isoformat(timespec="seconds"),
+    )  # fmt: skip
+    with _editing(path) as tokens:
+        tokens.append(made)
+    return f"{_PREFIX}_{token}_{secret}"
+
+
+def revoke(path: Path, id_or_name: str) -> list[Token]:
+    """Take tokens away, by their id or name; servers notice soon. Raises InvalidRequestError where there is none."""
+    with _editing(path) as tokens:
+        gone = [token for token in tokens if id_or_name in (token.id, token.name)]
+        if not gone:
+            raise InvalidRequestError(f"no token {id_or_name!r}", hint="`aggregator token list` shows them")
+        tokens[:] = [token for token in tokens if token not in gone]
+    return gone
+
+
+@contextmanager
+def _editing(path: Path) -> Iterator[list[Token]]:
+    """The tokens of a file to change; written whole, readable by its owner only."""
+    lock = os.open(path.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        tokens = read_tokens(path) if path.exists() else []
+        yield tokens
+        fresh = path.with_name(f"{path.name}.new")
+        fresh.unlink(missing_ok=True)
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123  # with a mode
+            json.dump({"tokens": [asdict(token) for token in tokens]}, file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+        os.fsync(lock)
+    finally:
+        os.close(lock)
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+class Authority:
+    """Tells what the bearer of a token may do. Where the token file is absent, everybody may do everything."""
+
+    def __init__(self, path: Path | None) -> None:
+        """path: of the token file. Raises InvalidRequestError, OSError."""
+        self._path = path
+        self._tokens: dict[str, Token] | None = None
+        self._seen: tuple[int, int] | None = None
+        self._looked = 0.0
+        self._look()
+
+    @property
+    def asks(self) -> bool:
+        """Whether tokens are asked for."""
+        return self._tokens is not None
+
+    def access(self, header: str | None) -> Access:
+        """What an Authorization header allows. Raises ProblemError, 401."""
+        if time.monotonic() - self._looked > _LOOK_AGAIN_S:
+            self._look()
+        if self._tokens is None:
+            return ANYBODY
+        scheme, _, given = (header or "").partition(" ")
+        if scheme.lower() != "bearer":
+            raise _refused("a bearer token is needed")
+        prefix, _, rest = given.strip().partition("_")
+        token_id, _, secret = rest.partition("_")
+        found = self._tokens.get(token_id)
+        expected = "0" * 64 if found is None else found.digest
+        right = hmac.compare_digest(_digest(secret), expected)
+        if not right or found is None or prefix != _PREFIX or found.expired(dt.datetime.now(dt.UTC)):
+            raise _refused("the bearer token is wrong, or over")
+        return Access(frozenset(found.scopes), found.topics, found.name)
+
+    def _look(self) -> None:
+        """Read the file again if it changed. Once there was one, its absence opens nothing."""
+        self._looked = time.monotonic()
+        if self._path is None:
+            return
+        try:
+            status = self._path.stat()
+        except FileNotFoundError:
+            if self._tokens is not None:
+                self._tokens = {}
+            return
+        seen = (status.st_mtime_ns, status.st_ino)
+        if seen != self._seen:
+            self._tokens = {token.id: token for token in read_tokens(self._path)}
+            self._seen = seen
+
+
+def _refused(detail: str) -> ProblemError:
+    return ProblemError(401, "unauthorized", detail, WWW_Authenticate=_CHALLENGE)

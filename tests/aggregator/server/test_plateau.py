@@ -1,0 +1,334 @@
+"""plateau's routes, over a real connection: what its clients send and what they get back."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pytest
+from served import served
+
+from aggregator.server import Settings
+from aggregator.server.settings import Http
+
+ARROW = "application/vnd.apache.arrow.file"
+
+
+def arrow_file(table: pa.Table) -> bytes:
+    """A table as clients send it."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return sink.getvalue().to_pybytes()
+
+
+def records(count: int, first: int = 0, **columns: pa.Array) -> pa.Table:
+    """Records, a second apart from 1970 on, with a number each."""
+    times = pa.array(range(first * 1000, (first + count) * 1000, 1000), pa.int64())
+    return pa.table({"time": times, "n": pa.array(range(first, first + count)), **columns})
+
+
+def send(web, table, topic="clicks", partition="web-1"):
+    """Append, and give the span."""
+    answer = web.post(
+        f"/topic/{topic}/partition/{partition}", content=arrow_file(table), headers={"content-type": ARROW}
+    )
+    assert answer.status_code == 200, answer.text
+    return answer.json()["span"]
+
+
+def page(answer):
+    """The table in an answer, its status, and its span."""
+    assert answer.status_code == 200, answer.text
+    assert answer.headers["content-type"] == ARROW
+    table = pa.ipc.open_file(pa.py_buffer(answer.content)).read_all()
+    metadata = table.schema.metadata
+    assert json.loads(metadata[b"status"]) == json.loads(answer.headers["x-iteration-status"])
+    span = json.loads(metadata[b"span"]) if b"span" in metadata else None
+    return table, json.loads(answer.headers["x-iteration-status"]), span
+
+
+def partition(web, start, topic="clicks", partition="web-1", **query):
+    """A page of a partition."""
+    return page(web.get(f"/topic/{topic}/partition/{partition}/records", params={"start": start, **query},
+                        headers={"accept": ARROW}))  # fmt: skip
+
+
+def topic(web, begin=None, name="clicks", **query):
+    """A page of a topic."""
+    return page(web.post(f"/topic/{name}/records", params=query, json=begin or {}, headers={"accept": ARROW}))[:2]
+
+
+def test_append_and_read(web):
+    """A first append makes topic and partition; record indexes count from 0; records come back as they were."""
+    sent = records(3)
+    assert web.get("/topics").json() == {"topics": []}
+    assert send(web, sent) == {"start": 0, "end": 3}
+    assert send(web, records(2, 3)) == {"start": 3, "end": 5}
+    assert web.get("/topics").json() == {"topics": [{"name": "clicks"}]}
+    facts = web.get("/topic/clicks").json()
+    assert facts["partitions"] == {"web-1": {"start": 0, "end": 5}}
+    assert facts["bytes"] > 0
+    table, status, span = partition(web, 0)
+    assert table.replace_schema_metadata(None).equals(records(5))
+    assert (status, span) == ("All", {"start": 0, "end": 5})
+    assert partition(web, 4)[0]["n"].to_pylist() == [4]
+    assert partition(web, 5)[1:] == ("All", {"start": 5, "end": 5})
+
+
+def test_json(web):
+    """Clients that do not ask for Arrow get an array of row objects."""
+    send(web, records(2, url=pa.array(["/", None]), score=pa.array([1.5, float("nan")]), raw=pa.array([b"a", b"\xff"]),
+                      at=pa.array([0, 1500], pa.timestamp("ms"))))  # fmt: skip
+    for accept in (None, "*/*", "application/json", "application/json; format=pandas-records"):
+        web.headers.pop("accept", None)
+        headers = {} if accept is None else {"accept": accept}
+        answer = web.get("/topic/clicks/partition/web-1/records?start=0", headers=headers)
+        assert answer.headers["content-type"] == "application/json"
+        assert answer.headers["x-iteration-status"] == '"All"'
+        assert answer.json() == JSON_RECORDS
+
+
+JSON_RECORDS = [
+    {"time": 0, "n": 0, "url": "/", "score": 1.5, "raw": "a", "at": "1970-01-01T00:00:00.000"},
+    {"time": 1000, "n": 1, "url": None, "score": None, "raw": "/w==", "at": "1970-01-01T00:00:01.500"},
+]
+
+
+NESTED = pa.struct([("a", pa.int32()), ("b", pa.struct([("c", pa.string())]))])
+KINDS = {
+    "seconds": pa.table({"time": pa.array([-1, 2], pa.timestamp("s"))}),
+    "micros": pa.table({"time": pa.array([-1, 2], pa.timestamp("us", "Europe/Paris"))}),
+    "nanos": pa.table({"time": pa.array([-1, 1_999], pa.timestamp("ns", "UTC"))}),
+    "own names": records(2, **{name: pa.array([b"x", b"y"]) for name in (
+        "space", "grouping", "timestamp", "data", "record_index", "partition", "plateau_schema", "n:2", "space:2")}),
+    "large": records(2, s=pa.array(["a", "b"], pa.large_string()), b=pa.array([b"", None], pa.large_binary())),
+    "dictionary": records(2, d=pa.array(["a", "b"]).dictionary_encode()),
+    "nested": records(2, x=pa.array([{"a": 1, "b": {"c": "d"}}, None], NESTED), y=pa.array([[1.5], []])),
+    "metadata": records(2).replace_schema_metadata({"k": "v"}),
+    "not null": records(2).cast(pa.schema([pa.field("time", pa.int64(), False), pa.field("n", pa.int64(), False)])),
+    "int32 twice": records(2, i=pa.array([1, 2], pa.int32())),
+    "only time": records(2).select(["time"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_any_schema_comes_back(tmp_path, sealed, web_of):
+    """Records read back with the schema that they came with, one after the other in a partition, sealed or not, and
+    after a restart: each change of the schema ends a page.
+    """
+    with served(tmp_path) as server:
+        web = web_of(server)
+        for number, table in enumerate([*KINDS.values(), *KINDS.values()]):
+            assert send(web, table) == {"start": 2 * number, "end": 2 * number + 2}
+        send(web, records(2, i=pa.array(["text", "now"])))
+        if sealed:
+            server.catalog.seal()
+    with served(tmp_path) as server:
+        web, start = web_of(server), 0
+        for table in [*KINDS.values(), *KINDS.values()]:
+            found, status, span = partition(web, start)
+            plain = {key: value for key, value in found.schema.metadata.items() if key not in (b"status", b"span")}
+            assert found.replace_schema_metadata(plain or None).equals(table, check_metadata=True)
+            assert (status, span) == ("SchemaChange", {"start": start, "end": start + 2})
+            start += 2
+        assert partition(web, start)[0]["i"].to_pylist() == ["text", "now"]
+        assert send(web, records(1, 9, i=pa.array([9], pa.int32())))["start"] == start + 2
+        assert partition(web, start + 2)[0].schema.types == [pa.int64(), pa.int64(), pa.int32()]
+
+
+def test_pages(web):
+    """A page has a thousand records if nothing else is asked for, and never more than ten thousand."""
+    send(web, records(10_500))
+    found, status, span = partition(web, 0)
+    assert (len(found), status, span) == (1000, "RecordLimited", {"start": 0, "end": 1000})
+    found, status, span = partition(web, 200, page_size=99_999)
+    assert (len(found), status, span) == (10_000, "RecordLimited", {"start": 200, "end": 10_200})
+    assert partition(web, 9_500)[1] == "All"
+    assert [len(partition(web, 10_499 - more, page_size=1)[0]) for more in (0, 1)] == [1, 1]
+    assert topic(web, page_size=7)[1] == {"status": "RecordLimited", "next": {"web-1": 7}}
+
+
+def test_bytes_end_a_page(web):
+    """A page has at most 10,240,000 bytes, but one record at least."""
+    for first in range(3):
+        send(web, records(1, first, blob=pa.array([b"x" * 6_000_000])))
+    found, status, span = partition(web, 0)
+    assert (len(found), status, span) == (1, "ByteLimited", {"start": 0, "end": 1})
+    assert topic(web, {"web-1": 1})[1] == {"status": "ByteLimited", "next": {"web-1": 2}}
+    assert partition(web, 2)[1] == "All"
+
+
+def test_projection(web):
+    """Columns are chosen, left out, flattened, and nulled where they are large."""
+    send(web, records(2, x=pa.array([{"a": 1, "b": {"c": "d"}}, None], NESTED), big=pa.array(["x" * 900, "y"])))
+
+    def names(**query):
+        return partition(web, 0, **query)[0].column_names
+
+    assert names() == ["time", "n", "x", "big"]
+    assert names(**{"dataset[0]": "big", "dataset[1]": "time"}) == ["big", "time"]
+    assert names(**{"dataset[0]": "*", "dataset.exclude[0]": "x", "dataset.exclude[1]": "n"}) == ["time", "big"]
+    assert names(**{"dataset.separator": "."}) == ["time", "n", "x.a", "x.b.c", "big"]
+    flat = partition(web, 0, **{"dataset.separator": "_", "dataset[0]": "x_b_c"})[0]
+    assert flat.to_pydict() == {"x_b_c": ["d", None]}
+    small = partition(web, 0, **{"dataset.max_bytes": 500})[0]
+    assert small["big"].to_pylist() == [None, None]
+    assert small["n"].to_pylist() == [0, 1]
+
+
+def test_times(web):
+    """Ranges of time include both ends, in either order, and need not begin or end together."""
+    send(web, records(10))
+    span = {"time.start": "1970-01-01T00:00:03Z", "time.end": "1970-01-01T01:00:05+01:00"}
+    found, status, where = partition(web, 0, **span)
+    assert found["n"].to_pylist() == [3, 4, 5]
+    assert (status, where) == ("All", {"start": 3, "end": 10})
+    assert partition(web, 0, page_size=2, **span)[1:] == ("RecordLimited", {"start": 3, "end": 5})
+    assert partition(web, 5, page_size=2, **span)[0]["n"].to_pylist() == [5]
+    assert partition(web, 0, **{"time.start": "1970-01-01T00:00:08.000000001Z"})[0]["n"].to_pylist() == [9]
+    found, status = topic(web, order="desc", page_size=2, **span)
+    assert found["n"].to_pylist() == [5, 4]
+    assert status == {"status": "RecordLimited", "next": {"web-1": 4}}
+    assert topic(web, status["next"], order="desc", **span)[0]["n"].to_pylist() == [3]
+
+
+def test_topic_iteration(web):
+    """A topic is read partition by partition, the one that is least far first, until the page is full."""
+    send(web, records(3), partition="b")
+    send(web, records(3, 10), partition="a")
+    send(web, records(3, 20), partition="c")
+    found, status = topic(web, page_size=4)
+    assert found["n"].to_pylist() == [10, 11, 12, 0]
+    assert status == {"status": "RecordLimited", "next": {"a": 3, "b": 1, "c": 0}}
+    found, status = topic(web, status["next"], page_size=4)
+    assert found["n"].to_pylist() == [20, 21, 22, 1]
+    found, status = topic(web, status["next"], page_size=4)
+    assert found["n"].to_pylist() == [2]
+    assert status == {"status": "All", "next": {"a": 3, "b": 3, "c": 3}}
+    assert topic(web, status["next"])[1]["status"] == "All"
+    assert topic(web, order="desc", page_size=4)[0]["n"].to_pylist() == [12, 11, 10, 2]
+    found, status = topic(web, **{"partition_filter[0]": "regex:^[ab]$", "partition_filter[1]": "c"}, page_size=9)
+    assert len(found) == 9
+    found, status = topic(web, **{"partition_filter[0]": "regex:^[ab]$"})
+    assert status == {"status": "All", "next": {"a": 3, "b": 3}}
+    assert topic(web, **{"partition_filter[0]": "a"})[0]["n"].to_pylist() == [10, 11, 12]
+
+
+def test_schemas_of_partitions(web):
+    """A page of a topic holds one schema; the other partition's comes with the next."""
+    send(web, records(1), partition="a")
+    send(web, records(1, x=pa.array(["y"])), partition="b")
+    found, status = topic(web)
+    assert (found.column_names, status) == (["time", "n"], {"status": "SchemaChange", "next": {"a": 1, "b": 0}})
+    found, status = topic(web, status["next"])
+    assert (found.column_names, status["status"]) == (["time", "n", "x"], "All")
+
+
+def test_events_of_other_routes(server, web):
+    """Events that came in by another way are records as well: their columns behind a time in milliseconds."""
+    made = server.catalog.create_topic("clicks", indexes=["type"])
+    made.append([{"space": "ada", "timestamp": 1_700_000_000_123_456, "type": "page", "data": b"{}"}], "web-1")
+    found = partition(web, 0)[0]
+    assert found.column_names == ["time", "space", "grouping", "timestamp", "type", "data"]
+    assert found["time"].to_pylist() == [1_700_000_000_123]
+    assert send(web, records(1)) == {"start": 1, "end": 2}
+    assert partition(web, 0)[1] == "SchemaChange"
+    assert partition(web, 1)[0].replace_schema_metadata(None).equals(records(1))
+
+
+BODIES = {
+    "no Arrow": b"hello",
+    "cut": arrow_file(records(3))[:-200],
+    "no time": arrow_file(records(1).select(["n"])),
+    "time is second": arrow_file(records(1).select(["n", "time"])),
+    "text times": arrow_file(pa.table({"time": ["now"]})),
+    "null times": arrow_file(pa.table({"time": pa.array([1, None], pa.int64())})),
+    "null type": arrow_file(records(1, x=pa.nulls(1))),
+    "null type inside": arrow_file(records(1, x=pa.array([[None]]))),
+    "times beyond": arrow_file(pa.table({"time": pa.array([2**62], pa.int64())})),
+    "twice": arrow_file(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["time", "time"])),
+}
+
+
+def test_bodies_that_are_refused(web):
+    """What cannot be stored is told in plateau's words, and makes no topic."""
+    for name, body in BODIES.items():
+        answer = web.post("/topic/clicks/partition/web-1", content=body, headers={"content-type": ARROW})
+        assert (name, answer.status_code, answer.json()["code"]) == (name, 400, 400)
+        assert answer.json()["message"]
+    assert web.get("/topics").json() == {"topics": []}
+
+
+QUERIES = [
+    "", "start=-1", "start=x", "start=1&start=2", "start=0&page_size=0", "start=0&page_size=many", "start=0&nothing=1",
+    "start=0&time.start=yesterday", "start=0&time.start=1970-01-02T00:00:00Z&time.end=1970-01-01T00:00:00Z",
+    "start=0&time.start=2026-13-01T00:00:00Z", "start=0&dataset[0]=unknown",
+    "start=0&dataset.exclude[0]=none&dataset=x",
+    f"start={2**63}", "start=0&dataset.max_bytes=-1", "start=%00",
+]  # fmt: skip
+
+
+POSITIONS = [b"[]", b"{", b'{"web-1": -1}', b'{"web-1": "x"}', b'{"web-1": true}', b"\xff"]
+
+
+def test_questions_that_are_refused(web):
+    """A parameter or position that makes no sense is an error, never a default."""
+    send(web, records(1))
+    for query in QUERIES:
+        answer = web.get(f"/topic/clicks/partition/web-1/records?{query}")
+        assert (query, answer.status_code, answer.json().get("code")) == (query, 400, 400)
+    for body in POSITIONS:
+        answer = web.post("/topic/clicks/records", content=body)
+        assert (body, answer.status_code) == (body, 400)
+    assert web.post("/topic/clicks/records?order=sideways", json={}).json()["code"] == 400
+    assert web.post("/topic/clicks/records", params={"partition_filter[0]": "regex:("}, json={}).json()["code"] == 400
+
+
+def test_reads_make_nothing(web):
+    """What is not there is not found, and still not there afterwards."""
+    send(web, records(1))
+    for method, path in [
+        ("GET", "/topic/none"), ("GET", "/topic/none/partition/x/records?start=0"), ("POST", "/topic/none/records"),
+        ("GET", "/topic/clicks/partition/none/records?start=0"),
+    ]:  # fmt: skip
+        answer = web.request(method, path)
+        assert (answer.status_code, answer.json()["code"]) == (404, 404)
+    assert web.post("/topic/clicks/records", json={"none": 0}).status_code == 404
+    assert web.get("/topics").json() == {"topics": [{"name": "clicks"}]}
+
+
+def test_other_refusals(web):
+    """Another content type is 400; nothing that we can give is 406; a body over the limit is 413 and tells it."""
+    body = arrow_file(records(1))
+    assert web.post("/topic/clicks/partition/web-1", content=body).status_code == 400
+    assert web.get("/topic/clicks/partition/a/records?start=0", headers={"accept": "image/png"}).status_code == 406
+    for content in (b"x" * 10_240_001, iter([b"x" * 1_024_000] * 11)):  # with a length, and in chunks without one
+        answer = web.post("/topic/clicks/partition/web-1", content=content, headers={"content-type": ARROW})
+        assert (answer.status_code, answer.json()["code"]) == (413, 413)
+        assert answer.headers["x-max-request-size"] == "10240000"
+
+
+def test_overload(tmp_path, web_of):
+    """A full budget refuses with 429 in plateau's words, keeps nothing of the batch, and reads go on."""
+    with served(tmp_path, memory_bytes=600_000) as server:
+        web = web_of(server)
+        body = arrow_file(records(10_000))
+        answers = []
+        while not answers or (answers[-1].status_code == 200 and len(answers) < 20):
+            answers.append(web.post("/topic/t/partition/p", content=body, headers={"content-type": ARROW}))
+        assert answers[-1].status_code == 429
+        assert answers[-1].json() == {"message": "writer busy", "code": 429}
+        assert int(answers[-1].headers["retry-after"]) >= 1
+        stored = 10_000 * (len(answers) - 1)
+        assert web.get("/topic/t").json()["partitions"] == {"p": {"start": 0, "end": stored}}
+
+
+def test_limits_from_settings(tmp_path, web_of):
+    """Pages and bodies keep the limits of the settings."""
+    with served(tmp_path, Settings(http=Http(max_page=5, max_append_bytes=2000))) as server:
+        web = web_of(server)
+        send(web, records(10))
+        assert len(partition(web, 0, page_size=8)[0]) == 5
+        answer = web.post("/topic/t/partition/p", content=arrow_file(records(1000)), headers={"content-type": ARROW})
+        assert (answer.status_code, answer.headers["x-max-request-size"]) == (413, "2000")
