@@ -82,6 +82,18 @@ def publication_of(target: Any, *, overwrite: bool) -> Publication | Upload:
     return Publication(Path(place), overwrite=overwrite)
 
 
+def within(directory: Any, name: str) -> Path | str | tuple[Any, str]:
+    """What names a file in a directory, below a URI, or in a pair of filesystem and directory. Raises UsageError."""
+    if isinstance(directory, tuple):
+        filesystem, path = directory
+        return filesystem, "/".join([*filter(None, [os.fspath(path).rstrip("/")]), name])
+    place = locate(directory)
+    if isinstance(place, str):
+        return Path(place) / name
+    uri, *query = _QUERY.split(directory, maxsplit=1)
+    return "?".join([f"{uri.rstrip('/')}/{name}", *query])
+
+
 def _in_filesystem(filesystem: Any, path: str) -> Place:
     from pyarrow import fs
 

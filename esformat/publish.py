@@ -27,6 +27,11 @@ class Publication:
         remove_leftovers(path.parent)
         self._partial, self.file = open_partial(path)
 
+    @property
+    def spill_directory(self) -> Path:
+        """Where temporary files go that it is made from: where there is room for it there is room for them, mostly."""
+        return self.path.parent
+
     def _exists(self) -> UsageError:
         return UsageError("the file exists", path=str(self.path), hint="choose another name, or overwrite=True")
 
@@ -64,6 +69,10 @@ class Publication:
             self.file.close()
         with contextlib.suppress(FileNotFoundError):
             self._partial.unlink()
+
+    def withdraw(self) -> None:
+        """Take the file away again that `commit` made visible. Raises OSError."""
+        self.path.unlink(missing_ok=True)
 
 
 def sync_directory(directory: Path) -> None:

@@ -53,6 +53,10 @@ class Store(Protocol):
         """Make a local file's bytes an object: visible when all of them are there, and not before."""
         ...
 
+    def delete(self, path: str) -> None:
+        """Remove an object. Raises OSError."""
+        ...
+
     def list(self, directory: str) -> list[str]:
         """The paths of all objects below a directory."""
         ...
@@ -128,6 +132,10 @@ class ArrowStore:
             self._filesystem.copy_file(source, target)
             self._filesystem.delete_file(source)
 
+    def delete(self, path: str) -> None:
+        """Remove an object."""
+        self._filesystem.delete_file(path)
+
     def list(self, directory: str) -> list[str]:
         """The paths of all objects below a directory."""
         from pyarrow.fs import FileSelector, FileType
@@ -194,6 +202,10 @@ class FsspecStore:
             with contextlib.suppress(OSError):
                 filesystem.rm_file(partial)
             raise
+
+    def delete(self, path: str) -> None:
+        """Remove an object."""
+        self._filesystem.rm_file(path)
 
     def list(self, directory: str) -> list[str]:
         """The paths of all objects below a directory."""

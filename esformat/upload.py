@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import BinaryIO, cast
 
 from esformat.errors import UsageError
@@ -24,6 +26,11 @@ class Upload:
         self.name = store.name_of(path)
         self._refuse_existing()
         self.file = cast(BinaryIO, tempfile.TemporaryFile(buffering=1 << 20))  # noqa: SIM115 - commit or abort closes
+
+    @property
+    def spill_directory(self) -> Path:
+        """Where temporary files go that it is made from."""
+        return Path(tempfile.gettempdir())
 
     def _refuse_existing(self) -> None:
         if not self._overwrite and retry(self._store.facts, self._path) is not None:
@@ -48,3 +55,8 @@ class Upload:
     def abort(self) -> None:
         """Leave nothing behind."""
         self.file.close()
+
+    def withdraw(self) -> None:
+        """Take the object away again that `commit` made visible. Raises OSError."""
+        with contextlib.suppress(FileNotFoundError):
+            retry(self._store.delete, self._path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +19,7 @@ from esformat.intake import EventRows, check_table
 from esformat.location import Target, publication_of
 from esformat.metadata import Metadata, Statistics, check_properties, is_unicode
 from esformat.pieces import pieces_of
-from esformat.publish import Publication
 from esformat.schema import KEY_COLUMNS, EventSchema, default_schema, make_schema
-from esformat.upload import Upload
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +122,7 @@ class Writer:
         self._indexes = indexes
         self._binary_keys = binary_keys
         self._options = options
-        self._temp_dir = options.temp_dir or _place_for_spills(self._publication)
+        self._temp_dir = options.temp_dir or self._publication.spill_directory
         self._sorter: EventSorter | None = None
         self._rows: EventRows | None = None
         self._events = 0
@@ -291,11 +288,6 @@ class Writer:
     def __del__(self) -> None:
         if getattr(self, "_state", None) == "open":
             self.abort()
-
-
-def _place_for_spills(publication: Publication | Upload) -> Path:
-    """Beside the file: where there is room for it there is room for what it is made of, mostly."""
-    return publication.path.parent if isinstance(publication, Publication) else Path(tempfile.gettempdir())
 
 
 __all__ = ["InvalidEventError", "Writer", "create"]

@@ -134,6 +134,8 @@ PIECES = st.builds(
     flush_events=st.sampled_from([1, 4, 16384]),
     least_copied_rows=st.sampled_from([1, 1, 3, 512]),
     most_dictionaries=st.sampled_from([1, 2, 16]),
+    index_bytes=st.sampled_from([0, 32 << 20]),
+    index_step_rows=st.sampled_from([1, 9, 32 << 10]),
     spill_numbers=st.sampled_from([1, 5, 1 << 20]),
 )
 

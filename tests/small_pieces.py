@@ -32,8 +32,9 @@ from esformat import (
     reader,
     scan,
     space_filter,
+    windows,
 )
-from esformat.tools import assembly, index_map, number_map, plan, sweep
+from esformat.tools import assembly, column_indexes, index_map, number_map, plan, sweep
 
 PLACES = {
     "block_rows": [(block_encoder, "BLOCK_ROWS"), (assembly, "BLOCK_ROWS")],
@@ -73,6 +74,9 @@ PLACES = {
     "flush_events": [(intake.EventRows, "FLUSH_EVENTS")],
     "least_copied_rows": [(sweep, "LEAST_COPIED_ROWS")],
     "most_dictionaries": [(plan, "MOST_DICTIONARIES")],
+    "index_bytes": [(column_indexes, "INDEX_BYTES")],
+    "index_step_rows": [(column_indexes, "STEP_ROWS")],
+    "window_of_bytes": [(windows, "WINDOW_BYTES")],
     "spill_numbers": [(index_map, "SPILL_NUMBERS"), (number_map, "SPILL_STRETCHES")],
 }
 
@@ -118,6 +122,9 @@ class Pieces:
     flush_events: int | None = None
     least_copied_rows: int | None = None
     most_dictionaries: int | None = None
+    index_bytes: int | None = None
+    index_step_rows: int | None = None
+    window_of_bytes: int | None = None
     spill_numbers: int | None = None
 
 

@@ -53,6 +53,16 @@ class Limit(click.ParamType[int]):
         return min(int(value), 2**63 - 1)
 
 
+class Folder(click.Path):
+    """A directory that is there, or a URI below which files go."""
+
+    def __init__(self) -> None:
+        super().__init__(file_okay=False, exists=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return value if "://" in value else super().convert(value, param, ctx)
+
+
 class Hex(click.ParamType[bytes]):
     """Bytes in hexadecimal, as 00ff or "00 ff"."""
 

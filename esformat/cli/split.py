@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from esformat.cli.console import count, progress, say
-from esformat.cli.params import Hex, Moment
+from esformat.cli.params import Folder, Hex, Moment
 from esformat.tools import split as split_segment
 
 _UNITS = {"": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -36,7 +36,7 @@ class _Size(click.ParamType[int]):
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("file", type=click.Path())
-@click.argument("directory", type=click.Path(file_okay=False, exists=True))
+@click.argument("directory", type=Folder())
 @click.option("--size", type=_Size(), help="End a part at this size, as 256MiB, at the next space.")
 @click.option("--space", "spaces", multiple=True, metavar="KEY", help="Begin a part at this space. Repeatable.")
 @click.option("--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, in hexadecimal.")
@@ -51,7 +51,7 @@ def split(
     times: tuple[int, ...],
     force: bool,
 ) -> None:
-    """Split the segment FILE into parts in DIRECTORY: by size, at spaces, or at times.
+    """Split the segment FILE into parts in DIRECTORY, or below a URI: by size, at spaces, or at times.
 
     Parts are named after FILE and numbered from 0; one without events is left out. FILE stays as it is.
     """

@@ -19,6 +19,7 @@ from typing import Self
 import numpy as np
 import pyarrow.compute as pc
 
+from esformat.block import Block
 from esformat.block_encoder import (
     BLOCK_ROWS,
     NULL,
@@ -35,8 +36,9 @@ from esformat.builder import SegmentBuilder, Sink
 from esformat.checksum import SHORT_MASK, checksum64
 from esformat.dictionary import ColumnDictionary
 from esformat.metadata import Metadata
+from esformat.tools.column_indexes import ColumnIndexes
 from esformat.tools.number_map import NumberMap
-from esformat.tools.original import BlockRef, Original
+from esformat.tools.original import BlockRef, Original, open_data_block
 from esformat.tools.rows import Key, Rows, join, sorted_rows
 from esformat.tools.selection import KeptLeaf
 from esformat.tools.sweep import Copied, CopiedLeaf, Merged, Piece
@@ -71,9 +73,10 @@ class Assembly:
         sink: Sink,
         plan: AssemblyPlan,
         originals: Sequence[Original],
+        indexes: ColumnIndexes,
         threads: int | None = None,
     ) -> None:
-        """Write what stands before the blocks."""
+        """Write what stands before the blocks. `indexes` are given the values of their columns as rows come."""
         self.builder = SegmentBuilder(sink, plan.metadata, plan.form, plan.dictionaries)
         self.builder.start()
         self.rows = [NumberMap() for _ in originals]
@@ -84,6 +87,7 @@ class Assembly:
         self.copied_blocks = self.encoded_blocks = 0
         self._plan = plan
         self._originals = originals
+        self._indexes = indexes
         self._last_key: Key | None = None
         self._copies: list[BlockRef] = []
         self._copies_of = 0
@@ -110,7 +114,7 @@ class Assembly:
         """Take the next piece of a sweep."""
         if isinstance(piece, CopiedLeaf):
             numbers = self._plan.numbers[piece.origin]
-            if any(old != new for old, new in numbers.items()):
+            if self._indexes.places or any(old != new for old, new in numbers.items()):
                 for kept in piece.kept.blocks():
                     self.add(Copied(piece.origin, kept))
                 return
@@ -140,6 +144,7 @@ class Assembly:
             return
         numbers = self._plan.numbers[origin]
         for ref, (piece, block) in zip(refs, self._originals[origin].read(refs), strict=True):
+            self._index_block(origin, ref, block)
             number = numbers.get(block.dictionary, 0)
             stored, check = bytes(piece), ref.handle.check
             if number != block.dictionary:
@@ -151,6 +156,15 @@ class Assembly:
             self.row_count += ref.rows
             self.copied_blocks += 1
         self._copies, self._copied_bytes = [], 0
+
+    def _index_block(self, origin: int, ref: BlockRef, block: Block) -> None:
+        if not self._indexes.places:
+            return
+        original, fields = self._originals[origin], self._plan.metadata.schema.fields
+        data, contexts = open_data_block(original, ref, block), original.contexts(block.dictionary)
+        self._indexes.add(
+            {place: data.column(place, fields[place].type, contexts[place]) for place in self._indexes.places}
+        )
 
     def _copy_leaf(self, origin: int, kept: KeptLeaf) -> None:
         original, number = kept.original, kept.number
@@ -184,6 +198,7 @@ class Assembly:
             chosen = piece.origins == origin
             self.rows[origin].add(rows.numbers[chosen], new[chosen])
         self.row_count += len(rows)
+        self._indexes.add({place: rows.columns[place] for place in self._indexes.places})
         if not self._pending:
             self._pending_key = self._last_key
         self._pending.append(rows)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from esformat.location import Target
 from esformat.segment import Segment, open_segment
-from esformat.source import Source
-from esformat.tools.new_segment import FilePath, Progress
+from esformat.tools.new_segment import Progress
 
 BATCH_ROWS = 1 << 15
 MOST_SPACES = 1000
@@ -47,7 +47,7 @@ class DiffReport:
         return not self.schema and not self.only_left and not self.only_right
 
 
-def diff(left: FilePath | Source, right: FilePath | Source, *, progress: Progress | None = None) -> DiffReport:
+def diff(left: Target, right: Target, *, progress: Progress | None = None) -> DiffReport:
     """Compare the events of two segments. Memory holds a few batches of each.
 
     progress: called now and then with the events done and the events in all. Raises CorruptSegmentError, OSError.

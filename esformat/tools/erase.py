@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from esformat.errors import SpaceNotFoundError, UsageError
+from esformat.location import Target, source_of
 from esformat.metadata import Statistics, check_properties
 from esformat.segment import Segment, open_segment
-from esformat.source import FileSource, Source
 from esformat.tools.new_segment import (
-    FilePath,
     Progress,
     check_output,
     make_segment,
@@ -74,8 +72,8 @@ class EraseReport:
 
 
 def erase(
-    path: FilePath | Source,
-    out: FilePath,
+    path: Target,
+    out: Target,
     spaces: Sequence[Key],
     *,
     properties: Mapping[str, str] | None = None,
@@ -94,7 +92,7 @@ def erase(
     """
     if isinstance(spaces, str | bytes) or not spaces:
         raise UsageError("erase needs a list of at least one space")
-    target = check_output(out, [path])
+    check_output(out, [path])
     with opened([path]) as (original,):
         rows = {space: _rows_of(original, _key_bytes(space)) for space in dict.fromkeys(spaces)}
         counts = {space: last - first for space, (first, last) in rows.items()}
@@ -112,13 +110,13 @@ def erase(
             plan, copied = plan_anew([original], metadata, [selection], [dictionaries]), [False]
         else:
             plan, copied = plan_assembly([original], metadata, [dictionaries])
-        with published(target, overwrite=overwrite) as publication:
+        with published(out, overwrite=overwrite) as publication:
             made = make_segment(publication, [original], [selection], plan, copied, progress=progress)
         before = original.metadata.statistics
         assert before is not None
-    with open_segment(target) as after:
+    with open_segment(out) as after:
         return EraseReport(
-            path=str(target),
+            path=publication.name,
             erased={space: count for space, count in counts.items() if count},
             absent=tuple(space for space, count in counts.items() if not count),
             index_entries=erased.entries,
@@ -130,7 +128,7 @@ def erase(
             encoded_anew=encoded_anew,
             copied_blocks=made.copied_blocks,
             encoded_blocks=made.encoded_blocks,
-            stored_matches=_stored_matches(target, list(counts)),
+            stored_matches=_stored_matches(out, list(counts)),
             checks=tuple(_checks(after, counts, before, erased)),
         )
 
@@ -186,12 +184,12 @@ def _named(spaces: Sequence[Key]) -> str:
     return ", ".join(repr(space) for space in spaces[:3]) + more
 
 
-def _stored_matches(path: Path, spaces: Sequence[Key]) -> dict[Key, int]:
+def _stored_matches(path: Target, spaces: Sequence[Key]) -> dict[Key, int]:
     """How often the keys' bytes stand in a file as it is stored; keys of less than 4 bytes stand everywhere."""
     keys = {space: key for space in spaces if len(key := _key_bytes(space)) >= LEAST_SEARCHED_BYTES}
     counts: dict[Key, int] = dict.fromkeys(keys, 0)
     overlap = max(map(len, keys.values()), default=0)
-    source = FileSource(path)
+    source = source_of(path)
     for at in range(0, source.size if keys else 0, SEARCH_BYTES):
         piece = source.read_at(at, min(SEARCH_BYTES + overlap, source.size - at))
         for space, key in keys.items():

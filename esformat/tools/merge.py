@@ -6,17 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from esformat.errors import UsageError
+from esformat.location import Target
 from esformat.metadata import Metadata, check_properties
-from esformat.source import Source
-from esformat.tools.new_segment import FilePath, Made, Progress, check_output, make_segment, opened, published
+from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
 from esformat.tools.original import OpenOriginal
 from esformat.tools.plan import plan_assembly
 from esformat.tools.selection import everything
 
 
 def merge(
-    paths: Sequence[FilePath | Source],
-    out: FilePath,
+    paths: Sequence[Target],
+    out: Target,
     *,
     properties: Mapping[str, str] | None = None,
     overwrite: bool = False,
@@ -34,11 +34,11 @@ def merge(
     """
     if isinstance(paths, str | bytes) or not paths:
         raise UsageError("merge needs a list of at least one segment")
-    target = check_output(out, paths)
+    check_output(out, paths)
     with opened(paths) as originals:
         _check_schemas(originals)
         plan, copied = plan_assembly(originals, _metadata(originals, check_properties(properties)))
-        with published(target, overwrite=overwrite) as publication:
+        with published(out, overwrite=overwrite) as publication:
             selections = [everything] * len(originals)
             return make_segment(publication, originals, selections, plan, copied, progress=progress)
 

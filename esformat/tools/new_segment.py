@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-import pyarrow as pa
 
 from esformat.errors import UsageError
+from esformat.location import Place, Target, locate, publication_of
 from esformat.metadata import Statistics
-from esformat.order import rank
 from esformat.publish import Publication
 from esformat.reader import Reader
 from esformat.segment import Segment, open_segment
-from esformat.source import Source
 from esformat.tools.assembly import Assembly, AssemblyPlan
+from esformat.tools.column_indexes import ColumnIndexes
 from esformat.tools.index_map import IndexSource, mapped_lists
-from esformat.tools.original import OpenOriginal, Original, open_data_block
+from esformat.tools.original import OpenOriginal, Original
 from esformat.tools.selection import AnyKept, Selection
 from esformat.tools.sweep import sweep
+from esformat.upload import Upload
 
 Progress = Callable[[int, int], None]
 """Called now and then with the bytes done and the bytes in all."""
-
-FilePath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +36,7 @@ class Made:
 
 
 @contextmanager
-def opened(paths: Sequence[FilePath | Source]) -> Iterator[list[OpenOriginal]]:
+def opened(paths: Sequence[Target]) -> Iterator[list[OpenOriginal]]:
     """The segments at `paths` as originals, open until the block ends."""
     with ExitStack() as stack:
         segments = [stack.enter_context(open_segment(path, cache_bytes=16 << 20)) for path in paths]
@@ -53,19 +48,25 @@ def reader_of(segment: Segment) -> Reader:
     return segment._reader
 
 
-def check_output(out: FilePath, inputs: Sequence[FilePath | Source]) -> Path:
-    """Where a new segment goes. Raises UsageError if that is one of the inputs: they are never changed."""
-    path = Path(out)
+def check_output(out: Target, inputs: Sequence[Target]) -> None:
+    """Raises UsageError if the place of a new segment is one of the inputs: they are never changed."""
+    place = locate(out)
     for each in inputs:
-        if isinstance(each, str | os.PathLike) and path.exists() and Path(each).exists() and path.samefile(each):
-            raise UsageError("the output is an input, too", path=str(path), hint="choose another name")
-    return path
+        if isinstance(each, str | os.PathLike | tuple) and _is_same(place, locate(each)):
+            name = place if isinstance(place, str) else place.name
+            raise UsageError("the output is an input, too", path=name, hint="choose another name")
+
+
+def _is_same(one: Place, other: Place) -> bool:
+    if isinstance(one, str) and isinstance(other, str):
+        return Path(one).exists() and Path(other).exists() and Path(one).samefile(other)
+    return not isinstance(one, str) and not isinstance(other, str) and one.name == other.name
 
 
 @contextmanager
-def published(path: Path, *, overwrite: bool) -> Iterator[Publication]:
-    """A file that appears under `path` when the block ends well, and not at all when it does not."""
-    publication = Publication(path, overwrite=overwrite)
+def published(out: Target, *, overwrite: bool) -> Iterator[Publication | Upload]:
+    """A segment that appears where `out` says when the block ends well, and not at all when it does not."""
+    publication = publication_of(out, overwrite=overwrite)
     try:
         yield publication
         publication.commit()
@@ -75,7 +76,7 @@ def published(path: Path, *, overwrite: bool) -> Iterator[Publication]:
 
 
 def make_segment(
-    publication: Publication,
+    publication: Publication | Upload,
     originals: Sequence[Original],
     selections: Sequence[Selection],
     plan: AssemblyPlan,
@@ -103,16 +104,19 @@ def make_segment(
 
         return select
 
-    with Assembly(publication.file, plan, originals) as assembly:
+    fields = plan.metadata.schema.fields
+    places = [place for place, field in enumerate(fields) if field.indexed and field.name in built]
+    with (
+        closing(ColumnIndexes(places, publication.spill_directory)) as indexes,
+        Assembly(publication.file, plan, originals, indexes) as assembly,
+    ):
         for piece in sweep(originals, [counted(selection) for selection in selections], copied):
             assembly.add(piece)
         assembly.finish_blocks()
-        for place, field in enumerate(plan.metadata.schema.fields):
-            if not field.indexed:
-                continue
-            if field.name in built:
-                _build_index(assembly, originals, place, field.type)
-            else:
+        for place, field in enumerate(fields):
+            if place in places:
+                assembly.builder.add_index_stream(place, indexes.chunks(place))
+            elif field.indexed:
                 sources = _index_sources(assembly, originals, field.name)
                 lists = mapped_lists(sources, field.type, assembly.builder.block_starts())
                 assembly.builder.add_lists(place, lists)
@@ -128,24 +132,3 @@ def _index_sources(assembly: Assembly, originals: Sequence[Original], name: str)
         assert isinstance(original, OpenOriginal)
         sources.append(IndexSource(original, original.index(name), rows, blocks))
     return sources
-
-
-def _build_index(assembly: Assembly, originals: Sequence[Original], place: int, kind: pa.DataType) -> None:
-    """Build the index of a column from its values, which takes memory for a number of every event."""
-    ranks = np.full(assembly.row_count, -1, dtype=np.int64)
-    columns: list[pa.Array] = []
-    rows: list[Any] = []
-    for original, numbers in zip(originals, assembly.rows, strict=True):
-        for ref in original.blocks():
-            new = numbers.find(np.arange(ref.first_row, ref.first_row + ref.rows))
-            if not (new >= 0).any():
-                continue
-            ((_, block),) = original.read([ref])
-            context = original.contexts(block.dictionary)[place]
-            columns.append(open_data_block(original, ref, block).column(place, kind, context))
-            rows.append(new)
-    ranked = rank(pa.chunked_array(columns, kind))
-    if rows:
-        new = np.concatenate(rows)
-        ranks[new[new >= 0]] = ranked.ranks[new >= 0]
-    assembly.builder.add_index(place, replace(ranked, ranks=ranks))

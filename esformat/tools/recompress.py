@@ -6,15 +6,15 @@ from dataclasses import replace
 
 from esformat.codec import codec_from_name
 from esformat.errors import UsageError
-from esformat.source import Source
-from esformat.tools.new_segment import FilePath, Made, Progress, check_output, make_segment, opened, published
+from esformat.location import Target
+from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
 from esformat.tools.plan import plan_anew
 from esformat.tools.selection import everything
 
 
 def recompress(
-    path: FilePath | Source,
-    out: FilePath,
+    path: Target,
+    out: Target,
     *,
     codec: str = "zstd",
     level: int | None = None,
@@ -31,9 +31,9 @@ def recompress(
         raise UsageError(f"codec {codec!r} has no levels")
     if level is not None and not -100 <= level <= 22:
         raise UsageError(f"zstd level {level} is not between -100 and 22")
-    target = check_output(out, [path])
+    check_output(out, [path])
     with opened([path]) as (original,):
         metadata = replace(original.metadata, codec=codec, level=level, statistics=None)
         plan = plan_anew([original], metadata)
-        with published(target, overwrite=overwrite) as publication:
+        with published(out, overwrite=overwrite) as publication:
             return make_segment(publication, [original], [everything], plan, [False], progress=progress)

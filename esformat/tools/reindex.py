@@ -7,16 +7,16 @@ from dataclasses import replace
 
 import pyarrow as pa
 
+from esformat.location import Target
 from esformat.schema import make_schema
-from esformat.source import Source
-from esformat.tools.new_segment import FilePath, Made, Progress, check_output, make_segment, opened, published
+from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
 from esformat.tools.plan import plan_assembly
 from esformat.tools.selection import everything
 
 
 def reindex(
-    path: FilePath | Source,
-    out: FilePath,
+    path: Target,
+    out: Target,
     indexes: Sequence[str],
     *,
     rebuild: bool = False,
@@ -28,12 +28,12 @@ def reindex(
     Indexes that it has are carried over; rebuild: they are built from their columns, too, as new ones are. progress: as
     for `merge`. Raises UsageError, InvalidEventError (a column that cannot be indexed), CorruptSegmentError, OSError.
     """
-    target = check_output(out, [path])
+    check_output(out, [path])
     with opened([path]) as (original,):
         schema = original.metadata.schema
         arrow = pa.schema([pa.field(field.name, field.type, field.nullable) for field in schema.fields])
         wanted = make_schema(arrow, tuple(indexes), binary_keys=schema.binary_keys)
         plan, copied = plan_assembly([original], replace(original.metadata, schema=wanted, statistics=None))
         built = [name for name in wanted.indexes if rebuild or name not in schema.indexes]
-        with published(target, overwrite=overwrite) as publication:
+        with published(out, overwrite=overwrite) as publication:
             return make_segment(publication, [original], [everything], plan, copied, built=built, progress=progress)

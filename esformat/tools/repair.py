@@ -12,10 +12,10 @@ from esformat.data_block import DataBlock, Runs
 from esformat.dictionary import ColumnDictionary, with_null, zstd_of
 from esformat.errors import CorruptSegmentError
 from esformat.layout import BlockHandle, BlockKind
+from esformat.location import Target, source_of
 from esformat.metadata import Metadata
 from esformat.node import DecodeContext
-from esformat.source import FileSource, Source
-from esformat.tools.new_segment import FilePath, Progress, check_output, make_segment, published
+from esformat.tools.new_segment import Progress, check_output, make_segment, published
 from esformat.tools.original import BlockRef
 from esformat.tools.plan import plan_assembly
 from esformat.tools.rows import Bound, decode_timestamps
@@ -24,6 +24,7 @@ from esformat.tools.wreck import Region, Sound, Wreck, examine, plain_context
 from esformat.verify.blocks import BAD_BYTES
 from esformat.verify.data import DataCheck
 from esformat.verify.report import Problem
+from esformat.windows import in_windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +58,7 @@ class _Saved:
     high: Bound
 
 
-def repair(
-    path: FilePath | Source, out: FilePath, *, overwrite: bool = False, progress: Progress | None = None
-) -> RepairReport:
+def repair(path: Target, out: Target, *, overwrite: bool = False, progress: Progress | None = None) -> RepairReport:
     """Write every event that can still be read of a damaged segment to a new segment at `out`.
 
     Blocks are found by walking through the file; directory, indexes, filter and statistics are made anew, so a file
@@ -68,15 +67,15 @@ def repair(
     progress: as for `merge`. The damaged file stays as it is.
     Raises CorruptSegmentError if nothing tells the schema, UnsupportedVersionError, UsageError, OSError.
     """
-    target = check_output(out, [path])
-    source = FileSource(path) if isinstance(path, str) or not isinstance(path, Source) else path
+    check_output(out, [path])
+    source = in_windows(source_of(path))
     wreck = examine(source, progress)
     saved, lost = _Salvage(wreck).choose()
     originals = [SavedBlocks(wreck, chain) for chain in _chains(saved)] or [SavedBlocks(wreck, [])]
     metadata = replace(wreck.metadata, statistics=None)
     plan, copied = plan_assembly(originals, metadata, [wreck.dictionaries] + [{} for _ in originals[1:]])
     plan = replace(plan, numbers=[plan.numbers[0]] * len(originals))
-    with published(target, overwrite=overwrite) as publication:
+    with published(out, overwrite=overwrite) as publication:
         made = make_segment(
             publication, originals, [everything] * len(originals), plan, copied[:1] * len(originals),
             built=metadata.schema.indexes,
@@ -85,7 +84,9 @@ def repair(
         progress(source.size, source.size)
     events = made.statistics.events
     exact = lost.exact(events)
-    return RepairReport(str(target), events, exact, lost.known if exact is None else exact, wreck.findings.problems())
+    return RepairReport(
+        publication.name, events, exact, lost.known if exact is None else exact, wreck.findings.problems()
+    )
 
 
 class SavedBlocks:

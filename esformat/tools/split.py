@@ -8,29 +8,35 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from esformat.errors import UsageError
 from esformat.event import to_microseconds
+from esformat.location import Target, publication_of, within
 from esformat.publish import Publication
-from esformat.source import Source
-from esformat.tools.new_segment import FilePath, Progress, check_output, make_segment, opened
+from esformat.tools.new_segment import Progress, check_output, make_segment, opened
 from esformat.tools.original import OpenOriginal
 from esformat.tools.plan import plan_assembly
 from esformat.tools.selection import Selection, rows_in, times_between
+from esformat.upload import Upload
+
+Part = Path | str | tuple[Any, str]
+"""Where a part lies, as `open` takes it."""
 
 
 def split(
-    path: FilePath | Source,
-    directory: FilePath,
+    path: Target,
+    directory: Target,
     *,
     size_bytes: int | None = None,
     spaces: Sequence[str | bytes] | None = None,
     times: Sequence[int | dt.datetime] | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
-) -> list[Path]:
+) -> list[Part]:
     """Split a segment into new ones in `directory`, numbered in order: `name-0000.esdb`, `name-0001.esdb` …
 
+    directory: of files, a URI that parts lie below, or a pair of a filesystem and a directory; the parts come likewise.
     Give one of three. size_bytes: a part ends with the block that reaches this size, or with the last block of its
     last space. spaces: ascending keys, at each of which a part begins. times: ascending moments (int µs or aware
     datetimes), at each of which a part begins. A part without events is not written and its number left out. The
@@ -40,7 +46,6 @@ def split(
     """
     if (size_bytes is not None) + (spaces is not None) + (times is not None) != 1:
         raise UsageError("split by one of size_bytes, spaces or times")
-    folder = Path(directory)
     with opened([path]) as (original,):
         if size_bytes is not None:
             selections = list(_by_size(original, size_bytes))
@@ -52,35 +57,37 @@ def split(
         parts = []
         for number, selection in enumerate(selections):
             if next(selection(original), None) is not None:
-                target = check_output(folder / f"{name}-{number:04}.esdb", [path])
+                target = within(directory, f"{name}-{number:04}.esdb")
+                check_output(target, [path])
                 parts.append((target, selection))
         return _write(original, parts, overwrite=overwrite, progress=progress)
 
 
 def _write(
-    original: OpenOriginal, parts: Sequence[tuple[Path, Selection]], *, overwrite: bool, progress: Progress | None
-) -> list[Path]:
+    original: OpenOriginal, parts: Sequence[tuple[Part, Selection]], *, overwrite: bool, progress: Progress | None
+) -> list[Part]:
     plan, copied = plan_assembly([original], replace(original.metadata, statistics=None))
-    publications: list[Publication] = []
-    written: list[Path] = []
+    publications: list[tuple[Part, Publication | Upload]] = []
+    written = 0
     try:
         for number, (target, selection) in enumerate(parts):
-            publications.append(Publication(target, overwrite=overwrite))
+            publication = publication_of(target, overwrite=overwrite)
+            publications.append((target, publication))
             shown = _share(progress, number, len(parts))
-            made = make_segment(publications[-1], [original], [selection], plan, copied, progress=shown)
+            made = make_segment(publication, [original], [selection], plan, copied, progress=shown)
             if not made.statistics.events:  # the times of blocks promised more than their rows held
-                publications.pop().abort()
-        for publication in publications:
+                publication.abort()
+                publications.pop()
+        for _, publication in publications:
             publication.commit()
-            written.append(publication.path)
+            written += 1
     except BaseException:
-        for publication in publications[len(written) :]:
+        for _, publication in publications[written:]:
             publication.abort()
-        if not overwrite:
-            for target in written:
-                target.unlink(missing_ok=True)
+        for _, publication in () if overwrite else publications[:written]:
+            publication.withdraw()
         raise
-    return written
+    return [target for target, _ in publications]
 
 
 def _share(progress: Progress | None, number: int, count: int) -> Progress | None:

@@ -18,6 +18,7 @@ from esformat.verify.contents import Contents
 from esformat.verify.loose import Loose
 from esformat.verify.opening import Opening
 from esformat.verify.report import Findings, Report
+from esformat.windows import in_windows
 
 
 def verify(path: Target, *, progress: Callable[[int, int], None] | None = None) -> Report:
@@ -25,11 +26,12 @@ def verify(path: Target, *, progress: Callable[[int, int], None] | None = None) 
 
     progress: called now and then with the bytes done and the bytes in all.
     A damaged block is one problem of the report and does not stop the rest; a file that does not even open is checked
-    as far as its blocks tell. Raises OSError where the file cannot be read, and nothing for what its bytes say.
+    as far as its blocks tell. Raises OSError where the file cannot be read, SegmentChangedError where
+    an object was replaced meanwhile, and nothing for what its bytes say.
     """
     source = source_of(path)
     findings = Findings()
-    blocks = Blocks(source, findings, progress)
+    blocks = Blocks(in_windows(source), findings, progress)
     opening = Opening(blocks, source.size)
     loose = Loose(blocks, opening)
     try:
@@ -41,6 +43,10 @@ def verify(path: Target, *, progress: Callable[[int, int], None] | None = None) 
         event_count = 0
     if progress:
         progress(source.size, source.size)
+    changed = getattr(source, "changed_error", None)
+    replaced = changed() if changed is not None and findings.problems() else None
+    if replaced is not None:
+        raise replaced
     return Report(source.name, source.size, event_count + loose.event_count, blocks.count, findings.problems())
 
 

@@ -1,0 +1,63 @@
+"""Indexes built from columns, whose values are collected in row order while a new segment is written.
+
+Memory is bounded: what does not fit goes to temporary files, as it does for a writer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from esformat.index_builder import IndexRows
+from esformat.index_runs import IndexRuns
+from esformat.order import rank
+
+INDEX_BYTES = 32 << 20
+"""What all indexes together hold in memory of row numbers and values."""
+STEP_ROWS = 32 << 10
+STEP_BYTES = 8 << 20
+"""Values are ranked when so many rows of them wait, or so many bytes."""
+
+
+class ColumnIndexes:
+    """Collects the values of some columns; `places`: the columns."""
+
+    def __init__(self, places: Sequence[int], directory: Path) -> None:
+        """`directory`: where temporary files go."""
+        share = INDEX_BYTES // max(1, len(places))
+        self.places = tuple(places)
+        self._runs = {place: IndexRuns(directory, share) for place in places}
+        self._waiting: dict[int, list[pa.Array]] = {place: [] for place in places}
+        self._waiting_rows = self._waiting_bytes = 0
+        self._rows = 0  # handed to the runs
+
+    def add(self, columns: Mapping[int, pa.Array]) -> None:
+        """Take the next rows' values, one array for each of the places. Raises OSError."""
+        if not self.places:
+            return
+        for place, waiting in self._waiting.items():
+            waiting.append(columns[place])
+            self._waiting_bytes += columns[place].nbytes
+        self._waiting_rows += len(columns[self.places[0]])
+        if self._waiting_rows >= STEP_ROWS or self._waiting_bytes >= STEP_BYTES:
+            self._rank()
+
+    def _rank(self) -> None:
+        for place, waiting in self._waiting.items():
+            if waiting:
+                self._runs[place].add(rank(pa.chunked_array(waiting)), self._rows)
+                waiting.clear()
+        self._rows += self._waiting_rows
+        self._waiting_rows = self._waiting_bytes = 0
+
+    def chunks(self, place: int) -> Iterator[IndexRows]:
+        """All rows of a column by value, for `SegmentBuilder.add_index_stream`. Raises OSError."""
+        self._rank()
+        return self._runs[place].chunks()
+
+    def close(self) -> None:
+        """Give temporary space back."""
+        for runs in self._runs.values():
+            runs.close()
