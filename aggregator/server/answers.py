@@ -157,7 +157,8 @@ class Streamed(Response):
             if scope["method"] != "HEAD":
                 await send({"type": "http.response.body", "body": self._first, "more_body": True})
                 while not gone.done() and (chunk := await anext(self._rest, None)) is not None:
-                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+                    if chunk:
+                        await send({"type": "http.response.body", "body": chunk, "more_body": True})
             if not gone.done():
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:

@@ -8,17 +8,24 @@ from contextlib import AbstractAsyncContextManager
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
 from starlette.routing import Route
 
-from aggregator import AggregatorError, Catalog
+from aggregator import Catalog
 from aggregator.server.context import Context
-from aggregator.server.operation import operation_of
-from aggregator.server.problems import ProblemError, handle
-from aggregator.server.routes import events, health
+from aggregator.server.entry import entered
+from aggregator.server.guard import Guard
+from aggregator.server.problems import handle
+from aggregator.server.routes import events, health, plateau, query, topics
 from aggregator.server.settings import Settings
-from esformat import EsdbError
 
-GROUPS: tuple[Callable[[Context], list[Route]], ...] = (health.routes, events.routes)
+GROUPS: tuple[Callable[[Context], list[Route]], ...] = (
+    health.routes,
+    plateau.routes,
+    events.routes,
+    topics.routes,
+    query.routes,
+)
 """Every group of routes."""
 
 SERVICES: tuple[Callable[[Context], AbstractAsyncContextManager[None]], ...] = ()
@@ -29,8 +36,6 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
     """An ASGI application that serves `catalog`, which stays its owner's to close after the application has stopped."""
     context = Context.of(catalog, settings or Settings())
     routes = [route for group in GROUPS for route in group(context)]
-    for route in routes:
-        operation_of(route.endpoint)
 
     @contextlib.asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
@@ -45,9 +50,10 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
         context.close()
 
     app = Starlette(
-        routes=routes,
+        routes=[entered(route, context) for route in routes],
         lifespan=life,
-        exception_handlers=dict.fromkeys((HTTPException, EsdbError, AggregatorError, ProblemError, Exception), handle),
+        middleware=[Middleware(Guard, context=context)],
+        exception_handlers={HTTPException: handle},
     )
     app.state.context = context
     return app

@@ -1,0 +1,77 @@
+"""Pages of a SELECT: a few records behind a position, and the position behind them. Blocking; no HTTP."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+
+from aggregator import Catalog, InvalidRequestError
+from aggregator.lql import parse_statement, to_text
+from aggregator.lql.tree import Position, Select
+from aggregator.selection import Selection
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]{1,1000000}")
+MAX_PAGE_BYTES = 16 << 20
+"""A page ends behind the batch with which it has so many bytes; the next goes on there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Records, where to go on, and how many records behind the position asked for retention has removed."""
+
+    table: pa.Table
+    position: str
+    gone: int
+
+
+def parse_select(text: str) -> Select:
+    """A SELECT that can be read page by page. Raises InvalidRequestError."""
+    select = parse_statement(text)
+    if not isinstance(select, Select) or select.count:
+        raise InvalidRequestError("only a SELECT without COUNT is read by positions", hint="leave the position out")
+    if select.position is not None:
+        raise InvalidRequestError("the statement has a POSITION of its own", hint="give it in one place")
+    if select.newest_first:
+        raise InvalidRequestError("positions go from old to new", hint="leave ORDER BY out")
+    return select
+
+
+def limited(select: Select, limit: int) -> Select:
+    """The statement with at most `limit` records."""
+    own = select.limit
+    return replace(select, limit=limit if own is None or own < 0 else min(own, limit))
+
+
+def select_at(catalog: Catalog, select: Select, position: str) -> Selection:
+    """The answer from a position on: "head", "tail", or one that came with an answer. Raises InvalidRequestError.
+
+    The statement's OFFSET counts from head or tail; from another position on it was counted already.
+    """
+    if position.lower() in ("head", "tail"):
+        select = replace(select, position=Position(position.lower()))
+    elif _PLAIN.fullmatch(position):
+        select = replace(select, position=Position("token", position), offset=None)
+    else:
+        raise InvalidRequestError(f"{position[:40]!r} is no position", hint="give head, tail, or one that came before")
+    found = catalog.query(to_text(select))
+    assert isinstance(found, Selection)
+    return found
+
+
+def read_page(catalog: Catalog, select: Select, position: str) -> Page:
+    """One page. Raises InvalidRequestError."""
+    answer = select_at(catalog, select, position)
+    batches = []
+    size = 0
+    reading = answer.batches()
+    for batch in reading:
+        batches.append(batch)
+        size += batch.nbytes
+        if size >= MAX_PAGE_BYTES:
+            break
+    place = answer.position
+    reading.close()  # type: ignore[attr-defined]  # it is a generator
+    schema = batches[0].schema if batches else answer.schema
+    return Page(pa.Table.from_batches(batches, schema=schema), place, answer.gone)

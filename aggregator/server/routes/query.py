@@ -1,0 +1,199 @@
+"""LQL over HTTP: whole answers, pages behind positions with long polls, and live tails as server-sent events."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pyarrow as pa
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from aggregator.lql import parse_statement, to_text
+from aggregator.lql.tree import CreatePipe, DeletePipe, Select, Truncate
+from aggregator.selection import Selection
+from aggregator.server.answers import Batches, Streamed, encode, media_for, stream_scan
+from aggregator.server.asked import Asked, wrong
+from aggregator.server.body import read_body
+from aggregator.server.context import Context
+from aggregator.server.media import ARROW_STREAM, CSV, JSON, LINES, TEXT, media_of
+from aggregator.server.operation import operation, parameter
+from aggregator.server.paging import Page, limited, parse_select, read_page, select_at
+from aggregator.server.problems import ProblemError
+from aggregator.server.waiting import Arrived
+
+POSITION = "Aggregator-Position"
+_GONE = "Aggregator-Gone"
+_DEFAULT_PAGE, _LARGEST_PAGE = 1_000, 100_000
+_LONGEST_WAIT_S = 60.0
+_BEAT_S = 15.0  # how often a tail without records says that it lives
+_TAIL_ROWS = 1_000
+_EXAMPLE = {"query": 'SELECT FROM {app=web} WHERE msg CONTAINS "ERROR" LIMIT 10'}
+_RECORD = '{"space": "{app=web}", "timestamp": "2026-03-01T08:00:00.000000Z", "data": "ERROR: no disk"}\n'
+_ANSWERS: dict[str, Any] = {
+    "200": {
+        "description": "the records, streamed; with a position, one page",
+        "headers": {
+            POSITION: {"description": "where the next page begins", "schema": {"type": "string"}},
+            _GONE: {"description": "records behind the position that retention has removed",
+                    "schema": {"type": "integer"}},
+        },
+        "content": {LINES: {"example": _RECORD}, CSV: {}, ARROW_STREAM: {}},
+    },
+    "400": {"description": "a statement or position that is wrong; the hint shows the place"},
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    text: str
+    position: str | None = None
+    wait_s: float = 0.0
+    limit: int | None = None
+
+
+def routes(context: Context) -> list[Route]:
+    """`POST /v1/query` and `GET /v1/tail`."""
+    catalog = context.catalog
+    arrived = Arrived(catalog.arrivals)
+
+    @operation(
+        "read", "Run an LQL statement", tag="query", answers=_ANSWERS,
+        description="Without `position` the whole answer is streamed. With one, `head`, `tail` or what came in the "
+        "header `Aggregator-Position`, it is a page of at most `limit` records; `wait` seconds are waited for the "
+        "first. Statements that change something need the scope `admin`.",
+        body={JSON: {"example": {**_EXAMPLE, "position": "tail", "wait": 30, "limit": 1000}},
+              TEXT: {"example": _EXAMPLE["query"]}},
+    )  # fmt: skip
+    async def query(request: Request) -> Response:
+        Asked(request, [])
+        asked = await _question(request, context)
+        media = media_for(request)
+        if asked.position is not None:
+            return await _page(asked, asked.position, media)
+        if asked.wait_s:
+            raise wrong("wait needs a position", "give position: tail, or one that came before")
+        statement = parse_statement(asked.text)
+        if isinstance(statement, Truncate | CreatePipe | DeletePipe):
+            request.state.access.require_all_topics("admin")
+        if isinstance(statement, Select) and asked.limit is not None:
+            statement = limited(statement, asked.limit)
+
+        def make() -> Batches | pa.Table:
+            return catalog.query(to_text(statement) if asked.limit is not None else asked.text)
+
+        pool = context.reads if isinstance(statement, Select) else context.appends
+        return await stream_scan(pool, make, media)
+
+    async def _page(asked: _Question, position: str, media: str) -> Response:
+        select = limited(parse_select(asked.text), asked.limit or _DEFAULT_PAGE)
+        until = time.monotonic() + asked.wait_s
+        while True:
+            seen = arrived.count
+            page, body = await context.reads.run(lambda at: _encoded(read_page(catalog, select, at), media), position)
+            left = until - time.monotonic()
+            if page.table.num_rows or left <= 0 or arrived.ended or not context.ready:
+                break
+            position = page.position
+            await arrived.wait(seen, min(left, 1.0))
+        headers = {POSITION: page.position} | ({_GONE: str(page.gone)} if page.gone else {})
+        return Response(body, 200, headers, media)
+
+    @operation(
+        "read", "Follow a SELECT: its records as they arrive", tag="query",
+        description="Server-sent events: each is a record as JSON, its `id` the position behind it. A client that "
+        "comes back with `Last-Event-ID` goes on there; nothing is left out or given twice.",
+        parameters=(
+            parameter("query", "A SELECT", required=True, example=_EXAMPLE["query"]),
+            parameter("position", "Where to begin: head, tail, or a position", default="tail"),
+            parameter("Last-Event-ID", "Goes before `position`", where="header"),
+        ),
+        answers={"200": {"description": "never ends by itself",
+                         "content": {"text/event-stream": {"example": f"id: p1XNm…\ndata: {_RECORD}\n"}}}},
+    )  # fmt: skip
+    async def tail(request: Request) -> Response:
+        asked = Asked(request, ["query", "position"])
+        text = asked.text("query")
+        if text is None:
+            raise wrong("the parameter query is missing", "such as ?query=SELECT%20FROM%20%7Bapp%3Dweb%7D")
+        position = request.headers.get("last-event-id") or asked.text("position") or "tail"
+        select = parse_select(text)
+        standing = await context.reads.run(lambda: select_at(catalog, select, position).position)
+        if position.lower() == "tail" and not select.offset:  # there it stands before the client is told so
+            position = standing
+        return Streamed(
+            b": listening\n\n", _events(select, position), "text/event-stream", {"Cache-Control": "no-store"}
+        )
+
+    async def _events(select: Select, position: str) -> AsyncIterator[bytes]:
+        beat = time.monotonic()
+        left = select.limit if select.limit is not None and select.limit >= 0 else None
+        while left != 0 and not arrived.ended and context.ready:
+            seen = arrived.count
+            answer = await context.reads.run(
+                select_at, catalog, limited(select, _TAIL_ROWS if left is None else min(left, _TAIL_ROWS)), position
+            )
+            given = 0
+            async with contextlib.aclosing(_pulled(answer)) as pieces:
+                async for rows, piece in pieces:
+                    given += rows
+                    yield piece
+            position = await context.reads.run(getattr, answer, "position")
+            left = left if left is None else left - given
+            if given:
+                beat = time.monotonic()
+                continue
+            await arrived.wait(seen, 1.0)
+            late = time.monotonic() - beat > _BEAT_S
+            beat = time.monotonic() if late else beat
+            yield b": alive\n\n" if late else b""  # nothing, so that it is seen where the client has gone
+
+    def _pulled(answer: Selection) -> AsyncGenerator[tuple[int, bytes]]:
+        return cast("AsyncGenerator[tuple[int, bytes]]", context.reads.pull(lambda: _records(answer)))
+
+    return [Route("/v1/query", query, methods=["POST"]), Route("/v1/tail", tail, methods=["GET"])]
+
+
+def _encoded(page: Page, media: str) -> tuple[Page, bytes]:
+    return page, b"".join(encode(iter(page.table.to_batches()), page.table.schema, media))
+
+
+def _records(answer: Selection) -> Iterator[tuple[int, bytes]]:
+    """An answer's records as server-sent events, a batch at a time, with their number."""
+    for batch in answer.batches():
+        lines = b"".join(encode(iter([batch]), batch.schema, LINES)).splitlines()
+        pairs = zip(answer.positions(), lines, strict=True)
+        yield len(lines), b"".join(b"id: %b\ndata: %b\n\n" % (position.encode(), line) for position, line in pairs)
+
+
+async def _question(request: Request, context: Context) -> _Question:
+    """What the body asks. Raises ProblemError: 400, 415."""
+    media = media_of(request.headers.get("content-type"))
+    if media not in (JSON, TEXT):
+        raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not taken here",
+                           f"send {JSON} or {TEXT}")  # fmt: skip
+    body = (await read_body(request, context.settings.http)).to_pybytes()
+    try:
+        text = body.decode()
+        found = json.loads(text) if media == JSON else {"query": text}
+    except (ValueError, RecursionError):
+        raise ProblemError(400, "invalid-body", f"the body is no {media}") from None
+    if not isinstance(found, dict) or not isinstance(found.get("query"), str):
+        raise ProblemError(400, "invalid-body", "the body has no query", f"such as {json.dumps(_EXAMPLE)}")
+    odd = next((name for name in found if name not in ("query", "position", "wait", "limit")), None)
+    if odd is not None:
+        raise wrong(f"{odd[:40]!r} is not known here", "known are query, position, wait, limit")
+    position, wait, limit = found.get("position"), found.get("wait") or 0, found.get("limit")
+    if position is not None and not isinstance(position, str):
+        raise wrong("position must be a text", "give head, tail, or one that came before")
+    if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= _LONGEST_WAIT_S:
+        raise wrong("wait must be seconds", f"give a number from 0 to {_LONGEST_WAIT_S:g}")
+    largest = _LARGEST_PAGE if position is not None else 2**62
+    if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= largest):
+        raise wrong("limit must be a whole number", f"give one from 1 to {largest}")
+    return _Question(found["query"], position, float(wait), limit)

@@ -1,0 +1,225 @@
+"""Topics and their upkeep: made, listed, described, their policies changed; retention, compaction, erasure by hand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from aggregator import InvalidRequestError, Retention, Roll, Topic, TopicExistsError
+from aggregator.server.asked import Asked, wrong
+from aggregator.server.body import read_body
+from aggregator.server.context import Context
+from aggregator.server.operation import operation, parameter
+from aggregator.server.problems import ProblemError
+
+_TOPIC = parameter("topic", "Name of a topic", where="path", example="activity")
+_DRY_RUN = parameter("dry_run", "Only tell what would be removed", kind="boolean", default=False)
+_DEFINITION = {
+    "application/json": {
+        "schema": {
+            "type": "object",
+            "properties": {
+                "indexes": {"type": "array", "items": {"type": "string"}},
+                "keys": {"enum": ["text", "binary"]},
+                "roll": {"type": "object"},
+                "retention": {"type": "object"},
+            },
+        },
+        "example": {"indexes": ["type"], "roll": {"age": "60s"}, "retention": {"bytes": "10 GiB", "age": "30d"}},
+    }
+}
+
+
+def _answer(description: str, example: Any) -> dict[str, Any]:
+    return {"description": description, "content": {"application/json": {"example": example}}}
+
+
+def routes(context: Context) -> list[Route]:
+    """`/v1/topics`, `/v1/topics/{topic}` and its `retain`, `compact`, `erase`; `/v1/stats`."""
+    catalog = context.catalog
+
+    @operation(
+        "read", "List topics: those that the caller may see", tag="topics", checks_topics=True,
+        answers={"200": _answer("the topics", {"topics": [{"name": "activity"}]})},
+    )  # fmt: skip
+    async def list_topics(request: Request) -> Response:
+        Asked(request, [])
+        names = await context.reads.run(catalog.topics)
+        return JSONResponse({"topics": [{"name": name} for name in names if context.may_see(request, name)]})
+
+    @operation(
+        "admin", "Make a topic", tag="topics", parameters=(_TOPIC,), body=_DEFINITION,
+        description="Roll: rows, bytes, age. Retention: bytes, age, segments. With sizes as `64 MiB`, spans as `7d`.",
+        answers={
+            "201": _answer("made", {"topic": "activity", "indexes": ["type"], "keys": "text"}),
+            "200": {"description": "it is there already, with the same definition"},
+            "409": {"description": "it is there already, with another definition"},
+        },
+    )  # fmt: skip
+    async def put_topic(request: Request) -> Response:
+        Asked(request, [])
+        name = request.path_params["topic"]
+        asked = await _json(request, context, ("indexes", "keys", "roll", "retention"))
+        indexes = _texts(asked.get("indexes", []), "indexes")
+        roll, retention = Roll.of(_mapping(asked, "roll")), Retention.of(_mapping(asked, "retention"))
+        keys = asked.get("keys", "text")
+
+        def make() -> tuple[dict[str, Any], int]:
+            try:
+                return _facts(
+                    catalog.create_topic(name, indexes=indexes, keys=keys, roll=roll, retention=retention)
+                ), 201
+            except TopicExistsError:
+                there = catalog.topic(name)
+                found = {
+                    "indexes": list(there.indexes),
+                    "keys": there.keys,
+                    "roll": there.roll,
+                    "retention": there.retention,
+                }
+                wanted = {"indexes": indexes, "keys": keys, "roll": roll, "retention": retention}
+                differ = [what for what in wanted if what in asked and wanted[what] != found[what]]
+                if differ:
+                    raise ProblemError(409, "topic-exists", f"topic {name!r} is there with other {', '.join(differ)}",
+                                       "PATCH changes roll and retention; indexes and keys stay") from None  # fmt: skip
+                return _facts(there), 200
+
+        facts, status = await context.appends.run(make)
+        return JSONResponse(facts, status)
+
+    @operation(
+        "admin", "Give a topic another roll or retention", tag="topics", parameters=(_TOPIC,),
+        body={"application/json": {"example": {"retention": {"age": "7d"}}}},
+        answers={"200": {"description": "the topic as it is now"}, "404": {"description": "no such topic"}},
+    )  # fmt: skip
+    async def patch_topic(request: Request) -> Response:
+        Asked(request, [])
+        asked = await _json(request, context, ("roll", "retention"))
+        roll = Roll.of(_mapping(asked, "roll")) if "roll" in asked else None
+        retention = Retention.of(_mapping(asked, "retention")) if "retention" in asked else None
+
+        def change() -> dict[str, Any]:
+            topic = catalog.topic(request.path_params["topic"])
+            topic.set_policy(roll=roll, retention=retention)
+            return _facts(topic)
+
+        return JSONResponse(await context.appends.run(change))
+
+    @operation(
+        "read", "What a topic is and holds", tag="topics", parameters=(_TOPIC,),
+        answers={"200": _answer("definition and figures; times are µs since 1970", {"topic": "activity", "rows": 1000}),
+                 "404": {"description": "no such topic"}},
+    )  # fmt: skip
+    async def get_topic(request: Request) -> Response:
+        Asked(request, [])
+
+        def look() -> dict[str, Any]:
+            topic = catalog.topic(request.path_params["topic"])
+            return _facts(topic) | topic.stats()
+
+        return JSONResponse(await context.reads.run(look))
+
+    def upkeep(name: str, parameters: tuple[str, ...], work: Callable[[Topic, Asked, Any], Any]) -> Callable[..., Any]:
+        """An endpoint that does something to a topic and reports."""
+
+        async def endpoint(request: Request) -> Response:
+            asked = Asked(request, parameters)
+            body = await _json(request, context, ("spaces",)) if name == "erase" else {}
+            topic = request.path_params["topic"]
+            return JSONResponse(await context.appends.run(lambda: work(catalog.topic(topic), asked, body)))
+
+        endpoint.__name__ = f"{name}_topic"
+        return endpoint
+
+    retain = operation(
+        "admin", "Remove what retention no longer keeps, now", tag="upkeep", parameters=(_TOPIC, _DRY_RUN),
+        description="It happens by itself as well.",
+    )(upkeep("retain", ("dry_run",), _retain))  # fmt: skip
+    compact = operation(
+        "admin", "Merge segments, and take what was erased off the disk, now", tag="upkeep", parameters=(_TOPIC,),
+        description="It happens by itself as well.",
+    )(upkeep("compact", (), lambda topic, *_: _report(topic.compact())))  # fmt: skip
+    erase = operation(
+        "admin", "Erase every event of some spaces", tag="upkeep", parameters=(_TOPIC,),
+        description="Hidden when the answer comes; gone from disk soon, at once after `compact`.",
+        body={"application/json": {"example": {"spaces": ["customer-1"]}}},
+    )(upkeep("erase", (), _erase))  # fmt: skip
+
+    @operation(
+        "read", "What the catalog holds and takes: bytes on disk and in memory, topics", tag="topics",
+        answers={"200": _answer("figures; times are µs since 1970, sizes bytes", {"rows": 1000, "topics": {}})},
+    )  # fmt: skip
+    async def stats(request: Request) -> Response:
+        Asked(request, [])
+        facts = await context.reads.run(catalog.stats)
+        facts.pop("path", None)  # of the server's disk; nobody's business
+        return JSONResponse(facts)
+
+    path = "/v1/topics/{topic}"
+    return [
+        Route("/v1/topics", list_topics, methods=["GET"]),
+        Route(path, get_topic, methods=["GET"]),
+        Route(path, put_topic, methods=["PUT"]),
+        Route(path, patch_topic, methods=["PATCH"]),
+        Route(f"{path}/retain", retain, methods=["POST"]),
+        Route(f"{path}/compact", compact, methods=["POST"]),
+        Route(f"{path}/erase", erase, methods=["POST"]),
+        Route("/v1/stats", stats, methods=["GET"]),
+    ]
+
+
+def _facts(topic: Topic) -> dict[str, Any]:
+    return {
+        "topic": topic.name, "indexes": list(topic.indexes), "keys": topic.keys, "roll": topic.roll.to_json(),
+        "retention": topic.retention.to_json(),
+    }  # fmt: skip
+
+
+def _report(report: Any) -> Any:
+    """A report as JSON takes it; keys that are no text show as Python writes them."""
+    return json.loads(json.dumps(asdict(report), default=repr))
+
+
+def _retain(topic: Topic, asked: Asked, _: Any) -> Any:
+    return _report(topic.retain(dry_run=asked.flag("dry_run")))
+
+
+def _erase(topic: Topic, _: Asked, body: Mapping[str, Any]) -> dict[str, Any]:
+    spaces = _texts(body.get("spaces"), "spaces")
+    erased = [topic.erase(space.encode() if topic.keys == "binary" else space) for space in spaces]
+    return {"erased": [{"space": name, "events": done.events} for name, done in zip(spaces, erased, strict=True)]}
+
+
+async def _json(request: Request, context: Context, known: tuple[str, ...]) -> dict[str, Any]:
+    """The members of a JSON object, of which none is unknown; of an empty body, none. Raises ProblemError: 400."""
+    body = (await read_body(request, context.settings.http)).to_pybytes()
+    try:
+        found = json.loads(body) if body.strip() else {}
+    except (ValueError, RecursionError):
+        raise ProblemError(400, "invalid-body", "the body is no JSON") from None
+    if not isinstance(found, dict):
+        raise ProblemError(400, "invalid-body", "the body is no JSON object")
+    odd = next((name for name in found if name not in known), None)
+    if odd is not None:
+        raise ProblemError(400, "invalid-body", f"{odd[:40]!r} is not known here", f"known are {', '.join(known)}")
+    return found
+
+
+def _mapping(asked: Mapping[str, Any], name: str) -> Any:
+    found = asked.get(name)
+    plain = isinstance(found, dict) and all(value is None or type(value) in (int, str) for value in found.values())
+    if found is not None and not plain:
+        raise InvalidRequestError(f"{name} must be an object of numbers and texts")
+    return found
+
+
+def _texts(given: Any, name: str) -> list[str]:
+    if not isinstance(given, list) or not all(isinstance(value, str) for value in given):
+        raise wrong(f"{name} must be a list of texts")
+    return given

@@ -1,0 +1,59 @@
+"""`Arrived`: requests that wait for new events, woken together by one thread however many they are."""
+
+from __future__ import annotations
+
+import asyncio
+
+from aggregator.arrivals import Arrivals
+
+_LOOK_S = 1.0  # so long a stop of the server waits for the thread at most
+_PAUSE_S = 0.01  # between two wakings: many small appends wake everybody once
+
+
+class Arrived:
+    """Word of arrivals for an event loop. All methods belong to the loop's thread."""
+
+    def __init__(self, arrivals: Arrivals) -> None:
+        self._arrivals = arrivals
+        self._waiting: set[asyncio.Event] = set()
+        self._watch: asyncio.Task[None] | None = None
+
+    @property
+    def count(self) -> int:
+        """How often something arrived. Read it before looking, and wait for more than that."""
+        return self._arrivals.count
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing will arrive any more."""
+        return self._arrivals.ended
+
+    async def wait(self, seen: int, timeout_s: float) -> bool:
+        """Wait until something arrived after `seen`, or nothing will any more; False after `timeout_s`."""
+        if self._arrivals.count != seen or self._arrivals.ended:
+            return True
+        word = asyncio.Event()
+        self._waiting.add(word)
+        if self._watch is None or self._watch.done():
+            self._watch = asyncio.create_task(self._look())
+        try:
+            async with asyncio.timeout(timeout_s):
+                await word.wait()
+        except TimeoutError:
+            return False
+        finally:
+            self._waiting.discard(word)
+        return True
+
+    async def _look(self) -> None:
+        seen = self._arrivals.count
+        for word in self._waiting:  # whoever came before `seen` was read looks once for nothing
+            word.set()
+        while self._waiting:
+            if await asyncio.to_thread(self._arrivals.wait, seen, _LOOK_S):
+                seen = self._arrivals.count
+                for word in self._waiting:
+                    word.set()
+                if self._arrivals.ended:
+                    return
+                await asyncio.sleep(_PAUSE_S)

@@ -1,0 +1,145 @@
+"""LQL over HTTP: whole answers, pages that see each record once, long polls, live tails that go on where they were."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+
+import httpx
+import pyarrow as pa
+import pytest
+from served import ANY_PORT
+
+import aggregator
+from aggregator.server import RunningServer, Settings
+from aggregator.server.settings import Http
+
+ALL = "SELECT FROM {}"
+
+
+@pytest.fixture
+def shop(tmp_path):
+    """A catalog with ten records of a stream, and a client of its server."""
+    settings = Settings(http=Http(bind=ANY_PORT))
+    with aggregator.open(tmp_path) as catalog, RunningServer(catalog, settings) as server:
+        write(catalog, range(10))
+        with httpx.Client(base_url=server.url, timeout=30) as web:
+            yield catalog, web
+
+
+def write(catalog, numbers):
+    catalog.write({"app": "web"}, [{"ts": number, "msg": f"m{number}"} for number in numbers])
+
+
+def ask(web, status=200, **question):
+    answer = web.post("/v1/query", json=question)
+    assert answer.status_code == status, answer.text
+    return answer
+
+
+def messages(answer) -> list[str]:
+    return [json.loads(line)["data"] for line in answer.text.splitlines()]
+
+
+def test_whole_answers(shop):
+    """A SELECT as lines or Arrow, as JSON or plain text; COUNT and SHOW as tables."""
+    _, web = shop
+    assert messages(ask(web, query=f"{ALL} LIMIT 3")) == ["m0", "m1", "m2"]
+    assert messages(ask(web, query=ALL, limit=2)) == ["m0", "m1"]
+    plain = web.post("/v1/query", content=f"{ALL} WHERE msg = m7", headers={"content-type": "text/plain"})
+    assert messages(plain) == ["m7"]
+    arrow = web.post("/v1/query", json={"query": ALL}, headers={"accept": "application/vnd.apache.arrow.stream"})
+    assert pa.ipc.open_stream(arrow.content).read_all()["data"].to_pylist()[9] == b"m9"
+    assert ask(web, query="SELECT COUNT FROM {}").json()["count"] == 10
+    assert ask(web, query="SHOW PARTITIONS").json()["tags"] == "{app=web}"
+
+
+@pytest.mark.parametrize("question", [
+    {"query": "SELEKT"}, {"query": 5}, {}, {"query": ALL, "position": "nonsense"}, {"query": ALL, "position": 5},
+    {"query": ALL, "position": '" LIMIT 1'}, {"query": ALL, "limit": 0}, {"query": ALL, "wait": 5},
+    {"query": ALL, "position": "head", "limit": 100_001}, {"query": ALL, "position": "head", "wait": 61},
+    {"query": "SHOW PARTITIONS", "position": "head"}, {"query": "SELECT COUNT FROM {}", "position": "head"},
+    {"query": f"{ALL} POSITION HEAD", "position": "head"}, {"query": f"{ALL} ORDER BY ts DESC", "position": "head"},
+    {"query": ALL, "odd": 1}, {"query": "SELECT FROM {} WHERE " + "(" * 5000},
+])  # fmt: skip
+def test_wrong_questions(shop, question):
+    """Statements, positions and options that make no sense are refused."""
+    assert ask(shop[1], status=400, **question).headers["content-type"] == "application/problem+json"
+
+
+def test_pages(shop):
+    """Pages from the head see every record once, those that come meanwhile included."""
+    catalog, web = shop
+    position, seen = "head", []
+    for turn in range(6):
+        page = ask(web, query=ALL, position=position, limit=3)
+        seen += messages(page)
+        position = page.headers["aggregator-position"]
+        if turn == 1:
+            write(catalog, [100, 101])
+    assert sorted(seen) == sorted([f"m{n}" for n in (*range(10), 100, 101)])
+    assert messages(ask(web, query=f"{ALL} OFFSET -2", position="tail")) == ["m100", "m101"]
+
+
+def test_long_poll(shop):
+    """A page at the tail waits for what comes, and comes at once when it does."""
+    catalog, web = shop
+    begun = time.monotonic()
+    empty = ask(web, query=ALL, position="tail", wait=0.2)
+    assert messages(empty) == []
+    assert 0.15 < time.monotonic() - begun < 5
+    threading.Timer(0.3, write, (catalog, [50])).start()
+    page = ask(web, query=ALL, position=empty.headers["aggregator-position"], wait=30)
+    assert messages(page) == ["m50"]
+    assert time.monotonic() - begun < 20
+    assert messages(ask(web, query=ALL, position=page.headers["aggregator-position"])) == []
+
+
+def test_many_long_polls(shop):
+    """Waiting holds no thread: far more wait than there are threads, and other questions are answered."""
+    catalog, web = shop
+    found: list[list[str]] = []
+
+    def poll():
+        with httpx.Client(base_url=web.base_url, timeout=60) as mine:
+            found.append(messages(ask(mine, query=ALL, position="tail", wait=30)))
+
+    polls = [threading.Thread(target=poll) for _ in range(25)]
+    for thread in polls:
+        thread.start()
+    time.sleep(0.5)
+    assert len(messages(ask(web, query=ALL))) == 10
+    write(catalog, [7])
+    for thread in polls:
+        thread.join(30)
+    assert found == [["m7"]] * 25
+
+
+def events(lines) -> list[tuple[str, str]]:
+    """Position and message of server-sent events, as long as they come."""
+    for line in lines:
+        if line.startswith("id: "):
+            position = line[4:]
+        elif line.startswith("data: "):
+            yield position, json.loads(line[6:])["data"]
+
+
+def test_tail_goes_on_where_it_was(shop):
+    """Each event tells where to go on; a client that comes back misses nothing and gets nothing twice."""
+    catalog, web = shop
+    with web.stream("GET", "/v1/tail", params={"query": ALL}) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        lines = answer.iter_lines()
+        assert next(lines) == ": listening"
+        write(catalog, [20, 21, 22])
+        coming = events(lines)
+        assert [next(coming)[1] for _ in range(2)] == ["m20", "m21"]
+        last, _ = next(coming)
+    write(catalog, [23])
+    with web.stream("GET", "/v1/tail", params={"query": ALL}, headers={"last-event-id": last}) as answer:
+        assert next(events(answer.iter_lines()))[1] == "m23"
+    with web.stream("GET", "/v1/tail", params={"query": f"{ALL} LIMIT 4", "position": "head"}) as answer:
+        assert [message for _, message in events(answer.iter_lines())] == ["m0", "m1", "m2", "m3"]
+    for wrong in ({}, {"query": "SHOW PARTITIONS"}, {"query": ALL, "position": "x y"}):
+        assert web.get("/v1/tail", params=wrong).status_code == 400

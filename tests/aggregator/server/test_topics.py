@@ -1,0 +1,68 @@
+"""Topics over HTTP: made, found again, changed; what retention, compaction and erasure do is reported."""
+
+from __future__ import annotations
+
+import pytest
+
+LINES = b'{"space": "ada", "timestamp": 5, "type": "page"}\n{"space": "bob", "timestamp": 6, "type": "page"}\n'
+
+
+def append(web, topic="clicks", body=LINES):
+    answer = web.post(f"/v1/topics/{topic}/events", content=body, headers={"content-type": "application/x-ndjson"})
+    assert answer.status_code == 200, answer.text
+
+
+def test_made_once(web):
+    """Asking for the same topic again changes nothing; for another definition, neither."""
+    definition = {"indexes": ["type"], "roll": {"age": "60s"}, "retention": {"bytes": "1 GiB"}}
+    made = web.put("/v1/topics/clicks", json=definition)
+    assert (made.status_code, made.json()["indexes"]) == (201, ["type"])
+    assert made.json()["roll"]["age_us"] == 60_000_000
+    assert web.put("/v1/topics/clicks", json=definition).status_code == 200
+    assert web.put("/v1/topics/clicks", json={}).status_code == 200
+    for other in ({"indexes": []}, {"roll": {"age": "61s"}}, {"keys": "binary"}):
+        answer = web.put("/v1/topics/clicks", json=other)
+        assert (answer.status_code, answer.json()["status"]) == (409, 409)
+    assert web.get("/v1/topics").json() == {"topics": [{"name": "clicks"}]}
+
+
+@pytest.mark.parametrize("name", ["a/b", "..", ".", "%2e%2e", "ä ö", "A", "x" * 1024, "a\nb", "?#&=", "'"])
+def test_any_name(web, name):
+    """Any text names a topic, and stays itself."""
+    from urllib.parse import quote
+
+    path = "/v1/topics/" + quote(name, safe="").replace(".", "%2E")
+    assert web.put(path).status_code == 201
+    assert web.get("/v1/topics").json()["topics"] == [{"name": name}]
+    assert web.get(path).json()["topic"] == name
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b'{"odd": 1}', b'{"indexes": "type"}', b'{"keys": "odd"}',
+    b'{"roll": {"rows": "many"}}', b'{"retention": [1]}', b'{"roll": {"age": {}}}', b'{"indexes": [1]}',
+    b"[" * 100_000, b'{"retention": {"age_us": true}}'])  # fmt: skip
+def test_wrong_definitions(web, body):
+    """What makes no sense is refused, and no topic made."""
+    answer = web.put("/v1/topics/clicks", content=body)
+    assert answer.status_code == 400, answer.text
+    assert web.get("/v1/topics/clicks").status_code == 404
+
+
+def test_facts_and_upkeep(web):
+    """Figures of a topic, other policies, and housekeeping by hand."""
+    web.put("/v1/topics/clicks", json={"indexes": ["type"]})
+    append(web)
+    assert web.get("/v1/topics/clicks").json()["rows"] == 2
+    changed = web.patch("/v1/topics/clicks", json={"retention": {"segments": 3}}).json()
+    assert changed["retention"]["max_segments"] == 3
+    assert web.post("/v1/topics/clicks/retain", params={"dry_run": "true"}).json()["dry_run"] is True
+    assert web.post("/v1/topics/clicks/compact").json()["merged"] == 0
+    erased = web.post("/v1/topics/clicks/erase", json={"spaces": ["ada", "nobody"]}).json()
+    assert erased == {"erased": [{"space": "ada", "events": 1}, {"space": "nobody", "events": 0}]}
+    assert web.get("/v1/topics/clicks/events", params={"columns": "space"}).text == '{"space":"bob"}\n'
+    stats = web.get("/v1/stats").json()
+    assert stats["topics"]["clicks"]["rows"] >= 1
+    assert "path" not in stats
+    for path in ("retain", "compact", "erase"):
+        assert web.post(f"/v1/topics/none/{path}", json={"spaces": []} if path == "erase" else None).status_code == 404
+    assert web.post("/v1/topics/clicks/erase", json={"spaces": "ada"}).status_code == 400
+    assert web.post("/v1/topics/clicks/retain?dry_run=perhaps").status_code == 400
