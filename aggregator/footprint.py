@@ -31,7 +31,7 @@ SEGMENT_BYTES = 4096
 """What a segment has beside its events, at most: its schema, footer, and the manifest's row of it."""
 INDEX_SHARE = 8
 """Events that do not compress take more in a segment than in memory: indexes, at most one part in so many."""
-SOON_S, WHEN_SCANS_END_S = 0.1, 1.0
+SOON_S, WHEN_SCANS_END_S = 0.05, 1.0
 
 
 class Footprint:

@@ -81,6 +81,20 @@ def test_overload_and_recovery(tmp_path, stuck, limits):
         assert [event.timestamp for event in catalog.topic("t").scan()] == list(range(kept + 1))
 
 
+@pytest.mark.parametrize("limits", [{"memory_bytes": "256KiB"}, {"log_bytes": "256KiB"}, {"max_bytes": "1 MiB"}])
+def test_a_known_batch_needs_no_room(tmp_path, stuck, limits):
+    """Who retries what was stored gets its receipt, however full all is; other events under its name are refused."""
+    with aggregator.open(tmp_path / "data", limits=limits) as catalog:
+        topic = catalog.create_topic("t")
+        first = topic.append(batch(0), producer="p", sequence=1)
+        fill(topic)
+        again = topic.append(batch(0), producer="p", sequence=1)
+        assert (again.first, again.last, again.duplicate) == (first.first, first.last, True)
+        with pytest.raises(aggregator.SequenceConflictError):
+            topic.append(batch(1), producer="p", sequence=1)
+        stuck.open.set()
+
+
 def test_sealing_that_fails_is_tried_again(tmp_path, stuck):
     """On a full disk reads go on and appends too, until the budget is used; when there is room, all is well."""
     stuck.failing = True
