@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+import esformat
 from aggregator.lql import Columns, Filter, TimeSpan
 from aggregator.merge import Source, merge, numbers, sort_order
 from aggregator.model import PARTITION, RECORD_INDEX, SchemaInfo, SegmentInfo
@@ -21,13 +22,15 @@ from aggregator.records import FIELD_MAP, FIELDS
 from aggregator.schema_change import union_schema
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
-from aggregator.source import View, segment_batches, unsealed_batches
+from aggregator.source import Keep, View, segment_batches, segment_blocks, unsealed_batches
 from aggregator.state import Snapshot
 from aggregator.unsealed import Lookup, Piece
 from esformat.parts import default_schema
 
 FEW_STREAMS = 32
 """So many streams of a topic are looked up one by one; more are picked out of all that is read."""
+FEW_SPACES = 16
+"""With one space for so many events or less, a look at a segment's list of spaces may spare one at each event."""
 FRESH_ROWS, FRESH_PIECES = 1 << 15, 1 << 10
 """So many unsealed events and batches are looked through as they are."""
 Bools = npt.NDArray[np.bool_]
@@ -54,10 +57,23 @@ class TopicPart:
 
 @dataclass(slots=True)
 class Tally:
-    """What reading looks at: numbers of segments, how many unsealed batches."""
+    """What reading looks at: segments and how they are asked, by number; how many unsealed batches."""
 
-    read: set[int] = field(default_factory=set)
+    read: dict[int, tuple[SegmentInfo, list[Question]]] = field(default_factory=dict)
     batches: int = 0
+
+    def add(self, info: SegmentInfo, question: Question) -> None:
+        """Take in a segment that is asked a question."""
+        self.read.setdefault(info.number, (info, []))[1].append(question)
+
+    def blocks(self, pool: SegmentPool) -> tuple[int, int]:
+        """Data blocks of the segments, and those of them that reading looks at. Opens the segments."""
+        held = looked_at = 0
+        for info, questions in self.read.values():
+            asked = [segment_blocks(pool, info, question) for question in questions]
+            held += asked[0][1]
+            looked_at += len(set().union(*(found for found, _ in asked)))
+        return held, looked_at
 
 
 @dataclass(slots=True)
@@ -162,7 +178,7 @@ def _sources(
 ) -> Iterator[Source]:
     snapshot = part.snapshot
     one_by_one = part.spaces is not None and len(part.spaces) <= FEW_STREAMS
-    chosen = None if part.spaces is None or one_by_one else pa.array(part.spaces, pa.string())
+    chosen = None if part.spaces is None or one_by_one else _Chosen.of(part.spaces)
     spaces = [space.encode() for space in part.spaces or ()] if one_by_one else [None]
     asked = Question(
         start=span.start_us, end=span.end_us, reverse=reverse, limit=limit, conditions=part.conditions
@@ -178,7 +194,7 @@ def _sources(
             sift = _Sift(partition, around, where, chosen, first, end)
             bounds = Bounds(space, question.start, question.end, partition, first, end)
             for info in snapshot.segments.select(bounds):
-                tally.read.add(info.number)
+                tally.add(info, question)
                 low = ~info.max_timestamp if reverse else info.min_timestamp
                 yield Source(low, partition, _of_segment(pool, info, view, sift, ordered))
             fresh = _fresh(snapshot, question, partition)
@@ -199,17 +215,32 @@ def _of_segment(
     pool: SegmentPool, info: SegmentInfo, view: View, sift: _Sift, ordered: bool
 ) -> Callable[[], Iterator[pa.RecordBatch]]:
     inside = sift.first <= info.first_index and info.last_index < sift.end
-    if not ordered and view.question.space is None and not view.question.conditions:
-        return lambda: (sift(batch, inside) for batch in _as_stored(pool, info, view, str(sift.partition)))
-    return lambda: (sift(batch, inside) for batch in segment_batches(pool, info, view, str(sift.partition)))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        chosen = sift.chosen
+        mine = sift if chosen is None or not chosen.all_of(pool.get(info)) else replace(sift, chosen=None)
+        return segment_batches(pool, info, view, str(sift.partition), mine.keep(inside), ordered=ordered)
+
+    return batches
 
 
-def _as_stored(pool: SegmentPool, info: SegmentInfo, view: View, partition: str) -> Iterator[pa.RecordBatch]:
-    """A segment's events between the times that are asked for, in the order of the file."""
-    segment = pool.get(info)
-    question = view.question
-    scan = segment.scan(start=question.start, end=question.end, columns=view.needed(segment.schema.names))
-    return (view.shape(pa.Table.from_batches([batch]), partition) for batch in scan.batches() if len(batch))
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """Names of many streams."""
+
+    names: frozenset[str]
+    array: pa.Array
+
+    @classmethod
+    def of(cls, names: Sequence[str]) -> _Chosen:
+        return cls(frozenset(names), pa.array(names, pa.string()))
+
+    def all_of(self, segment: esformat.Segment) -> bool:
+        """Whether every space of a segment is chosen, as far as that is soon told."""
+        spaces = segment.num_spaces
+        if spaces > len(self.names) or spaces * FEW_SPACES > segment.num_events:
+            return False
+        return all(space in self.names for space in segment.spaces())
 
 
 def _of_unsealed(lookup: Lookup, view: View, sift: _Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
@@ -289,12 +320,23 @@ class _Sift:
     partition: int
     around: Round
     where: Filter
-    chosen: pa.Array | None
+    chosen: _Chosen | None
     first: int
     end: int
 
-    def __call__(self, batch: pa.RecordBatch, inside: bool) -> pa.RecordBatch:
-        """inside: all of the batch lies between the record indexes of the round."""
+    def keep(self, inside: bool) -> Keep | None:
+        """What is kept, for a source to ask while it reads; None for everything. inside: as in a call."""
+        columns = set(self.where.columns)
+        if self.chosen is not None:
+            columns.add("space")
+        if not inside:
+            columns.add(RECORD_INDEX)
+        if self.around.after is not None or self.around.up_to is not None:
+            columns |= {"timestamp", RECORD_INDEX}
+        return Keep(frozenset(columns), lambda batch: self.mask(batch, inside)) if columns else None
+
+    def mask(self, batch: pa.RecordBatch, inside: bool) -> pa.BooleanArray:
+        """True for what is kept; the condition is asked only about what the rest leaves."""
         masks: list[Bools] = []
         if not inside:
             indexes = numbers(batch, RECORD_INDEX)
@@ -304,13 +346,20 @@ class _Sift:
         if self.around.up_to is not None:
             masks.append(~self._beyond(batch, self.around.up_to))
         if self.chosen is not None:
-            found = pc.is_in(batch.column("space"), value_set=self.chosen)
+            found = pc.is_in(batch.column("space"), value_set=self.chosen.array)
             masks.append(np.asarray(found.to_numpy(zero_copy_only=False)))
-        if masks:
-            mask = np.logical_and.reduce(masks)
-            if not mask.all():
-                batch = batch.filter(pa.array(mask))
-        return self.where.apply(batch) if len(batch) else batch
+        mask = np.logical_and.reduce(masks) if masks else np.ones(len(batch), np.bool_)
+        if mask.all():
+            return self.where.mask(batch)
+        rows = np.flatnonzero(mask)
+        mask[rows] = np.asarray(self.where.mask(batch.take(pa.array(rows))))
+        return pa.array(mask)
+
+    def __call__(self, batch: pa.RecordBatch, inside: bool) -> pa.RecordBatch:
+        """inside: all of the batch lies between the record indexes of the round."""
+        mask = self.mask(batch, inside)
+        matching = mask.true_count
+        return batch if matching == len(batch) else batch.slice(0, 0) if matching == 0 else batch.filter(mask)
 
     def _beyond(self, batch: pa.RecordBatch, key: Key) -> Bools:
         """Records that come after a key."""

@@ -120,7 +120,7 @@ class Selection(Answer):
         return counter.table().slice(self._select.offset or 0, None if limit is None or limit < 0 else limit)
 
     def explained(self) -> pa.Table:
-        """The answer of EXPLAIN: what reading would look at, a row per topic. Segments are not opened for it."""
+        """The answer of EXPLAIN: what reading would look at, a row per topic. Segments are opened, no block is read."""
         material = self._material()
         rows = []
         with material.pins:
@@ -131,17 +131,20 @@ class Selection(Answer):
                 for around in plan.rounds:
                     read_round(alone, around, where, self._span, ["timestamp"], self._backend.pool)
                 tally = alone.tally
+                blocks, looked_at = tally.blocks(self._backend.pool)
                 rows.append({
                     "topic": part.snapshot.topic.name, "streams": len(part.spaces or ()),
                     "segments": len(part.snapshot.segments), "pruned": len(part.snapshot.segments) - len(tally.read),
-                    "read": len(tally.read), "unsealed batches": tally.batches,
+                    "read": len(tally.read), "blocks": blocks, "blocks pruned": blocks - looked_at,
+                    "blocks read": looked_at, "unsealed batches": tally.batches,
                     "indexes": [name for name, _ in part.conditions], "columns": sorted(where.columns),
                     "start": self._span.start_us, "end": self._span.end_us,
                 })  # fmt: skip
         stamp = pa.timestamp("us", "UTC")
         kinds = {"topic": pa.string(), "indexes": pa.list_(pa.string()), "columns": pa.list_(pa.string())}
         kinds |= {"start": stamp, "end": stamp}
-        names = ("topic", "streams", "segments", "pruned", "read", "unsealed batches", "indexes", "columns", *kinds)
+        counts = ("streams", "segments", "pruned", "read", "blocks", "blocks pruned", "blocks read", "unsealed batches")
+        names = ("topic", *counts, "indexes", "columns", *kinds)
         schema = pa.schema([(name, kinds.get(name, pa.int64())) for name in dict.fromkeys(names)])
         return pa.Table.from_pylist(rows, schema)
 

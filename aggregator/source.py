@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,8 @@ FIRST_WINDOW_ROWS = 1 << 12
 """The same at first, where a limit may end it soon."""
 LAZILY = 1 << 62
 """A limit that no segment reaches: it makes a scan read block by block."""
+FEW_KEPT_ROWS, FEW_KEPT_BYTES = 1 << 18, 64 << 20
+"""What is kept of a segment is put into order at once, and not window by window, where it is not more than this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,14 @@ class View:
         return table.filter(pa.array(numbers(table, RECORD_INDEX) >= end_of_row))
 
 
+@dataclass(frozen=True, slots=True)
+class Keep:
+    """Which rows are wanted, of batches in the columns that are asked for; `columns` are those that `mask` looks at."""
+
+    columns: frozenset[str]
+    mask: Callable[[pa.RecordBatch], pa.BooleanArray]
+
+
 def _one_array(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
     if column.type != kind:
         column = _as_type(column, kind)
@@ -96,8 +106,10 @@ def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 # ------------------------------------------------------------ segments
 
 
-def segment_batches(pool: SegmentPool, info: SegmentInfo, view: View, partition: str) -> Iterator[pa.RecordBatch]:
-    """The answers of a segment, in order."""
+def segment_batches(
+    pool: SegmentPool, info: SegmentInfo, view: View, partition: str, keep: Keep | None = None, *, ordered: bool = True
+) -> Iterator[pa.RecordBatch]:
+    """The answers of a segment that `keep` wants, in order, or in that of the file where that is not asked for."""
     if view.question.by_index:
         yield from _indexed_batches(pool, info, view, partition)
         return
@@ -111,16 +123,52 @@ def segment_batches(pool: SegmentPool, info: SegmentInfo, view: View, partition:
             return
     if question.conditions and not _has_values(segment, question.conditions):
         return
-    if question.space is not None:
+    if question.space is not None or not ordered:
         limit = None if question.limit is None else LAZILY
-        batches = _scan(owner, question, columns, question.start, question.end, limit=limit)
-        for batch in batches.batches():
-            yield view.shape(pa.Table.from_batches([batch]), partition)
+        scan = _scan(owner, question, columns, question.start, question.end, limit=limit)
+        yield from _kept(scan, view, partition, keep)
         return
+    if keep is not None and question.limit is None:
+        scan = _scan(owner, question, columns, question.start, question.end)
+        few = _few(_kept(scan, view, partition, keep))
+        if few is not None:
+            yield from _in_order(few, view)
+            return
     for start, end in _windows(info, question):
-        table = _scan(owner, question, columns, start, end).to_table()
-        if len(table):
-            yield view.shape(_ordered(table, view), partition)
+        yield from _in_order(list(_kept(_scan(owner, question, columns, start, end), view, partition, keep)), view)
+
+
+def _kept(scan: esformat.Scan, view: View, partition: str, keep: Keep | None) -> Iterator[pa.RecordBatch]:
+    """What `keep` wants of a scan, in the columns that are asked for. It is asked on the threads that decode."""
+    if keep is None:
+        batches = scan.batches()
+    else:
+        looked_at = View(view.question, pa.schema([f for f in view.target if f.name in keep.columns]), {})
+        names = [name for name in looked_at.target.names if name in scan.column_names] or ["timestamp"]
+        mask = keep.mask
+        batches = scan.matching(names, lambda b: mask(looked_at.shape(pa.Table.from_batches([b]), partition)))
+    for batch in batches:
+        yield view.shape(pa.Table.from_batches([batch]), partition)
+
+
+def _few(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch] | None:
+    """All of them, if they are few."""
+    found: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        found.append(batch)
+        rows, size = rows + len(batch), size + batch.nbytes
+        if rows > FEW_KEPT_ROWS or size > FEW_KEPT_BYTES:
+            return None
+    return found
+
+
+def _in_order(batches: list[pa.RecordBatch], view: View) -> Iterator[pa.RecordBatch]:
+    """One batch of them all, or none of nothing."""
+    if batches:
+        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+        order = sort_order(numbers(batch, view.by), None, numbers(batch, RECORD_INDEX), reverse=view.question.reverse)
+        yield batch if order is None else batch.take(pa.array(order))
 
 
 def segment_part(pool: SegmentPool, info: SegmentInfo, question: Question, columns: list[str]) -> Part | None:
@@ -231,6 +279,15 @@ def count_segment(pool: SegmentPool, info: SegmentInfo, question: Question) -> i
     if owner is None or (question.conditions and not _has_values(segment, question.conditions)):
         return 0
     return _scan(owner, question, ["timestamp"], question.start, question.end).count()
+
+
+def segment_blocks(pool: SegmentPool, info: SegmentInfo, question: Question) -> tuple[set[int], int]:
+    """Numbers of the data blocks of a segment that can hold answers, and how many it has."""
+    segment = pool.get(info)
+    owner: Any = segment if question.space is None else segment.find(question.space)
+    if owner is None or (question.conditions and not _has_values(segment, question.conditions)):
+        return set(), segment.scan().blocks()[1]
+    return _scan(owner, question, ["timestamp"], question.start, question.end).blocks()
 
 
 # ------------------------------------------------------------ unsealed events

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from esformat.arrays import bytes_array, decode_codes, is_bytes, numbers_array
 from esformat.block_events import BlockAttributes, GroupAttributes
 from esformat.bytes_node import BytesNode, check_lengths
-from esformat.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK
+from esformat.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK, DataBlock
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.event import Attributes
 from esformat.event_rows import BatchAttributes, EventRows
@@ -36,10 +36,10 @@ Mask = npt.NDArray[np.bool_]
 class BlockGroup:
     """Data blocks in row order, read and verified but not yet decoded."""
 
-    def __init__(self, reader: Reader, portions: Sequence[Portion]) -> None:
-        """Read the blocks of ascending portions. Raises CorruptSegmentError, ClosedError."""
+    def __init__(self, reader: Reader, portions: Sequence[Portion], blocks: list[DataBlock] | None = None) -> None:
+        """Read the blocks of ascending portions, if they are not given. Raises CorruptSegmentError, ClosedError."""
         self._reader, self._portions = reader, portions
-        self.blocks = reader.data_blocks([(portion.leaf, portion.block) for portion in portions])
+        self.blocks = reader.data_blocks([(p.leaf, p.block) for p in portions]) if blocks is None else blocks
         self._counts = np.array([block.row_count for block in self.blocks])
         self.row_count = int(self._counts.sum())
         self._starts: I64 = np.cumsum(self._counts) - self._counts  # of each block within the group
@@ -97,6 +97,16 @@ class BlockGroup:
         column = self.column(place, None)
         equal = pc.equal(column, pa.scalar(value, column.type)).fill_null(False)
         return np.asarray(equal.to_numpy(zero_copy_only=False)).astype(np.bool_)
+
+    def part(self, places: I64) -> tuple[BlockGroup, I64]:
+        """The blocks that hold some rows, as a group of their own, and where those rows are in it."""
+        block_of = np.searchsorted(self._starts, places, side="right") - 1
+        held, mine = np.unique(block_of, return_inverse=True)
+        if len(held) == len(self.blocks):
+            return self, places
+        numbers = held.tolist()
+        group = BlockGroup(self._reader, [self._portions[n] for n in numbers], [self.blocks[n] for n in numbers])
+        return group, places - self._starts[block_of] + group._starts[mine]
 
     # ------------------------------------------------------------ what they hold
 

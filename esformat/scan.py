@@ -34,6 +34,8 @@ MIN_PARALLEL_BATCHES = 4
 SORTED_ROWS = 8192  # short runs up to so many rows are sorted together rather than merged
 
 Stretches = Callable[[], Iterable[Stretch]]
+Matches = Callable[[pa.RecordBatch], pa.BooleanArray]
+"""Tells of each row of a batch whether it is wanted; no nulls. Called by several threads."""
 T = TypeVar("T", bound=Sized)
 
 
@@ -93,6 +95,13 @@ class Scan:
         """The events as record batches of a few thousand rows, in order; memory does not grow with the answer."""
         return self._limited(self._read_batches(self.column_names))
 
+    def matching(self, columns: Sequence[str], matches: Matches) -> Iterator[pa.RecordBatch]:
+        """The events that `matches` wants, as `batches` gives them; a limit counts those.
+
+        columns: what `matches` looks at. They are decoded first, the others for the events that are wanted alone.
+        """
+        return self._limited(self._read_matching(tuple(columns), matches))
+
     def to_table(self) -> pa.Table:
         """All events as one table."""
         return pa.Table.from_batches(self.batches(), schema=self.schema)
@@ -113,6 +122,14 @@ class Scan:
         """How many events there are; from the metadata alone where that tells."""
         count = self._count()
         return count if self._query.limit is None else min(count, self._query.limit)
+
+    def blocks(self) -> tuple[set[int], int]:
+        """Numbers of the data blocks that reading looks at, and how many the segment has; no block is read for it."""
+        narrowed, query = self._narrow(), self._query.forward()
+        found: set[int] = set()
+        for stretch in () if narrowed.nothing else self._stretches():
+            found.update(p.leaf.first_block + p.block for p in portions(self._reader, query, stretch, narrowed))
+        return found, self._reader.root.blocks[-1]
 
     # ------------------------------------------------------------ events
 
@@ -264,6 +281,35 @@ class Scan:
         batch = blocks.to_batch(columns, blocks.select(self._query, narrowed))
         return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if self._query.reverse else batch
 
+    def _read_matching(self, tested: tuple[str, ...], matches: Matches) -> Iterator[pa.RecordBatch]:
+        wanted, narrowed = self.column_names, self._narrow()
+        nothing = pa.RecordBatch.from_pylist([], schema=self.schema)
+        if narrowed.nothing:
+            return iter(())
+        if self._merged:
+            return _matching(self._read_batches(tuple(dict.fromkeys([*wanted, *tested]))), wanted, tested, matches)
+
+        def read(group: list[Portion]) -> pa.RecordBatch:
+            blocks = BlockGroup(self._reader, group[::-1] if self._query.reverse else group)
+            places = blocks.select(self._query, narrowed)
+            looked_at = blocks.to_batch(tested, places)
+            mask = matches(looked_at)
+            found = np.flatnonzero(np.asarray(mask))
+            if not len(found):
+                return nothing
+            if len(found) < len(looked_at):
+                looked_at = looked_at.filter(mask)
+                blocks, places = blocks.part(found if places is None else places[found])
+            rest = blocks.to_batch([name for name in wanted if name not in tested], places)
+            arrays = [(looked_at if name in tested else rest).column(name) for name in wanted]
+            batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+            return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if self._query.reverse else batch
+
+        groups = self._groups(self._directed(), narrowed)
+        if self._query.limit is not None:
+            return (batch for batch in map(read, groups) if len(batch))
+        return _in_parallel(groups, read)
+
     def _merge_sources(self, columns: Sequence[str], narrowed: Narrowed) -> Iterator[MergeSource]:
         """Sources in time order: each long run, and short runs side by side, sorted together."""
         query = self._query
@@ -330,6 +376,15 @@ class Scan:
         group = BlockGroup(self._reader, [portion])
         rows = group.select(self._query, narrowed)
         return group.row_count if rows is None else len(rows)
+
+
+def _matching(
+    batches: Iterator[pa.RecordBatch], columns: Sequence[str], tested: Sequence[str], matches: Matches
+) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        found = batch.select(columns).filter(matches(batch.select(tested)))
+        if len(found):
+            yield found
 
 
 def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,161 @@
+"""Conditions asked while segments are decoded: the same answers as by filtering everything, and less is read."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import aggregator
+import esformat
+from aggregator import source
+from aggregator.lql import substring
+from esformat import scan as scans
+
+
+def make(path):
+    """Two partitions with a segment each: 40 streams in turn, times out of order, and a space that is no stream."""
+    catalog = aggregator.open(path, durability="none")
+    rng = np.random.default_rng(3)
+    for number in range(40):
+        stamps = pa.array(rng.integers(0, 10_000, 100))
+        words = pa.array([f"line {n % 97} of {number}" for n in range(100)])
+        records = pa.table({"ts": stamps, "msg": words, "n": pa.array(range(100), pa.int64())})
+        catalog.write({"s": str(number)}, records, partition=str(number % 2))
+    other = pa.table({"space": ["no stream"] * 9, "timestamp": range(9), "data": [b"line 5"] * 9})
+    catalog.topic("logs").append(other)
+    catalog.seal()
+    return catalog
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory):
+    """One that nobody changes."""
+    with make(tmp_path_factory.mktemp("filtering") / "c") as made:
+        yield made
+
+
+CASES = {
+    'msg CONTAINS "line 5"': lambda r: b"line 5" in r["data"],
+    'msg CONTAINS "of 17"': lambda r: b"of 17" in r["data"],
+    "n < 3": lambda r: r["n"] < 3,
+    "n = -1": lambda r: False,
+    "ts < 500000 AND n > 40": lambda r: r["timestamp"].timestamp() * 1e6 < 499.5 and r["n"] > 40,
+    "n >= 0 AND msg SUFFIX 5": lambda r: r["data"].endswith(b"5"),
+}
+"""What a condition holds for, row by row, in Python."""
+
+
+@pytest.mark.parametrize("few", [0, 1 << 18])
+@pytest.mark.parametrize("streams", ["", "FROM s LIKE '*'", "FROM s = 7 OR s = 8", "FROM s != 9"])
+def test_answers_are_those_of_filtering_everything(catalog, monkeypatch, few, streams):
+    """Put in order at once or window by window, newest first or last, in whatever threads."""
+    monkeypatch.setattr(source, "FEW_KEPT_ROWS", few)
+    monkeypatch.setattr(scans, "BATCH_BLOCKS", 1)
+    everything = catalog.query(f"SELECT {streams}").to_table()
+    rows = everything.to_pylist()
+    for where, holds in CASES.items():
+        expected = everything.filter(pa.array([holds(row) for row in rows]))
+        text = f"SELECT {streams} WHERE {where}"
+        assert catalog.query(text).to_table().equals(expected), where
+        newest = catalog.query(f"{text} ORDER BY ts DESC").to_table()
+        assert newest.equals(expected.take(pa.array(np.arange(len(expected))[::-1]))), where
+        assert catalog.query(text).count() == len(expected), where
+        assert catalog.query(f"{text} LIMIT 7").to_table().equals(expected.slice(0, 7)), where
+
+
+def test_erased_streams_stay_hidden(tmp_path):
+    """What is kept of a segment is free of what was erased."""
+    with make(tmp_path / "c") as catalog:
+        catalog.topic("logs").erase("{s=7}")
+        found = catalog.query("SELECT WHERE n = 3").to_table()
+        assert len(found) == 39
+        assert "{s=7}" not in found["space"].to_pylist()
+
+
+def test_other_columns_of_other_rows_are_not_decoded(catalog, monkeypatch):
+    """Columns that the condition does not look at are read where it holds, block by block."""
+    decoded = []
+    whole = scans.BlockGroup.to_batch
+
+    def spy(self, columns, places):
+        decoded.append((tuple(columns), self.row_count if places is None else len(places)))
+        return whole(self, columns, places)
+
+    monkeypatch.setattr(scans.BlockGroup, "to_batch", spy)
+    assert len(catalog.query("SELECT WHERE n = 3").to_table()) == 40
+    assert sum(rows for columns, rows in decoded if "data" in columns) == 40
+    assert sum(rows for columns, rows in decoded if "n" in columns) == 4_009
+
+
+def test_explain_counts_the_blocks_that_are_read(tmp_path, monkeypatch):
+    """Those that reading decodes then, no more and no less."""
+    read = set()
+    group = scans.BlockGroup.__init__
+
+    def spy(self, reader, portions, blocks=None):
+        read.update((reader.name, p.leaf.first_block + p.block) for p in portions)
+        group(self, reader, portions, blocks)
+
+    monkeypatch.setattr(scans.BlockGroup, "__init__", spy)
+    with aggregator.open(tmp_path / "c", durability="none") as catalog:
+        for stream in "ab":
+            catalog.write({"s": stream}, pa.table({"ts": range(6_000), "n": range(6_000)}))
+        catalog.seal()
+        for text in ("WHERE msg = x", "FROM s = a WHERE n = 3", "RANGE [0 : 1000000] WHERE n = 3"):
+            read.clear()
+            (told,) = catalog.query(f"EXPLAIN SELECT {text}").to_pylist()
+            assert not read
+            catalog.query(f"SELECT {text}").to_table()
+            assert (told["blocks read"], told["blocks pruned"]) == (len(read), told["blocks"] - len(read)), text
+            assert (told["blocks pruned"] > 0) == (text != "WHERE msg = x")
+
+
+@pytest.mark.parametrize("wanted", [b"ab", b"needle", b"\x00\xff", b"aaaa", b"x" * 300, b"end"])
+@pytest.mark.parametrize("shift", [0, 3])
+def test_rows_that_can_hold_a_substring(monkeypatch, wanted, shift):
+    """No text that holds it is left out, wherever the batch begins and a chunk ends."""
+    monkeypatch.setattr(substring, "LEAST_BYTES", 1)
+    monkeypatch.setattr(substring, "_CHUNK", 64)
+    monkeypatch.setattr(substring, "_FEW", 1)
+    rng = np.random.default_rng(5)
+    texts = [bytes(rng.integers(97, 123, rng.integers(0, 40)).astype(np.uint8)) for _ in range(300)]
+    for place in (0, 3, 4, 150, 299):
+        texts[place] = texts[place][:7] + wanted + texts[place][7:]
+    array = pa.array(texts, pa.binary()).slice(shift)
+    rows = substring.rows_to_look_at(array, wanted)
+    holding = [row for row, text in enumerate(texts[shift:]) if wanted in text]
+    assert rows is None or set(holding) <= set(rows.tolist()) <= set(range(len(array)))
+    assert (rows is None) == (wanted == b"x" * 300)  # too many places to look at
+    again = substring.rows_to_look_at(array.cast(pa.large_binary()), wanted)
+    assert (again is None) == (rows is None)
+    assert rows is None or again.tolist() == rows.tolist()
+
+
+def segment_answers(segment, wanted):
+    """The payloads that are wanted, of all."""
+    batch = segment.scan(columns=["data"]).to_table().combine_chunks().to_batches()[0]
+    return batch.filter(wanted(batch)).column(0).to_pylist()
+
+
+def test_matching_of_a_file(tmp_path):
+    """A segment's own verb: forward, in reverse, with a limit, of a space with groupings."""
+    with esformat.create(tmp_path / "a.esdb", indexes=["kind"]) as writer:
+        for n in range(3000):
+            writer.add(f"s{n % 3}", b"%d" % n, timestamp=n, grouping=f"g{n % 2}", indexes={"kind": str(n % 5)})
+    with esformat.open(tmp_path / "a.esdb") as segment:
+
+        def odd(batch):
+            assert batch.schema.names == ["data"]
+            return pa.array([int(value.as_py()) % 7 == 1 for value in batch.column(0)])
+
+        for scan in (
+            segment.scan(), segment.scan(reverse=True), segment.scan(columns=["kind", "data"], start=100, end=2000),
+            segment["s1"].scan(), segment["s1"].scan(reverse=True, grouping="g1"), segment.scan_index("kind", "3"),
+        ):  # fmt: skip
+            table = scan.to_table()
+            expected = table.filter(odd(table.select(["data"]).combine_chunks().to_batches()[0]))
+            found = pa.Table.from_batches(scan.matching(["data"], odd), schema=scan.schema)
+            assert found.equals(expected)
+        few = pa.Table.from_batches(segment.scan(limit=5).matching(["data"], odd))
+        assert few["data"].to_pylist() == segment_answers(segment, odd)[:5]
