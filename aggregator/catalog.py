@@ -19,6 +19,8 @@ from aggregator.following import Following
 from aggregator.lql import TagSet, parse_source
 from aggregator.model import Problem, Receipt, TopicInfo
 from aggregator.names import check_name
+from aggregator.pipe_table import pipe_facts
+from aggregator.pipes import Pipes
 from aggregator.policy import Durability, Limits, Retention, Roll
 from aggregator.query import follow, run
 from aggregator.rebuild import rebuild
@@ -92,6 +94,7 @@ class Catalog:
         self._backend = backend
         self._closed = False
         self._columns: dict[str, tuple[int, dict[str, pa.DataType]]] = {}
+        self._pipes = Pipes(backend, self._pipe_target) if isinstance(backend, Writing) else None
 
     def __repr__(self) -> str:
         return f"<aggregator.Catalog {str(self.path)!r}, {len(self._backend.state.topics)} topics>"
@@ -234,6 +237,11 @@ class Catalog:
             raise InvalidRequestError(f"the topic {name!r} has binary keys", hint="streams are named by text")
         return topic
 
+    def _pipe_target(self) -> TopicState:
+        """The topic that pipes write to."""
+        self._stream_topic(STREAMS_TOPIC)
+        return self._backend.state.topics[STREAMS_TOPIC]
+
     def _columns_of(self, topic: str) -> dict[str, pa.DataType]:
         """The columns of a topic that fields of mappings go to."""
         schemas = self._backend.state.topics[topic].schemas
@@ -261,7 +269,7 @@ class Catalog:
         Raises InvalidRequestError, which shows the place, for a statement that is wrong or not supported yet.
         """
         self._check_open()
-        return run(self._backend, text)
+        return run(self._backend, text, self._pipes)
 
     @property
     def arrivals(self) -> Arrivals:
@@ -320,7 +328,7 @@ class Catalog:
             "path": str(self.path), "rows": sum(mine["rows"] for mine in topics.values()),
             "segments": sum(mine["segments"] for mine in topics.values()),
             "disk": disk_stats(measure(self._backend.layout, segments=segments, waiting=waiting)),
-            "problems": len(self.problems()), "topics": topics,
+            "problems": len(self.problems()), "topics": topics, "pipes": pipe_facts(self._backend, self._pipes),
         }  # fmt: skip
         if isinstance(self._backend, Writing):
             budget = self._backend.budget
@@ -362,6 +370,8 @@ class Catalog:
         """Stop. What was acknowledged is kept; unsealed events are in the log. Closing twice is fine."""
         if not self._closed:
             self._closed = True
+            if self._pipes is not None:
+                self._pipes.stop()
             self._backend.close()
 
     def __enter__(self) -> Self:

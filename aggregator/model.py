@@ -109,6 +109,23 @@ class Tombstone:
 
 
 @dataclass(frozen=True, slots=True)
+class PipeInfo:
+    """A pipe as the manifest keeps it. identity: its name as a producer, never used again. source, condition: LQL.
+
+    sequence, progress: of its last batch when the manifest was told, and how far it was then.
+    """
+
+    name: str
+    identity: str
+    source: str
+    condition: str
+    backfill: bool
+    created_us: int
+    sequence: int
+    progress: str
+
+
+@dataclass(frozen=True, slots=True)
 class Problem:
     """Something that start-up checks or reads found wrong: what it concerns, and what was done about it."""
 

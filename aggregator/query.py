@@ -12,12 +12,24 @@ import pyarrow.compute as pc
 
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import TagSet, parse_statement
-from aggregator.lql.tree import DescribePartition, Explain, Select, ShowPartitions, Source, Truncate
+from aggregator.lql.tree import (
+    CreatePipe,
+    DescribePartition,
+    DescribePipe,
+    Explain,
+    Select,
+    ShowPartitions,
+    ShowPipes,
+    Source,
+    Truncate,
+)
+from aggregator.pipe_table import described_pipe, shown_pipes
+from aggregator.pipes import Pipes
 from aggregator.selection import Selection
 from aggregator.state import Snapshot
 from aggregator.stream_index import Stream
 from aggregator.tail import Tail
-from aggregator.topic import Backend
+from aggregator.topic import Backend, writer_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +45,11 @@ class _Share:
     max_us: int
 
 
-def run(backend: Backend, text: str) -> Selection | pa.Table:
-    """The answer to a statement. Raises InvalidRequestError (LqlError with the place) where it is wrong."""
+def run(backend: Backend, text: str, pipes: Pipes | None = None) -> Selection | pa.Table:
+    """The answer to a statement. pipes: those at work, None in a process that only reads.
+
+    Raises InvalidRequestError (LqlError with the place) where it is wrong, ReadOnlyError.
+    """
     statement = parse_statement(text)
     match statement:
         case Select():
@@ -48,7 +63,16 @@ def run(backend: Backend, text: str) -> Selection | pa.Table:
             return _description(backend, tags)
         case Truncate():
             raise _missing("TRUNCATE", "erase a stream with Topic.erase, or set a topic's retention")
-    raise _missing("pipes", "follow with Catalog.tail and write to a stream of your own")
+        case ShowPipes():
+            return shown_pipes(backend, pipes, statement)
+        case DescribePipe(name):
+            return described_pipe(backend, pipes, name)
+    writer_of(backend)
+    assert pipes is not None
+    if isinstance(statement, CreatePipe):
+        return described_pipe(backend, pipes, pipes.create(statement).info.name)
+    deleted = pipes.delete(statement.name)
+    return pa.table({"name": [deleted.info.name], "copied": [deleted.progress.copied]})
 
 
 def follow(backend: Backend, text: str, timeout_s: float | None) -> Tail:

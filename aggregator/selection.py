@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 from aggregator import position as positions
 from aggregator.answer import Answer
 from aggregator.errors import InvalidRequestError
+from aggregator.gaps import gone_between
 from aggregator.lql import Counter, Filter, LqlError, Template, equalities, range_span, resolve_time, time_span
 from aggregator.lql.operand import Field, innermost, target_of
 from aggregator.lql.times import NANOS_PER_MICRO
@@ -24,7 +25,6 @@ from aggregator.rounds import Material, Round, Tally, TopicPart, hold, last_key,
 from aggregator.segment_table import Bounds
 from aggregator.state import Snapshot
 from aggregator.topic import Backend
-from aggregator.writing import LOST_INDEXES
 from esformat import Event
 from esformat.parts import rows_of_batch
 
@@ -179,7 +179,8 @@ class Selection(Answer):
             return 0
         material = self._material()
         try:
-            return sum(_gone(part.snapshot, given.begin) for part in self._all_parts(material))
+            ends = {number: end for number, end in material.ends.items() if number in given.begin}
+            return sum(gone_between(part.snapshot, given.begin, ends) for part in self._all_parts(material))
         finally:
             material.pins.close()
 
@@ -259,7 +260,7 @@ class Selection(Answer):
         try:
             for part in self._all_parts(material):
                 for number, _ in part.snapshot.partitions:
-                    found = _first_after(part.snapshot, number, standing, key, self._backend)
+                    found = first_after(part.snapshot, number, standing, key, self._backend)
                     begin[number] = max(begin.get(number, 0), min(found, standing.end.get(number, 0)))
         finally:
             material.pins.close()
@@ -363,19 +364,7 @@ def _standing_of(around: Round) -> Position:
     return Position(around.begin) if around.after is None else Position(around.begin, around.end, around.after)
 
 
-def _gone(snapshot: Snapshot, begin: Mapping[int, int]) -> int:
-    """Record indexes from `begin` on that lie before everything that is still there."""
-    gone = 0
-    for number, _ in snapshot.partitions:
-        if number in begin:
-            firsts = [info.first_index for info in snapshot.segments.select(Bounds(partition=number))]
-            firsts += [p.first_index for part in snapshot.unsealed if part.partition == number for p in part.pieces[:1]]
-            if firsts:
-                gone += max(0, min(firsts) - begin[number]) % LOST_INDEXES  # those that a crash passed over never were
-    return gone
-
-
-def _first_after(snapshot: Snapshot, number: int, standing: Position, key: Key, backend: Backend) -> int:
+def first_after(snapshot: Snapshot, number: int, standing: Position, key: Key, backend: Backend) -> int:
     """The first record index of a partition whose record comes after `key` in the round."""
     begin, end = standing.begin.get(number, 0), standing.end.get(number, 0)
     first = end

@@ -1,0 +1,53 @@
+"""The pipes of a catalog as the manifest keeps them: made and removed in one transaction each."""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+
+from aggregator.errors import InvalidRequestError
+from aggregator.manifest.manifest import Manifest
+from aggregator.model import PipeInfo
+
+_SINCE = 4  # the migration that made the table
+_SELECT = """
+    SELECT name, identity, source, condition, backfill, created_us, sequence, progress FROM pipes ORDER BY name
+"""
+_INSERT = """
+    INSERT INTO pipes (name, identity, source, condition, backfill, created_us, sequence, progress)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+
+class PipeRows:
+    """Reads and writes pipes. Safe to share between threads. Raises what the manifest's own methods raise."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+
+    def all(self) -> list[PipeInfo]:
+        """Every pipe, by name."""
+        with self._manifest._reading() as db:
+            if db.execute("PRAGMA user_version").fetchone()[0] < _SINCE:  # only read, and no writer came since
+                return []
+            return [
+                PipeInfo(name, identity, source, condition, bool(backfill), *rest)
+                for name, identity, source, condition, backfill, *rest in db.execute(_SELECT)
+            ]
+
+    def add(self, pipe: PipeInfo) -> None:
+        """Keep a pipe. Raises InvalidRequestError where its name is taken."""
+        with self._manifest._writing() as db:
+            if db.execute("SELECT 1 FROM pipes WHERE name = ?", (pipe.name,)).fetchone():
+                raise InvalidRequestError(f"a pipe {pipe.name!r} is there already", hint="DELETE PIPE ends it")
+            db.execute(_INSERT, astuple(pipe))
+
+    def remove(self, identity: str) -> None:
+        """Forget a pipe, and what its batches told of it."""
+        with self._manifest._writing() as db:
+            db.execute("DELETE FROM pipes WHERE identity = ?", (identity,))
+            db.execute("DELETE FROM producers WHERE producer = ?", (identity,))
+
+    def keep_progress(self, identity: str, sequence: int, progress: str) -> None:
+        """Keep how far a pipe is behind its batch `sequence`."""
+        with self._manifest._writing() as db:
+            db.execute("UPDATE pipes SET sequence = ?, progress = ? WHERE identity = ?", (sequence, progress, identity))

@@ -1,0 +1,102 @@
+"""What a pipe stores of the records that it chose: the same events in another stream, their tags become fields.
+
+Whole batches at a time. A field that a record has already is not replaced by a tag of the same name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.lql import TagSet
+from aggregator.lql.columns import as_text
+from aggregator.model import RESERVED_COLUMNS
+from aggregator.records import FIELD_MAP, FIELDS
+
+I64 = npt.NDArray[np.int64]
+_KEYS = ("space", "grouping", "timestamp", "data")
+
+
+def copied_events(batch: pa.RecordBatch, space: str) -> pa.Table:
+    """The records of a batch as events of the stream called `space`. Columns without a value are left out."""
+    columns: dict[str, pa.Array] = {
+        "space": pa.repeat(pa.scalar(space), len(batch)),
+        "grouping": batch.column("grouping"),
+        "timestamp": batch.column("timestamp"),
+        "data": _as_bytes(batch.column("data")),
+    }
+    own = batch.column(FIELDS) if FIELDS in batch.schema.names else pa.nulls(len(batch), FIELD_MAP)
+    if own.type != FIELD_MAP:  # a column of the topic that happens to be called so
+        own = _single(FIELDS, as_text(own))
+    columns[FIELDS] = _joined(own, _tags(batch.column("space")))
+    for name in batch.schema.names:
+        if name not in (*_KEYS, FIELDS, *RESERVED_COLUMNS) and batch.column(name).null_count < len(batch):
+            columns[name] = batch.column(name)
+    return pa.table(columns)
+
+
+def _as_bytes(messages: pa.Array) -> pa.Array:
+    return messages if messages.type == pa.binary() else as_text(messages).cast(pa.binary())
+
+
+def _single(name: str, values: pa.Array) -> pa.Array:
+    """A map for each row with that one field, where there is a value."""
+    there = np.asarray(pc.is_valid(values).to_numpy(zero_copy_only=False))
+    values = values.drop_null().cast(pa.string())
+    return _maps(pa.repeat(pa.scalar(name), len(values)), values, there.astype(np.int64))
+
+
+def _tags(spaces: pa.Array) -> pa.Array:
+    """The tags of each row's stream as a map."""
+    encoded = spaces.dictionary_encode() if not pa.types.is_dictionary(spaces.type) else spaces
+    maps = pa.array([list(TagSet.parse(name).items) for name in encoded.dictionary.to_pylist()], FIELD_MAP)
+    return maps.take(encoded.indices)
+
+
+def _joined(own: pa.Array, tags: pa.Array) -> pa.Array:
+    """The entries of both maps in each row, but for tags that the row has a field of."""
+    first, second = _Entries.of(own), _Entries.of(tags)
+    names = pa.concat_arrays([first.keys, second.keys]).dictionary_encode()
+    codes = np.asarray(names.indices.to_numpy())
+    width = len(names.dictionary) + 1
+    mine = first.rows * width + codes[: len(first.rows)]
+    theirs = second.rows * width + codes[len(first.rows) :]
+    kept = ~np.isin(theirs, mine)
+    rows = np.concatenate([first.rows, second.rows[kept]])
+    order = np.argsort(rows, kind="stable")
+    places = pa.array(order)
+    keys = pa.concat_arrays([first.keys, second.keys.filter(pa.array(kept))]).take(places)
+    items = pa.concat_arrays([first.items, second.items.filter(pa.array(kept))]).take(places)
+    return _maps(keys, items, np.bincount(rows, minlength=len(own)))
+
+
+class _Entries:
+    """The entries of a map column: keys, values, and the row of each."""
+
+    def __init__(self, keys: pa.Array, items: pa.Array, rows: I64) -> None:
+        self.keys, self.items, self.rows = keys, items, rows
+
+    @classmethod
+    def of(cls, maps: pa.Array) -> _Entries:
+        offsets = np.asarray(maps.offsets.to_numpy()).astype(np.int64)
+        lengths = np.diff(offsets)
+        lengths[np.asarray(pc.is_null(maps).to_numpy(zero_copy_only=False))] = 0
+        rows = np.repeat(np.arange(len(maps)), lengths)
+        starts = np.repeat(offsets[:-1] - (np.cumsum(lengths) - lengths), lengths)
+        places = pa.array(starts + np.arange(len(rows)))
+        return cls(maps.keys.take(places), maps.items.take(places), rows)
+
+
+def _maps(keys: pa.Array, items: pa.Array, lengths: I64) -> pa.Array:
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+    return pa.MapArray.from_arrays(pa.array(offsets), keys, items).cast(FIELD_MAP)
+
+
+def slices(batch: pa.RecordBatch, max_rows: int, max_bytes: int) -> Sequence[pa.RecordBatch]:
+    """A batch in parts of about `max_bytes` at most, and of `max_rows`; each has at least one row."""
+    rows = max(1, min(max_rows, len(batch) * max_bytes // max(1, batch.nbytes)))
+    return [batch.slice(first, rows) for first in range(0, len(batch), rows)]

@@ -1,0 +1,65 @@
+"""How far a pipe is: a value that is stored with each batch that it copies, so that the two are there together."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+from aggregator import position as positions
+from aggregator.errors import CorruptManifestError
+from aggregator.following import Following
+from aggregator.model import PipeInfo, ProducerEntry
+from aggregator.position import Position
+from aggregator.topic import Backend
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """standing: behind the last record that was looked at. sequence: of the last batch.
+
+    copied: records since the pipe was made. gone: records that were removed before it looked at them. gaps: those of
+    the round under way that `gone` counts already.
+    """
+
+    standing: Position
+    sequence: int = 0
+    copied: int = 0
+    gone: int = 0
+    gaps: int = 0
+
+    def encode(self, identity: bytes) -> str:
+        """As text, but for the sequence, which is the batch's own. identity: of the catalog."""
+        at = positions.encode(self.standing, identity)
+        return json.dumps({"at": at, "copied": self.copied, "gone": self.gone, "gaps": self.gaps})
+
+    @classmethod
+    def decode(cls, text: str, sequence: int, identity: bytes) -> Progress:
+        """Raises CorruptManifestError."""
+        try:
+            facts = json.loads(text)
+            standing = positions.decode(facts["at"], identity)
+            return cls(standing, sequence, int(facts["copied"]), int(facts["gone"]), int(facts["gaps"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise CorruptManifestError(f"the progress of a pipe cannot be read: {error}") from None
+
+    def between_rounds(self) -> Progress:
+        """The same at the end of its round."""
+        return replace(self, standing=Position(dict(self.standing.end)), gaps=0)
+
+
+def stored_progress(backend: Backend, pipe: PipeInfo, identity: bytes) -> Progress:
+    """How far a pipe is by its last batch, or by what the manifest was told since. Raises CorruptManifestError."""
+    newest = newest_batch(backend, pipe)
+    if newest is not None and newest.sequence > pipe.sequence:
+        return Progress.decode(newest.note, newest.sequence, identity)
+    return Progress.decode(pipe.progress, pipe.sequence, identity)
+
+
+def newest_batch(backend: Backend, pipe: PipeInfo) -> ProducerEntry | None:
+    """The last batch of a pipe that is stored."""
+    with backend.state.view_lock:
+        partitions = [partition for _, partition in backend.state.partitions.values()]
+        found = [entry for partition in partitions for entry in partition.producers.get(pipe.identity, {}).values()]
+    if isinstance(backend, Following):  # which knows of batches in the log only
+        found += [entry for entry in backend.manifest.producers() if entry.producer == pipe.identity]
+    return max(found, key=lambda entry: entry.sequence, default=None)

@@ -1,0 +1,147 @@
+"""One round of a pipe: the records that came since the last one, chosen and in order, with the place behind each batch.
+
+A round covers the record indexes [begin, end) of every partition, as readers' rounds do (`position`). It is cut where a
+segment ends, so that a long history is read in rounds of bounded size, each segment once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from aggregator.gaps import gone_between
+from aggregator.lql import Filter, TimeSpan, time_span
+from aggregator.lql.tree import Expression, Source
+from aggregator.position import Position
+from aggregator.rounds import Material, Round, TopicPart, hold, last_key, read_round
+from aggregator.segment_table import Bounds
+from aggregator.state import Snapshot
+from aggregator.topic import Backend
+
+PIPE_TAG = "logrange.pipe"
+"""The tag of streams that pipes write to. Pipes do not read from them."""
+ROUND_RECORDS = 1 << 22
+"""A round takes segments of a partition until it has so many records."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What a pipe copies: of which streams, and which records of those."""
+
+    source: Source | None
+    where: Expression | None
+
+
+@dataclass(slots=True)
+class PipeRound:
+    """A round that is being read; close it. gone: records of it that were removed before it began. last: it
+    goes up to what was visible then.
+    """
+
+    around: Round
+    material: Material
+    where: Filter | None  # None: no stream is chosen
+    span: TimeSpan
+    gone: int
+    last: bool
+    backend: Backend
+    standing: Position = field(init=False)
+    """The place behind the last batch that was given."""
+
+    def __post_init__(self) -> None:
+        self.standing = Position(self.around.begin, self.around.end, self.around.after)
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing came since the last round."""
+        return all(end <= self.around.begin.get(number, 0) for number, end in self.around.end.items())
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The chosen records. Raises OSError, esformat.EsdbError."""
+        if self.where is not None and not self.empty:
+            names = self.material.schema.names
+            merged = read_round(self.material, self.around, self.where, self.span, names, self.backend.pool)
+            for batch in merged:
+                if len(batch):
+                    yield batch
+        self.standing = Position(self.around.end)
+
+    def behind(self, batch: pa.RecordBatch) -> Position:
+        """The place behind the last record of a part of a batch."""
+        return Position(self.around.begin, self.around.end, last_key(batch))
+
+    def close(self) -> None:
+        """Let go of the files."""
+        self.material.pins.close()
+
+
+def begin_round(backend: Backend, chosen: Chosen, standing: Position, now_ns: int) -> PipeRound:
+    """The round that goes on at a place. Raises LqlError where the columns do not allow the condition, OSError."""
+    backend.refresh()
+    ends = visible_ends(backend)  # first: whatever lies below is then in the index and in the snapshots
+    streams: dict[str, list[str]] = {}
+    for stream in backend.streams.select(chosen.source):
+        if all(name != PIPE_TAG for name, _ in stream.tags.items):
+            streams.setdefault(stream.topic, []).append(str(stream.tags))
+    topics = [topic for topic in list(backend.state.topics.values()) if not topic.binary_keys]
+    with ExitStack() as until_here:
+        held = [backend.snapshot(topic, None) for topic in topics]
+        for snapshot, pin in held:
+            if snapshot.topic.name not in streams:
+                until_here.callback(pin.release)
+        mine = [(snapshot, pin) for snapshot, pin in held if snapshot.topic.name in streams]
+        pins, schema = hold(mine)
+        try:
+            parts = [TopicPart(snapshot, tuple(streams[snapshot.topic.name])) for snapshot, _ in mine]
+            material = Material(parts, pins, schema, ends)
+            snapshots = [snapshot for snapshot, _ in held]
+            begin = dict(standing.begin)
+            end = _cut(snapshots, begin, ends) if standing.after is None else dict(standing.end)
+            gone = sum(gone_between(snapshot, begin, end) for snapshot in snapshots)
+            where = Filter.compile(chosen.where, material.columns, now_ns) if parts else None
+            around = Round(begin, end, standing.after)
+            last = all(end.get(number, 0) >= visible for number, visible in ends.items())
+            return PipeRound(around, material, where, time_span(chosen.where, now_ns), gone, last, backend)
+        except BaseException:
+            pins.close()
+            raise
+
+
+def visible_ends(backend: Backend) -> dict[int, int]:
+    """The record index behind the last visible record of each partition that pipes can read."""
+    with backend.state.view_lock:
+        partitions = list(backend.state.partitions.items())
+        return {number: p.visible_end for number, (topic, p) in partitions if not topic.binary_keys and p.visible_end}
+
+
+def first_indexes(backend: Backend) -> dict[int, int]:
+    """The record index of the first record of each partition that is still there."""
+    firsts: dict[int, int] = {}
+    for topic in list(backend.state.topics.values()):
+        if topic.binary_keys:
+            continue
+        snapshot, pin = backend.snapshot(topic, None)
+        pin.release()
+        places = [(info.partition, info.first_index) for info in snapshot.segments]
+        places += [(part.partition, piece.first_index) for part in snapshot.unsealed for piece in part.pieces[:1]]
+        for number, first in places:
+            firsts[number] = min(first, firsts.get(number, first))
+    return firsts
+
+
+def _cut(snapshots: list[Snapshot], begin: dict[int, int], ends: dict[int, int]) -> dict[int, int]:
+    """Where a round ends that begins there: behind a segment, or behind everything."""
+    cut = {number: max(end, begin.get(number, 0)) for number, end in ends.items()}
+    for snapshot in snapshots:
+        for number, _ in snapshot.partitions:
+            bounds = Bounds(partition=number, first_index=begin.get(number, 0))
+            records = 0
+            for info in sorted(snapshot.segments.select(bounds), key=lambda info: info.last_index):
+                records += info.rows
+                if records >= ROUND_RECORDS and number in cut:
+                    cut[number] = min(cut[number], info.last_index + 1)
+                    break
+    return cut

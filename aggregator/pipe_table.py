@@ -1,0 +1,75 @@
+"""What pipes are and how far they are, as facts and as the tables of SHOW PIPES and DESCRIBE PIPE."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from aggregator.gaps import distance
+from aggregator.lql.tree import ShowPipes
+from aggregator.manifest import PipeRows
+from aggregator.pipe_progress import stored_progress
+from aggregator.pipe_round import visible_ends
+from aggregator.pipes import Pipe, Pipes, no_pipe, pipe_stream
+from aggregator.selection import identity_of
+from aggregator.topic import Backend
+
+_STAMP = pa.timestamp("us", "UTC")
+_SHOWN = pa.schema(
+    [
+        ("name", pa.string()), ("from", pa.string()), ("where", pa.string()), ("copied", pa.int64()),
+        ("lag", pa.int64()), ("gone", pa.int64()), ("state", pa.string()),
+    ]
+)  # fmt: skip
+_DESCRIBED = pa.schema(
+    [
+        *_SHOWN, ("destination", pa.string()), ("backfill", pa.bool_()), ("created", _STAMP), ("level", _STAMP),
+        ("problem", pa.string()),
+    ]
+)  # fmt: skip
+
+
+def pipe_facts(backend: Backend, pipes: Pipes | None) -> list[dict[str, Any]]:
+    """Everything about each pipe, by name; times in µs. pipes: those at work, None in a process that only reads.
+
+    copied: records since it was made. lag: records that it has not looked at yet, at most. gone: records that were
+    removed before it looked at them. state: "level", "behind", "waiting" for room, or "failing" with a problem. level:
+    when it last had looked at everything, as far as this process knows.
+    """
+    if pipes is not None:
+        return [_of(pipe, pipes.lag(pipe)) for pipe in pipes.all()]
+    backend.refresh()
+    rows = PipeRows(backend.manifest).all()
+    identity = identity_of(backend) if rows else b""
+    found = []
+    for info in rows:
+        progress = stored_progress(backend, info, identity)
+        lag = distance(progress.standing.begin, visible_ends(backend))
+        found.append(_of(Pipe(info, progress, progress, state="behind" if lag else "level"), lag))
+    return found
+
+
+def _of(pipe: Pipe, lag: int) -> dict[str, Any]:
+    info = pipe.info
+    return {
+        "name": info.name, "from": info.source, "where": info.condition, "copied": pipe.progress.copied, "lag": lag,
+        "gone": pipe.progress.gone, "state": pipe.state, "destination": pipe_stream(info.name),
+        "backfill": info.backfill, "created": info.created_us, "level": pipe.level_us, "problem": pipe.problem,
+    }  # fmt: skip
+
+
+def shown_pipes(backend: Backend, pipes: Pipes | None, statement: ShowPipes) -> pa.Table:
+    """The answer of SHOW PIPES."""
+    facts = pipe_facts(backend, pipes)[statement.offset or 0 :]
+    if statement.limit is not None and statement.limit >= 0:
+        facts = facts[: statement.limit]
+    return pa.Table.from_pylist(facts, _SHOWN)
+
+
+def described_pipe(backend: Backend, pipes: Pipes | None, name: str) -> pa.Table:
+    """The answer of DESCRIBE PIPE. Raises InvalidRequestError where there is none of that name."""
+    found = [facts for facts in pipe_facts(backend, pipes) if facts["name"] == name]
+    if not found:
+        raise no_pipe(name)
+    return pa.Table.from_pylist(found, _DESCRIBED)

@@ -1,0 +1,344 @@
+"""Pipes at work: one thread copies for all of them, woken by what is written, and takes no time while nothing is.
+
+A batch of copies is one append to the pipe's stream, with the progress as its note: both are in one frame of the log,
+so a crash leaves both or neither, and the pipe goes on behind exactly what it copied. A pipe appends only while memory
+and log have room to spare, so it never takes what writers need; it lags instead.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from aggregator.errors import CorruptManifestError, InvalidRequestError, OverloadedError
+from aggregator.gaps import distance, gone_between
+from aggregator.lql import TagSet, expression_to_text, parse_source, parse_where, source_to_text
+from aggregator.lql.tree import CreatePipe
+from aggregator.manifest import PipeRows
+from aggregator.model import PipeInfo
+from aggregator.names import check_name
+from aggregator.pipe_copy import copied_events, slices
+from aggregator.pipe_progress import Progress, newest_batch, stored_progress
+from aggregator.pipe_round import PIPE_TAG, Chosen, PipeRound, begin_round, first_indexes, visible_ends
+from aggregator.position import Position
+from aggregator.selection import first_after, identity_of
+from aggregator.state import Topic
+from aggregator.topic import DEFAULT_PARTITION
+from aggregator.writing import Writing, now_us
+from esformat import ClosedError, EsdbError
+
+logger = logging.getLogger("aggregator")
+
+SLICE_ROWS = 1 << 14
+SLICE_BYTES = 4 << 20
+"""A batch of copies has at most about so many bytes, and at most one part in SMALL_SHARE of a budget."""
+SMALL_SHARE = 16
+ROOM = 0.75
+"""Pipes append only while less than this part of the memory and of the log is taken."""
+GAP_S = 0.02
+"""Records that come within so many seconds are copied together."""
+TURN_S = 1.0
+"""After so many seconds it is another pipe's turn."""
+PATIENCE_S = 10.0
+"""A round waits so long for room before it lets go of the files that it reads."""
+KEEP_S = 10.0
+"""What a pipe passed over without copying is told to the manifest about so often."""
+MIN_BACK_OFF_S, MAX_BACK_OFF_S = 0.5, 30.0
+
+
+class _Interrupted(Exception):  # noqa: N818  it is no error
+    """The round is given up where it stands: the catalog closes, the pipe is deleted, or there is no room."""
+
+
+@dataclass(slots=True, eq=False)
+class Pipe:
+    """A pipe as the process knows it. state: "level", "behind", "waiting" (for room) or "failing"."""
+
+    info: PipeInfo
+    progress: Progress
+    kept: Progress
+    lock: threading.Lock = field(default_factory=threading.Lock)  # held while a batch is appended, or it is deleted
+    deleted: bool = False
+    state: str = "behind"
+    problem: str | None = None
+    not_before: float = 0.0
+    back_off_s: float = MIN_BACK_OFF_S
+    kept_at: float = field(default_factory=time.monotonic)
+    level_us: int | None = None
+    chosen: Chosen | None = None
+
+    @property
+    def space(self) -> str:
+        """The stream that it writes to."""
+        return pipe_stream(self.info.name)
+
+
+def pipe_stream(name: str) -> str:
+    """The stream that the pipe of that name writes to."""
+    return str(TagSet.of({PIPE_TAG: name}))
+
+
+class Pipes:
+    """The pipes of a catalog that is open for writing. Safe to share between threads."""
+
+    def __init__(self, backend: Writing, target: Callable[[], Topic]) -> None:
+        """target: gives the topic that pipes write to, made where it is absent."""
+        self._backend, self._target = backend, target
+        self._rows = PipeRows(backend.manifest)
+        self._identity = identity_of(backend)
+        self._lock = threading.Lock()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._pipes: dict[str, Pipe] = {}
+        for info in self._rows.all():
+            try:
+                self._add(info)
+            except CorruptManifestError as error:  # the catalog opens all the same; DELETE PIPE is what is left
+                lost = Progress(Position())
+                self._pipes[info.name] = Pipe(
+                    info, lost, lost, state="failing", problem=str(error), not_before=float("inf")
+                )
+        if self._pipes:
+            self._start()
+
+    def _add(self, info: PipeInfo) -> Pipe:
+        progress = stored_progress(self._backend, info, self._identity)
+        pipe = self._pipes[info.name] = Pipe(info, progress, progress)
+        return pipe
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._run, name="aggregator-pipes", daemon=True)
+        self._thread.start()
+
+    def all(self) -> list[Pipe]:
+        """Every pipe, by name."""
+        with self._lock:
+            return [self._pipes[name] for name in sorted(self._pipes)]
+
+    def create(self, statement: CreatePipe) -> Pipe:
+        """Make a pipe, durably; give the one that is there if it is the same.
+
+        Raises InvalidRequestError where another one has the name, or its condition means nothing; ManifestFailedError.
+        """
+        name = check_name(statement.name, "pipe")
+        TagSet.of({PIPE_TAG: name})
+        source = "" if statement.source is None else source_to_text(statement.source)
+        condition = "" if statement.where is None else expression_to_text(statement.where)
+        with self._lock:
+            known = self._pipes.get(name)
+            if known is not None:
+                same = (known.info.source, known.info.condition, known.info.backfill)
+                if same != (source, condition, statement.backfill):
+                    raise InvalidRequestError(
+                        f"a pipe {name!r} is there already, with another definition", hint="DELETE PIPE ends it"
+                    )
+                return known
+            now = Position(visible_ends(self._backend))
+            begin_round(self._backend, Chosen(statement.source, statement.where), now, time.time_ns()).close()
+            start = Position(first_indexes(self._backend)) if statement.backfill else now
+            progress = Progress(start).encode(self._identity)
+            identity = f"pipe {secrets.token_hex(8)}"
+            info = PipeInfo(name, identity, source, condition, statement.backfill, now_us(), 0, progress)
+            self._rows.add(info)
+            pipe = self._add(info)
+            if self._thread is None:
+                self._start()
+        self._wake()
+        return pipe
+
+    def delete(self, name: str) -> Pipe:
+        """End a pipe, durably; what it copied stays. Nothing is copied after this returns.
+
+        Raises InvalidRequestError where there is none of that name, ManifestFailedError.
+        """
+        with self._lock:
+            pipe = self._pipes.get(name)
+            if pipe is None:
+                raise no_pipe(name)
+            with pipe.lock:
+                self._rows.remove(pipe.info.identity)
+                pipe.deleted = True
+            del self._pipes[name]
+        return pipe
+
+    def lag(self, pipe: Pipe) -> int:
+        """How many records it has not looked at yet, at most."""
+        return distance(pipe.progress.standing.begin, visible_ends(self._backend))
+
+    def stop(self) -> None:
+        """Stop copying; the next opening goes on where it stands."""
+        self._stopping.set()
+        self._wake()
+        if self._thread is not None:
+            self._thread.join()
+        for pipe in self.all():
+            try:
+                self._keep(pipe)
+            except (EsdbError, OSError) as error:  # then some records are looked at once more
+                logger.warning("the progress of pipe %r could not be kept: %s", pipe.info.name, error)
+
+    def _wake(self) -> None:
+        state = self._backend.state
+        with state.view_lock:
+            state.arrivals.tell()
+
+    # ------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        arrivals = self._backend.state.arrivals
+        while not self._stopping.is_set() and not arrivals.ended:
+            seen = arrivals.count
+            began = time.monotonic()
+            pauses = [pause for pause in map(self._turn, self.all()) if pause is not None]
+            pause = min(pauses, default=None)
+            if pause != 0:
+                arrivals.wait(seen, pause)
+                if not self._stopping.is_set():  # looking takes at most half of the time where there are many streams
+                    self._stopping.wait(max(GAP_S, time.monotonic() - began if not pauses else 0.0))
+
+    def _turn(self, pipe: Pipe) -> float | None:
+        """Let a pipe copy for a while; gives the seconds after which it wants to go on, None: when something comes."""
+        began = time.monotonic()
+        if began < pipe.not_before:
+            return min(pipe.not_before - began, MAX_BACK_OFF_S)
+        try:
+            level = False
+            while not level and time.monotonic() < began + TURN_S:
+                level = self._one_round(pipe)
+            pipe.problem, pipe.back_off_s = None, MIN_BACK_OFF_S
+            if not level:
+                return 0.0
+            pipe.state, pipe.level_us = "level", now_us()
+            return self._keep_in_time(pipe)
+        except _Interrupted:
+            return max(0.0, pipe.not_before - time.monotonic())
+        except (EsdbError, OSError, MemoryError, pa.ArrowException) as error:
+            return self._failed(pipe, error)
+
+    def _failed(self, pipe: Pipe, error: BaseException) -> float:
+        message = f"{type(error).__name__}: {error}"
+        if message != pipe.problem:
+            logger.warning("pipe %r failed, and will be tried again: %s", pipe.info.name, error)
+        pipe.problem, pipe.state = message, "failing"
+        newest = newest_batch(self._backend, pipe.info)
+        if newest is not None and newest.sequence > pipe.progress.sequence:  # it was stored all the same
+            pipe.progress = Progress.decode(newest.note, newest.sequence, self._identity)
+        pipe.not_before = time.monotonic() + pipe.back_off_s
+        pause, pipe.back_off_s = pipe.back_off_s, min(2 * pipe.back_off_s, MAX_BACK_OFF_S)
+        return pause
+
+    def _keep_in_time(self, pipe: Pipe) -> float | None:
+        """Tell the manifest how far a pipe is, where that was not for a while; gives when to look again."""
+        if pipe.progress == pipe.kept:
+            return None
+        due = pipe.kept_at + KEEP_S - time.monotonic()
+        if due > 0:
+            return due
+        self._keep(pipe)
+        return None
+
+    def _keep(self, pipe: Pipe) -> None:
+        if pipe.progress == pipe.kept or pipe.deleted:
+            return
+        self._backend.log.sync()  # the manifest must not know of copies that a power cut takes
+        self._rows.keep_progress(pipe.info.identity, pipe.progress.sequence, pipe.progress.encode(self._identity))
+        pipe.kept, pipe.kept_at = pipe.progress, time.monotonic()
+
+    # ------------------------------------------------------------ copying
+
+    def _one_round(self, pipe: Pipe) -> bool:
+        """Copy what came since the last round; True where that was everything.
+
+        Raises _Interrupted and any error of reading and appending; the pipe then stands behind its last batch.
+        """
+        around = begin_round(self._backend, self._chosen(pipe), pipe.progress.standing, time.time_ns())
+        try:
+            if not around.empty:
+                lost = max(0, around.gone - pipe.progress.gaps)
+                pipe.progress = replace(
+                    pipe.progress, standing=around.standing, gone=pipe.progress.gone + lost, gaps=around.gone
+                )
+                for batch in around.batches():
+                    for part in self._parts(batch):
+                        self._copy(pipe, around, part)
+                pipe.progress = pipe.progress.between_rounds()
+            return around.last
+        except _Interrupted:
+            self._tighten(pipe, around)
+            raise
+        finally:
+            around.close()
+
+    @staticmethod
+    def _chosen(pipe: Pipe) -> Chosen:
+        if pipe.chosen is None:
+            source, condition = pipe.info.source, pipe.info.condition
+            pipe.chosen = Chosen(
+                parse_source(source) if source else None, parse_where(condition) if condition else None
+            )
+        return pipe.chosen
+
+    def _parts(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
+        limits = self._backend.limits
+        most = min(SLICE_BYTES, limits.memory_bytes // SMALL_SHARE, limits.log_bytes // SMALL_SHARE)
+        return list(slices(batch, SLICE_ROWS, most))
+
+    def _copy(self, pipe: Pipe, around: PipeRound, part: pa.RecordBatch) -> None:
+        events = copied_events(part, pipe.space)
+        made = replace(
+            pipe.progress, standing=around.behind(part), sequence=pipe.progress.sequence + 1,
+            copied=pipe.progress.copied + len(part),
+        )  # fmt: skip
+        note = made.encode(self._identity)
+        patience = time.monotonic() + PATIENCE_S
+        while (pause := self._append(pipe, events, made, note)) is not None:
+            pipe.state = "waiting"
+            if time.monotonic() + pause > patience:
+                pipe.not_before = time.monotonic() + pause
+                raise _Interrupted
+            self._stopping.wait(pause)
+
+    def _append(self, pipe: Pipe, events: pa.Table, made: Progress, note: str) -> float | None:
+        """Append a batch; gives the seconds to wait where there is no room. Raises _Interrupted where it must not."""
+        with pipe.lock:
+            if pipe.deleted or self._stopping.is_set():
+                raise _Interrupted
+            if not self._has_room():
+                return GAP_S
+            try:
+                producer = pipe.info.identity
+                self._backend.ingest.append(self._target(), events, DEFAULT_PARTITION, producer, made.sequence, note)
+            except OverloadedError as error:
+                return error.retry_after_s
+            except ClosedError:
+                raise _Interrupted from None
+            pipe.progress, pipe.state = made, "behind"
+            return None
+
+    def _has_room(self) -> bool:
+        budget, log, limits = self._backend.budget, self._backend.log, self._backend.limits
+        return budget.held_bytes < ROOM * budget.limit_bytes and log.size_bytes < ROOM * limits.log_bytes
+
+    def _tighten(self, pipe: Pipe, around: PipeRound) -> None:
+        """Note exactly which records of a round are left, so that those which go meanwhile are counted right."""
+        standing = pipe.progress.standing
+        if standing.after is None:
+            return
+        begin = {number: max(end, standing.begin.get(number, 0)) for number, end in standing.end.items()}
+        gaps = 0
+        for part in around.material.parts:
+            for number, _ in part.snapshot.partitions:
+                begin[number] = first_after(part.snapshot, number, standing, standing.after, self._backend)
+            gaps += gone_between(part.snapshot, begin, standing.end)
+        pipe.progress = replace(pipe.progress, standing=replace(standing, begin=begin), gaps=gaps)
+
+
+def no_pipe(name: str) -> InvalidRequestError:
+    """The error for a pipe that is not there."""
+    return InvalidRequestError(f"no pipe {name!r}", hint="SHOW PIPES lists them")

@@ -1,0 +1,311 @@
+"""Pipes: what matches is copied once, whatever happens in between, and nobody waits for them."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from unittest import mock
+
+import pyarrow as pa
+import pytest
+
+import aggregator
+from aggregator import pipe_round, pipes
+from aggregator.errors import OverloadedError
+from aggregator.ingest import Ingest
+from aggregator.lql import TagSet
+from aggregator.pipe_copy import copied_events
+
+
+def wait_until(condition, seconds=20.0):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.01)
+
+
+def facts(catalog, name):
+    return next(pipe for pipe in catalog.stats()["pipes"] if pipe["name"] == name)
+
+
+def level(catalog, *names):
+    """Wait until pipes have looked at everything."""
+    wait_until(lambda: all(facts(catalog, name)["lag"] == 0 for name in names))
+
+
+def copies(catalog, name):
+    return [event.data.decode() for event in catalog.query(f"SELECT FROM logrange.pipe = {name}")]
+
+
+def test_from_and_where(tmp_path):
+    """What matches both is copied, from now on; its fields are kept, and the tags of its stream become fields."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"app": "web"}, [{"ts": 1, "msg": "ERROR before"}])
+        made = catalog.query("CREATE PIPE errors FROM app = web WHERE msg PREFIX ERROR").to_pylist()
+        assert (made[0]["name"], made[0]["copied"], made[0]["destination"]) == ("errors", 0, "{logrange.pipe=errors}")
+        catalog.write({"app": "web", "zone": "eu"}, [{"ts": 2, "msg": "ERROR 1", "code": "7"}, {"ts": 3}])
+        catalog.write({"app": "db"}, [{"ts": 4, "msg": "ERROR of another"}])
+        wait_until(lambda: facts(catalog, "errors")["copied"] == 1)
+        level(catalog, "errors")
+        (copy,) = catalog.query("SELECT FROM {logrange.pipe=errors}").to_table().to_pylist()
+        assert (copy["data"], dict(copy["fields"])) == (b"ERROR 1", {"code": "7", "app": "web", "zone": "eu"})
+        assert catalog.query("SELECT FROM logrange.pipe=errors WHERE fields:zone = eu").count() == 1
+        assert copies(catalog, "errors") == ["ERROR 1"]
+
+
+def test_backfill_of_all_that_is_there(tmp_path, monkeypatch):
+    """Sealed or not, over several topics, partitions and rounds."""
+    monkeypatch.setattr(pipe_round, "ROUND_RECORDS", 150)
+    monkeypatch.setattr(pipes, "SLICE_ROWS", 64)
+    with aggregator.open(tmp_path / "c") as catalog:
+        expected = []
+        for number in range(6):
+            for topic in ("logs", "other"):
+                records = [{"ts": 1000 - 7 * i + number, "msg": f"{topic} {number} {i}"} for i in range(100)]
+                catalog.write({"n": str(number % 2)}, records, topic, partition=str(number % 3))
+                expected += [record["msg"] for record in records]
+            if number < 5:
+                catalog.seal()
+        catalog.query("CREATE PIPE everything BACKFILL")
+        catalog.query("CREATE PIPE one FROM n = 1 WHERE msg PREFIX other BACKFILL")
+        level(catalog, "everything", "one")
+        assert sorted(copies(catalog, "everything")) == sorted(expected)
+        assert sorted(copies(catalog, "one")) == sorted(
+            f"other {number} {i}" for number in (1, 3, 5) for i in range(100)
+        )
+        assert [facts(catalog, name)["gone"] for name in ("everything", "one")] == [0, 0]
+
+
+def test_saved_at_once_and_caught_up(tmp_path):
+    """A pipe is there after a crash right behind its creation, and copies what came without waiting for a write."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.query("CREATE PIPE p")
+        with mock.patch.object(pipes.Pipes, "_append", return_value=0.01):  # no room, ever
+            catalog.write({"a": "1"}, [{"msg": str(i)} for i in range(10)])
+            wait_until(lambda: facts(catalog, "p")["state"] == "waiting")
+            assert facts(catalog, "p")["lag"] == 10
+            shutil.copytree(tmp_path / "c", tmp_path / "image")
+            catalog._pipes._stopping.set()
+    with aggregator.open(tmp_path / "image") as catalog:
+        level(catalog, "p")
+        assert copies(catalog, "p") == [str(i) for i in range(10)]
+
+
+def test_exactly_once_over_crashes(tmp_path, monkeypatch):
+    """Wherever a crash falls between batches of copies, sealed or not, each record is copied once."""
+    monkeypatch.setattr(pipes, "SLICE_ROWS", 7)
+    images = []
+    append = Ingest.append
+
+    def copying(self, topic, given, partition, producer, sequence, note=""):
+        if producer is not None and producer.startswith("pipe") and sequence % 5 == 0:
+            images.append(shutil.copytree(root, tmp_path / f"before{len(images)}"))
+        receipt = append(self, topic, given, partition, producer, sequence, note)
+        if producer is not None and producer.startswith("pipe") and sequence % 5 == 3:
+            images.append(shutil.copytree(root, tmp_path / f"after{len(images)}"))
+        if sequence == 6:  # from here on what it tells stands in segments alone
+            catalog.seal()
+            catalog._backend.log.roll()
+            catalog._backend.sealer.release_log()
+            images.append(shutil.copytree(root, tmp_path / f"sealed{len(images)}"))
+        return receipt
+
+    root = tmp_path / "c"
+    with mock.patch.object(Ingest, "append", copying), aggregator.open(root) as catalog:
+        catalog.write({"a": "1"}, [{"ts": -i, "msg": str(i)} for i in range(60)])
+        catalog.seal()
+        catalog.write({"a": "2"}, [{"ts": 5 * i, "msg": str(60 + i)} for i in range(40)], partition="1")
+        catalog.query("CREATE PIPE p WHERE msg != 13 BACKFILL")
+        level(catalog, "p")
+    assert len(images) > 4
+    for image in (*images, root):
+        for _ in range(2):
+            with aggregator.open(image) as catalog:
+                level(catalog, "p")
+                catalog.write({"a": "3"}, [{"msg": "13"}])
+                level(catalog, "p")
+                assert sorted(map(int, copies(catalog, "p"))) == [i for i in range(100) if i != 13]
+                catalog.seal()
+                catalog.compact()
+
+
+def test_what_passed_unmatched_is_not_read_again(tmp_path):
+    """Progress without copies is kept when the catalog closes."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.query("CREATE PIPE p WHERE msg = never")
+        catalog.write({"a": "1"}, [{"msg": "x"}] * 100)
+        level(catalog, "p")
+    with aggregator.open(tmp_path / "c", read_only=True) as catalog:
+        assert facts(catalog, "p")["lag"] == 0
+
+
+def test_pipes_do_not_feed_pipes(tmp_path):
+    """Not even one that asks for the stream of another, or for everything."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.query("CREATE PIPE one")
+        catalog.query("CREATE PIPE two FROM logrange.pipe = one")
+        catalog.query("CREATE PIPE three")
+        catalog.write({"a": "1"}, [{"msg": "x"}])
+        wait_until(lambda: copies(catalog, "one") == copies(catalog, "three") == ["x"])
+        level(catalog, "one", "two", "three")
+        assert copies(catalog, "two") == []
+        assert catalog.query("SELECT COUNT").to_pylist() == [{"count": 3}]
+
+
+def test_create_again_show_describe_delete(tmp_path):
+    """The same pipe again is no error, another of its name is; what it copied outlives it; names may be odd."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.query("CREATE PIPE p FROM a = 1 WHERE msg CONTAINS x")
+        catalog.query("CREATE PIPE p FROM a=1 WHERE msg contains 'x'")
+        with pytest.raises(aggregator.InvalidRequestError, match="another definition"):
+            catalog.query("CREATE PIPE p FROM a = 2 WHERE msg CONTAINS x")
+        catalog.query('CREATE PIPE `odd "name"=,{}`')
+        shown = catalog.query("SHOW PIPES").to_pylist()
+        assert [(pipe["name"], pipe["from"], pipe["where"]) for pipe in shown] == [
+            ('odd "name"=,{}', "", ""), ("p", "a = 1", 'msg CONTAINS "x"'),
+        ]  # fmt: skip
+        assert catalog.query("SHOW PIPES OFFSET 1 LIMIT 1")["name"].to_pylist() == ["p"]
+        catalog.write({"a": "1"}, [{"msg": "x1"}])
+        wait_until(lambda: facts(catalog, "p")["copied"] == 1)
+        level(catalog, "p", 'odd "name"=,{}')
+        described = catalog.query("DESCRIBE PIPE p").to_pylist()[0]
+        assert (described["copied"], described["lag"], described["state"]) == (1, 0, "level")
+        assert catalog.query("DELETE PIPE p").to_pylist() == [{"name": "p", "copied": 1}]
+        catalog.write({"a": "1"}, [{"msg": "x2"}])
+        for text in ("DELETE PIPE p", "DESCRIBE PIPE p"):
+            with pytest.raises(aggregator.InvalidRequestError, match="no pipe"):
+                catalog.query(text)
+        level(catalog, 'odd "name"=,{}')
+        assert copies(catalog, "p") == ["x1"]
+        catalog.query("CREATE PIPE p FROM a = 1")  # a new one, which goes on from now
+        catalog.write({"a": "1"}, [{"msg": "x3"}])
+        wait_until(lambda: copies(catalog, "p") == ["x1", "x3"])
+    with aggregator.open(tmp_path / "c", read_only=True) as catalog:
+        assert catalog.query("SHOW PIPES")["copied"].to_pylist() == [3, 1]
+        for text in ("CREATE PIPE q", "DELETE PIPE p"):
+            with pytest.raises(aggregator.ReadOnlyError):
+                catalog.query(text)
+
+
+def test_a_condition_that_means_nothing_is_refused(tmp_path):
+    """A pipe is not made where its condition cannot be."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"a": "1"}, [{"msg": "x"}])
+        with pytest.raises(aggregator.InvalidRequestError, match="status"):
+            catalog.query("CREATE PIPE p WHERE status = 3")
+        assert len(catalog.query("SHOW PIPES")) == 0
+
+
+def test_overload_makes_a_pipe_lag_and_nobody_else(tmp_path):
+    """While there is no room for copies, writers go on, the lag shows, and everything arrives once there is."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.query("CREATE PIPE p")
+        append = Ingest.append
+        full = True
+
+        def refusing(self, topic, given, partition, producer, sequence, note=""):
+            if full and producer is not None:
+                raise OverloadedError("full", retry_after_s=0.01)
+            return append(self, topic, given, partition, producer, sequence, note)
+
+        with mock.patch.object(Ingest, "append", refusing), mock.patch.object(pipes, "PATIENCE_S", 0.05):
+            for number in range(20):
+                catalog.write({"a": "1"}, [{"ts": number, "msg": str(number)}])
+            wait_until(lambda: facts(catalog, "p")["state"] == "waiting")
+            assert facts(catalog, "p")["lag"] == 20
+            time.sleep(0.2)  # it lets go of its files, and takes them up again
+            assert facts(catalog, "p")["copied"] == 0
+            full = False
+            level(catalog, "p")
+        assert copies(catalog, "p") == [str(number) for number in range(20)]
+
+
+def test_pipes_leave_writers_room(tmp_path):
+    """A backlog larger than the memory for unsealed events passes through a pipe, and writers are never refused."""
+    limits = {"memory_bytes": "4 MiB", "log_bytes": "8 MiB"}
+    with aggregator.open(tmp_path / "c", limits=limits, durability="none") as catalog:
+        for _ in range(6):
+            catalog.write({"a": "1"}, [{"msg": "x" * 1000}] * 1500)
+            catalog.seal()
+        catalog.query("CREATE PIPE p BACKFILL")
+        while facts(catalog, "p")["copied"] < 9000:
+            catalog.write({"b": "1"}, [{"msg": "y" * 1000}] * 100)  # raises where there is no room
+            catalog.seal()
+        catalog.query("DELETE PIPE p")
+        assert catalog.query("SELECT COUNT FROM logrange.pipe = p WHERE msg PREFIX x").to_pylist() == [{"count": 9000}]
+
+
+def test_a_failing_pipe_tells_and_tries_again(tmp_path, monkeypatch):
+    """An error of reading shows as the pipe's problem; when it is over, nothing is missing."""
+    monkeypatch.setattr(pipes, "MIN_BACK_OFF_S", 0.01)
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.query("CREATE PIPE p")
+        with mock.patch.object(pipes, "begin_round", side_effect=OSError(5, "the disk")):
+            catalog.write({"a": "1"}, [{"msg": "x"}])
+            wait_until(lambda: facts(catalog, "p")["state"] == "failing")
+            assert "the disk" in facts(catalog, "p")["problem"]
+        wait_until(lambda: copies(catalog, "p") == ["x"])
+        level(catalog, "p")
+        wait_until(lambda: facts(catalog, "p")["problem"] is None)
+
+
+def test_what_retention_took_is_counted(tmp_path):
+    """Records that go before a pipe could look at them are told, neither more nor less."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.query("CREATE PIPE p")
+        catalog.write({"a": "1"}, [{"ts": i, "msg": str(i)} for i in range(5)])
+        level(catalog, "p")
+        with mock.patch.object(pipes.Pipes, "_append", return_value=0.01), mock.patch.object(pipes, "PATIENCE_S", 0.0):
+            for start in (10, 20, 30):
+                catalog.write({"a": "1"}, [{"ts": start + i, "msg": str(start + i)} for i in range(10)])
+                catalog.seal()
+            catalog.alter_topic("logs", retention={"segments": 1})
+            wait_until(lambda: facts(catalog, "p")["state"] == "waiting")
+            catalog.retain()
+        level(catalog, "p")
+        assert facts(catalog, "p")["gone"] == 20
+        assert copies(catalog, "p")[-10:] == [str(i) for i in range(30, 40)]
+
+
+def test_idle_pipes_cost_nothing(tmp_path):
+    """Pipes that have nothing to do take next to no time of the processor, and a catalog without any has no thread."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        assert catalog._pipes._thread is None
+        for number in range(20):
+            catalog.query(f"CREATE PIPE p{number} FROM a = {number}")
+        catalog.write({"a": "1"}, [{"msg": "x"}])
+        level(catalog, *(f"p{number}" for number in range(20)))
+        time.sleep(0.3)
+        start = time.process_time()
+        time.sleep(1)
+        assert time.process_time() - start < 0.1
+
+
+def test_copied_events_by_hand():
+    """Fields stay, tags join them unless a field has the name; columns without values are left out; any batch slice."""
+    rows = [
+        ("{a=1,b=2}", [("a", "own"), ("x", "y")], 5, None),
+        ("{}", None, None, None),
+        ("{c=3}", [], None, None),
+        ('{"q=\\""=""}', [("z", "")], 6, None),
+    ]
+    batch = pa.record_batch(
+        {
+            "space": [row[0] for row in rows],
+            "grouping": [""] * 4,
+            "timestamp": pa.array(range(4), pa.timestamp("us", "UTC")),
+            "data": pa.array([b"m"] * 4),
+            "fields": pa.array([row[1] for row in rows], pa.map_(pa.string(), pa.string())),
+            "status": pa.array([row[2] for row in rows], pa.int64()),
+            "absent": pa.array([row[3] for row in rows], pa.string()),
+            "record_index": range(4),
+            "partition": ["0"] * 4,
+        }
+    )
+    expected = [{"a": "own", "b": "2", "x": "y"}, {}, {"c": "3"}, {"z": "", 'q="': ""}]
+    for first in range(4):
+        made = copied_events(batch.slice(first), "{logrange.pipe=p}")
+        assert made.column_names == ["space", "grouping", "timestamp", "data", "fields", "status"]
+        assert [dict(fields) for fields in made["fields"].to_pylist()] == expected[first:]
+        assert made["status"].to_pylist() == [5, None, None, 6][first:]
+    assert dict(TagSet.parse(rows[3][0]).items) == {'q="': ""}
