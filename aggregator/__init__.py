@@ -1,5 +1,6 @@
 """The embedded aggregator: events taken in durably, rolled into segments under a manifest, kept within bounds, read."""
 
+from aggregator.adding import Added
 from aggregator.catalog import Catalog, rebuild_manifest
 from aggregator.catalog import open_catalog as open
 from aggregator.errors import (
@@ -26,6 +27,7 @@ from aggregator.scan import Scan
 from aggregator.topic import Topic
 
 __all__ = [
+    "Added",
     "AggregatorError",
     "Catalog",
     "CatalogLockedError",

@@ -57,7 +57,7 @@ class Ingest:
         Raises InvalidEventError, InvalidRequestError, SequenceConflictError, OverloadedError, LogFailedError,
         ManifestFailedError, ClosedError.
         """
-        key = _checked_key(producer, sequence)
+        key = batch_key(producer, sequence)
         table = to_table(given, topic.binary_keys)
         schema, fitting = self._fitting(topic, table.schema)
         batch = fitting.apply(table)
@@ -97,7 +97,8 @@ class Ingest:
             return True
 
         def withdraw(entry: Entry) -> None:
-            partition.next_index = entry.first_index
+            if partition.next_index == entry.first_index + entry.count:  # else segments were added behind it
+                partition.next_index = entry.first_index
 
         def publish(entry: Entry) -> None:
             if key is not None:
@@ -220,7 +221,8 @@ def definition(topic: Topic, partition: Partition, schema: SchemaInfo) -> bytes:
     ).encode()  # fmt: skip
 
 
-def _checked_key(producer: str | None, sequence: int | None) -> tuple[str, int] | None:
+def batch_key(producer: str | None, sequence: int | None) -> tuple[str, int] | None:
+    """What tells a batch from others, checked; None where nobody asked for that. Raises InvalidEventError."""
     if producer is None and sequence is None:
         return None
     if producer is None or sequence is None:

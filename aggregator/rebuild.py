@@ -18,6 +18,7 @@ from aggregator.model import Problem
 from aggregator.quarantine import set_aside
 from aggregator.reports import RebuildReport
 from aggregator.segment_file import FoundSegment, describe_segment
+from aggregator.staging import undo as undo_adding
 from aggregator.startup import SET_ASIDE, adopt_segment
 from aggregator.state import CatalogState
 from esformat import EsdbError
@@ -39,6 +40,7 @@ def rebuild(
     try:
         for path in layout.root.glob(_NEW + "*"):  # of an attempt that was interrupted
             path.unlink()
+        undo_adding(layout, ())
         new = layout.root / _NEW
         manifest = Manifest(new)
         try:

@@ -128,6 +128,15 @@ class Sealer:
             self._next_segment += 1
             return number
 
+    def take_numbers(self, numbers: Iterable[int]) -> bool:
+        """Take these numbers for new segments. False, and nothing changes, where one of them was given before."""
+        wanted = sorted(numbers)
+        with self._lock:
+            if wanted and wanted[0] < self._next_segment:
+                return False
+            self._next_segment = max(self._next_segment, wanted[-1] + 1 if wanted else 0)
+            return True
+
     def loads(self) -> list[Load]:
         """What each partition holds that is not being sealed."""
         pinning = set(self._log.pinning(self._state.sealed()))

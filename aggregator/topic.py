@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from aggregator.adding import Added, Adder
 from aggregator.errors import ReadOnlyError
 from aggregator.following import Following
+from aggregator.ingest import batch_key
 from aggregator.model import Receipt
 from aggregator.pins import Pin
 from aggregator.policy import Retention, Roll
@@ -103,6 +106,24 @@ class Topic:
         used with other events), OverloadedError (try again later), LogFailedError, ReadOnlyError, esformat.ClosedError.
         """
         return writer_of(self._backend).ingest.append(self._topic, events, partition, producer, sequence)
+
+    def add_segments(
+        self,
+        paths: Sequence[str | os.PathLike[str]],
+        partition: str = DEFAULT_PARTITION,
+        *,
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> Added:
+        """Add the events of finished segments, all of them or none, without the log: for bulk loads.
+
+        paths: `.esdb` files with one set of columns; they stay as they are, copies get record indexes of the partition.
+        partition, producer, sequence: as for `append`. Its unsealed events are sealed first, and appends wait while the
+            segments are taken in.
+        Raises esformat.UsageError, InvalidEventError, CorruptSegmentError (the files), and as `append`.
+        """
+        adder = Adder(writer_of(self._backend), self._topic)
+        return adder.add_files([os.fspath(path) for path in paths], partition, batch_key(producer, sequence))
 
     # ------------------------------------------------------------ keeping house
 

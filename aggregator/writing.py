@@ -26,6 +26,7 @@ from aggregator.policy import Durability, Limits
 from aggregator.replay import Replay
 from aggregator.sealing import Sealer
 from aggregator.segment_pool import SegmentPool
+from aggregator.staging import undo as undo_adding
 from aggregator.startup import Startup
 from aggregator.state import CatalogState, Snapshot, Topic
 from aggregator.stream_index import StreamIndex
@@ -102,6 +103,7 @@ class Writing:
         self.state = CatalogState(manifest.load())
         for entry in manifest.producers():
             self.state.partitions[entry.partition][1].keep_producer(entry)
+        undo_adding(layout, {info.number for topic in self.state.topics.values() for info in topic.segments.view()})
         self.startup = Startup(layout, self.state, manifest, clock)
         self.startup.check_segments()
         replay = Replay(self.state, manifest, clock)

@@ -155,6 +155,20 @@ class Manifest:
         with self._reading() as db:
             return _change(db)
 
+    def free(self, partition: int) -> tuple[int, int]:
+        """A record index above all that are sealed in a partition, and a number above those of all segments."""
+        with self._reading() as db:
+            (index,) = db.execute(
+                "SELECT max(p.sealed_index, ifnull(max(s.last_index) + 1, 0)) "
+                "FROM partitions p LEFT JOIN segments s ON s.partition = p.number WHERE p.number = ?",
+                (partition,),
+            ).fetchone()
+            (number,) = db.execute(
+                "SELECT ifnull(max(number), 0) + 1 FROM "
+                "(SELECT max(number) AS number FROM segments UNION ALL SELECT max(number) FROM retired)"
+            ).fetchone()
+        return int(index), int(number)
+
     def producers(self) -> list[ProducerEntry]:
         """Batches of producers that lie in segments."""
         with self._reading() as db:

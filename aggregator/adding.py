@@ -1,0 +1,353 @@
+"""Segments that were made elsewhere, as by the tasks of a Spark job, taken into a topic: all at once, or none.
+
+They lie in `staging/`, with record indexes and numbers that were free when they were begun (`Target`). Then, in one
+order:
+
+1. unsealed events of the partition are sealed, so that record indexes only grow;
+2. the segments are noted (`staging`), durably;
+3. they get their names, and their directories are synced;
+4. the manifest gets their rows, the partition's sealed index and the key of the batch, in one transaction;
+5. readers see them; the note goes.
+
+Where somebody was given their record indexes or numbers meanwhile, they are written anew with others. A crash before 4
+leaves files that the next opening deletes by the note. Appends wait during 2 to 5.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import shutil
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+import esformat
+from aggregator.errors import OverloadedError, SequenceConflictError
+from aggregator.files import Layout, make_directory, sync_directory
+from aggregator.intake import Fitting
+from aggregator.log import Entry
+from aggregator.manifest import Edit, Manifest
+from aggregator.merge import numbers
+from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
+from aggregator.schema_change import fit, newest_of_families, small_types, topic_schema
+from aggregator.segment_file import write_segment
+from aggregator.staging import claim, forget_note, note, staging, undo
+from aggregator.state import PRODUCER_WINDOW, Partition, Topic
+from aggregator.writing import Writing, now_us
+from esformat import EsdbError
+
+ATTEMPTS = 5
+"""So often are segments written anew where events keep arriving in their partition."""
+_STALE, _BUSY = "stale", "busy"
+Key = tuple[str, int]
+"""What tells a batch from others: a producer and its sequence, as of `Topic.append`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What whoever writes segments for a partition must know. Record indexes and numbers from the first were free."""
+
+    topic: TopicInfo
+    partition: tuple[int, str]
+    schema: SchemaInfo
+    first_index: int
+    first_number: int
+
+
+@dataclass(frozen=True, slots=True)
+class StagedSegment:
+    """A finished segment that waits to be taken in."""
+
+    path: str
+    info: SegmentInfo
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """Segments that a topic took in: how many, their events, and record indexes from `first` to `last`.
+
+    duplicate: the batch was added before, and these are its events and first record index; `segments` is then 0.
+    """
+
+    topic: str
+    partition: str
+    segments: int
+    events: int
+    first: int
+    last: int
+    duplicate: bool = False
+
+
+# ------------------------------------------------------------ before: by who only reads
+
+
+def find_target(manifest: Manifest, topic: str, partition: str, given: pa.Schema) -> Target | None:
+    """Where events with those columns go; None where topic, partition or schema have to be made first."""
+    contents = manifest.load(since=1 << 62)  # segments aside
+    info = next((info for info in contents.topics if info.name == topic), None)
+    if info is None:
+        return None
+    place = next((p for p in contents.partitions if p.topic == info.number and p.name == partition), None)
+    schema = _schema_for([s for s in contents.schemas if s.topic == info.number], given, info)
+    if place is None or schema is None:
+        return None
+    index, number = manifest.free(place.number)
+    return Target(info, (place.number, place.name), schema, index, number)
+
+
+def _schema_for(schemas: Iterable[SchemaInfo], given: pa.Schema, info: TopicInfo) -> SchemaInfo | None:
+    """The schema that holds all of those columns, as appends choose it."""
+    wanted = topic_schema(small_types(given), info.indexes, binary_keys=info.keys == "binary")
+    for known in newest_of_families(schemas):
+        extended = fit(known.schema, wanted)
+        if extended is not None:
+            return known if extended == known.schema else None
+    return None
+
+
+def stage(folder: Path, target: Target, events: pa.Table, key: Key | None, *, threads: int | None = 1) -> StagedSegment:
+    """Write events as a segment for a target into a directory of `staging/`. For tasks: in any process, at any time.
+
+    Raises InvalidEventError for events that cannot be stored, OSError; then there is no file.
+    """
+    batch = Fitting(events.schema, target.schema.schema).apply(events.combine_chunks())
+    index, number = claim(folder, len(batch))
+    index, number = target.first_index + index, target.first_number + number
+    entries = _producers(target, key, index, len(batch))
+    table = _numbered(batch, np.arange(index, index + len(batch)))
+    return _write(folder, target, [table], number, entries, threads)
+
+
+def _write(
+    folder: Path,
+    target: Target,
+    tables: Iterable[pa.Table],
+    number: int,
+    producers: Sequence[ProducerEntry],
+    threads: int | None,
+) -> StagedSegment:
+    path = folder / f"{number}-{secrets.token_hex(4)}.esdb"
+    info = write_segment(
+        path, tables, number=number, topic=target.topic, partition=target.partition, schema=target.schema,
+        producers=producers, now_us=now_us(), threads=threads,
+    )  # fmt: skip
+    return StagedSegment(str(path), info)
+
+
+def _numbered(batch: pa.RecordBatch, indexes: npt.NDArray[np.int64]) -> pa.Table:
+    """Events with their record indexes."""
+    field = pa.field(RECORD_INDEX, pa.int64(), nullable=False)
+    return pa.Table.from_batches([batch]).append_column(field, pa.array(indexes, pa.int64()))
+
+
+def _producers(target: Target, key: Key | None, first_index: int, count: int) -> list[ProducerEntry]:
+    return [] if key is None else [ProducerEntry(target.partition[0], *key, 0, first_index, count)]
+
+
+# ------------------------------------------------------------ the act: by the writer
+
+
+class Adder:
+    """Takes segments into a topic of a catalog that is open for writing. For one use at a time."""
+
+    def __init__(self, writing: Writing, topic: Topic) -> None:
+        self._writing, self._topic = writing, topic
+        self._folder = staging(writing.layout) / f"anew-{secrets.token_hex(8)}"
+
+    def prepare(self, partition: str, given: pa.Schema) -> Target:
+        """Make what events with those columns need: a partition, a schema. Raises InvalidEventError and others."""
+        topic = self._topic
+        self._writing.ingest.append(topic, given.empty_table(), partition, None, None)
+        schema = _schema_for(topic.schemas.values(), given, topic.info)
+        assert schema is not None
+        place = topic.partitions[partition]
+        index, number = self._writing.manifest.free(place.number)
+        return Target(topic.info, (place.number, place.name), schema, index, number)
+
+    def add_files(self, paths: Sequence[str], partition: str, key: Key | None) -> Added:
+        """Take in copies of finished segments of any origin, with one set of columns. Raises as `add`, UsageError."""
+        with ExitStack() as stack:
+            segments = [stack.enter_context(esformat.open(path, cache_bytes=0)) for path in paths]
+            schemas = [_without_index(segment.schema) for segment in segments]
+        if not paths:
+            raise esformat.UsageError("there is no segment to add")
+        for path, schema in zip(paths, schemas, strict=True):
+            if schema != schemas[0]:
+                raise esformat.UsageError(f"it has other columns than {paths[0]}", path=path, hint="add them apart")
+        target = self.prepare(partition, schemas[0])
+        place = self._topic.partitions[partition]
+        known = _known(place, key)
+        if known is not None:
+            return self._duplicate(place, known)
+        with self._room(sum(Path(path).stat().st_size for path in paths)):
+            return self._add(place, self._anew([(path, None) for path in paths], target, key), target, key)
+
+    def add(self, target: Target, staged: Sequence[StagedSegment], key: Key | None) -> Added:
+        """Take in segments that were staged for a target: all of them, or none. Their files go from where they are.
+
+        Raises SequenceConflictError (a key too old to tell), OverloadedError (no room; events keep arriving),
+        LogFailedError, ManifestFailedError, OSError; then nothing changed.
+        """
+        place = self._topic.partitions[target.partition[1]]
+        known = _known(place, key)
+        if known is not None:
+            return self._duplicate(place, known)
+        with self._room(sum(each.info.size_bytes for each in staged)):
+            ordered = sorted(staged, key=lambda each: each.info.first_index)
+            if not self._writing.sealer.take_numbers([each.info.number for each in ordered]):
+                ordered = self._anew(_sources(ordered), target, key)
+            return self._add(place, ordered, target, key)
+
+    @contextmanager
+    def _room(self, size: int) -> Iterator[None]:
+        with self._writing.footprint.making(self._topic, size, urgent=True) as fits:
+            if not fits:
+                raise OverloadedError(
+                    f"there is no room for {size:,} bytes of segments within the limits of the catalog",
+                    hint="let it keep more, or remove something; nothing was added",
+                    retry_after_s=1.0,
+                )
+            try:
+                yield
+            finally:
+                shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _add(self, place: Partition, staged: list[StagedSegment], target: Target, key: Key | None) -> Added:
+        for _ in range(ATTEMPTS):
+            self._writing.sealer.seal(self._topic, place)
+            outcome = self._try(place, staged, key)
+            if isinstance(outcome, Added):
+                self._writing.maintenance.look_after()
+                return outcome
+            if outcome is _STALE:
+                staged = self._anew(_sources(staged), target, key)
+        raise OverloadedError(
+            f"events keep arriving in partition {place.name!r}",
+            hint="add segments to a partition of their own; nothing was added",
+            retry_after_s=1.0,
+        )
+
+    def _try(self, place: Partition, staged: list[StagedSegment], key: Key | None) -> Added | str:
+        """Take them in between two groups of appends, if nothing of the partition is unsealed then."""
+        outcome: list[Added | str] = []
+
+        def act(_: Entry) -> bool:
+            known = _known(place, key)
+            if known is not None:
+                outcome.append(self._duplicate(place, known))
+            elif place.unsealed.pieces or place.sealing is not None:
+                outcome.append(_BUSY)
+            elif staged and place.next_index > staged[0].info.first_index:
+                outcome.append(_STALE)
+            else:
+                outcome.append(self._take_in(place, staged, key))
+            return False  # there is nothing to log
+
+        entry = Entry(place.number, 0, (), act, lambda _: None, lambda _: None, (None, lambda: b""))
+        with place.seal_lock:
+            self._writing.log.append(entry)
+        return outcome[0]
+
+    def _take_in(self, place: Partition, staged: list[StagedSegment], key: Key | None) -> Added:
+        layout, state, manifest = self._writing.layout, self._writing.state, self._writing.manifest
+        infos = [each.info for each in staged]
+        events = sum(info.rows for info in infos)
+        first = infos[0].first_index if infos else place.next_index
+        end = max((info.last_index + 1 for info in infos), default=first)
+        entries = [] if key is None else [ProducerEntry(place.number, *key, 0, first, events)]
+        note(layout, [info.number for info in infos])
+        try:
+            _name(layout, staged)
+            with state.edit_lock:
+                sealed = {place.number: max(place.sealed_index, end)}
+                change = manifest.apply(Edit(added=infos, sealed=sealed, producers=entries))
+                place.next_index = max(place.next_index, end)
+                state.change_segments(self._topic, change, infos, (), sealed)
+        except BaseException:
+            with contextlib.suppress(EsdbError, OSError):  # else the next opening does it
+                undo(layout, {info.number for info in manifest.load(since=state.change).segments})
+            raise
+        forget_note(layout)
+        for entry in entries:
+            place.keep_producer(entry)
+        with state.view_lock:
+            state.arrivals.tell()
+        return Added(self._topic.info.name, place.name, len(infos), events, first, end - 1)
+
+    def _anew(self, sources: Sequence[tuple[str, int | None]], target: Target, key: Key | None) -> list[StagedSegment]:
+        """Copies of segments with record indexes and numbers that are free now, in the order given.
+
+        sources: paths, each with the first of the record indexes that it has, without gaps; None: it has none that
+        count.
+        """
+        index = self._topic.partitions[target.partition[1]].next_index
+        staged: list[StagedSegment] = []
+        for path, first in sources:
+            with esformat.open(path, cache_bytes=0) as segment:
+                if segment.num_events:
+                    entries = _producers(target, key, index, segment.num_events)
+                    number = self._writing.sealer.take_number()
+                    tables = _renumbered(segment, target, first, index)
+                    staged.append(_write(self._folder, target, tables, number, entries, None))
+                    index += segment.num_events
+        return staged
+
+    def _duplicate(self, place: Partition, known: ProducerEntry) -> Added:
+        first, last = known.first_index, known.first_index + known.count - 1
+        return Added(self._topic.info.name, place.name, 0, known.count, first, last, duplicate=True)
+
+
+def _known(place: Partition, key: Key | None) -> ProducerEntry | None:
+    """The batch that was added before under the same key. Raises SequenceConflictError."""
+    if key is None:
+        return None
+    window = place.producers.get(key[0], {})
+    if key[1] not in window and len(window) >= PRODUCER_WINDOW and key[1] < min(window):
+        raise SequenceConflictError(
+            f"sequence {key[1]} of producer {key[0]!r} is older than the {PRODUCER_WINDOW} that are remembered",
+            hint="give each new batch a higher sequence",
+        )
+    return window.get(key[1])
+
+
+def _name(layout: Layout, staged: Iterable[StagedSegment]) -> None:
+    """Give segments their names, durably."""
+    folders = set()
+    for each in staged:
+        path = layout.segment(each.info.number)
+        make_directory(path.parent)
+        Path(each.path).rename(path)
+        folders.add(path.parent)
+    for folder in folders:
+        sync_directory(folder)
+
+
+def _sources(staged: Iterable[StagedSegment]) -> list[tuple[str, int | None]]:
+    return [(each.path, each.info.first_index) for each in staged]
+
+
+def _renumbered(segment: esformat.Segment, target: Target, first: int | None, index: int) -> Iterator[pa.Table]:
+    """A segment's events in the schema of a target, with record indexes from `index` on.
+
+    first: the first of those that they have, in an order that is kept; None: they get them in the order of the file.
+    """
+    given = _without_index(segment.schema)
+    fitting = Fitting(given, target.schema.schema)
+    for batch in segment.scan(columns=given.names if first is None else segment.schema.names).batches():
+        if len(batch):
+            if first is None:
+                indexes = np.arange(index, index + len(batch))
+                index += len(batch)
+            else:
+                indexes = numbers(batch, RECORD_INDEX) + (index - first)
+            yield _numbered(fitting.apply(batch.select(given.names)), indexes)
+
+
+def _without_index(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([field for field in schema if field.name != RECORD_INDEX])

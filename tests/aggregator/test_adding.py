@@ -1,0 +1,221 @@
+"""Segments made elsewhere become a topic's: all of them once, and from then on they are like any others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from clicks import click_table, write_clicks
+
+import aggregator
+import esformat
+from aggregator import adding, staging
+from aggregator.adding import Adder, find_target, stage
+from aggregator.files import Layout, segment_files
+
+KEY = ("job", 1)
+
+
+def events_of(topic, **asked):
+    """Payloads with record indexes, in the order of these."""
+    scan = topic.read(columns=["data", "record_index"], **asked)
+    return list(zip(*scan.to_table().to_pydict().values(), strict=True))
+
+
+def payloads(table, first):
+    return list(zip(table["data"].to_pylist(), range(first, first + len(table)), strict=True))
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    with aggregator.open(tmp_path / "data", durability="none") as catalog:
+        catalog.create_topic("clicks", indexes=["type"])
+        yield catalog
+
+
+def staged(catalog, *tables, key=None, partition="0"):
+    """Tables as staged segments, as the tasks of a job write them, and their target."""
+    adder = Adder(catalog._backend, catalog._backend.state.topics["clicks"])
+    target = find_target(catalog._backend.manifest, "clicks", partition, tables[0].schema)
+    target = target or adder.prepare(partition, tables[0].schema)
+    folder = staging.staging(catalog._backend.layout) / "test"
+    return adder, target, [stage(folder, target, table, key) for table in tables]
+
+
+def test_files_of_any_origin(catalog, tmp_path):
+    """Events of plain segment files, behind what was appended and before what comes; found, counted, compacted."""
+    table = click_table(900)
+    write_clicks(tmp_path / "a.esdb", table.slice(300, 300))
+    topic = catalog.topic("clicks")
+    topic.append(table.slice(0, 300))
+    added = topic.add_segments([tmp_path / "a.esdb"])
+    topic.append(table.slice(600))
+    assert (added.segments, added.events, added.first, added.last) == (1, 300, 300, 599)
+    found = topic.read(columns=["record_index", "space"]).to_table()
+    assert found["record_index"].to_pylist() == list(range(900))
+    assert sorted(topic.scan(columns=["data"]).to_table()["data"].to_pylist()) == sorted(table["data"].to_pylist())
+    purchases = sum(kind == "purchase" for kind in table["type"].to_pylist())
+    assert topic.scan_index("type", "purchase").count() == purchases
+    catalog.seal()
+    assert topic.compact().merged
+    assert topic.read().count() == 900
+    assert catalog.verify() == []
+    with esformat.open(tmp_path / "a.esdb") as segment:
+        assert "record_index" not in segment.schema.names
+
+
+def test_staged_segments_move(catalog):
+    """What tasks staged is taken in without being copied, in the order of its record indexes; then nothing is left."""
+    table = click_table(600)
+    adder, target, made = staged(catalog, table.slice(0, 200), table.slice(200, 400))
+    before = {Path(each.path).stat().st_ino for each in made}
+    added = adder.add(target, made[::-1], None)
+    files = segment_files(Layout(catalog.path))
+    assert {path.stat().st_ino for path in files.values()} == before
+    assert (added.segments, added.first, added.last) == (2, 0, 599)
+    assert events_of(catalog.topic("clicks")) == payloads(table, 0)
+    assert not list(staging.staging(Layout(catalog.path)).rglob("*.esdb"))
+    assert not list(staging.staging(Layout(catalog.path)).glob("*.json"))
+
+
+def test_appended_meanwhile(catalog):
+    """Where record indexes and numbers were given away since, the segments get others."""
+    table = click_table(600)
+    adder, target, made = staged(catalog, table.slice(0, 200))
+    topic = catalog.topic("clicks")
+    topic.append(table.slice(200, 400))
+    catalog.seal()
+    added = adder.add(target, made, None)
+    assert (added.first, added.last) == (400, 599)
+    assert events_of(topic) == payloads(table.slice(200), 0) + payloads(table.slice(0, 200), 400)
+    assert len({info.number for info in catalog._backend.state.topics["clicks"].segments.view()}) == 2
+
+
+def test_same_key_is_added_once(catalog):
+    """A batch that comes again under its key is recognised, also by a catalog that was opened anew or rebuilt."""
+    table = click_table(300)
+    for _ in range(2):
+        adder, target, made = staged(catalog, table, key=KEY)
+        added = adder.add(target, made, KEY)
+    assert added.duplicate
+    assert (added.segments, added.events, added.first) == (0, 300, 0)
+    root = catalog.path
+    catalog.close()
+    for path in root.glob("manifest.sqlite*"):
+        path.unlink()
+    aggregator.rebuild_manifest(root)
+    with aggregator.open(root) as again:
+        adder, target, made = staged(again, table, key=KEY)
+        assert adder.add(target, made, KEY).duplicate
+        topic = again.topic("clicks")
+        assert events_of(topic) == payloads(table, 0)
+        topic.append(table)
+        assert topic.read(from_index=300, columns=["record_index"]).count() == 300
+
+
+class Stop(BaseException):
+    """The process ends here."""
+
+
+@pytest.mark.parametrize("step", ["note", "_name", "apply", "forget_note"])
+def test_crash_on_the_way(catalog, monkeypatch, step):
+    """Wherever the process dies: all of it is there, or nothing and no file; and the batch can come again."""
+    table = click_table(400)
+    adder, target, made = staged(catalog, table.slice(0, 100), table.slice(100), key=KEY)
+    monkeypatch.setattr(adding, "undo", lambda *_: None)  # a process that is gone cleans nothing up
+
+    def dies(*given):
+        if step == "_name":  # one has its name already
+            given[0].segment(made[0].info.number).parent.mkdir(parents=True, exist_ok=True)
+            Path(made[0].path).rename(given[0].segment(made[0].info.number))
+        raise Stop
+
+    owner = catalog._backend.manifest if step == "apply" else adding
+    monkeypatch.setattr(owner, step, dies)
+    with pytest.raises(Stop):
+        adder.add(target, made, KEY)
+    monkeypatch.undo()
+    root = catalog.path
+    catalog._backend.lock.release()
+    with aggregator.open(root) as again:
+        topic = again.topic("clicks")
+        assert again.problems() == []
+        committed = step == "forget_note"
+        assert topic.scan().count() == (400 if committed else 0)
+        assert len(segment_files(Layout(root))) == (2 if committed else 0)
+        adder, target, made = staged(again, table, key=KEY)
+        assert adder.add(target, made, KEY).duplicate == committed
+        assert sorted(topic.scan(columns=["data"]).to_table()["data"].to_pylist()) == sorted(table["data"].to_pylist())
+
+
+def test_failed_transaction_changes_nothing(catalog, monkeypatch):
+    """What fails is undone at once: no file, no event, and the next attempt succeeds."""
+    table = click_table(100)
+    adder, target, made = staged(catalog, table)
+
+    def fails(edit):
+        raise aggregator.ManifestFailedError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(catalog._backend.manifest, "apply", fails)
+        with pytest.raises(aggregator.ManifestFailedError):
+            adder.add(target, made, None)
+    assert segment_files(Layout(catalog.path)) == {}
+    adder, target, made = staged(catalog, table)
+    assert adder.add(target, made, None).events == 100
+
+
+def test_erased_before_added_after(catalog):
+    """A space that was erased stays erased where it was; what is added later is kept."""
+    table = click_table(500)
+    topic = catalog.topic("clicks")
+    topic.append(table)
+    topic.erase("customer-1")
+    adder, target, made = staged(catalog, table)
+    adder.add(target, made, None)
+    ones = sum(space == "customer-1" for space in table["space"].to_pylist())
+    assert ones
+    assert topic.scan(space="customer-1").count() == ones
+
+
+def test_another_process_follows(catalog):
+    """A process that only reads sees the added segments once, in place of nothing else."""
+    table = click_table(300)
+    with aggregator.open(catalog.path, read_only=True) as reader:
+        topic = catalog.topic("clicks")
+        topic.append(table.slice(0, 100))
+        assert reader.topic("clicks").scan().count() == 100
+        adder, target, made = staged(catalog, table.slice(100))
+        adder.add(target, made, None)
+        assert events_of(reader.topic("clicks")) == payloads(table, 0)
+
+
+def test_mistakes(catalog, tmp_path):
+    """Files that do not go together, and events that cannot be stored, are refused; nothing is left in staging."""
+    table = click_table(10)
+    write_clicks(tmp_path / "a.esdb", table)
+    with esformat.create(tmp_path / "b.esdb") as writer:
+        writer.add_table(table.select(["space", "timestamp"]))
+    topic = catalog.topic("clicks")
+    with pytest.raises(esformat.UsageError, match="other columns"):
+        topic.add_segments([tmp_path / "a.esdb", tmp_path / "b.esdb"])
+    with pytest.raises(esformat.UsageError, match="no segment"):
+        topic.add_segments([])
+    with pytest.raises(esformat.InvalidEventError, match="go together"):
+        topic.add_segments([tmp_path / "a.esdb"], producer="x")
+    nothing = pa.table({"space": pa.array([None], pa.string()), "timestamp": pa.array([1], pa.int64())})
+    with pytest.raises(esformat.InvalidEventError):
+        staged(catalog, nothing)
+    assert topic.scan().count() == 0
+
+
+def test_limit_of_bytes(tmp_path):
+    """Segments for which the catalog has no room are refused."""
+    table = click_table(5000)
+    with aggregator.open(tmp_path / "data", durability="none") as catalog:
+        catalog.create_topic("clicks", retention={"bytes": "64 KiB"})
+        write_clicks(tmp_path / "a.esdb", table)
+        with pytest.raises(aggregator.OverloadedError, match="no room"):
+            catalog.topic("clicks").add_segments([tmp_path / "a.esdb"])
+        assert segment_files(Layout(catalog.path)) == {}
