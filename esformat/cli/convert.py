@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from time import perf_counter
 
 import click
 
-from esformat.cli.console import count, say
+import esformat
+from esformat.cli.console import count, progress, say
 from esformat.convert import CONVERSION_FORMATS, Conversion, Roles, convert_file
 
+_OPTION = re.compile(r"--[a-z-]+")
 _EXAMPLES = """\b
 Examples:
   esdb convert activity.esdb activity.parquet
@@ -25,7 +30,12 @@ Examples:
 @click.argument("target", metavar="TO", type=click.Path(dir_okay=False))
 @click.option("--from", "source_format", type=click.Choice(CONVERSION_FORMATS), help="Default: by FROM itself.")
 @click.option("--to", "target_format", type=click.Choice(CONVERSION_FORMATS), help="Default: by the name of TO.")
-@click.option("--schema", type=click.Path(), metavar="FILE", help="Columns, indexes and keys of CSV and JSON lines.")
+@click.option(
+    "--schema",
+    type=click.Path(),
+    metavar="FILE",
+    help="The segment that CSV or JSON lines came from: they are read with its columns, indexes and keys.",
+)
 @click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Whose event a row is.")
 @click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="When it happened.")
 @click.option("--grouping", metavar="COLUMN", help="Second key, within the space.")
@@ -60,5 +70,21 @@ def convert(
         allow_loss=allow_loss,
         overwrite=force,
     )
-    events = convert_file(source, target, how)
+    notes: list[str] = []
+    with _hints_of_write(), progress("converting") as show:
+        events = convert_file(source, target, how, progress=show, note=notes.append)
     say(f"{target}: {count(events, 'event')} in {perf_counter() - started:.1f} s")
+    for note in notes:
+        say(f"note: {note}")
+
+
+@contextmanager
+def _hints_of_write() -> Iterator[None]:
+    """Say of options that an error speaks of, and this verb does not have, whose they are."""
+    try:
+        yield
+    except esformat.EsdbError as error:
+        known = {option for parameter in convert.params for option in parameter.opts}
+        if set(_OPTION.findall(str(error))) - known:
+            error.hint = f"{error.hint} (with `esdb write`)" if error.hint else "`esdb write` has these options"
+        raise

@@ -96,6 +96,7 @@ def one_line(error: Exception) -> str:
         message = f"{error.filename}: {error.strerror.lower()}" if error.filename else error.strerror.lower()
     else:
         message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+        message = message.replace("overwrite=True", "--force")  # what it is called here
     return " ".join(message.split()) or type(error).__name__
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,12 +16,13 @@ from esformat import customerio
 from esformat.convert.errors import InputError
 from esformat.convert.formats import format_by_name
 from esformat.convert.load import InputOptions, Load
-from esformat.convert.moved import Moved, from_columnar, from_go, from_segment
+from esformat.convert.moved import Moved, by_share, from_columnar, from_go, from_segment
 from esformat.convert.roles import Roles
 from esformat.convert.sinks import grouped, write_batches
 from esformat.convert.source import Source
 from esformat.convert.typed_files import read_typed
-from esformat.publish import Publication
+from esformat.location import publication_of, source_of
+from esformat.source import CountingSource
 
 CONVERSION_FORMATS = ("esdb", "parquet", "arrow", "csv", "jsonl", "go-esdb", "go-stream")
 _TEXT = ("csv", "jsonl")
@@ -32,7 +32,7 @@ _STREAM_MAGIC = b"ESDBstream"
 _ARROW_FILE_MAGIC = b"ARROW1"
 _BATCH_ROWS = 64 * 1024
 
-Progress = Callable[[int], None]  # events written so far
+Progress = Callable[[int, int], None]  # bytes of the source read so far, and in all; zeros where nobody knows
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,27 +54,65 @@ class Conversion:
 
 
 _DEFAULTS = Conversion()
+_ROLES = Roles(space="space", timestamp="timestamp")
 
 
-def convert(source: str, target: str, how: Conversion = _DEFAULTS, *, progress: Progress | None = None) -> int:
+def convert(
+    source: str,
+    target: str,
+    how: Conversion = _DEFAULTS,
+    *,
+    progress: Progress | None = None,
+    note: Callable[[str], None] = lambda _: None,
+) -> int:
     """Write the events of the file `source` to a file `target`; give how many there are.
 
-    The target appears when it is complete. Raises UsageError, InputError, InvalidEventError for events that the
-    target's format cannot hold, CorruptSegmentError, OSError.
+    progress: called now and then with the bytes of the source that were read, and bytes in all; zeros where nobody
+    knows. note: is told what a user may not expect, a line each.
+    The target appears when it is complete. Segments may be in a store, by a URI, and so may targets, but for files of
+    the Go ESDB. Raises UsageError, InputError, InvalidEventError for events that the target's format cannot hold,
+    CorruptSegmentError, OSError.
     """
     read = how.source_format or _source_format(source)
     written = how.target_format or _target_format(target)
     for format_ in (read, written):
         if format_ not in CONVERSION_FORMATS:
             raise esformat.UsageError(f"{format_!r} is none of the formats {', '.join(CONVERSION_FORMATS)}")
+    named = _named_roles(how.roles)
     with opened(source, read, how.schema) as moved:
         if moved is not None:
+            if named:
+                raise esformat.UsageError(
+                    f"{named} is for files of other origin: {source} {_why_not(read, how.schema)}",
+                    hint="leave it out; `esdb reindex` makes other indexes" if named == "--index" else "leave it out",
+                )
             return _write(_counted(moved, progress), target, written, how)
     if written != "esdb":
         raise InputError(
-            "does not tell which columns it has", path=source, hint="give --schema FILE, or convert it to .esdb first"
+            "does not tell which columns it has",
+            path=source,
+            hint="give --schema FILE, the segment that it came from, or convert it to .esdb first"
+            if read in _TEXT
+            else "convert it to .esdb first",
         )
-    return _load(source, target, read, how)
+    return _load(source, target, read, how, progress, note)
+
+
+def _named_roles(roles: Roles | None) -> str:
+    """The first option that says what a column is, apart from defaults."""
+    if roles is None:
+        return ""
+    given = {
+        "--space": roles.space != _ROLES.space,
+        "--timestamp": roles.timestamp != _ROLES.timestamp,
+        "--grouping": roles.grouping is not None,
+        "--index": bool(roles.indexes),
+    }
+    return next((option for option, is_given in given.items() if is_given), "")
+
+
+def _why_not(format_: str, schema: str | None) -> str:
+    return f"is read with the columns of {schema}" if format_ in _TEXT else "tells its columns itself"
 
 
 def _counted(moved: Moved, progress: Progress | None) -> Moved:
@@ -84,17 +122,17 @@ def _counted(moved: Moved, progress: Progress | None) -> Moved:
             yield batch
             done += len(batch)
             if progress is not None:
-                progress(done)
+                progress(*moved.read(done))
 
-    return Moved(moved.schema, moved.indexes, moved.binary_keys, batches, moved.properties)
+    return replace(moved, batches=batches)
 
 
 def _source_format(path: str) -> str:
     """The format that a file's name or first bytes tell. An archive of the Go ESDB may be called `.esdb`, too."""
     name = path.lower()
     if name.endswith((".esdb", ".esdbstream")):
-        with Path(path).open("rb") as file:
-            start = file.read(len(_STREAM_MAGIC))
+        file = source_of(path)
+        start = file.read_at(0, min(file.size, len(_STREAM_MAGIC)))
         if start.startswith(_SEGMENT_MAGIC):
             return "esdb"
         return "go-stream" if start == _STREAM_MAGIC else "go-esdb"
@@ -125,7 +163,9 @@ def opened(path: str, format_: str, schema: str | None = None) -> Iterator[Moved
         if format_ == "esdb":
             yield from_segment(stack.enter_context(esformat.open(path)))
         elif format_ in _GO_KINDS:
-            yield from_go(stack.enter_context(customerio.open(path)))
+            counted = CountingSource(source_of(path))
+            file = stack.enter_context(customerio.open(counted))
+            yield from_go(file, lambda _: (min(counted.bytes_read, counted.size), counted.size))
         elif format_ in _TEXT:
             yield None if schema is None else stack.enter_context(_text(path, format_, schema))
         else:
@@ -137,19 +177,31 @@ def opened(path: str, format_: str, schema: str | None = None) -> Iterator[Moved
 def _text(path: str, format_: str, schema: str) -> Iterator[Moved]:
     with opened(schema, _source_format(schema)) as model:
         if model is None:
-            raise InputError("does not tell columns, indexes and keys", path=schema, hint="name an .esdb file")
+            raise InputError(
+                "does not tell columns, indexes and keys",
+                path=schema,
+                hint="--schema takes a segment, or a Parquet or Arrow file that one was converted to",
+            )
     with closing(Source(path)) as source:
         kinds = model.schema
         yield Moved(
-            kinds, model.indexes, model.binary_keys, lambda: read_typed(source, format_, kinds), model.properties
-        )
+            kinds, model.indexes, model.binary_keys, lambda: read_typed(source, format_, kinds), model.properties,
+            _position(source),
+        )  # fmt: skip
+
+
+def _position(source: Source) -> Callable[[int], tuple[int, int]]:
+    return lambda _: (source.position_bytes(), source.size_bytes)
 
 
 def _parquet(source: Source, stack: ExitStack) -> Moved | None:
     stream = stack.enter_context(source.open_seekable())
     file = stack.enter_context(pa.parquet.ParquetFile(stream))
     return from_columnar(
-        file.schema_arrow, lambda: _validated(file.iter_batches(_BATCH_ROWS, use_threads=False), source), source.path
+        file.schema_arrow,
+        lambda: _validated(file.iter_batches(_BATCH_ROWS, use_threads=False), source),
+        source.path,
+        by_share(source.size_bytes, file.metadata.num_rows),
     )
 
 
@@ -159,10 +211,11 @@ def _arrow(source: Source, stack: ExitStack) -> Moved | None:
     stream.seek(0)
     if start != _ARROW_FILE_MAGIC:
         reader = stack.enter_context(pa.ipc.open_stream(stream))
-        return from_columnar(reader.schema, lambda: _validated(reader, source), source.path)
+        return from_columnar(reader.schema, lambda: _validated(reader, source), source.path, _position(source))
     file = stack.enter_context(pa.ipc.open_file(stream))
     numbers = range(file.num_record_batches)
-    return from_columnar(file.schema, lambda: _validated(map(file.get_batch, numbers), source), source.path)
+    batches = lambda: _validated(map(file.get_batch, numbers), source)  # noqa: E731 - to be called later
+    return from_columnar(file.schema, batches, source.path, _position(source))
 
 
 def _validated(batches: Any, source: Source) -> Iterator[pa.RecordBatch]:
@@ -184,7 +237,7 @@ def _write(moved: Moved, target: str, format_: str, how: Conversion) -> int:
         stream = pa.RecordBatchReader.from_batches(moved.schema, moved.batches())
         names = moved.go_index_names()
         return customerio.write(target, stream, kind=_GO_KINDS[format_], index_names=names, overwrite=how.overwrite)
-    publication = Publication(Path(target), overwrite=how.overwrite)
+    publication = publication_of(target, overwrite=how.overwrite)
     try:
         batches = moved.batches()
         if format_ in _TEXT and not how.allow_loss:
@@ -248,11 +301,17 @@ class _Text(Source):
         yield pa.BufferReader(self._data)
 
 
-def _load(source: str, target: str, format_: str, how: Conversion) -> int:
+def _load(
+    source: str, target: str, format_: str, how: Conversion, progress: Progress | None, note: Callable[[str], None]
+) -> int:
     """A file of other origin to a segment, as `esdb write` does it."""
-    roles = how.roles or Roles(space="space", timestamp="timestamp")
-    with Load([source], roles, InputOptions(format=format_)) as load:
+    roles = how.roles or _ROLES
+    with Load([source], roles, InputOptions(format=format_), progress=progress) as load:
         summary = load.write(
             lambda _: esformat.create(target, indexes=roles.indexes, keys=roles.keys, overwrite=how.overwrite)
         )
+    for each in summary.notes:
+        note(each)
+    if format_ in _TEXT and not _named_roles(roles):
+        note(f"types were guessed and nothing is indexed; if {source} came from a segment, name that with --schema")
     return summary.num_events

@@ -29,6 +29,8 @@ class Moved:
     binary_keys: bool
     batches: Callable[[], Iterator[pa.RecordBatch]]
     properties: dict[str, str] = field(default_factory=dict)
+    read: Callable[[int], tuple[int, int]] = lambda _: (0, 0)
+    """Given the events so far, bytes of the source that were read, and bytes in all; zeros where nobody knows."""
 
     def described(self) -> pa.Schema:
         """The schema with metadata from which `from_columnar` restores the rest."""
@@ -52,18 +54,31 @@ class Moved:
 def from_segment(segment: esformat.Segment) -> Moved:
     """The events of a segment."""
     binary = pa.types.is_binary(segment.schema.field("space").type)
-    return Moved(segment.schema, segment.indexes, binary, lambda: segment.scan().batches(), segment.properties)
+    read = by_share(segment.size_bytes, segment.num_events)
+    return Moved(segment.schema, segment.indexes, binary, lambda: segment.scan().batches(), segment.properties, read)
 
 
-def from_go(file: OpenFile) -> Moved:
+def by_share(size: int, events: int) -> Callable[[int], tuple[int, int]]:
+    """What was read of a source of so many bytes and events, by the share of the events."""
+    return lambda done: (size * done // max(1, events), size)
+
+
+def from_go(file: OpenFile, read: Callable[[int], tuple[int, int]]) -> Moved:
     """The events of a Go ESDB file."""
     layout = file.layout
     renamed = {i.name: i.stored.decode() for i in layout.indexes if i.binary or i.name.encode() != i.stored}
     properties = {GO_INDEXES: json.dumps(renamed)} if renamed else {}
-    return Moved(file.schema, layout.schema.indexes, layout.binary_keys, lambda: file.scan().batches(), properties)
+    return Moved(
+        file.schema, layout.schema.indexes, layout.binary_keys, lambda: file.scan().batches(), properties, read
+    )
 
 
-def from_columnar(schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBatch]], path: str) -> Moved | None:
+def from_columnar(
+    schema: pa.Schema,
+    batches: Callable[[], Iterator[pa.RecordBatch]],
+    path: str,
+    read: Callable[[int], tuple[int, int]],
+) -> Moved | None:
     """The events of a Parquet or Arrow file that was written by a conversion; None for one of other origin.
 
     Raises InputError where its metadata is broken.
@@ -76,4 +91,4 @@ def from_columnar(schema: pa.Schema, batches: Callable[[], Iterator[pa.RecordBat
         indexes, binary, properties = tuple(facts["indexes"]), bool(facts["binary_keys"]), dict(facts["properties"])
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(f"its metadata is broken: {error!r}", path=path) from error
-    return Moved(schema.remove_metadata(), indexes, binary, batches, properties)
+    return Moved(schema.remove_metadata(), indexes, binary, batches, properties, read)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pyarrow as pa
@@ -13,6 +14,8 @@ from esformat.convert.typed_text import from_json, from_text, loads
 
 _READ_BYTES = 8 << 20
 _RECORD_BYTES = 64 << 20  # the largest record of CSV
+_ABSENT = re.compile("Column '(.*)' in include_columns does not exist")
+_HINT = "without --schema, --space and --timestamp say what its columns are"
 _BROKEN = (ValueError, KeyError, TypeError, AttributeError, ArithmeticError, pa.ArrowException)
 
 
@@ -45,6 +48,9 @@ def _csv(stream: pa.NativeFile, schema: pa.Schema, path: str) -> Iterator[pa.Rec
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
             row += len(batch)
     except _BROKEN as error:
+        absent = _ABSENT.match(str(error))
+        if absent is not None:
+            raise InputError(f"has no column {absent[1]!r}, which the schema has", path=path, hint=_HINT) from error
         raise InputError(f"does not fit the schema, from row {row} on: {error}", path=path) from error
 
 
@@ -61,8 +67,11 @@ def _json_lines(stream: pa.NativeFile, schema: pa.Schema, path: str) -> Iterator
                 columns = [from_json([each[field.name] for each in objects], field.type) for field in schema]
                 yield pa.RecordBatch.from_arrays(columns, schema=schema)
             except _BROKEN as error:
-                what = f"no member {error}" if isinstance(error, KeyError) else f"{error}"
-                raise InputError(f"does not fit the schema, from line {line} on: {what}", path=path) from error
+                absent = isinstance(error, KeyError)
+                what = f"no member {error}" if absent else f"{error}"
+                raise InputError(
+                    f"does not fit the schema, from line {line} on: {what}", path=path, hint=_HINT if absent else None
+                ) from error
         line += len(lines)
         if not data:
             return

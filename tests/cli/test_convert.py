@@ -8,6 +8,7 @@ import pytest
 
 import esformat
 from esformat.cli import run
+from esformat.convert import Conversion, convert_file
 
 from .conftest import ROOT
 
@@ -79,3 +80,69 @@ def test_force(segment, tmp_path):
     assert run(["convert", str(segment), str(target)]) == 2
     assert run(["convert", str(segment), str(target), "--force"]) == 0
     assert target.read_text().startswith('"space"')
+
+
+@pytest.mark.parametrize(
+    ("arguments", "hint"),
+    [
+        (["a.csv", "b.parquet"], "give --schema FILE, the segment that it came from"),
+        (["a.csv", "b.esdb", "--schema", "a.csv"], "--schema takes a segment"),
+        (["u.csv", "b.esdb", "--schema", "a.esdb"], "no column 'space', which the schema has; without --schema"),
+        (["u.csv", "b.esdb"], "name the one to use with --space"),
+        (["a.csv", "b.esdb", "--schema", "a.esdb", "--index", "type"], "--index is for files of other origin"),
+        (["a.esdb", "b.esdb", "--space", "who"], "--space is for files of other origin: a.esdb tells its columns"),
+        (["n.jsonl", "b.esdb"], "--on-error collect FILE (with `esdb write`)"),
+        (["n.jsonl", "b.esdb", "--schema", "a.esdb"], "no member 'grouping'; without --schema"),
+        (["a.esdb", "a.csv"], "choose another name, or --force"),
+    ],
+)
+def test_what_to_do(segment, tmp_path, monkeypatch, capsys, arguments, hint):
+    """Each refusal says what would help, by the names that options have here."""
+    monkeypatch.chdir(tmp_path)
+    assert run(["convert", "a.esdb", "a.csv", "--allow-loss"]) == 0
+    (tmp_path / "u.csv").write_text("user,when\nann,2024-01-01\n")
+    (tmp_path / "n.jsonl").write_text('{"space": "a", "timestamp": 5, "data": "x"}\n')
+    assert run(["convert", *arguments]) != 0
+    assert hint in capsys.readouterr().err
+
+
+def test_notes(tmp_path, monkeypatch, capsys):
+    """What is read without the schema that it came from is said to be so."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.csv").write_text("space,grouping,timestamp,type\na,g,2024-01-01T00:00:00Z,page\n")
+    assert run(["convert", "a.csv", "a.esdb"]) == 0
+    out = capsys.readouterr().out
+    assert "note: column 'grouping' is called 'grouping_' in the segment" in out
+    assert "name that with --schema" in out
+    assert run(["convert", "a.csv", "b.esdb", "--grouping", "grouping", "--index", "type"]) == 0
+    assert "note" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("between", ["b.parquet", "b.arrow", "b.arrows", "b.csv", "b.jsonl", "b-go.esdb"])
+def test_progress(tmp_path, between):
+    """Conversions tell how much of the source they have read; at the end about all of it."""
+    path, other = tmp_path / "a.esdb", tmp_path / between
+    with esformat.create(path, indexes=["type"]) as writer:
+        for i in range(3000):
+            writer.add("s", b"payload %d" % i, timestamp=i * 1_000_000, indexes={"type": "t"})
+    for source, target in ((path, other), (other, tmp_path / "c.esdb")):
+        told = []
+        kind = "go-esdb" if target.name == "b-go.esdb" else None
+        how = Conversion(schema=str(path), target_format=kind)
+        convert_file(str(source), str(target), how, progress=lambda *pair, told=told: told.append(pair))
+        assert told
+        assert told == sorted(told)
+        size = source.stat().st_size
+        assert {total for _, total in told} == {size}
+        assert 0.9 * size <= told[-1][0] <= size
+
+
+def test_stores(segment, s3, bucket, tmp_path, capsys):
+    """Segments are read from a store, and files of other formats written there."""
+    place = f"s3://{bucket}/{{}}".format
+    assert run(["convert", str(segment), place("a.parquet")]) == 0
+    s3.client().upload_file(str(segment), bucket, "a.esdb")
+    assert run(["convert", place("a.esdb"), str(tmp_path / "b.parquet")]) == 0
+    s3.client().download_file(bucket, "a.parquet", str(tmp_path / "a.parquet"))
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert capsys.readouterr().err == ""
