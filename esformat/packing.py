@@ -26,9 +26,13 @@ _PACK = struct.Struct(
     "I"  # stored length of the compressed planes
 )
 MAX_WIDTH = 32
+_MASK = (1 << 64) - 1
 
 U64 = npt.NDArray[np.uint64]
 Bytes2D = npt.NDArray[np.uint8]
+
+
+_NO_PLANES: Bytes2D = np.zeros((0, 0), np.uint8)
 
 
 class Pack(NamedTuple):
@@ -66,13 +70,25 @@ def _assemble(matrix: Bytes2D, raw: int, base: int, compressor: Compressor) -> b
 
 def encode_ints(values: npt.NDArray[np.integer], compressor: Compressor, *, raw: int = 0) -> bytes:
     """Pack whole numbers of any integer dtype (uint64 below 2^63 apart, see `encode_fixed`)."""
-    return encode_int_runs(values, [0, len(values)], compressor, raw=raw)[0]
+    if not len(values):
+        return _PACK.pack(0, 0, 0, 0, 0)
+    values = values.astype(np.int64, copy=False)
+    low, high = int(values.min()), int(values.max())
+    if low >= 0 and _width(high) == _width(high - low):
+        low = 0  # a base that saves no byte
+    width = _width(high - low)
+    if not width:
+        return _assemble(_NO_PLANES, raw, low, compressor)
+    shifted = values.view(np.uint64) - np.uint64(low & _MASK) if low else np.ascontiguousarray(values)
+    return _assemble(_planes_of(shifted, 8)[:, :width], raw, low, compressor)
 
 
 def encode_int_runs(
     values: npt.NDArray[np.integer], bounds: list[int], compressor: Compressor, *, raw: int = 0
 ) -> list[bytes]:
     """Pack values[bounds[i]:bounds[i+1]] for each i, each with its own base and width."""
+    if len(bounds) == 2:  # many small segments and directory leaves: few array operations count
+        return [encode_ints(values[bounds[0] : bounds[1]], compressor, raw=raw)]
     if len(values) == 0:
         return [_PACK.pack(0, 0, 0, 0, 0)] * (len(bounds) - 1)
     values = values.astype(np.int64, copy=False)
@@ -91,6 +107,11 @@ def encode_int_runs(
         _assemble(matrix[a:b, :width], raw, base, compressor)
         for a, b, width, base in zip(bounds[:-1], bounds[1:], widths.tolist(), low.tolist(), strict=True)
     ]
+
+
+def _width(span: int) -> int:
+    """Bytes that a number needs."""
+    return (span.bit_length() + 7) // 8
 
 
 def _widths(spans: U64) -> npt.NDArray[np.int64]:
