@@ -126,7 +126,7 @@ AGGREGATOR_LEVELS = (
     ("query",),
     ("catalog",),
     ("aggregator",),
-    ("client", "server"),
+    ("client", "load", "server"),
     ("demo", "spark"),
     ("cli",),
     ("__main__",),
@@ -167,6 +167,8 @@ AGGREGATOR_OWNERS = {
     "sqlite3": {"manifest"},
     "starlette": {"server"},
     "uvicorn": {"server"},
+    "uvloop": {"server"},
+    "yaml": {"server"},
     "xxhash": {"checksum"},
 }
 EVERYWHERE = {"numpy", "pyarrow"}

@@ -2,29 +2,65 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+from pathlib import Path
 
 import click
 
-from esformat.cli.parts import say
+from aggregator import InvalidRequestError
 
 _EXAMPLES = """\b
 Examples:
   aggregator serve data
-  aggregator serve data --bind 127.0.0.1:8080
+  aggregator serve data --bind 0.0.0.0:3030 --tls-certificate server.pem --tls-key server.key
+  aggregator serve data --set partition.retain.max_age=30d --set http.max_append_bytes=32MiB
+  aggregator serve --config /etc/aggregator.toml --log-format json
+  AGGREGATOR__http__bind=127.0.0.1:8080 aggregator serve data
+
+Settings come from a file (--config, or aggregator.toml, plateau.toml, plateau.yaml in the working directory), then
+from the environment (AGGREGATOR__http__max_page, PLATEAU__http__max_page), then from flags; the later ones win.
+`aggregator serve --keys` lists them.
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("directory", type=click.Path())
-@click.option("--bind", metavar="HOST:PORT", help="Where to listen; 127.0.0.1:3030 if not given.")
-def serve(directory: str, bind: str | None) -> None:
-    """Serve the catalog in DIRECTORY over HTTP until it is told to stop; made where it is absent."""
-    from aggregator.server import Settings  # needs the extra `server`
+@click.argument("directory", type=click.Path(), required=False)
+@click.option("--bind", metavar="HOST:PORT", help="Where to listen; 127.0.0.1:3030 if nothing else is said.")
+@click.option("--config", type=click.Path(), metavar="FILE", help="A TOML or YAML file with settings.")
+@click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="Any setting by its key. Repeatable.")
+@click.option("--durability", metavar="HOW", help="fsync (default), interval, interval:200ms, none.")
+@click.option("--tls-certificate", type=click.Path(), metavar="FILE", help="Speak TLS with this certificate.")
+@click.option("--tls-key", type=click.Path(), metavar="FILE", help="Its private key.")
+@click.option("--client-ca", type=click.Path(), metavar="FILE", help="Ask for client certificates of these.")
+@click.option("--syslog", metavar="HOST:PORT", help="Take syslog messages there, over TCP and UDP.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="How the server's own log looks.")
+@click.option("--public", is_flag=True, help="Listen on a public address although no token is asked for.")
+@click.option("--keys", is_flag=True, help="List the keys of all settings, and stop.")
+def serve(directory: str | None, bind: str | None, config: str | None, pairs: tuple[str, ...], durability: str | None,
+          tls_certificate: str | None, tls_key: str | None, client_ca: str | None, syslog: str | None,
+          log_format: str | None, public: bool, keys: bool) -> None:  # fmt: skip
+    """Serve the catalog in DIRECTORY over HTTP until it is told to stop (SIGTERM, Ctrl-C); made where it is absent.
+
+    What was acknowledged is on disk; requests that are open when it stops are finished first.
+    """
+    from aggregator.server import config as keys_of  # needs the extra `server`
     from aggregator.server import serve as run
 
-    settings = Settings()
-    if bind is not None:
-        settings = replace(settings, http=replace(settings.http, bind=bind))
-    say(f"serving {directory} on http://{settings.http.bind}")
-    run(directory, settings)
+    if keys:
+        width = max(map(len, keys_of.KEYS))
+        for name, key in keys_of.KEYS.items():
+            click.echo(f"{name:{width}}  {key.help}")
+        return
+    flags = {
+        "data_path": directory, "http.bind": bind, "catalog.durability": durability, "syslog": syslog,
+        "tls.certificate": tls_certificate, "tls.key": tls_key, "tls.client_ca": client_ca, "log.format": log_format,
+        "http.public": public or None,
+    }  # fmt: skip
+    file = Path(config) if config is not None else keys_of.default_file(Path.cwd())
+    values = {} if file is None else keys_of.read_file(file)
+    values |= keys_of.read_environment(os.environ) | keys_of.read_pairs(pairs)
+    values |= {name: value for name, value in flags.items() if value is not None}
+    settings = keys_of.settings_of(values)
+    if settings.data_path is None:
+        raise InvalidRequestError("no directory is named", hint="aggregator serve DIRECTORY")
+    run(settings.data_path, settings)

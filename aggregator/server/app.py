@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
@@ -16,11 +17,12 @@ from aggregator.server.context import Context
 from aggregator.server.entry import entered
 from aggregator.server.guard import Guard
 from aggregator.server.problems import handle
-from aggregator.server.routes import events, health, plateau, query, topics
+from aggregator.server.routes import docs, events, health, plateau, query, topics
 from aggregator.server.settings import Settings
 
 GROUPS: tuple[Callable[[Context], list[Route]], ...] = (
     health.routes,
+    docs.routes,
     plateau.routes,
     events.routes,
     topics.routes,
@@ -47,7 +49,7 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
                 yield
             finally:
                 context.ready = False
-        context.close()
+        await asyncio.to_thread(context.close)
 
     app = Starlette(
         routes=[entered(route, context) for route in routes],
@@ -55,5 +57,5 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
         middleware=[Middleware(Guard, context=context)],
         exception_handlers={HTTPException: handle},
     )
-    app.state.context = context
+    app.state.context, app.state.routes = context, routes
     return app

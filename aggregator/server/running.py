@@ -2,27 +2,53 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import resource
+import signal
 import socket
+import ssl
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import uvicorn
+import uvloop
+from starlette.routing import Route
 
 import aggregator
 from aggregator import Catalog, InvalidRequestError
 from aggregator.server.app import make_app
+from aggregator.server.connection import connection_type
+from aggregator.server.context import Context
+from aggregator.server.logs import set_up, tell_request
 from aggregator.server.settings import Settings
 
+_BACKLOG = 2048
+_log = logging.getLogger("aggregator.server")
 
-def serve(path: str | Path, settings: Settings) -> None:
-    """Serve the catalog in a directory until SIGTERM or SIGINT; made where it is absent.
 
-    Raises CatalogLockedError, InvalidRequestError (an address that cannot be listened on), OSError.
+def serve(path: Path, settings: Settings) -> None:
+    """Serve the catalog in a directory until SIGTERM or SIGINT, then finish what is under way; made where it is absent.
+
+    Raises CatalogLockedError, InvalidRequestError (an address that cannot or must not be listened on), OSError.
     """
-    with listen(settings.http.bind) as listener, aggregator.open(path) as catalog:
-        _uvicorn(catalog, settings).run(sockets=[listener])
+    set_up(settings.log)
+    _allow_many_files()
+    store = settings.catalog
+    with listen(settings.http.bind) as listener:
+        with aggregator.open(path, durability=store.durability, limits=store.limits) as catalog:
+            server = _Server(catalog, settings)
+            _check_public(settings, server.context)
+            where = "{}:{}".format(*listener.getsockname()[:2])
+            _log.info("serving", extra={"catalog": str(path), "address": where, "tls": settings.tls.key is not None})
+            server.run(sockets=[listener])
+            server.context.close()
+        _log.info("stopped")
 
 
 class RunningServer:
@@ -36,8 +62,10 @@ class RunningServer:
     def __enter__(self) -> Self:
         self._listener = listen(self._settings.http.bind)
         host, port = self._listener.getsockname()[:2]
-        self.url = f"http://{host}:{port}"
-        self._server = _uvicorn(self.catalog, self._settings)
+        self._server = _Server(self.catalog, self._settings)
+        self.context = self._server.context
+        self.routes = self._server.routes
+        self.url = f"{'https' if self._settings.tls.key else 'http'}://{host}:{port}"
         self._thread = threading.Thread(target=self._server.run, args=([self._listener],), name="server", daemon=True)
         self._thread.start()
         while not self._server.started:
@@ -51,32 +79,119 @@ class RunningServer:
     ) -> None:
         self._server.should_exit = True
         self._thread.join()
+        self.context.close()
         self._listener.close()
 
 
 def listen(bind: str) -> socket.socket:
     """A listening socket for "host:port"; IPv6 hosts in brackets. Raises InvalidRequestError."""
-    host, _, port = bind.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not port.isdecimal() or int(port) > 65_535:
-        raise InvalidRequestError(f"{bind!r} is no address", hint="give host:port, such as 127.0.0.1:3030")
+    host, port = split_address(bind)
     try:
-        family, _, _, _, address = socket.getaddrinfo(host or "0.0.0.0", int(port), type=socket.SOCK_STREAM)[0]  # noqa: S104  # an empty host says so
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listener = socket.socket(family, socket.SOCK_STREAM)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
-        listener.listen(2048)
+        listener.listen(_BACKLOG)
     except OSError as error:
         raise InvalidRequestError(f"cannot listen on {bind}: {error.strerror or error}") from None
     return listener
 
 
-def _uvicorn(catalog: Catalog, settings: Settings) -> uvicorn.Server:
-    http = settings.http
-    return uvicorn.Server(
-        uvicorn.Config(
-            make_app(catalog, settings), http="httptools", ws="none", lifespan="on", server_header=False,
-            access_log=False, log_config=None, timeout_keep_alive=int(http.keep_alive_s),
-            timeout_graceful_shutdown=int(http.drain_s),
+def split_address(bind: str) -> tuple[str, int]:
+    """Host and port of "host:port". Raises InvalidRequestError."""
+    host, _, port = bind.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise InvalidRequestError(f"{bind!r} is no address", hint="give host:port, such as 127.0.0.1:3030")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _check_public(settings: Settings, context: Context) -> None:
+    """Raises InvalidRequestError where anybody could do anything from anywhere."""
+    host, _ = split_address(settings.http.bind)
+    asks = context.authority.asks or settings.tls.client_ca is not None
+    if not asks and not settings.http.public and not is_loopback(host):
+        raise InvalidRequestError(
+            f"{settings.http.bind} can be reached from elsewhere, and no token is asked for",
+            hint="make one with `aggregator token create`, ask for client certificates, or say --public",
         )
-    )  # fmt: skip
+
+
+def _allow_many_files() -> None:
+    """As many connections as the system lets us have."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = min(65_536, hard) if hard != resource.RLIM_INFINITY else 65_536
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+class _Loop(uvloop.Loop):
+    """A loop whose servers do not wait long for TLS handshakes. Set `handshake_s` first."""
+
+    handshake_s: float
+
+    async def create_server(self, *args: Any, **options: Any) -> Any:
+        if options.get("ssl") is not None:
+            options["ssl_handshake_timeout"] = self.handshake_s
+        return await super().create_server(*args, **options)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn with our protocol, and a stop that returns to its caller."""
+
+    def __init__(self, catalog: Catalog, settings: Settings) -> None:
+        app = make_app(catalog, settings)
+        self.context: Context = app.state.context
+        self.routes: list[Route] = app.state.routes
+        if settings.log.requests:
+            self.context.listeners.append(tell_request)
+        http, tls = settings.http, settings.tls
+        files = (tls.certificate, tls.key, tls.client_ca)
+        certificate, key, client_ca = (None if file is None else str(file) for file in files)
+        super().__init__(
+            uvicorn.Config(
+                app, http=connection_type(http.stall_s, http.max_header_bytes), ws="none", lifespan="on",
+                server_header=False, access_log=False, log_config=None, timeout_keep_alive=round(http.keep_alive_s),
+                timeout_graceful_shutdown=round(http.drain_s), limit_concurrency=http.max_connections,
+                backlog=_BACKLOG, ssl_certfile=certificate, ssl_keyfile=key, ssl_ca_certs=client_ca,
+                ssl_cert_reqs=ssl.CERT_NONE if client_ca is None else ssl.CERT_REQUIRED,
+            )
+        )  # fmt: skip
+        self._handshake_s = http.stall_s
+
+    def run(self, sockets: list[socket.socket] | None = None) -> None:
+        """Until it is told to stop."""
+
+        def loop() -> asyncio.AbstractEventLoop:
+            made = _Loop()
+            made.handshake_s = self._handshake_s
+            return made
+
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(self.serve(sockets))
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals stop the server, and nothing else: the catalog is still to be closed."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        former = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in former.items():
+                signal.signal(number, handler)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let what is under way end."""
+        self.context.ready = False  # answers without an end of their own see it
+        await super().shutdown(sockets)

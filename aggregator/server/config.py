@@ -1,0 +1,215 @@
+"""Settings from files, the environment and flags: every key by its one name, wherever it is written.
+
+A key is dotted, such as `http.max_page`: tables of a TOML or YAML file, `AGGREGATOR__http__max_page` in the
+environment (plateau's `PLATEAU__http__max_page` as well), `--set http.max_page=500` on the command line. Later ones
+win: file, environment, flags. A key that is not known is refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from aggregator import Durability, InvalidRequestError, Limits, Retention, Roll
+from aggregator.policy import parse_duration, parse_size
+from aggregator.server.settings import Http, Logs, Settings, Store, Tls, Work
+
+FILES = ("aggregator.toml", "plateau.toml", "plateau.yaml", "plateau.yml")
+"""Read from the working directory where no file is named; the first that is there."""
+PREFIXES = ("PLATEAU__", "AGGREGATOR__")
+MAX_FILE_BYTES = 1 << 20
+
+Values = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A key: where its value goes, how it is read, and what it is for."""
+
+    place: tuple[str, str]
+    parse: Callable[[Any, str], Any]
+    help: str
+
+
+def _text(given: Any, name: str) -> str:
+    if not isinstance(given, str) or not given:
+        raise InvalidRequestError(f"{name} must be text, not {given!r}")
+    return given
+
+
+def _path(given: Any, name: str) -> Path:
+    return Path(_text(given, name))
+
+
+def _whole(given: Any, name: str) -> int:
+    text = str(given).replace("_", "")
+    if isinstance(given, bool) or not text.isdecimal() or int(text) < 1:
+        raise InvalidRequestError(f"{name} must be a whole number from 1, not {given!r}")
+    return int(text)
+
+
+def _flag(given: Any, name: str) -> bool:
+    known = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    found = known.get(str(given).lower())
+    if found is None:
+        raise InvalidRequestError(f"{name} must be true or false, not {given!r}")
+    return found
+
+
+def _size(given: Any, name: str) -> int:
+    return parse_size(int(given) if isinstance(given, str) and given.isdecimal() else given, name)
+
+
+def _seconds(given: Any, name: str) -> float:
+    if not isinstance(given, bool) and str(given).replace(".", "", 1).isdecimal():  # seconds where no unit is given
+        given = f"{given}s"
+    return parse_duration(given, name) / 1_000_000
+
+
+def _age(given: Any, name: str) -> int:
+    return round(_seconds(given, name) * 1_000_000)
+
+
+def _choice(*known: str) -> Callable[[Any, str], str]:
+    def parse(given: Any, name: str) -> str:
+        if given not in known:
+            raise InvalidRequestError(f"{name} must be one of {', '.join(known)}, not {given!r}")
+        return str(given)
+
+    return parse
+
+
+def _durability(given: Any, name: str) -> str:
+    Durability.of(given)
+    return str(given)
+
+
+KEYS: Mapping[str, Key] = {
+    "data_path": Key(("", "data_path"), _path, "directory of the catalog"),
+    "http.bind": Key(("http", "bind"), _text, "host:port to listen on"),
+    "http.public": Key(("http", "public"), _flag, "listen on any address although no token is asked for"),
+    "http.max_append_bytes": Key(("http", "max_append_bytes"), _size, "largest request body"),
+    "http.max_page": Key(("http", "max_page"), _whole, "largest page of plateau's routes, in records"),
+    "http.max_header_bytes": Key(("http", "max_header_bytes"), _size, "largest headers of a request"),
+    "http.max_connections": Key(("http", "max_connections"), _whole, "connections at once"),
+    "http.stall": Key(("http", "stall_s"), _seconds, "patience with headers, each piece of a body, each reader"),
+    "http.keep_alive": Key(("http", "keep_alive_s"), _seconds, "how long an idle connection stays"),
+    "http.drain": Key(("http", "drain_s"), _seconds, "what open requests get when the server stops"),
+    "work.append_threads": Key(("work", "append_threads"), _whole, "appends at once"),
+    "work.read_threads": Key(("work", "read_threads"), _whole, "reads at once"),
+    "work.waiting": Key(("work", "waiting"), _whole, "appends, and reads, that may wait; more are refused"),
+    "work.body_bytes": Key(("work", "body_bytes"), _size, "all request bodies in memory"),
+    "tls.certificate": Key(("tls", "certificate"), _path, "certificate chain of the server, PEM"),
+    "tls.key": Key(("tls", "key"), _path, "its private key, PEM"),
+    "tls.client_ca": Key(("tls", "client_ca"), _path, "authorities of client certificates, which are then needed"),
+    "tokens": Key(("", "tokens"), _path, "file of the bearer tokens; tokens.json beside the data"),
+    "log.level": Key(("log", "level"), _choice("debug", "info", "warning", "error"), "least level that is told"),
+    "log.format": Key(("log", "format"), _choice("text", "json"), "one JSON object per line, or text"),
+    "log.requests": Key(("log", "requests"), _flag, "a line for each request"),
+    "catalog.durability": Key(("catalog", "durability"), _durability, "fsync, interval, interval:200ms or none"),
+    "catalog.memory_bytes": Key(("limits", "memory_bytes"), _size, "unsealed events in memory"),
+    "catalog.log_bytes": Key(("limits", "log_bytes"), _size, "the write-ahead log on disk"),
+    "catalog.retain.max_bytes": Key(("limits", "max_bytes"), _size, "everything on disk; the oldest goes"),
+    "catalog.min_free_bytes": Key(("limits", "min_free_bytes"), _size, "what stays free on the disk"),
+    "catalog.checkpoint_interval": Key(("catalog", "checkpoint_interval_s"), _seconds, "how often health is checked"),
+    "partition.retain.max_bytes": Key(("retention", "max_bytes"), _size, "of topics that an append makes"),
+    "partition.retain.max_segment_count": Key(("retention", "max_segments"), _whole, "likewise, segments"),
+    "partition.retain.max_age": Key(("retention", "max_age_us"), _age, "likewise, age"),
+    "partition.roll.max_bytes": Key(("roll", "bytes"), _size, "when their events become a segment: bytes"),
+    "partition.roll.max_rows": Key(("roll", "rows"), _whole, "likewise, rows"),
+    "partition.roll.max_duration": Key(("roll", "age_us"), _age, "likewise, age"),
+    "syslog": Key(("", "syslog"), _text, "host:port for syslog over TCP and UDP"),
+}
+_ALIASES = {"catalog.retain": "catalog.retain.max_bytes"}
+
+
+def read_file(path: Path) -> Values:
+    """The keys in a TOML or YAML file, by its ending. Raises InvalidRequestError, OSError."""
+    if path.stat().st_size > MAX_FILE_BYTES:
+        raise InvalidRequestError(f"more than {MAX_FILE_BYTES:,} bytes", path=str(path))
+    text = path.read_text("utf-8")
+    try:
+        found = yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else tomllib.loads(text)
+    except (yaml.YAMLError, tomllib.TOMLDecodeError) as error:
+        raise InvalidRequestError(f"cannot be read: {' '.join(str(error).split())}", path=str(path)) from None
+    if not isinstance(found, dict | None):
+        raise InvalidRequestError("holds no keys", path=str(path))
+    return _known(_flat(found or {}, ""), str(path))
+
+
+def default_file(directory: Path) -> Path | None:
+    """The file that is read where none is named."""
+    return next((directory / name for name in FILES if (directory / name).is_file()), None)
+
+
+def read_environment(environment: Mapping[str, str]) -> Values:
+    """The keys in the environment. Raises InvalidRequestError."""
+    found: Values = {}
+    for prefix in PREFIXES:
+        for name in sorted(environment):
+            if name.upper().startswith(prefix):
+                key = name[len(prefix) :].replace("__", ".").lower()
+                found |= _known({key: environment[name]}, f"environment variable {name}")
+    return found
+
+
+def read_pairs(pairs: Iterable[str]) -> Values:
+    """Keys as flags give them: `key=value`. Raises InvalidRequestError."""
+    found: Values = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign:
+            raise InvalidRequestError(f"{pair!r} is no key=value")
+        found |= _known({name: value}, "--set")
+    return found
+
+
+def settings_of(values: Values) -> Settings:
+    """Settings with these keys, the others as they are by default. Raises InvalidRequestError."""
+    parts: dict[str, dict[str, Any]] = {}
+    for name, given in values.items():
+        key = KEYS[name]
+        part, field = key.place
+        parts.setdefault(part, {})[field] = key.parse(given, name)
+    catalog = Store(limits=Limits(**parts.get("limits", {})), **parts.get("catalog", {}))
+    settings = Settings(
+        http=Http(**parts.get("http", {})), work=Work(**parts.get("work", {})), tls=Tls(**parts.get("tls", {})),
+        log=Logs(**parts.get("log", {})), catalog=catalog, **parts.get("", {}),
+    )  # fmt: skip
+    if "roll" in parts:
+        settings = replace(settings, roll=Roll(**parts["roll"]))
+    if "retention" in parts:
+        settings = replace(settings, retention=Retention(**parts["retention"]))
+    if (settings.tls.certificate is None) != (settings.tls.key is None):
+        raise InvalidRequestError("tls.certificate and tls.key go together")
+    if settings.tls.client_ca is not None and settings.tls.certificate is None:
+        raise InvalidRequestError("client certificates need tls.certificate and tls.key")
+    return settings
+
+
+def _flat(found: Mapping[Any, Any], prefix: str) -> Values:
+    flat: Values = {}
+    for name, value in found.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{prefix}{name}.")
+        elif value is not None:
+            flat[f"{prefix}{name}"] = value
+    return flat
+
+
+def _known(values: Values, where: str) -> Values:
+    known: Values = {}
+    for given, value in values.items():
+        name = _ALIASES.get(given, given)
+        if name not in KEYS:
+            close = difflib.get_close_matches(given, [*KEYS, *_ALIASES], 1, 0.5)
+            hint = f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(KEYS)}"
+            raise InvalidRequestError(f"{where}: no key {given!r}", hint=hint)
+        known[name] = value
+    return known

@@ -1,0 +1,74 @@
+"""The server's own log on stderr: text or a JSON object per line. Tokens never get into it."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import re
+from typing import Any
+
+from aggregator.server.context import Told
+from aggregator.server.settings import Logs
+
+_SECRET = re.compile(r"""(agg_[0-9a-f]{12})_[\w-]+|(?i:(bearer))\s+[^\s"\\]+""")
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_requests = logging.getLogger("aggregator.server.requests")
+
+
+def without_secrets(text: str) -> str:
+    """A text in which tokens are hidden, whoever put them there."""
+    return _SECRET.sub(lambda match: f"{match[1] or match[2]} ***", text)
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level, logger, message, and facts as name=value."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line, and a traceback where there is one."""
+        facts = "".join(f" {name}={value}" for name, value in _facts(record).items())
+        line = f"{_time(record)} {record.levelname.lower():7} {record.name}: {record.getMessage()}{facts}"
+        trace = f"\n{self.formatException(record.exc_info)}" if record.exc_info else ""
+        return without_secrets(line.replace("\n", "\\n") + trace)
+
+
+class JsonFormatter(logging.Formatter):
+    """A JSON object: time, level, logger, message, facts, and a traceback where there is one."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line."""
+        found = {
+            "time": _time(record), "level": record.levelname.lower(), "logger": record.name,
+            "message": record.getMessage(), **_facts(record),
+        }  # fmt: skip
+        if record.exc_info:
+            found["traceback"] = self.formatException(record.exc_info)
+        return without_secrets(json.dumps(found, ensure_ascii=False, default=str))
+
+
+def set_up(logs: Logs) -> None:
+    """Send what the server and its libraries tell to stderr."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter() if logs.format == "json" else TextFormatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logs.level.upper())
+
+
+def tell_request(told: Told) -> None:
+    """A line about a request that is over."""
+    _requests.info(
+        "request",
+        extra={
+            "method": told.method, "route": told.route, "status": told.status, "ms": round(told.seconds * 1000, 3),
+            "sent_bytes": told.sent_bytes, "who": told.who,
+        },
+    )  # fmt: skip
+
+
+def _facts(record: logging.LogRecord) -> dict[str, Any]:
+    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
+
+
+def _time(record: logging.LogRecord) -> str:
+    return dt.datetime.fromtimestamp(record.created, dt.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

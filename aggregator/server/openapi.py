@@ -1,0 +1,55 @@
+"""The API as an OpenAPI document, from the marks of the endpoints."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from starlette.routing import Route
+
+from aggregator.server.operation import operation_of
+from aggregator.server.problems import PROBLEM_JSON
+from esformat import __version__
+
+_CONVERTOR = re.compile(r":\w+\}")
+_PROBLEM = {
+    "type": "object",
+    "description": "RFC 9457 problem details. plateau's routes answer `message` and `code` instead.",
+    "properties": {
+        "type": {"type": "string"}, "title": {"type": "string"}, "status": {"type": "integer"},
+        "detail": {"type": "string"}, "hint": {"type": "string"}, "retry_after_ms": {"type": "integer"},
+    },
+}  # fmt: skip
+
+
+def document(routes: Iterable[Route]) -> dict[str, Any]:
+    """An OpenAPI 3.1 document of all routes."""
+    paths: dict[str, dict[str, Any]] = {}
+    used: dict[str, int] = {}  # of operation ids: an endpoint may have several routes
+    for route in routes:
+        operation = operation_of(route.endpoint)
+        described = dict(operation.document)
+        if operation.scope != "open":
+            described["security"] = [{"token": []}]
+            described["description"] = f"{described.get('description', '')}\n\nScope: {operation.scope}.".strip()
+        errors = {"default": {"description": "a problem", "content": {PROBLEM_JSON: {"schema": {
+            "$ref": "#/components/schemas/Problem"}}}}}  # fmt: skip
+        described["responses"] = {**described["responses"], **errors}
+        at = paths.setdefault(_CONVERTOR.sub("}", route.path), {})
+        for method in sorted((route.methods or {"GET"}) - {"HEAD"}):
+            number = used[described["operationId"]] = used.get(described["operationId"], 0) + 1
+            again = {} if number == 1 else {"operationId": f"{described['operationId']}_{number}"}
+            at[method.lower()] = described | again
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "aggregator", "version": __version__,
+            "description": "Events in durably and out quickly. Routes under /v1 are our own; the others are plateau's.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": {"Problem": _PROBLEM},
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+        },
+    }  # fmt: skip

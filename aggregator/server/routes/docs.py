@@ -1,0 +1,31 @@
+"""The API's description, for programs and for people. The page needs nothing from elsewhere."""
+
+from __future__ import annotations
+
+import json
+from importlib.resources import files
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from aggregator.server.context import Context
+from aggregator.server.openapi import document
+from aggregator.server.operation import operation
+
+_POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'"
+
+
+def routes(context: Context) -> list[Route]:
+    """`/docs` and `/openapi.json`."""
+    page = files("aggregator.server").joinpath("docs.html").read_text("utf-8")
+
+    @operation("open", "This API as an OpenAPI document", tag="documentation")
+    async def openapi(request: Request) -> Response:
+        return Response(json.dumps(document(request.app.state.routes)), media_type="application/json")
+
+    @operation("open", "This API for people, to read and to try", tag="documentation")
+    async def docs(request: Request) -> Response:
+        return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY, "X-Frame-Options": "DENY"})
+
+    return [Route("/openapi.json", openapi), Route("/docs", docs)]

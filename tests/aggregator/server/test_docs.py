@@ -1,0 +1,27 @@
+"""The description of the API: every route is in it, and the page needs no other server."""
+
+from __future__ import annotations
+
+import re
+
+
+def test_document(server, web):
+    """Every route and method, with its parameters and answers; no two operations share an id."""
+    found = web.get("/openapi.json").json()
+    for route in server.routes:
+        for method in route.methods - {"HEAD"}:
+            described = found["paths"][route.path][method.lower()]
+            named = {p["name"] for p in described.get("parameters", ()) if p["in"] == "path"}
+            assert named == set(re.findall(r"\{(\w+)\}", route.path)), route.path
+            assert described["summary"]
+            assert "200" in described["responses"] or "201" in described["responses"], route.path
+    ids = [d["operationId"] for methods in found["paths"].values() for d in methods.values()]
+    assert len(set(ids)) == len(ids)
+
+
+def test_page(web):
+    """The page is whole: nothing in it is fetched from elsewhere, and the browser is told to fetch nothing."""
+    answer = web.get("/docs")
+    assert answer.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert not re.findall(r"https?://|src=|@import|url\(", answer.text)

@@ -1,0 +1,139 @@
+"""Bearer tokens: kept as hashes, limited to scopes and topics, taken away while the server runs (R19)."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+import logging
+import stat
+
+import httpx
+import pytest
+
+from aggregator import InvalidRequestError
+from aggregator.server.access import Access
+from aggregator.server.logs import JsonFormatter, TextFormatter
+from aggregator.server.operation import operation_of
+from aggregator.server.problems import ProblemError
+from aggregator.server.tokens import Authority, create, read_tokens, revoke
+
+
+def bearer(token):
+    return {"authorization": f"Bearer {token}"}
+
+
+def test_at_rest(tmp_path):
+    """The file holds no secret, and only its owner reads it."""
+    path = tmp_path / "tokens.json"
+    token = create(path, "web", ["write"], ["clicks"])
+    assert token.split("_", 2)[2] not in path.read_text()
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    (kept,) = read_tokens(path)
+    assert (kept.name, kept.scopes, kept.topics, kept.expires) == ("web", ("write",), ("clicks",), None)
+    assert token.startswith(f"agg_{kept.id}_")
+    with pytest.raises(InvalidRequestError):
+        revoke(path, "other")
+    with pytest.raises(InvalidRequestError):
+        create(path, "web", ["all"])
+    assert revoke(path, "web") == [kept]
+    assert read_tokens(path) == []
+
+
+def test_authority(tmp_path):
+    """No file: everybody. A file: its tokens, as they are now. A file that goes: nobody."""
+    path = tmp_path / "tokens.json"
+    authority = Authority(path)
+    assert authority.access(None).allows("admin", "any")
+    token = create(path, "web", ["read"], ["web-*"])
+    old = create(path, "old", ["read"], None, dt.datetime.now(dt.UTC) - dt.timedelta(seconds=1))
+    authority._looked = 0.0
+    access = authority.access(f"bearer {token}")
+    assert access == Access(frozenset({"read"}), ("web-*",), "web")
+    wrong = [
+        None, "", "Basic x", "Bearer", "Bearer x", f"Bearer {token}x", f"Bearer x{token}", f"Bearer {old}",
+        f"Bearer {token[:-1]}", "Bearer agg_000000000000_x", "Bearer agg__", f"Bearer {token.upper()}",
+    ]  # fmt: skip
+    for header in wrong:
+        with pytest.raises(ProblemError) as refused:
+            authority.access(header)
+        assert refused.value.problem.status == 401
+    path.unlink()
+    authority._looked = 0.0
+    with pytest.raises(ProblemError):
+        authority.access(f"Bearer {token}")
+
+
+def test_scopes():
+    """The scope admin is all; a limited token sees its topics only, and nothing that names none."""
+    writer = Access(frozenset({"write"}), ("clicks",))
+    writer.require("write", "clicks")
+    for scope, topic in [("read", "clicks"), ("admin", None), ("write", "other")]:
+        with pytest.raises(ProblemError):
+            writer.require(scope, topic)
+    with pytest.raises(ProblemError):
+        writer.require_all_topics("write")
+    Access(frozenset({"admin"})).require_all_topics("read")
+
+
+def test_every_route(server, caplog):
+    """Each route x no token, a wrong one, one that reads, one that writes, one for another topic: allowed exactly where
+    its scope is, and no token gets into a log.
+    """
+    path = server.catalog.path / "tokens.json"
+    tokens = {
+        **{scope: create(path, scope, [scope]) for scope in ("read", "write", "admin")},
+        "other": create(path, "o", ["read", "write"], ["elsewhere"]),
+    }  # fmt: skip
+    server.context.authority._looked = 0.0
+    asked = 0
+    with caplog.at_level(logging.DEBUG), httpx.Client(base_url=server.url, timeout=10) as web:
+        for route in server.routes:
+            scope = operation_of(route.endpoint).scope
+            url = route.path.replace("{", "none-").replace("}", "")
+            for method in route.methods - {"HEAD"}:
+
+                def status(headers, method=method, url=url):
+                    answer = web.request(method, url, headers=headers, content=b"", timeout=10)
+                    return answer.status_code
+
+                if scope == "open":
+                    assert status({}) not in (401, 403)
+                    continue
+                asked += 1
+                assert status({}) == status(bearer("agg_0_wrong")) == 401, url
+                for name in ("read", "write"):
+                    refused = status(bearer(tokens[name])) == 403
+                    assert refused == (name != scope), (method, url, name)
+                if "{topic}" in route.path or not operation_of(route.endpoint).checks_topics:
+                    assert status(bearer(tokens["other"])) == 403, (method, url)
+    assert asked > 8
+    secrets = [token.split("_", 2)[2] for token in tokens.values()]
+    told = "\n".join(record.getMessage() for record in caplog.records)
+    assert not any(secret in told for secret in secrets)
+
+
+def test_topics_that_a_token_may_see(server, web):
+    """A list of topics shows those of the token."""
+    for name in ("clicks", "orders"):
+        server.catalog.create_topic(name)
+    token = create(server.catalog.path / "tokens.json", "r", ["read"], ["cl*"])
+    server.context.authority._looked = 0.0
+    assert web.get("/topics").status_code == 401
+    assert web.get("/topics").headers["www-authenticate"].startswith("Bearer")
+    assert web.get("/topics", headers=bearer(token)).json() == {"topics": [{"name": "clicks"}]}
+    assert web.get("/topic/clicks", headers=bearer(token)).status_code == 200
+    assert web.get("/topic/orders", headers=bearer(token)).status_code == 403
+    assert web.get("/topic/cl%6Fcks", headers=bearer(token)).status_code == 404
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+def test_logs_hide_tokens(formatter):
+    """Whatever is told, a token in it is not."""
+    text = "GET /x authorization: Bearer agg_0123456789ab_sEcrEt-1 and agg_0123456789ab_sEcrEt-2"
+    record = logging.LogRecord("aggregator", logging.INFO, "x", 1, "%s", (text,), None)
+    record.header = "Bearer sEcrEt-3"
+    line = formatter.format(record)
+    assert "sEcrEt" not in line
+    assert "GET /x" in line
+    if isinstance(formatter, JsonFormatter):
+        assert json.loads(line)["level"] == "info"
