@@ -27,6 +27,8 @@ GROUPS: tuple[Callable[[Context], list[Route]], ...] = (
     events.routes,
     topics.routes,
     query.routes,
+    otlp.routes,
+    bulk.routes,
 )
 """Every group of routes."""
 

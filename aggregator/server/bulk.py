@@ -1,0 +1,172 @@
+"""Elasticsearch's `_bulk`, as log shippers use it: lines of actions and documents, and an answer for each. Pure.
+
+A document is a record of the stream `{index=…}`: `@timestamp` is its time, `message` (or `log`) its message, other
+fields stay fields; objects within become names with dots, as in Elasticsearch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from aggregator.server.formats import read_time
+from aggregator.server.shipped import TAGS_AND_RECORD, Outcome, Place, Refusal
+from esformat import InvalidEventError
+
+VERSION = "8.17.0"
+"""Of Elasticsearch, whose answers these are; shippers refuse to talk to versions that they do not know."""
+PRODUCT = {"X-Elastic-Product": "Elasticsearch"}
+"""Without this header official clients hang up."""
+_STORING = ("index", "create")
+_ACTIONS = (*_STORING, "update", "delete")
+_RESERVED = ("ts", "msg")
+_DEEPEST = 20  # of nested objects, as Elasticsearch has it
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One item of a request: what is to be done to which document, and the document as it came, if there is one."""
+
+    verb: str
+    index: str
+    id: str | None
+    document: bytes | None
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Wrong:
+    """Why an item is refused, in Elasticsearch's words."""
+
+    kind: str
+    reason: str
+    status: int = 400
+
+
+def read_actions(body: bytes, index: str | None) -> Iterator[Action]:
+    """The items of a body. index: of those that name none. Raises InvalidEventError where lines make no sense."""
+    lines = enumerate(body.split(b"\n"), 1)
+    for number, line in lines:
+        if not line or line.isspace():
+            continue
+        verb, found = _header(line, number)
+        document = next(lines, (0, b""))[1] if verb != "delete" else None
+        if verb != "delete" and not document:
+            raise InvalidEventError(f"line {number}: the document of this action is missing")
+        name = found.get("_index", index)
+        if not isinstance(name, str) or not name:
+            raise InvalidEventError(f"line {number}: index is missing")
+        given = found.get("_id")
+        yield Action(verb, name, None if given is None else str(given), document, number)
+
+
+def _header(line: bytes, number: int) -> tuple[str, Mapping[str, Any]]:
+    try:
+        return _parsed_header(line)
+    except (ValueError, AttributeError) as error:
+        raise InvalidEventError(f"line {number}: no action: {str(error)[:100]}") from None
+
+
+@lru_cache(1024)
+def _parsed_header(line: bytes) -> tuple[str, Mapping[str, Any]]:
+    found = orjson.loads(line)
+    if not isinstance(found, dict) or len(found) != 1:
+        raise ValueError("an object with one member is expected")
+    ((verb, options),) = found.items()
+    if verb not in _ACTIONS:
+        raise ValueError(f"{verb[:20]!r} is none of {', '.join(_ACTIONS)}")
+    if not isinstance(options, dict):
+        raise ValueError("its options are no object")
+    return verb, options
+
+
+def record_of(action: Action) -> TAGS_AND_RECORD | Wrong:
+    """The record that an item asks to store, with the tags of its stream; or why it cannot be."""
+    if action.verb not in _STORING:
+        return Wrong("illegal_argument_exception", f"{action.verb} is not supported: events are never changed")
+    try:
+        document = orjson.loads(action.document or b"")
+        if not isinstance(document, dict):
+            return Wrong("document_parsing_exception", "the document is no object")
+        return {"index": action.index}, _record(document)
+    except orjson.JSONDecodeError as error:
+        return Wrong("document_parsing_exception", f"the document is no JSON: {error.msg}")
+    except InvalidEventError as error:
+        return Wrong("document_parsing_exception", error.message)
+
+
+def _record(document: dict[str, Any]) -> dict[str, Any]:
+    made: dict[str, Any] = {}
+    if "@timestamp" in document:
+        made["ts"] = _time(document.pop("@timestamp"))
+    for name in ("message", "log"):
+        if isinstance(document.get(name), str):
+            made["msg"] = document.pop(name)
+            break
+    for name, value in _flat(document):
+        made[f"_{name}" if name in _RESERVED or name in made else name] = value
+    return made
+
+
+def _time(given: Any) -> Any:
+    """µs; numbers are milliseconds, as in Elasticsearch."""
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return read_time(given, "@timestamp")
+    if not -(2**52) < given < 2**52:
+        raise InvalidEventError(f"@timestamp: {given!r} are no milliseconds since 1970")
+    return round(given * 1000)
+
+
+def _flat(members: Mapping[str, Any], before: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    if depth > _DEEPEST:
+        raise InvalidEventError(f"objects nest deeper than {_DEEPEST} levels")
+    for name, value in members.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{before}{name}.", depth + 1)
+        else:
+            yield before + name, value
+
+
+# ------------------------------------------------------------ answers
+
+
+def bulk_answer(actions: Sequence[Action], outcomes: Sequence[Outcome | Wrong], took_ms: int) -> bytes:
+    """What became of each item, in their order."""
+    items = [{action.verb: _item(action, outcome)} for action, outcome in zip(actions, outcomes, strict=True)]
+    errors = any(not isinstance(outcome, Place) for outcome in outcomes)
+    return orjson.dumps({"took": took_ms, "errors": errors, "items": items})
+
+
+def _item(action: Action, outcome: Outcome | Wrong) -> dict[str, Any]:
+    about: dict[str, Any] = {"_index": action.index, "_id": action.id}
+    if isinstance(outcome, Place):
+        return about | {
+            "_id": action.id or f"{outcome.partition}-{outcome.index}", "_version": 1, "result": "created",
+            "_shards": {"total": 1, "successful": 1, "failed": 0}, "_seq_no": outcome.index, "_primary_term": 1,
+            "status": 201,
+        }  # fmt: skip
+    wrong = Wrong("document_parsing_exception", outcome.reason) if isinstance(outcome, Refusal) else outcome
+    return about | {"status": wrong.status, "error": {"type": wrong.kind, "reason": wrong.reason}}
+
+
+def error_answer(status: int, kind: str, reason: str) -> bytes:
+    """The answer to a request that fails as a whole."""
+    cause = {"type": kind, "reason": reason}
+    return orjson.dumps({"error": cause | {"root_cause": [cause]}, "status": status})
+
+
+def about_server() -> dict[str, Any]:
+    """What `GET /` answers: enough for a shipper to go on."""
+    return {
+        "name": "aggregator", "cluster_name": "aggregator", "cluster_uuid": "aggregator-----------w",
+        "version": {
+            "number": VERSION, "build_flavor": "default", "build_type": "pip", "build_hash": "0" * 40,
+            "build_date": "2024-12-11T12:08:05.663969764Z", "build_snapshot": False, "lucene_version": "9.12.0",
+            "minimum_wire_compatibility_version": "7.17.0", "minimum_index_compatibility_version": "7.0.0",
+        },
+        "tagline": "You Know, for Search",
+    }  # fmt: skip

@@ -1,0 +1,81 @@
+"""`POST /v1/logs`: OTLP logs over HTTP, so that OpenTelemetry's exporters and collectors can point here."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from aggregator.catalog import STREAMS_TOPIC
+from aggregator.server.asked import Asked, idempotency_key
+from aggregator.server.body import read_body
+from aggregator.server.context import Context
+from aggregator.server.media import media_of
+from aggregator.server.operation import operation, parameter
+from aggregator.server.otlp import JSON, PROTOBUF, failure, read_request, records_of, success
+from aggregator.server.problems import ProblemError, problem_of
+from aggregator.server.shipped import Outcome, Refusal, Target, make_stream_topic, store
+
+TOPIC = parameter("topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC)
+PARTITION = parameter("partition", "Name of a partition", default="0")
+_EXAMPLE: dict[str, Any] = {
+    "resourceLogs": [{
+        "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "checkout"}}]},
+        "scopeLogs": [{"logRecords": [{
+            "timeUnixNano": "1772352000000000000", "severityText": "ERROR", "body": {"stringValue": "no disk"},
+            "attributes": [{"key": "http.status_code", "value": {"intValue": "500"}}],
+        }]}],
+    }]
+}  # fmt: skip
+
+
+def routes(context: Context) -> list[Route]:
+    """`/v1/logs`."""
+
+    @operation(
+        "write", "Export logs by OTLP", tag="shippers", parameters=(TOPIC, PARTITION), checks_topics=True,
+        description="Attributes of the resource are the tags of the stream; body, severity, attributes, trace and span "
+        "become message and fields. Durable when the answer comes. Errors are a google.rpc.Status, as OTLP has it.",
+        body={PROTOBUF: {}, JSON: {"example": _EXAMPLE}},
+        answers={"200": {"description": "stored; partialSuccess tells of records that never can be"},
+                 "400": {"description": "no export request"}, "429": {"description": "try again after Retry-After"}},
+    )  # fmt: skip
+    async def export_logs(request: Request) -> Response:
+        media = media_of(request.headers.get("content-type"))
+        try:
+            if media not in (PROTOBUF, JSON):
+                raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not taken here",
+                                   f"send {PROTOBUF} or {JSON}")  # fmt: skip
+            outcomes = await export(request, media)
+        except Exception as error:  # noqa: BLE001  # OTLP has answers of its own
+            problem = problem_of(error)
+            headers = dict(problem.headers)
+            if problem.retry_after_s is not None:
+                headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after_s)))
+            media = media if media == JSON else PROTOBUF
+            return Response(failure(problem.detail, media), problem.status, headers, media)
+        refusals = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
+        why = refusals[0].reason if refusals else ""
+        return Response(success(len(refusals), why, media), 200, None, media)
+
+    async def export(request: Request, media: str) -> list[Outcome]:
+        asked = Asked(request, ["topic", "partition"])
+        topic = asked.text("topic") or STREAMS_TOPIC
+        request.state.access.require("write", topic)
+        target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
+        context.appends.check_room()
+        body = await read_body(request, context.settings.http)
+
+        def work() -> list[Outcome]:
+            items = list(records_of(read_request(body.to_pybytes(), media)))
+            if target.producer is not None and any("ts" not in record for _, record in items):
+                raise ProblemError(400, "invalid-event", "with an Idempotency-Key each record needs a time of its own")
+            make_stream_topic(context.catalog, topic, context.settings)
+            return store(context.catalog, items, target)
+
+        return await context.appends.run(work)
+
+    return [Route("/v1/logs", export_logs, methods=["POST"])]

@@ -1,0 +1,223 @@
+"""OTLP logs: what OpenTelemetry's own exporter sends is stored; what cannot be is told as the protocol says."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import logging
+
+import orjson
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue, KeyValueList
+from opentelemetry.sdk._logs import LoggerProvider, LoggingHandler
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+from opentelemetry.sdk.resources import Resource
+
+from aggregator.server.otlp import JSON, PROTOBUF, failure, read_request, records_of
+from esformat import InvalidEventError
+
+NANOS = 1772352000_000000_123
+
+
+def any_value(value) -> AnyValue:
+    if isinstance(value, dict):
+        values = [KeyValue(key=name, value=any_value(each)) for name, each in value.items()]
+        return AnyValue(kvlist_value=KeyValueList(values=values))
+    if isinstance(value, list):
+        return AnyValue(array_value=ArrayValue(values=map(any_value, value)))
+    kinds = {str: "string_value", bool: "bool_value", int: "int_value", float: "double_value", bytes: "bytes_value"}
+    return AnyValue() if value is None else AnyValue(**{kinds[type(value)]: value})
+
+
+def request(*records: dict, tags: dict | None = None) -> ExportLogsServiceRequest:
+    """An export request; `attributes` and `body` of records are plain values."""
+    made = ExportLogsServiceRequest()
+    resource = made.resource_logs.add()
+    resource.resource.attributes.extend(
+        any_value({"service.name": "shop"} if tags is None else tags).kvlist_value.values
+    )
+    scope = resource.scope_logs.add()
+    scope.scope.name = "lib"
+    for record in records:
+        added = scope.log_records.add()
+        for name, value in record.items():
+            if name == "attributes":
+                added.attributes.extend(any_value(value).kvlist_value.values)
+            elif name == "body":
+                added.body.CopyFrom(any_value(value))
+            else:
+                setattr(added, name, value)
+    return made
+
+
+FULL = {
+    "time_unix_nano": NANOS, "severity_number": 17, "body": "no disk", "trace_id": b"\1" * 16, "span_id": b"\2" * 8,
+    "attributes": {"n": 5, "ok": True, "f": 1.5, "l": [1, "a", None], "d": {"x": b"\xff"}, "msg": "mine", "z": None},
+}  # fmt: skip
+EXPECTED = {
+    "ts": NANOS // 1000, "ts_ns": NANOS, "msg": "no disk", "severity": "ERROR", "severity_number": 17, "scope": "lib",
+    "trace_id": "01" * 16, "span_id": "02" * 8, "n": 5, "ok": True, "f": 1.5, "l": [1, "a", None], "d": {"x": "/w=="},
+    "attributes.msg": "mine", "z": None,
+}  # fmt: skip
+AS_JSON = {"resourceLogs": [{
+    "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]},
+    "scopeLogs": [{"scope": {"name": "lib"}, "logRecords": [{
+        "timeUnixNano": str(NANOS), "severityNumber": 17, "body": {"stringValue": "no disk"},
+        "traceId": "01" * 16, "spanId": "02" * 8, "unknownField": 1,
+        "attributes": [
+            {"key": "n", "value": {"intValue": "5"}}, {"key": "ok", "value": {"boolValue": True}},
+            {"key": "f", "value": {"doubleValue": 1.5}},
+            {"key": "l", "value": {"arrayValue": {"values": [{"intValue": 1}, {"stringValue": "a"}, {}]}}},
+            {"key": "d", "value": {"kvlistValue": {"values": [{"key": "x", "value": {"bytesValue": "/w=="}}]}}},
+            {"key": "msg", "value": {"stringValue": "mine"}}, {"key": "z", "value": {}},
+        ],
+    }]}],
+}]}  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "media"), [
+    (request(FULL).SerializeToString(), PROTOBUF), (orjson.dumps(AS_JSON), JSON),
+])  # fmt: skip
+def test_records(body, media):
+    """Protobuf and JSON say the same, and every part of a record is kept."""
+    assert list(records_of(read_request(body, media))) == [({"service.name": "shop"}, EXPECTED)]
+
+
+@pytest.mark.parametrize(("record", "expected"), [
+    ({}, {"msg": ""}), ({"body": b"\xff", "observed_time_unix_nano": 5_000}, {"msg": b"\xff", "ts": 5}),
+    ({"body": {"a": [1]}, "severity_text": "odd"}, {"msg": '{"a":[1]}', "severity": "odd"}),
+    ({"attributes": {"f": float("nan")}}, {"msg": "", "f": "nan"}),
+    ({"severity_number": 24}, {"msg": "", "severity": "FATAL", "severity_number": 24}),
+])  # fmt: skip
+def test_odd_records(record, expected):
+    """Bodies that are no text, times that are missing, numbers that JSON does not have."""
+    made = request(record)
+    made.resource_logs[0].scope_logs[0].scope.name = ""
+    assert [record for _, record in records_of(made)] == [expected]
+
+
+@pytest.mark.filterwarnings("ignore:.*LoggingHandler.*:DeprecationWarning")
+def test_the_exporter_of_opentelemetry(web, server):
+    """A program that logs through OpenTelemetry's SDK finds its records here, by the tags of its resource."""
+    exporter = OTLPLogExporter(f"{server.url}/v1/logs", compression=Compression.Gzip)
+    provider = LoggerProvider(Resource({"service.name": "checkout", "host.name": "web-1"}))
+    provider.add_log_record_processor(BatchLogRecordProcessor(exporter))
+    logger = logging.getLogger("test_otlp")
+    handler = LoggingHandler(logger_provider=provider)
+    logger.addHandler(handler)
+    try:
+        for number in range(100):
+            logger.warning("order %d failed", number, extra={"order": number})
+    finally:
+        logger.removeHandler(handler)
+        provider.shutdown()
+    query = 'SELECT FROM service.name = checkout AND host.name = "web-1" WHERE fields:severity = WARN'
+    answer = web.post("/v1/query", json={"query": query})
+    rows = [json.loads(line) for line in answer.text.splitlines()]
+    assert [row["data"] for row in rows] == [f"order {number} failed" for number in range(100)]
+    assert rows[7]["fields"]["order"] == "7"
+
+
+def post(web, body, media=PROTOBUF, **headers):
+    return web.post("/v1/logs", content=body, headers={"content-type": media, **headers})
+
+
+def test_partial_success(web):
+    """Records that can never be stored are told of, the others are stored."""
+    mixed = request({"body": "good"})
+    mixed.resource_logs.extend(request({"body": "bad"}, {"body": "worse"}, tags={"x": "y" * 5000}).resource_logs)
+    mixed.resource_logs.extend(request({"body": "fine"}, tags={}).resource_logs)
+    answer = post(web, gzip.compress(mixed.SerializeToString()), **{"content-encoding": "gzip"})
+    assert (answer.status_code, answer.headers["content-type"]) == (200, PROTOBUF)
+    told = ExportLogsServiceResponse.FromString(answer.content).partial_success
+    assert told.rejected_log_records == 2
+    assert "4096" in told.error_message
+    rows = web.get("/v1/topics/logs/events").text.splitlines()
+    assert sorted(json.loads(row)["data"] for row in rows) == ["fine", "good"]
+    nothing = post(web, b"{}", JSON)
+    assert (nothing.status_code, nothing.json()) == (200, {})
+
+
+@pytest.mark.parametrize(("body", "media", "status"), [
+    (b"junk", PROTOBUF, 400), (b"{", JSON, 400), (b"[]", JSON, 400), (b'{"resourceLogs": 5}', JSON, 400),
+    (b'{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"traceId": "xy"}]}]}]}', JSON, 400),
+    (b'{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"timeUnixNano": "x"}]}]}]}', JSON, 400),
+    (b"[" * 50_000, JSON, 400), (b"{}", "text/plain", 415),
+])  # fmt: skip
+def test_wrong_bodies(web, body, media, status):
+    """Anything else is refused with a Status."""
+    answer = post(web, body, media)
+    assert answer.status_code == status
+    assert answer.json()["message"] if media == JSON else answer.content.startswith(b"\x12")
+
+
+def test_failure_is_a_status():
+    """The hand-made message has the length that its text has."""
+    for text in ("", "short", "x" * 127, "x" * 128, "ä" * 3000):
+        written = failure(text, PROTOBUF)
+        field = ExportLogsServiceResponse.FromString(b"")
+        field.partial_success.ParseFromString(written)  # its field 2 is a text as well
+        assert text.encode().startswith(field.partial_success.error_message.encode())
+
+
+def field(number: int, inner: bytes) -> bytes:
+    """A length-delimited field of a message."""
+    length, size = bytearray(), len(inner)
+    while size >= 0x80:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([number << 3 | 2]) + bytes(length) + bytes([size]) + inner
+
+
+def nested(depth: int) -> bytes:
+    """A request with a body of so many arrays within each other."""
+    value = field(1, b"x")
+    for _ in range(depth):
+        value = field(5, field(1, value))
+    return field(1, field(2, field(2, field(5, value))))
+
+
+@pytest.mark.parametrize("depth", [30, 70, 40_000])
+def test_nesting(web, depth):
+    """Values may nest, within reason."""
+    array: dict = {"stringValue": "x"}
+    for _ in range(min(depth, 200)):
+        array = {"arrayValue": {"values": [array]}}
+    as_json = {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": array}]}]}]}
+    for body, media in ((nested(depth), PROTOBUF), (json.dumps(as_json).encode(), JSON)):
+        assert post(web, body, media).status_code == (200 if depth == 30 else 400)
+
+
+GOOD = request(FULL, {"body": {"a": 1}}).SerializeToString()
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(0, len(GOOD) - 1), st.binary(min_size=1, max_size=6), st.booleans())
+def test_hostile_protobuf(at, junk, cut):
+    """Damaged messages are read, or refused; nothing else happens."""
+    body = GOOD[:at] if cut else GOOD[:at] + junk + GOOD[at + len(junk) :]
+    with contextlib.suppress(InvalidEventError):
+        list(records_of(read_request(body, PROTOBUF)))
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["resourceLogs", "scopeLogs", "logRecords", "attributes", "body", "traceId", "timeUnixNano",
+                         "resource", "key", "value", "stringValue", "intValue"]), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(VALUES)
+def test_hostile_json(value):
+    """Any JSON is read as a request, or refused."""
+    with contextlib.suppress(InvalidEventError):
+        list(records_of(read_request(json.dumps(value).encode(), JSON)))
