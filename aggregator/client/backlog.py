@@ -53,12 +53,18 @@ class Batch:
         """What they take."""
         return sum(piece.size_bytes for piece in self.pieces)
 
+    @property
+    def events(self) -> list[Row] | pa.Table:
+        """As they were added: rows, or a table."""
+        contents = [piece.content for piece in self.pieces]
+        if isinstance(contents[0], list):
+            return [row for content in contents for row in content]
+        return contents[0] if len(contents) == 1 else pa.concat_tables(contents)
+
     def table(self, table_of: Callable[[Any], pa.Table]) -> pa.Table:
         """The events as one table. table_of: makes one of rows."""
-        made = [
-            piece.content if isinstance(piece.content, pa.Table) else table_of(piece.content) for piece in self.pieces
-        ]
-        return made[0] if len(made) == 1 else pa.concat_tables(made)
+        events = self.events
+        return table_of(events) if isinstance(events, list) else events
 
     def halves(self) -> tuple[Batch, Batch]:
         """Two batches of about as many events each. Requires: more than one event."""

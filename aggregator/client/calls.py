@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import gzip
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from aggregator.errors import InvalidRequestError
 from aggregator.intake import to_table
 from aggregator.model import Receipt
 from esformat import Event, UsageError
-from esformat.parts import to_microseconds
+from esformat.parts import KEY_COLUMNS, to_microseconds
 
 COMPRESSIONS = (None, "zstd", "gzip")
 POSITION_HEADER = "aggregator-position"
@@ -144,9 +145,15 @@ def receipt(reply: Reply) -> Receipt:
 # ------------------------------------------------------------ questions
 
 
-def read(where: str) -> Call:
-    """A question that is answered by an Arrow stream."""
-    return Call("GET", where, {"accept": arrow_stream.MEDIA_TYPE})
+def read(where: Sequence[str], parameters: Mapping[str, Any], changed: Mapping[str, Any]) -> Call:
+    """A question that is answered by an Arrow stream. changed: parameters that take the place of others."""
+    return Call("GET", path(*where, **{**parameters, **changed}), {"accept": arrow_stream.MEDIA_TYPE})
+
+
+def with_keys(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parameters of a scan that gives what events need, too."""
+    asked = parameters.get("columns")
+    return parameters if asked is None else {**parameters, "columns": list(dict.fromkeys([*KEY_COLUMNS, *asked]))}
 
 
 def query(text: str) -> Call:
@@ -184,8 +191,12 @@ def scan_parameters(
         raise UsageError(f"a limit is a whole number from 0, not {limit!r}")
     if isinstance(columns, str):
         raise UsageError(f"columns must be a list of names, not the text {columns!r}")
-    return {
-        "space": space, "grouping": grouping, "start": None if start is None else to_microseconds(start, "start"),
+    keys = {
+        f"{name}_base64" if isinstance(key, bytes) else name: base64.b64encode(key) if isinstance(key, bytes) else key
+        for name, key in (("space", space), ("grouping", grouping))
+    }
+    return keys | {
+        "start": None if start is None else to_microseconds(start, "start"),
         "end": None if end is None else to_microseconds(end, "end"), "reverse": reverse or None, "limit": limit,
         "columns": None if columns is None else list(columns), "partition": partition,
     }  # fmt: skip
@@ -220,6 +231,11 @@ def create_topic(
     content: dict[str, Any] = {"indexes": list(indexes), "keys": keys}
     content |= {name: dict(given) for name, given in (("roll", roll), ("retention", retention)) if given is not None}
     return plain("PUT", path("v1", "topics", name), content)
+
+
+def stats(topic: str) -> Call:
+    """What a topic holds."""
+    return plain("GET", path("v1", "topics", topic))
 
 
 def topic_facts(facts: Mapping[str, Any]) -> tuple[tuple[str, ...], bool]:

@@ -12,16 +12,14 @@ import pyarrow as pa
 from aggregator.client import calls
 from aggregator.client.connection import Connection, Options
 from aggregator.client.lanes import Lanes
+from aggregator.client.questions import DEFAULT_PARTITION, Questions
 from aggregator.client.retry import Retry
 from aggregator.client.scan import RemoteScan, RemoteSelection
-from aggregator.client.streams import records_table, tags_text
+from aggregator.client.streams import STREAMS_TOPIC, records_table, tags_text
 from aggregator.client.tail import Page, RemoteTail
 from aggregator.client.writer import Writer
 from aggregator.model import Receipt
 from esformat import UsageError
-
-_DEFAULT_PARTITION = "0"
-_STREAMS_TOPIC = "logs"
 
 
 class Client:
@@ -87,9 +85,9 @@ class Client:
         self,
         tags: Mapping[str, str],
         records: Any,
-        topic: str = _STREAMS_TOPIC,
+        topic: str = STREAMS_TOPIC,
         *,
-        partition: str = _DEFAULT_PARTITION,
+        partition: str = DEFAULT_PARTITION,
         producer: str | None = None,
         sequence: int | None = None,
     ) -> Receipt:
@@ -110,9 +108,9 @@ class Client:
     def stream_writer(
         self,
         tags: Mapping[str, str],
-        topic: str = _STREAMS_TOPIC,
+        topic: str = STREAMS_TOPIC,
         *,
-        partition: str = _DEFAULT_PARTITION,
+        partition: str = DEFAULT_PARTITION,
         **options: Any,
     ) -> Writer:
         """A writer in the background for a stream: rows are records, as `write` takes them. options: of `Writer`."""
@@ -173,7 +171,7 @@ class Client:
         self.close()
 
 
-class RemoteTopic:
+class RemoteTopic(Questions[RemoteScan]):
     """A topic behind a server. Safe to share between threads. Made by `Client.topic` and `create_topic`."""
 
     def __init__(self, connection: Connection, lanes: Lanes, name: str) -> None:
@@ -183,6 +181,9 @@ class RemoteTopic:
     def __repr__(self) -> str:
         return f"<aggregator.client.RemoteTopic {self.name!r}>"
 
+    def _answer(self, where: tuple[str, ...], parameters: Mapping[str, Any]) -> RemoteScan:
+        return RemoteScan(self._connection, where, parameters, self._facts)
+
     def _facts(self) -> tuple[tuple[str, ...], bool]:
         """Indexes, and whether keys are binary: what never changes."""
         if self._known is None:
@@ -191,7 +192,7 @@ class RemoteTopic:
 
     def stats(self) -> dict[str, Any]:
         """Rows, bytes, segments and more. See `aggregator.Topic.stats`. Raises TopicNotFoundError."""
-        found: dict[str, Any] = self._connection.send(calls.plain("GET", calls.path("v1", "topics", self.name))).json()
+        found: dict[str, Any] = self._connection.send(calls.stats(self.name)).json()
         return found
 
     # ------------------------------------------------------------ appending
@@ -199,7 +200,7 @@ class RemoteTopic:
     def append(
         self,
         events: Any,
-        partition: str = _DEFAULT_PARTITION,
+        partition: str = DEFAULT_PARTITION,
         *,
         producer: str | None = None,
         sequence: int | None = None,
@@ -226,7 +227,7 @@ class RemoteTopic:
         call = calls.append(self.name, table, partition, producer, sequence, compression)
         return calls.receipt(self._connection.send(call))
 
-    def writer(self, partition: str = _DEFAULT_PARTITION, **options: Any) -> Writer:
+    def writer(self, partition: str = DEFAULT_PARTITION, **options: Any) -> Writer:
         """A writer that sends events in the background, in batches. options: of `Writer`."""
         compression = self._connection.options.compression
 
@@ -234,68 +235,6 @@ class RemoteTopic:
             return calls.append(self.name, table, partition, producer, sequence, compression)
 
         return Writer(self._connection, call, calls.events_table, **options)
-
-    # ------------------------------------------------------------ reading
-
-    def scan(
-        self,
-        *,
-        space: str | bytes | None = None,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Sequence[str] | None = None,
-        partition: str | None = None,
-    ) -> RemoteScan:
-        """Events by time, oldest first, as `aggregator.Topic.scan` gives them. Raises UsageError, InvalidEventError."""
-        parameters = calls.scan_parameters(
-            space=space, grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
-            partition=partition,
-        )  # fmt: skip
-        return RemoteScan(self._connection, ("v1", "topics", self.name, "events"), parameters, self._facts)
-
-    def scan_index(
-        self,
-        name: str,
-        value: Any,
-        *,
-        space: str | bytes | None = None,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Sequence[str] | None = None,
-        partition: str | None = None,
-    ) -> RemoteScan:
-        """Events with a value of an index; else as `scan`. Raises UsageError, InvalidEventError."""
-        parameters = calls.scan_parameters(
-            space=space, grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
-            partition=partition,
-        )  # fmt: skip
-        if value is None:
-            raise UsageError("give the value of the index to look for")
-        where = ("v1", "topics", self.name, "index", name)
-        return RemoteScan(self._connection, where, parameters | {"value": value}, self._facts)
-
-    def read(
-        self,
-        partition: str = _DEFAULT_PARTITION,
-        from_index: int | None = None,
-        limit: int | None = None,
-        *,
-        reverse: bool = False,
-        columns: Sequence[str] | None = None,
-    ) -> RemoteScan:
-        """Events of a partition in the order in which they were appended. See `aggregator.Topic.read`."""
-        parameters = {
-            "from_": from_index, "limit": limit, "reverse": reverse or None,
-            "columns": None if columns is None else list(columns),
-        }  # fmt: skip
-        where = ("v1", "topics", self.name, "partitions", partition, "records")
-        return RemoteScan(self._connection, where, parameters, self._facts)
 
     # ------------------------------------------------------------ keeping house
 

@@ -118,15 +118,19 @@ class Connection:
         attempts = Attempts(retry or self.options.retry, repeatable=call.repeatable)
         while True:
             try:
-                return self._attempt(call, stream=stream), attempts.refusals
+                response = self._attempt(call, stream=stream)
+                if response.is_success:
+                    return response, attempts.refusals
+                failure: EsdbError = error_of(
+                    response.status_code, response.headers, response.content, subject=call.path
+                )
             except httpx.RequestError as error:
-                failure: EsdbError = failure_of(error, call.path)
-            except _RefusedError as refused:
-                failure = refused.error
+                failure = failure_of(error, call.path)
             if wait(attempts.wait_s(failure)):
                 raise attempts.given_up(failure)
 
     def _attempt(self, call: Call, *, stream: bool) -> httpx.Response:
+        """The answer; read to its end, but for a good one that is to be streamed."""
         if self._http.is_closed:
             raise ClosedError("the client is closed", path=self.options.url, hint="make another one")
         content = pieces_of(call.body) if len(memoryview(call.body)) else None
@@ -134,25 +138,12 @@ class Connection:
             call.method, call.path, content=content, headers=headers_of(call), timeout=self.options.timeout(call)
         )
         response = self._http.send(request, stream=True)
-        try:
-            if not response.is_success:
-                raise _RefusedError(response, response.read(), call.path)
-            if not stream:
+        if not stream or not response.is_success:
+            try:
                 response.read()
-        except BaseException:
-            response.close()
-            raise
-        if not stream:
-            response.close()
+            finally:
+                response.close()
         return response
-
-
-class _RefusedError(Exception):
-    """An answer other than 2xx; stays inside the connections."""
-
-    def __init__(self, response: httpx.Response, body: bytes, subject: str) -> None:
-        super().__init__(response.status_code)
-        self.error = error_of(response.status_code, response.headers, body, subject=subject)
 
 
 class Stream:
@@ -164,10 +155,10 @@ class Stream:
         self._decoder = StreamDecoder()
         self._ready: Iterator[pa.RecordBatch] = iter(())
         self._ended = False
-        self._first: list[pa.RecordBatch] = []
+        first: list[pa.RecordBatch] = []
         while self._decoder.schema is None and not self._ended:
-            self._first += self._more()
-        self._ready = iter(self._first)
+            first += self._more()
+        self._ready = iter(first)
         assert self._decoder.schema is not None  # else its end was missing
         self.schema: pa.Schema = self._decoder.schema
 

@@ -56,7 +56,7 @@ class TruncatedAnswerError(AggregatorError):
 
 
 class WriteFailedError(AggregatorError):
-    """A writer could not deliver everything. `unsent`: tables of the events, oldest first; `failed`: the errors."""
+    """A writer could not deliver everything. `unsent`: each an `Unsent` with its events; `failed`: the errors."""
 
     unsent: list[Any]
     failed: list[Exception]
@@ -83,7 +83,7 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes, *, subject: s
     message = str(problem.get("detail") or problem.get("message") or problem.get("title") or f"HTTP status {status}")
     hint = problem.get("hint")
     place: dict[str, Any] = {"path": subject, "hint": str(hint) if hint else None}
-    kind = str(problem.get("type", "")).rpartition(":")[2]
+    kind = str(problem.get("type", "")).rpartition("/")[2]
     if status == 429:
         return OverloadedError(
             message, retry_after_s=retry_after_s(headers, problem) or _DEFAULT_RETRY_AFTER_S, **place

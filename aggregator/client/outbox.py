@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import pyarrow as pa
 
@@ -20,11 +18,13 @@ _FULL_RETRY_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Unsent:
-    """Events that were not acknowledged, and why. producer, sequence: None where they never were on their way; else
-    append them again under the same, and they are stored once.
+    """Events that were not acknowledged, as they were added: rows, or a table; and why.
+
+    producer, sequence: None where they never were on their way; else append them again under the same, and they are
+    stored once.
     """
 
-    table: pa.Table
+    events: list[Row] | pa.Table
     error: EsdbError
     producer: str | None = None
     sequence: int | None = None
@@ -142,17 +142,17 @@ class Outbox:
         """A batch is no longer under way."""
         del self._under_way[batch.start]
 
-    def give_up(self, table_of: Callable[[Any], pa.Table], error: EsdbError) -> None:
+    def give_up(self, error: EsdbError) -> None:
         """What still waits is not sent any more."""
         while self._backlog.count:
             batch = self._backlog.take(1 << 62, 1 << 62)
-            self._unsent.append(Unsent(batch.table(table_of), error))
+            self._unsent.append(Unsent(batch.events, error))
 
     def raise_failures(self) -> None:
         """Tell what failed since the last time. Raises WriteFailedError, if anything did."""
         if self._unsent:
             unsent, self._unsent = self._unsent, []
-            count = sum(len(each.table) for each in unsent)
+            count = sum(len(each.events) for each in unsent)
             raise WriteFailedError(
                 f"{count:,} events were not delivered: {unsent[0].error.message}",
                 hint="`unsent` of this error holds them", unsent=unsent, failed=[each.error for each in unsent],

@@ -12,7 +12,7 @@ from aggregator.answer import Answer
 from aggregator.client import calls
 from aggregator.client.connection import Connection, Stream
 from esformat import Event
-from esformat.parts import KEY_COLUMNS, rows_of_batch
+from esformat.parts import rows_of_batch
 
 Facts = Callable[[], tuple[tuple[str, ...], bool]]
 """Gives a topic's indexes, and whether its keys are binary."""
@@ -35,8 +35,7 @@ class RemoteScan(Answer):
         return f"<aggregator.client.RemoteScan {'/'.join(self._where[1:])}{' ' if given else ''}{given}>"
 
     def _stream(self, **changed: Any) -> Stream:
-        where = calls.path(*self._where, **(self._parameters | changed))
-        return self._connection.stream(calls.read(where))
+        return self._connection.stream(calls.read(self._where, self._parameters, changed))
 
     def _open(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         stream = self._stream()
@@ -55,10 +54,7 @@ class RemoteScan(Answer):
 
     def __iter__(self) -> Iterator[Event]:
         indexes, binary = self._facts()
-        asked = self._parameters.get("columns")
-        keys = None if asked is None else list(dict.fromkeys([*KEY_COLUMNS, *asked]))
-        batches = self._stream(columns=keys)
-        return events_of(batches, indexes, b"" if binary else "")
+        return events_of(self._stream(**calls.with_keys(self._parameters)), indexes, b"" if binary else "")
 
 
 class RemoteSelection(Answer):

@@ -11,6 +11,8 @@ import pyarrow as pa
 from aggregator.lql import TagSet
 from aggregator.records import events_of
 
+STREAMS_TOPIC = "logs"
+"""The topic that streams are written to where none is named."""
 _NAMES = {"timestamp": "ts", "data": "msg"}
 _NO_TAGS = TagSet(())
 

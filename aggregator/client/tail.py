@@ -12,9 +12,9 @@ from aggregator.client.errors import TruncatedAnswerError
 from aggregator.client.scan import events_of
 from esformat import Event
 
-WAIT_S = 20.0  # of one poll: below what proxies cut
-_LIMIT = 10_000
-_BROKEN_POLLS = 5  # answers in a row that broke off
+POLL_S = 20.0  # of one poll: below what proxies cut
+POLL_RECORDS = 10_000
+BROKEN_POLLS = 5  # answers in a row that broke off
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,14 +42,16 @@ class RemoteTail:
         heard = time.monotonic()
         broken = 0
         while True:
-            left = WAIT_S if self._timeout_s is None else heard + self._timeout_s - time.monotonic()
+            left = POLL_S if self._timeout_s is None else heard + self._timeout_s - time.monotonic()
             if left < 0:
                 return
+            # The first poll behind "tail" does not wait: until it is answered, nobody knows where that is.
+            wait_s = 0.0 if self.position == "tail" else min(left, POLL_S)
             try:
-                page = self._page(self._text, self.position, wait_s=min(left, WAIT_S), limit=_LIMIT)
+                page = self._page(self._text, self.position, wait_s=wait_s, limit=POLL_RECORDS)
             except TruncatedAnswerError:
                 broken += 1
-                if broken == _BROKEN_POLLS:
+                if broken == BROKEN_POLLS:
                     raise
                 continue
             broken = 0

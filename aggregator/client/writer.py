@@ -50,6 +50,8 @@ class Writer:
         in_flight: int = 1,
         retry: Retry | None = None,
         producer: str | None = None,
+        name: str = "aggregator-writer",
+        close_at_exit: bool = True,
     ) -> None:
         """Made by `RemoteTopic.writer` and `Client.stream_writer`.
 
@@ -59,6 +61,7 @@ class Writer:
         in_flight: batches under way at a time; with more than one, events may be stored in another order.
         retry: for each batch; by default it is tried until it is stored, or refused for good, or the writer is closed.
         producer: what the writer's producers are named after, in this process and never again; drawn where absent.
+        name: of its threads. close_at_exit: whether the end of the program closes it.
         """
         if in_flight < 1:
             raise InvalidRequestError("at least one batch is in flight")
@@ -69,12 +72,11 @@ class Writer:
         self._changed = Condition()
         self._closing = False
         self._stopped = Event()
-        self._threads = [
-            Thread(target=self._work, name=f"aggregator-writer-{number}", daemon=True) for number in range(in_flight)
-        ]
+        self._threads = [Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(in_flight)]
         for thread in self._threads:
             thread.start()
-        atexit.register(self._at_exit)
+        if close_at_exit:
+            atexit.register(self._at_exit)
 
     # ------------------------------------------------------------ adding
 
@@ -180,7 +182,7 @@ class Writer:
             thread.join()
         atexit.unregister(self._at_exit)
         late = UnavailableError("the writer was closed before they were sent", status=None, maybe_stored=False)
-        self._outbox.give_up(self._table_of, late)
+        self._outbox.give_up(late)
         self._outbox.raise_failures()
 
     def _at_exit(self) -> None:
@@ -219,7 +221,6 @@ class Writer:
         """Send a batch; in halves where it is too large, or where one of its events cannot be sent."""
         began = time.monotonic()
         key: tuple[str | None, int | None] = (None, None)
-        table = pa.table({})
         try:
             table = batch.table(self._table_of)
             with self._lanes.borrow() as key:
@@ -227,7 +228,7 @@ class Writer:
             calls.receipt(reply)
         except (BodyTooLargeError, InvalidEventError) as error:
             if batch.count == 1 or (key[0] is not None and isinstance(error, InvalidEventError)):
-                self._fail(Unsent(table, error))
+                self._fail(Unsent(batch.events, error))
                 return
             with self._changed:
                 if isinstance(error, BodyTooLargeError):
@@ -235,7 +236,7 @@ class Writer:
             for half in batch.halves():
                 self._deliver(half)
         except EsdbError as error:
-            self._fail(Unsent(table, error, *key))
+            self._fail(Unsent(batch.events, error, *key))
         else:
             with self._changed:
                 self._outbox.acknowledge(batch, took_s=time.monotonic() - began, refusals=reply.refusals)

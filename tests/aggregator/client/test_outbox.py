@@ -138,10 +138,10 @@ def test_failures_are_told_once():
     batch = box.take()
     box.fail(Unsent(batch.table(events_table), UsageError("no"), "p", 3))
     box.settle(batch)
-    box.give_up(events_table, UsageError("closed"))
+    box.give_up(UsageError("closed"))
     with pytest.raises(WriteFailedError, match="12 events") as caught:
         box.raise_failures()
-    assert [len(each.table) for each in caught.value.unsent] == [10, 2]
+    assert [len(each.events) for each in caught.value.unsent] == [10, 2]
     assert (caught.value.unsent[0].producer, caught.value.unsent[0].sequence) == ("p", 3)
     box.raise_failures()
 

@@ -35,7 +35,7 @@ def test_no_attempt_after_the_deadline_or_the_last():
 
 
 def problem(kind):
-    return b'{"type": "urn:aggregator:problem:%s", "detail": "so it is", "hint": "do this"}' % kind.encode()
+    return b'{"type": "/problems/%s", "detail": "so it is", "hint": "do this"}' % kind.encode()
 
 
 ANSWERS = [

@@ -1,0 +1,237 @@
+"""`AsyncClient`: what `Client` does, for programs with an event loop."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+
+from aggregator.client import calls
+from aggregator.client.async_connection import AsyncConnection, AsyncStream
+from aggregator.client.async_writer import AsyncWriter
+from aggregator.client.connection import Options
+from aggregator.client.errors import TruncatedAnswerError
+from aggregator.client.lanes import Lanes
+from aggregator.client.questions import DEFAULT_PARTITION, Questions
+from aggregator.client.retry import Retry
+from aggregator.client.scan import events_of
+from aggregator.client.streams import STREAMS_TOPIC, records_table, tags_text
+from aggregator.client.tail import BROKEN_POLLS, POLL_RECORDS, POLL_S, Page
+from aggregator.model import Receipt
+from esformat import Event
+
+
+class AsyncAnswer:
+    """Events that are read from a server when they are asked for, as often as wanted.
+
+    `async for` gives `esformat.Event`s, `batches` record batches, in bounded memory. An answer that breaks off raises
+    TruncatedAnswerError: it is never a short one.
+    """
+
+    def __init__(self, connection: AsyncConnection, call_of: Callable[..., calls.Call], facts: Any) -> None:
+        """Made by the verbs of AsyncTopic and AsyncClient. call_of: the call, with some parameters changed."""
+        self._connection, self._call_of, self._facts = connection, call_of, facts
+
+    async def _stream(self, **changed: Any) -> AsyncStream:
+        return await self._connection.stream(self._call_of(**changed))
+
+    async def schema(self) -> pa.Schema:
+        """Arrow schema of the batches, as it is now."""
+        stream = await self._stream(limit=0)
+        await stream.close()
+        return stream.schema
+
+    async def batches(self) -> AsyncIterator[pa.RecordBatch]:
+        """The events as record batches, in order."""
+        stream = await self._stream()
+        async for batch in stream.batches():
+            yield batch
+
+    async def to_table(self) -> pa.Table:
+        """All events as one table."""
+        stream = await self._stream()
+        return pa.Table.from_batches([batch async for batch in stream.batches()], schema=stream.schema)
+
+    async def to_pandas(self, **options: Any) -> Any:
+        """All events as a pandas data frame; `options` go to `pyarrow.Table.to_pandas`."""
+        return (await self.to_table()).to_pandas(**options)
+
+    async def count(self) -> int:
+        """How many events there are. Their timestamps are sent for it; all columns of a SELECT's records."""
+        stream = await self._stream(columns=["timestamp"])
+        return sum([len(batch) async for batch in stream.batches()])
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        indexes, binary = await self._facts()
+        stream = await self._stream(with_keys=True)
+        async for batch in stream.batches():
+            for event in events_of(iter([batch]), indexes, b"" if binary else ""):
+                yield event
+
+
+class AsyncClient:
+    """A connection to a server, for one event loop; close it, or use it as an async context manager."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        timeout_s: float = 30.0,
+        retry: Retry | None = None,
+        compression: str | None = None,
+        ca_file: str | os.PathLike[str] | None = None,
+        client_cert: tuple[str, str] | None = None,
+    ) -> None:
+        """As `Client`."""
+        options = Options(url, token, timeout_s, retry or Retry(), compression, ca_file, client_cert)
+        self._connection = AsyncConnection(options)
+        self._lanes = Lanes()
+
+    def __repr__(self) -> str:
+        return f"<aggregator.client.AsyncClient {self._connection.options.url!r}>"
+
+    async def topics(self) -> tuple[str, ...]:
+        """Names of the topics, in the order in which they came to be."""
+        return calls.topic_names(await self._connection.send(calls.plain("GET", calls.path("v1", "topics"))))
+
+    def topic(self, name: str) -> AsyncTopic:
+        """A topic. Nothing is sent for it."""
+        return AsyncTopic(self._connection, self._lanes, name)
+
+    async def create_topic(
+        self,
+        name: str,
+        *,
+        indexes: Sequence[str] = (),
+        keys: str = "text",
+        roll: Mapping[str, Any] | None = None,
+        retention: Mapping[str, Any] | None = None,
+    ) -> AsyncTopic:
+        """Make a topic, or find that it is there with the same settings. As `Client.create_topic`."""
+        await self._connection.send(calls.create_topic(name, indexes, keys, roll, retention))
+        return self.topic(name)
+
+    async def write(
+        self, tags: Mapping[str, str], records: Any, topic: str = STREAMS_TOPIC, *, partition: str = DEFAULT_PARTITION
+    ) -> Receipt:
+        """Store records of the stream with these tags: all of them, durably, or nothing. As `Client.write`."""
+        table = records_table(records)
+        compression = self._connection.options.compression
+        with self._lanes.borrow() as key:
+            call = calls.write(tags_text(tags), table, topic, partition, *key, compression)
+            return calls.receipt(await self._connection.send(call))
+
+    async def query(self, text: str) -> AsyncAnswer | pa.Table:
+        """Run an LQL statement: a SELECT gives a lazy answer, COUNT and every other statement a table."""
+
+        def call(**_: Any) -> calls.Call:
+            return calls.query(text)
+
+        if calls.is_select(text) and not calls.counts(text):
+            return AsyncAnswer(self._connection, call, _no_facts)
+        return await AsyncAnswer(self._connection, call, _no_facts).to_table()
+
+    async def page(self, text: str, position: str = "head", *, wait_s: float = 0.0, limit: int = 1000) -> Page:
+        """Up to `limit` records of a SELECT behind a position, and the position behind them. As `Client.page`."""
+        stream = await self._connection.stream(calls.page(text, position, wait_s, limit))
+        table = pa.Table.from_batches([batch async for batch in stream.batches()], schema=stream.schema)
+        return Page(table, stream.headers.get(calls.POSITION_HEADER, position))
+
+    async def tail(self, text: str, *, position: str = "tail", timeout_s: float | None = None) -> AsyncIterator[Page]:
+        """Follow a SELECT: pages of records as they arrive, each with the position to go on from. As `Client.tail`."""
+        heard = time.monotonic()
+        broken = 0
+        while True:
+            left = POLL_S if timeout_s is None else heard + timeout_s - time.monotonic()
+            if left < 0:
+                return
+            wait_s = 0.0 if position == "tail" else min(left, POLL_S)  # see RemoteTail
+            try:
+                page = await self.page(text, position, wait_s=wait_s, limit=POLL_RECORDS)
+            except TruncatedAnswerError:
+                broken += 1
+                if broken == BROKEN_POLLS:
+                    raise
+                continue
+            broken, position = 0, page.position
+            if page.table.num_rows:
+                yield page
+                heard = time.monotonic()
+
+    async def close(self) -> None:
+        """Close every connection. Writers must be closed before."""
+        await self._connection.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class AsyncTopic(Questions[AsyncAnswer]):
+    """A topic behind a server. Made by `AsyncClient.topic` and `create_topic`."""
+
+    def __init__(self, connection: AsyncConnection, lanes: Lanes, name: str) -> None:
+        self._connection, self._lanes, self.name = connection, lanes, name
+        self._known: tuple[tuple[str, ...], bool] | None = None
+
+    def __repr__(self) -> str:
+        return f"<aggregator.client.AsyncTopic {self.name!r}>"
+
+    async def _facts(self) -> tuple[tuple[str, ...], bool]:
+        if self._known is None:
+            self._known = calls.topic_facts(await self.stats())
+        return self._known
+
+    def _answer(self, where: tuple[str, ...], parameters: Mapping[str, Any]) -> AsyncAnswer:
+        def call(*, with_keys: bool = False, **changed: Any) -> calls.Call:
+            return calls.read(where, calls.with_keys(parameters) if with_keys else parameters, changed)
+
+        return AsyncAnswer(self._connection, call, self._facts)
+
+    async def stats(self) -> dict[str, Any]:
+        """Rows, bytes, segments and more. As `Topic.stats`. Raises TopicNotFoundError."""
+        found: dict[str, Any] = (await self._connection.send(calls.stats(self.name))).json()
+        return found
+
+    async def append(
+        self,
+        events: Any,
+        partition: str = DEFAULT_PARTITION,
+        *,
+        producer: str | None = None,
+        sequence: int | None = None,
+    ) -> Receipt:
+        """Append events: durable when it returns. Tried again, where that may help, and stored once.
+
+        As `RemoteTopic.append`.
+        """
+        table = calls.events_table(events)
+        with self._lanes.borrow() as (mine, number):
+            named = producer is not None or sequence is not None
+            call = calls.append(
+                self.name, table, partition, producer if named else mine, sequence if named else number,
+                self._connection.options.compression,
+            )  # fmt: skip
+            return calls.receipt(await self._connection.send(call))
+
+    def writer(self, partition: str = DEFAULT_PARTITION, **options: Any) -> AsyncWriter:
+        """A writer that sends events in the background, in batches. options: of `AsyncWriter`."""
+        compression = self._connection.options.compression
+
+        def call(table: pa.Table, producer: str, sequence: int) -> calls.Call:
+            return calls.append(self.name, table, partition, producer, sequence, compression)
+
+        return AsyncWriter(self._connection, call, calls.events_table, **options)
+
+
+async def _no_facts() -> tuple[tuple[str, ...], bool]:
+    return (), False

@@ -1,0 +1,167 @@
+"""`LogHandler`: a Python program's log records, shipped to a server. Whatever happens to that, the program goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aggregator.client.client import Client
+from aggregator.client.errors import UnavailableError, WriteFailedError
+from aggregator.client.outbox import Unsent
+from aggregator.client.sizing import Sizing
+from aggregator.client.streams import STREAMS_TOPIC
+from aggregator.client.writer import Writer
+from aggregator.errors import InvalidRequestError
+
+_THREAD = "aggregator-log"
+_STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
+_OWN_NAMES = {"ts", "msg", "level", "logger"}
+_SIZING = Sizing(min_rows=500, max_rows=10_000, max_bytes=1 << 20)
+_LINGER_S = 0.25
+
+
+class LogHandler(logging.Handler):
+    """Sends records to a stream, in the background and in batches.
+
+        logging.getLogger().addHandler(LogHandler("http://127.0.0.1:3030", {"name": "app1"}))
+
+    A record becomes its message as the formatter makes it, with `level`, `logger` and what was given by `extra` as
+    fields. Logging never waits and never fails: while the server cannot take records they queue in `queue_bytes`, then
+    some are dropped and counted in `dropped`, and the stream is told how many when it is back. What is queued is sent
+    when the program ends. What this handler's own HTTP client logs is left out.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        tags: Mapping[str, str] | None = None,
+        *,
+        level: int | str = logging.NOTSET,
+        topic: str = STREAMS_TOPIC,
+        queue_bytes: int = 8 << 20,
+        when_full: str = "drop_oldest",
+        exit_timeout_s: float = 5.0,
+        **options: Any,
+    ) -> None:
+        """tags: of the stream; the program's and the machine's name where absent. topic: that it lies in.
+
+        when_full: "drop_oldest" or "drop_newest". exit_timeout_s: how long the end of the program may wait for the
+        server. options: of `Client`, such as token.
+
+        Raises InvalidRequestError for what makes no sense. Nothing is sent yet.
+        """
+        super().__init__(level)
+        if when_full not in ("drop_oldest", "drop_newest"):
+            raise InvalidRequestError(f'when_full must be "drop_oldest" or "drop_newest", not {when_full!r}')
+        self._url, self._options, self._exit_s = url, options, exit_timeout_s
+        self._tags = (
+            {"name": Path(sys.argv[0]).stem or "python", "host": socket.gethostname()} if tags is None else tags
+        )
+        self._writing: dict[str, Any] = {"topic": topic, "queue_bytes": queue_bytes, "when_full": when_full}
+        self._failed = 0  # records that a server refused for good
+        self._told = 0
+        self._complained = False
+        self._writer = self._start()
+        for name in ("httpx", "httpcore"):
+            if _keep_quiet not in (logger := logging.getLogger(name)).filters:
+                logger.addFilter(_keep_quiet)
+
+    def _start(self) -> Writer:
+        self._pid = os.getpid()
+        self._client = Client(self._url, **self._options)
+        return self._client.stream_writer(
+            self._tags, sizing=_SIZING, linger_s=_LINGER_S, name=_THREAD, close_at_exit=False, **self._writing
+        )
+
+    @property
+    def dropped(self) -> int:
+        """Records that were not and will not be delivered."""
+        return self._failed + self._writer.dropped
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue a record. Called by the logger."""
+        if threading.current_thread().name.startswith(_THREAD):
+            return
+        try:
+            if os.getpid() != self._pid:  # a child, which has none of its parent's threads
+                self._writer, self._failed, self._told = self._start(), 0, 0
+            self._tell_dropped(record.created)
+            self._add(_row(record, self.format(record)))
+        except Exception:  # noqa: BLE001 - whatever is wrong with a record or the handler, the program goes on
+            self.handleError(record)
+
+    def _add(self, row: dict[str, Any]) -> None:
+        try:
+            self._writer.add_row(row)
+        except WriteFailedError as error:
+            self._count(error)
+            self._writer.add_row(row)
+
+    def _tell_dropped(self, now: float) -> None:
+        missing = self.dropped - self._told
+        if missing:
+            self._told += missing
+            text = f"{missing} log records were dropped on their way here"
+            row = {"ts": int(now * 1e6), "msg": text, "level": "WARNING", "logger": __name__}
+            with contextlib.suppress(WriteFailedError):  # counted with the next record
+                self._writer.add_row(row)
+
+    def _count(self, error: WriteFailedError) -> None:
+        """Count what was refused for good, and say it once where somebody may see it."""
+        unsent: list[Unsent] = error.unsent
+        self._failed += sum(len(each.events) for each in unsent)
+        if not self._complained:
+            self._complained = True
+            _complain(f"log records cannot be delivered to {self._url}: {error.failed[0]}")
+
+    def flush(self) -> None:
+        """Wait until everything is delivered, at most `exit_timeout_s`."""
+        if self._pid == os.getpid():
+            with contextlib.suppress(UnavailableError):
+                try:
+                    self._writer.flush(self._exit_s)
+                except WriteFailedError as error:
+                    self._count(error)
+
+    def close(self) -> None:
+        """Deliver what is queued, for at most `exit_timeout_s`, and stop. What is left is told on stderr."""
+        if self._pid == os.getpid():
+            try:
+                self._writer.close(self._exit_s)
+            except WriteFailedError as error:
+                self._count(error)
+            self._client.close()
+            if self.dropped > self._told:
+                _complain(f"{self.dropped - self._told} log records were not delivered to {self._url}")
+                self._told = self.dropped
+        super().close()
+
+
+def _row(record: logging.LogRecord, text: str) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "ts": int(record.created * 1e6), "msg": text.encode("utf-8", "backslashreplace"), "level": record.levelname,
+        "logger": record.name,
+    }  # fmt: skip
+    for name, value in vars(record).items():
+        if name not in _STANDARD and name not in _OWN_NAMES and value is not None:
+            plain = value if isinstance(value, str | int | float) else repr(value)
+            row[name] = plain.encode("utf-8", "backslashreplace").decode() if isinstance(plain, str) else plain
+    return row
+
+
+def _keep_quiet(record: logging.LogRecord) -> bool:
+    """A filter of the HTTP library's loggers: nothing about the shipping of records, for any handler."""
+    return not threading.current_thread().name.startswith(_THREAD)
+
+
+def _complain(text: str) -> None:
+    """One line on stderr, where there is one."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(f"aggregator: {text}\n")

@@ -1,0 +1,92 @@
+"""`Target`: one keep-alive connection to a server, as cheap as the standard library allows.
+
+A client library would cost more than the requests; what is measured here is the server. It stops sending a body when
+the server has answered already, as a refusal does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import select
+import ssl
+import time
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from aggregator.errors import InvalidRequestError
+from aggregator.load.work import Request
+
+_PIECE_BYTES = 128 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a request: the status, 0 where there was no answer; seconds from sending to its end."""
+
+    status: int
+    seconds: float
+    answer_bytes: int = 0
+    error: str = ""
+
+
+class Target:
+    """Where requests go. Belongs to one thread."""
+
+    def __init__(self, url: str, token: str | None = None, timeout_s: float = 30.0) -> None:
+        """Raises InvalidRequestError for what is no address."""
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidRequestError(f"{url!r} is no address", hint="give http://host:port")
+        self._headers = {"User-Agent": "aggregator-bench", "Accept": "*/*"}
+        if token is not None:
+            self._headers["Authorization"] = f"Bearer {token}"
+        self._base = parts.path.rstrip("/")
+        self._connection = (
+            http.client.HTTPSConnection(
+                parts.hostname, parts.port, timeout=timeout_s, context=ssl.create_default_context()
+            )
+            if parts.scheme == "https"
+            else http.client.HTTPConnection(parts.hostname, parts.port, timeout=timeout_s)
+        )
+
+    def send(self, request: Request) -> Outcome:
+        """Send one, and read its answer to the end. Never raises for what the server or the line does."""
+        began = time.perf_counter()
+        try:
+            whole = self._send(request)
+            answer = self._connection.getresponse()
+            size = len(answer.read())
+            status = answer.status
+            if not whole or answer.will_close:
+                self._connection.close()
+            return Outcome(status, time.perf_counter() - began, size)
+        except (OSError, http.client.HTTPException) as error:
+            self._connection.close()
+            return Outcome(0, time.perf_counter() - began, error=type(error).__name__)
+
+    def _send(self, request: Request) -> bool:
+        """Send it; False where the server answered before it had all of the body."""
+        connection = self._connection
+        connection.putrequest(request.method, self._base + request.path, skip_accept_encoding=True)
+        for name, value in {**self._headers, **dict(request.headers)}.items():
+            connection.putheader(name, value)
+        if request.method != "GET":
+            connection.putheader("Content-Length", str(len(request.body)))
+        body = memoryview(request.body)
+        if len(body) <= _PIECE_BYTES:
+            connection.endheaders(request.body or None)
+            return True
+        connection.endheaders()
+        for start in range(0, len(body), _PIECE_BYTES):
+            if select.select([connection.sock], [], [], 0)[0]:
+                return False
+            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its answer may be there still
+                connection.sock.sendall(body[start : start + _PIECE_BYTES])
+                continue
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()

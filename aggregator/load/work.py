@@ -1,0 +1,92 @@
+"""What is sent: appends of made-up events in several forms, and questions about them."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import numpy as np
+import pyarrow as pa
+
+SHAPES = 16  # requests made beforehand, sent in turn
+BODIES = ("arrow", "jsonl")
+INTERFACES = ("native", "plateau")
+HISTORY_EVENTS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request. events: that it stores; 0 for a question."""
+
+    method: str
+    path: str
+    headers: tuple[tuple[str, str], ...]
+    body: bytes = b""
+    events: int = 0
+
+
+def events_batch(seed: int, count: int, payload: int, spaces: int) -> pa.RecordBatch:
+    """Events of one of `spaces` spaces each. Their payload is printable text, half of which nobody can guess."""
+    rng = np.random.default_rng(seed)
+    keys = pa.array(np.char.add("space-", rng.integers(0, spaces, count).astype(str))).cast(pa.string())
+    now = time.time_ns() // 1000
+    letters = np.frombuffer(os.urandom(count * payload), dtype=np.uint8) % 64 + ord("0")
+    letters[letters == ord("\\")] = ord("p")  # nothing that JSON escapes
+    letters.reshape(count, payload)[:, : payload // 2] = ord("-")
+    offsets = np.arange(0, (count + 1) * payload, payload or 1, dtype=np.int32)[: count + 1]
+    if not payload:
+        offsets = np.zeros(count + 1, dtype=np.int32)
+    data = pa.BinaryArray.from_buffers(
+        pa.binary(), count, [None, pa.py_buffer(offsets.tobytes()), pa.py_buffer(letters.tobytes())]
+    )
+    return pa.record_batch({"space": keys, "timestamp": pa.array(now + np.arange(count)), "data": data})
+
+
+def appends(
+    interface: str, topic: str, partition: str, body: str, count: int, payload: int, spaces: int
+) -> list[Request]:
+    """Appends of `count` events each. interface: "native" or "plateau". body: "arrow" or "jsonl" (native only)."""
+    batches = [events_batch(seed, count, payload, spaces) for seed in range(SHAPES)]
+    if interface == "plateau":
+        path = f"/topic/{quote(topic, safe='')}/partition/{quote(partition, safe='')}"
+        made = [_arrow(_with_time(batch), pa.ipc.new_file) for batch in batches]
+        media = "application/vnd.apache.arrow.file"
+    else:
+        path = f"/v1/topics/{quote(topic, safe='')}/events?partition={quote(partition, safe='')}"
+        made = [_arrow(batch, pa.ipc.new_stream) if body == "arrow" else _lines(batch) for batch in batches]
+        media = "application/vnd.apache.arrow.stream" if body == "arrow" else "application/x-ndjson"
+    return [Request("POST", path, (("Content-Type", media),), each, count) for each in made]
+
+
+def reads(interface: str, topic: str, partition: str, spaces: int) -> list[Request]:
+    """Questions: the newest 100 events of a space; of plateau's routes, the first page of a partition."""
+    accept = (("Accept", "application/vnd.apache.arrow.stream"),)
+    if interface == "plateau":
+        path = f"/topic/{quote(topic, safe='')}/partition/{quote(partition, safe='')}/records?page_size=1000&start="
+        return [Request("GET", f"{path}{start}", (("Accept", "application/vnd.apache.arrow.file"),))
+                for start in range(0, SHAPES * 1000, 1000)]  # fmt: skip
+    chosen = np.random.default_rng(7).integers(0, spaces, 2048).tolist()
+    path = f"/v1/topics/{quote(topic, safe='')}/events?reverse=true&limit={HISTORY_EVENTS}&space=space-"
+    return [Request("GET", f"{path}{number}", accept) for number in chosen]
+
+
+def _with_time(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """As plateau has it: `time` in ms comes first."""
+    times = np.asarray(batch.column("timestamp")) // 1000
+    return pa.record_batch({"time": pa.array(times), "space": batch.column("space"), "data": batch.column("data")})
+
+
+def _arrow(batch: pa.RecordBatch, opener: object) -> bytes:
+    sink = pa.BufferOutputStream()
+    with opener(sink, batch.schema) as writer:  # type: ignore[operator]  # one of pyarrow's two
+        writer.write(batch)
+    content: bytes = sink.getvalue().to_pybytes()
+    return content
+
+
+def _lines(batch: pa.RecordBatch) -> bytes:
+    rows = [{**row, "data": row["data"].decode()} for row in batch.to_pylist()]
+    return "".join(json.dumps(row) + "\n" for row in rows).encode()

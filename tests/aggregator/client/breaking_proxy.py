@@ -1,0 +1,76 @@
+"""A TCP proxy that breaks connections where a test says so: between a real client and a real server."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+
+@dataclass(frozen=True)
+class Fate:
+    """What becomes of a connection: it is cut after so many bytes to the server, or from it; answers are slowed."""
+
+    up_bytes: int | None = None
+    down_bytes: int | None = None
+    delay_s: float = 0.0
+
+
+class BreakingProxy:
+    """Listens on `url` and passes bytes on to `target`. `fate_of` decides by the number of the connection, from 0."""
+
+    def __init__(self, target: str, fate_of: Callable[[int], Fate]) -> None:
+        host, _, port = target.removeprefix("http://").partition(":")
+        self._target = (host, int(port))
+        self._fate_of = fate_of
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        self.connections = 0
+        self._open: list[socket.socket] = []
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.close()
+        for each in self._open:
+            each.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:
+                return
+            fate = self._fate_of(self.connections)
+            self.connections += 1
+            server = socket.create_connection(self._target)
+            self._open += [client, server]
+            for source, sink, limit, delay in (
+                (client, server, fate.up_bytes, 0.0),
+                (server, client, fate.down_bytes, fate.delay_s),
+            ):
+                threading.Thread(target=_pump, args=(source, sink, limit, delay), daemon=True).start()
+
+
+def _pump(source: socket.socket, sink: socket.socket, limit: int | None, delay_s: float) -> None:
+    passed = 0
+    with contextlib.suppress(OSError):
+        while piece := source.recv(65_536):
+            time.sleep(delay_s)
+            if limit is not None and passed + len(piece) >= limit:
+                sink.sendall(piece[: limit - passed])
+                break
+            sink.sendall(piece)
+            passed += len(piece)
+    for each in (source, sink):
+        with contextlib.suppress(OSError):
+            each.shutdown(socket.SHUT_RDWR)

@@ -1,0 +1,215 @@
+"""The client against a real server on loopback."""
+
+from __future__ import annotations
+
+import datetime as dt
+from concurrent.futures import ThreadPoolExecutor
+
+import duckdb
+import pyarrow as pa
+import pytest
+from breaking_proxy import BreakingProxy, Fate
+
+from aggregator import InvalidRequestError, SequenceConflictError, TopicNotFoundError
+from aggregator.answer import Answer
+from aggregator.client import BodyTooLargeError, Client, Retry, TruncatedAnswerError, UnavailableError
+from esformat import ClosedError, InvalidEventError, UnknownIndexError, UsageError
+
+TYPES = ["page", "purchase", "signup", None]
+QUICK = Retry(attempts=20, first_s=0.001, longest_s=0.01)
+
+
+def events(first, count):
+    return pa.table(
+        {
+            "space": [f"customer-{n % 7}" for n in range(first, first + count)],
+            "grouping": ["web" if n % 2 else "app" for n in range(first, first + count)],
+            "timestamp": range(first, first + count),
+            "data": [b"%d" % n for n in range(first, first + count)],
+            "type": [TYPES[n % 4] for n in range(first, first + count)],
+        }
+    )
+
+
+SCANS = [
+    {},
+    {"space": "customer-3"},
+    {"space": "customer-3", "grouping": "web", "reverse": True, "limit": 5},
+    {"start": 100, "end": dt.datetime.fromtimestamp(0.0002, dt.UTC)},
+    {"columns": ["timestamp", "type"], "limit": 10},
+    {"columns": ["record_index", "partition"]},
+    {"partition": "1"},
+    {"space": "nobody"},
+    {"limit": 0},
+]
+
+
+@pytest.mark.parametrize("question", SCANS)
+def test_scans_answer_as_the_catalog(catalog, client, question):
+    """The same events, objects and columns, as from the catalog itself, sealed and unsealed."""
+    here, there = catalog.topic("activity"), client.topic("activity")
+    there.append(events(0, 300))
+    catalog.seal()
+    there.append(events(300, 50), "1")
+    found, wanted = there.scan(**question), here.scan(**question)
+    assert isinstance(found, Answer)
+    assert isinstance(wanted, Answer)
+    assert found.to_table().equals(wanted.to_table())
+    assert found.schema == wanted.schema
+    assert found.column_names == wanted.column_names
+    assert found.count() == wanted.count()
+    if "partition" not in found.column_names:
+        assert list(found) == list(wanted)
+    indexed = [answer.scan_index("type", "purchase", **question) for answer in (there, here)]
+    assert indexed[0].to_table().equals(indexed[1].to_table())
+
+
+def test_reading_by_record_index(catalog, client):
+    """In the order of arrival, forward and backward."""
+    topic = client.topic("activity")
+    topic.append(events(0, 100))
+    for question in ({}, {"from_index": 90}, {"from_index": 20, "reverse": True, "limit": 3}):
+        assert topic.read(**question).to_table().equals(catalog.topic("activity").read(**question).to_table())
+
+
+def test_an_answer_feeds_other_libraries(client):
+    """Through the Arrow C stream, as often as wanted."""
+    topic = client.topic("activity")
+    topic.append(events(0, 100))
+    scan = topic.scan(columns=["space", "type"])
+    found = duckdb.sql("SELECT type, count(*) FROM scan GROUP BY 1 ORDER BY 2, 1").fetchall()
+    assert len(found) == 4
+    assert pa.table(scan).num_rows == len(scan.to_pandas()) == 100
+
+
+def test_appends(catalog, client):
+    """Event objects, mappings, tables; receipts as the catalog gives them."""
+    topic = client.topic("activity")
+    receipt = topic.append([{"space": "a", "timestamp": 1, "data": b"x", "type": "page"}])
+    assert (receipt.topic, receipt.partition, receipt.first, receipt.last, receipt.duplicate) == (
+        "activity", "0", 0, 0, False,
+    )  # fmt: skip
+    assert topic.append(topic.scan().to_table()).first == 1
+    assert topic.append(list(topic.scan())).last == 3
+    assert topic.append(events(0, 9).slice(0, 0)).last == 3
+    assert catalog.topic("activity").scan().count() == 4
+
+
+@pytest.mark.parametrize("compression", ["zstd", "gzip"])
+def test_compressed(server, catalog, compression):
+    """Bodies may be compressed."""
+    with Client(server.url, compression=compression) as client:
+        client.topic("activity").append(events(0, 500))
+    assert catalog.topic("activity").scan().count() == 500
+
+
+def test_binary_keys(catalog, client):
+    """Spaces with any bytes."""
+    catalog.create_topic("raw", keys="binary")
+    topic = client.topic("raw")
+    topic.append([{"space": b"\xff\0", "timestamp": 5, "data": b"x"}, {"space": b"b", "timestamp": 6, "data": b"y"}])
+    assert topic.scan(space=b"\xff\0").to_table()["data"].to_pylist() == [b"x"]
+
+
+def test_exactly_once_by_key(client):
+    """A batch that comes again is known; another one under its key is refused."""
+    topic = client.topic("activity")
+    first = topic.append(events(0, 10), producer="web", sequence=1)
+    again = topic.append(events(0, 10), producer="web", sequence=1)
+    assert (again.duplicate, again.first, again.last) == (True, first.first, first.last)
+    with pytest.raises(SequenceConflictError):
+        topic.append(events(1, 10), producer="web", sequence=1)
+    with pytest.raises(InvalidRequestError):
+        topic.append(events(0, 10), producer="web")
+    assert topic.scan().count() == 10
+
+
+def test_mistakes_are_not_tried_again(client):
+    """The errors of a catalog in the same process."""
+    topic = client.topic("activity")
+    topic.append(events(0, 10))
+    with pytest.raises(TopicNotFoundError):
+        client.topic("absent").scan().to_table()
+    with pytest.raises(InvalidEventError):
+        topic.append(pa.table({"space": ["a"]}))
+    with pytest.raises(UnknownIndexError):
+        topic.scan_index("colour", "red").to_table()
+    with pytest.raises(UsageError):
+        topic.scan(limit=-1)
+    with pytest.raises(BodyTooLargeError) as caught:
+        topic.append([{"space": "a", "timestamp": 1, "data": bytes(11_000_000)}])
+    assert caught.value.max_bytes == 10_240_000
+    assert topic.scan().count() == 10
+
+
+def test_no_server():
+    """Says so when the attempts are over; a wrong address at once."""
+    with Client("http://127.0.0.1:9", retry=Retry(attempts=3, first_s=0.001)) as client:
+        with pytest.raises(UnavailableError, match="3 attempts") as caught:
+            client.topic("activity").append(events(0, 1))
+        assert not caught.value.maybe_stored
+    with pytest.raises(ClosedError):
+        client.topic("activity").scan().to_table()
+    for address in ("localhost:3030", "ftp://x", "http://", 5):
+        with pytest.raises(InvalidRequestError):
+            Client(address)
+
+
+def test_the_token_is_not_shown():
+    """In no text of a client."""
+    client = Client("http://127.0.0.1:9", token="secret-word")
+    assert "secret-word" not in repr(client) + repr(client._connection.options) + repr(client.topic("a").scan())
+
+
+@pytest.mark.parametrize("fate", [Fate(up_bytes=100), Fate(up_bytes=3000), Fate(down_bytes=1), Fate(down_bytes=60)])
+def test_appends_over_a_breaking_line(server, catalog, fate):
+    """Cut before the server has all of it, or before the client hears that it is stored: stored once."""
+    with BreakingProxy(server.url, lambda number: fate if number % 3 else Fate(down_bytes=1)) as proxy:
+        with Client(proxy.url, retry=Retry(attempts=4, first_s=0.001)) as client:
+            with pytest.raises(UnavailableError) as caught:
+                client.topic("activity").append(events(0, 100), producer="p", sequence=7)
+            assert caught.value.maybe_stored
+        assert proxy.connections == 4
+    with Client(server.url) as client:
+        client.topic("activity").append(events(0, 100), producer="p", sequence=7)
+    assert catalog.topic("activity").scan().count() == 100
+
+
+def test_every_second_connection_breaks(server, catalog):
+    """With many appends at the same time, all stored, each once."""
+    with (
+        BreakingProxy(server.url, lambda number: Fate(down_bytes=40) if number % 2 else Fate(up_bytes=9000)) as proxy,
+        Client(proxy.url, retry=Retry(attempts=200, first_s=0.001, longest_s=0.01, deadline_s=120)) as client,
+        ThreadPoolExecutor(4) as pool,
+    ):
+        list(pool.map(lambda n: client.topic("activity").append(events(n * 30, 30)), range(40)))
+    assert sorted(catalog.topic("activity").scan().to_table()["timestamp"].cast(pa.int64()).to_pylist()) == [
+        *range(1200)
+    ]
+
+
+def test_an_answer_that_breaks_off(server, catalog):
+    """Is an error, wherever it breaks off; never a short answer."""
+    catalog.topic("activity").append(events(0, 20_000))
+    for cut in (300, 5000, 100_000):
+        with (
+            BreakingProxy(server.url, lambda number, cut=cut: Fate(down_bytes=cut)) as proxy,
+            Client(proxy.url, retry=QUICK) as client,
+        ):
+            for use in (lambda scan: scan.to_table(), list, lambda scan: scan.count(), lambda scan: pa.table(scan)):
+                with pytest.raises((TruncatedAnswerError, UnavailableError, pa.ArrowException, OSError)):
+                    use(client.topic("activity").scan())
+
+
+def test_answers_stream(server, catalog):
+    """The first batch is there long before the last one was sent, and an answer can be left in the middle."""
+    catalog.topic("activity").append(events(0, 50_000))
+    with (
+        BreakingProxy(server.url, lambda _: Fate(delay_s=0.02)) as proxy,
+        Client(proxy.url) as client,
+    ):
+        for _ in range(3):
+            batches = client.topic("activity").scan().batches()
+            assert len(next(batches)) < 50_000
+            del batches
+        assert client.topic("activity").scan(limit=5).to_table().num_rows == 5

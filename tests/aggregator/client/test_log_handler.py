@@ -1,0 +1,161 @@
+"""The logging handler: two lines, and never in the way of the program."""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import pytest
+from breaking_proxy import BreakingProxy, Fate
+
+from aggregator import InvalidRequestError
+from aggregator.client import LogHandler
+
+TAGS = {"name": "app1"}
+
+
+@contextmanager
+def logger_with(handler, level=logging.DEBUG):
+    """A logger of its own, with that handler alone."""
+    logger = logging.getLogger(f"test.{id(handler)}")
+    logger.propagate = False
+    logger.setLevel(level)
+    logger.addHandler(handler)
+    try:
+        yield logger
+    finally:
+        logger.removeHandler(handler)
+        handler.close()
+
+
+def messages(catalog, where=""):
+    return [event.data.decode() for event in catalog.query(f"SELECT FROM name=app1 {where}")]
+
+
+def test_records(catalog, server):
+    """Messages as formatted, with level, logger and extra fields; LQL finds them."""
+    with logger_with(LogHandler(server.url, TAGS)) as logger:
+        logger.info("started %s", "well", extra={"port": 8080, "peer": ("a", 1), "level": "mine"})
+        logger.debug("odd \udcff text")
+        try:
+            raise ValueError("wrong")
+        except ValueError:
+            logger.exception("failed")
+    texts = messages(catalog)
+    assert texts[:2] == ["started well", "odd \\udcff text"]
+    assert texts[2].startswith("failed\nTraceback")
+    assert texts[2].endswith("ValueError: wrong")
+    assert messages(catalog, "WHERE port = 8080 AND level = INFO AND peer CONTAINS a") == ["started well"]
+    assert messages(catalog, f"WHERE logger = {logger.name!r} AND level = ERROR") == texts[2:]
+
+
+def test_two_lines(catalog, server):
+    """A program with two more lines; what is queued when it ends is sent."""
+    code = (
+        "import logging\n"
+        "from aggregator.client import LogHandler\n"
+        f"logging.getLogger().addHandler(LogHandler({server.url!r}, {TAGS!r}))\n"
+        "for n in range(1000): logging.warning('message %d', n)\n"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stderr == ""
+    assert messages(catalog) == [f"message {n}" for n in range(1000)]
+
+
+def test_its_own_http_is_left_out(catalog, server, caplog):
+    """With everything at DEBUG, what the handler's client logs goes nowhere, so that nothing goes in circles."""
+    caplog.set_level(logging.DEBUG)
+    root = logging.getLogger()
+    handler = LogHandler(server.url, TAGS)
+    root.addHandler(handler)
+    try:
+        for n in range(5):
+            logging.getLogger("app").info("message %d", n)
+            handler.flush()
+    finally:
+        root.removeHandler(handler)
+        handler.close()
+    assert [text for text in messages(catalog) if "HTTP" in text or "httpcore" in text] == []
+    assert len([text for text in messages(catalog) if text.startswith("message")]) == 5
+    assert [record for record in caplog.records if record.name.startswith("httpx")] == []
+
+
+def test_no_server(capfd):
+    """Logging goes on at full speed and without an error; what was dropped is counted, and said once at the end."""
+    handler = LogHandler("http://127.0.0.1:9", TAGS, queue_bytes=50_000, exit_timeout_s=0.05)
+    began = time.monotonic()
+    with logger_with(handler) as logger:
+        for n in range(5000):
+            logger.info("message %d", n)
+        took = time.monotonic() - began
+        assert handler.dropped > 4000
+    assert took < 5
+    assert handler.dropped == 5000 + 1  # with the record that tells of drops
+    said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("aggregator: ")]
+    assert len(said) == 2
+    assert "not delivered" in said[-1]
+
+
+@pytest.mark.parametrize("policy", ["drop_oldest", "drop_newest"])
+def test_the_stream_is_told_of_drops(catalog, server, policy):
+    """When the server is back, a record says how many are missing, and the rest is there once."""
+    closed = [True]
+    with (
+        BreakingProxy(server.url, lambda _: Fate(up_bytes=1) if closed[0] else Fate()) as proxy,
+        logger_with(LogHandler(proxy.url, TAGS, queue_bytes=100_000, when_full=policy)) as logger,
+    ):
+        for n in range(1000):
+            logger.info("message %d", n)
+        dropped = logger.handlers[0].dropped
+        assert 0 < dropped < 1000
+        closed[0] = False
+        logger.handlers[0].flush()
+        logger.info("back")
+    found = messages(catalog)
+    told = [text for text in found if "were dropped" in text]
+    assert sum(int(text.split()[0]) for text in told) == logger.handlers[0].dropped if logger.handlers else True
+    assert len([text for text in found if text.startswith("message")]) == len(set(found)) - len(set(told)) - 1
+    assert found[-1] == "back"
+
+
+def test_refused_for_good(server, capfd):
+    """A server that will never take them: counted, said once, and the program goes on."""
+    with logger_with(LogHandler(server.url, TAGS, topic="\0")) as logger:
+        handler = logger.handlers[0]
+        for n in range(3):
+            logger.info("message %d", n)
+            handler.flush()
+        assert handler.dropped == 3
+    err = capfd.readouterr().err
+    assert err.count("cannot be delivered") == 1
+
+
+def test_what_is_wrong_with_a_record_is_not_raised(catalog, server, capfd):
+    """As with Python's own handlers."""
+    with logger_with(LogHandler(server.url, TAGS)) as logger:
+        logger.info("%d", "no number")
+        logger.info("fine")
+    assert messages(catalog) == ["fine"]
+    assert "no number" in capfd.readouterr().err
+    with pytest.raises(InvalidRequestError):
+        LogHandler(server.url, when_full="block")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_after_a_fork(catalog, server):
+    """A child ships its own records, and none of its parent's a second time."""
+    code = (
+        "import logging, os\n"
+        "from aggregator.client import LogHandler\n"
+        f"logging.getLogger().addHandler(LogHandler({server.url!r}, {TAGS!r}))\n"
+        "logging.warning('before')\n"
+        "child = os.fork()\n"
+        "logging.warning('child' if child == 0 else 'parent')\n"
+        "if child: os.waitpid(child, 0)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert sorted(messages(catalog)) == ["before", "child", "parent"]

@@ -1,0 +1,88 @@
+"""plateau's routes through the client for them."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from breaking_proxy import BreakingProxy, Fate
+
+from aggregator import InvalidRequestError, TopicNotFoundError
+from aggregator.client import PlateauClient, Retry, Span, TruncatedAnswerError, UnavailableError
+from esformat import UsageError
+
+
+def records(first, count, **more):
+    return pa.table({"time": range(first, first + count), "n": range(first, first + count), **more})
+
+
+@pytest.fixture
+def topic(server):
+    with PlateauClient(server.url) as client:
+        yield client.topic("clicks")
+
+
+def test_append_and_read(server, topic):
+    """Spans, pages and continuation, by partition and over all."""
+    assert topic.append(records(0, 2500), "a") == Span(0, 2500)
+    assert topic.append(records(2500, 10), "b") == Span(0, 10)
+    assert topic.append(records(2510, 10), "b") == Span(10, 20)
+    assert topic.partitions() == {"a": Span(0, 2500), "b": Span(0, 20)}
+    pages = list(topic.records("a").pages())
+    assert [(len(page.table), page.status) for page in pages] == [
+        (1000, "RecordLimited"), (1000, "RecordLimited"), (500, "All"),
+    ]  # fmt: skip
+    assert topic.records("a", 2400).to_table()["n"].to_pylist() == list(range(2400, 2500))
+    assert sorted(topic.iterate().to_table()["n"].to_pylist()) == list(range(2520))
+    assert topic.iterate(partition_filter=["regex:^b"], columns=["n"]).to_table().column_names == ["n"]
+    assert topic.iterate(begin={"a": 2490}, partition_filter=["a"]).to_pandas().shape[0] == 10
+    newest = next(topic.iterate(order="desc", page_size=5).pages())
+    assert sorted(newest.table["n"].to_pylist())[-1] in (2499, 2519)
+    with PlateauClient(server.url) as client:
+        assert "clicks" in client.topics()
+
+
+def test_schema_change(topic):
+    """A page ends where the schema changes; together they have all columns."""
+    topic.append(records(0, 10))
+    topic.append(records(10, 10, kind=["x"] * 10))
+    assert [page.status for page in topic.records().pages()] == ["SchemaChange", "All"]
+    table = topic.records().to_table()
+    assert (len(table), table["kind"].null_count) == (20, 10)
+    assert len(list(topic.records().batches())) == 2
+
+
+def test_mistakes(topic):
+    """As of the other client."""
+    with pytest.raises(TopicNotFoundError):
+        topic.records().to_table()
+    with pytest.raises(InvalidRequestError):
+        topic.append(pa.table({"n": [1]}))
+    with pytest.raises(UsageError):
+        topic.records(colour="red")
+    topic.append(records(0, 10))
+    with pytest.raises(InvalidRequestError):
+        topic.records(time_start="noon").to_table()
+
+
+def test_an_append_that_may_be_stored_is_not_repeated(server, topic):
+    """These routes cannot tell a retry; a refused connection is tried again, a lost answer raises."""
+    topic.append(records(0, 10))
+    with (
+        BreakingProxy(server.url, lambda _: Fate(down_bytes=10)) as proxy,
+        PlateauClient(proxy.url, retry=Retry(first_s=0.001)) as client,
+    ):
+        with pytest.raises(UnavailableError) as caught:
+            client.topic("clicks").append(records(10, 10))
+        assert caught.value.maybe_stored
+        assert proxy.connections == 1
+    assert topic.partitions()["0"].end in (10, 20)
+
+
+def test_another_server(server):
+    """An answer that is no page is told."""
+    with (
+        BreakingProxy(server.url, lambda _: Fate()) as proxy,
+        PlateauClient(proxy.url + "/v1/topics/x/..") as client,
+        pytest.raises((TruncatedAnswerError, InvalidRequestError, TopicNotFoundError)),
+    ):
+        client.topic("activity").partitions()

@@ -1,0 +1,118 @@
+"""Streams, LQL, positions, tails and upkeep over the wire, held against the catalog behind the server."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+import pytest
+from breaking_proxy import BreakingProxy, Fate
+
+from aggregator import InvalidRequestError, TopicExistsError
+from aggregator.answer import Answer
+from aggregator.client import Client, Retry
+
+
+def records(first, count):
+    return [
+        {"ts": 1000 + n, "msg": f"message {n}", "level": "ERROR" if n % 5 else "INFO"}
+        for n in range(first, first + count)
+    ]
+
+
+def test_topics(catalog, client):
+    """Made, listed, and found to be there with the same settings."""
+    client.create_topic("web", indexes=["type"], retention={"age": "7d"})
+    client.create_topic("web", indexes=["type"], retention={"age": "7d"})
+    assert client.topics() == catalog.topics() == ("activity", "web")
+    assert catalog.topic("web").retention.max_age_us == 7 * 86_400_000_000
+    with pytest.raises(TopicExistsError):
+        client.create_topic("web", indexes=["colour"])
+    with pytest.raises(InvalidRequestError):
+        client.create_topic("x", indexes="type")
+    assert client.stats()["rows"] == 0
+
+
+def test_streams(catalog, client):
+    """Mappings and tables, with fields of any type; a retry is known even where the record has no time of its own."""
+    receipt = client.write({"app": "web", "ip": "::1"}, records(0, 20))
+    assert (receipt.topic, len(receipt)) == ("logs", 20)
+    client.write({"app": "web", "ip": "::1"}, pa.table({"ts": [5], "msg": ["from a table"]}))
+    client.write({"app": "db"}, [{"msg": b"no time", "answer": 42}])
+    assert catalog.streams() == [{"app": "db"}, {"app": "web", "ip": "::1"}]
+    found = client.query('SELECT FROM app=web WHERE level = "INFO"')
+    wanted = catalog.query('SELECT FROM app=web WHERE level = "INFO"')
+    assert isinstance(found, Answer)
+    assert found.to_table().equals(wanted.to_table())
+    assert list(found) == list(wanted)
+    assert found.count() == 4
+    assert found.schema == wanted.schema
+
+
+def test_statements(catalog, client):
+    """Counting and the other statements answer tables, as the catalog does; mistakes say where."""
+    client.write({"app": "web"}, records(0, 20))
+    for text in ("SELECT COUNT FROM app=web", "SHOW PARTITIONS", "select count from app=web group by level"):
+        assert client.query(text).to_pylist() == catalog.query(text).to_pylist()
+    for text in ("SELEC FROM x", "SELECT FROM app=web WHERE (", ""):
+        with pytest.raises(InvalidRequestError):
+            client.query(text).to_table()
+
+
+def test_pages(client):
+    """Each record is on one page."""
+    client.write({"app": "web"}, records(0, 25))
+    position, found = "head", []
+    for _ in range(4):
+        page = client.page("SELECT FROM app=web", position, limit=10)
+        found += page.table["data"].to_pylist()
+        position = page.position
+    assert found == [b"message %d" % n for n in range(25)]
+    assert client.page("SELECT FROM app=web", position).table.num_rows == 0
+
+
+def test_tail_over_a_breaking_line(server, client):
+    """Every record once, in order, while every connection breaks after a while; and it ends when nothing comes."""
+    client.write({"app": "web"}, records(0, 5))
+    stop = threading.Event()
+    with (
+        BreakingProxy(server.url, lambda number: Fate(down_bytes=3000 + 400 * (number % 7))) as proxy,
+        Client(proxy.url, retry=Retry(first_s=0.001, longest_s=0.01)) as broken,
+    ):
+        tail = broken.tail("SELECT FROM app=web", position="head", timeout_s=2.0)
+
+        def write():
+            for n in range(5, 60, 5):
+                client.write({"app": "web"}, records(n, 5))
+                stop.wait(0.01)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        found = [event.data for event in tail]
+        writer.join()
+        assert found == [b"message %d" % n for n in range(60)]
+        assert proxy.connections > 3
+    assert client.page("SELECT FROM app=web", tail.position).table.num_rows == 0
+
+
+def test_tail_from_now(client):
+    """Only what comes after it began."""
+    client.write({"app": "web"}, records(0, 5))
+    batches = client.tail("SELECT FROM app=web", timeout_s=20).batches()
+    timer = threading.Timer(0.5, lambda: client.write({"app": "web"}, records(5, 3)))
+    timer.start()
+    assert next(batches).num_rows == 3
+    timer.join()
+
+
+def test_upkeep(catalog, client):
+    """Retention, compaction and erasure by hand."""
+    topic = client.topic("activity")
+    topic.append([{"space": name, "timestamp": 1, "data": b"x", "type": "a"} for name in ("a", "b", "b")])
+    assert topic.retain(dry_run=True)
+    topic.erase(["b"])
+    topic.compact()
+    assert topic.scan().count() == 1
+    assert topic.stats()["rows"] >= 1
+    with pytest.raises(ValueError, match="list"):
+        topic.erase("b")
