@@ -17,7 +17,7 @@ from aggregator.server.context import Context
 from aggregator.server.entry import entered
 from aggregator.server.guard import Guard
 from aggregator.server.problems import handle
-from aggregator.server.routes import docs, events, health, plateau, query, topics
+from aggregator.server.routes import bulk, docs, events, health, otlp, plateau, query, topics
 from aggregator.server.settings import Settings
 
 GROUPS: tuple[Callable[[Context], list[Route]], ...] = (
