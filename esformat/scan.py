@@ -248,13 +248,14 @@ class Scan:
             return merge_by_time(self._merge_sources(columns, narrowed), list(columns), reverse=self._query.reverse)
         groups = self._groups(self._directed(), narrowed)
         if self._query.limit is not None:
-            return self._read_lazily(groups, columns, narrowed)
+            batches = (self._read_group(group, columns, narrowed) for group in groups)
+            return (batch for batch in batches if len(batch))
         return _in_parallel(groups, lambda group: self._read_group(group, columns, narrowed))
 
     def _read_lazily(
         self, groups: Iterator[list[Portion]], columns: Sequence[str], narrowed: Narrowed
     ) -> Iterator[pa.RecordBatch]:
-        """Block by block, for answers that may be complete soon."""
+        """Block by block: of each run that is merged, no more is held than that."""
         for group in groups:
             for portion in group:
                 batch = self._read_group([portion], columns, narrowed)
@@ -262,7 +263,10 @@ class Scan:
                     yield batch
 
     def _groups(self, stretches: Iterable[Stretch], narrowed: Narrowed) -> Iterator[list[Portion]]:
-        """Portions, in the query's direction, that are read and decoded together; one where a limit may end it soon."""
+        """Portions, in the query's direction, that are read and decoded together.
+
+        Where a limit may end it soon that is one, then two, then four …: never more than was needed before.
+        """
         group: list[Portion] = []
         stored = 0
         most = BATCH_BLOCKS if self._query.limit is None else 1
@@ -273,6 +277,7 @@ class Scan:
             if len(group) == most or stored >= BATCH_STORED_BYTES:
                 yield group
                 group, stored = [], 0
+                most = min(2 * most, BATCH_BLOCKS)
         if group:
             yield group
 

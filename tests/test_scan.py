@@ -20,6 +20,8 @@ from clicks import TYPES, click_table, frame_of, frame_of_events, write_clicks
 from small_pieces import Pieces, cut_small
 
 import esformat
+from esformat.block_encoder import BLOCK_ROWS
+from esformat.block_group import BlockGroup
 
 
 @pytest.fixture
@@ -178,6 +180,29 @@ def test_used_again_and_again(segment):
     pairs = [(next(first), next(second)) for _ in range(100)]
     assert all(one == other for one, other in pairs)
     assert answer.count() == answer.to_table().num_rows == sum(1 for _ in answer)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("limit", [1, 6_000, 14_000, 29_000])
+def test_a_limit_decodes_little(segment, monkeypatch, limit, reverse):
+    """One block for one event, and never twice what is needed for more, whether rows are asked about or not."""
+    decoded: list[int] = []
+    monkeypatch.setattr(BlockGroup, "__init__", _counting(BlockGroup.__init__, decoded))
+    needed = 1 if limit == 1 else limit // BLOCK_ROWS + 2
+    assert segment.scan(limit=limit, reverse=reverse).to_table().num_rows == limit
+    assert needed // 2 <= sum(decoded) < 2 * needed
+    decoded.clear()
+    wanted = segment.scan(limit=limit, reverse=reverse).matching(["type"], lambda rows: pa.array([True] * len(rows)))
+    assert sum(map(len, wanted)) == limit
+    assert sum(decoded) < 2 * needed
+
+
+def _counting(init, decoded):
+    def counted(self, reader, portions):
+        decoded.append(len(portions))
+        init(self, reader, portions)
+
+    return counted
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 100, 29_999, 30_000, 40_000])
