@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from aggregator.server.formats import read_time
+from aggregator.server.formats import read_time, split_lines
 from aggregator.server.shipped import TAGS_AND_RECORD, Outcome, Place, Refusal
 from esformat import InvalidEventError
 
@@ -49,7 +49,7 @@ class Wrong:
 
 def read_actions(body: bytes, index: str | None) -> Iterator[Action]:
     """The items of a body. index: of those that name none. Raises InvalidEventError where lines make no sense."""
-    lines = enumerate(body.split(b"\n"), 1)
+    lines = enumerate(split_lines(body), 1)
     for number, line in lines:
         if not line or line.isspace():
             continue

@@ -137,7 +137,7 @@ def _load(text: bytes, format_: str, roles: Roles) -> pa.Table:
 def _with_bytes(text: bytes, roles: Roles) -> pa.Table:
     """Lines of which some have their payload as {"base64": "…"}, as answers give what is no text."""
     lines, payloads = [], []
-    for number, line in enumerate(text.split(b"\n"), 1):
+    for number, line in enumerate(split_lines(text), 1):
         if not line.strip():
             continue
         record = parse_object(line, number)
@@ -170,13 +170,26 @@ def read_records(body: pa.Buffer, media: str, *, max_bytes: int) -> pa.Table | l
     if media != LINES:
         raise ValueError(media)
     records = []
-    for number, line in enumerate(body.to_pybytes().split(b"\n"), 1):
+    for number, line in enumerate(split_lines(body.to_pybytes()), 1):
         if line and not line.isspace():
             record = parse_object(line, number)
             if "ts" in record:
                 record["ts"] = read_time(record["ts"], f"line {number}: ts")
             records.append(record)
     return records
+
+
+def read_lines(body: pa.Buffer) -> pa.Table:
+    """Lines of text, each the message of a record; empty ones are none."""
+    lines = (line.removesuffix(b"\r") for line in split_lines(body.to_pybytes()))
+    return pa.table({"msg": pa.array([line for line in lines if line], pa.binary())})
+
+
+def split_lines(text: bytes) -> list[bytes]:
+    """The lines of a body. Raises InvalidEventError for more than it may have."""
+    if text.count(b"\n") > MAX_ROWS:
+        raise InvalidEventError(f"the body has more than {MAX_ROWS:,} lines", hint="send it in smaller ones")
+    return text.split(b"\n")
 
 
 def parse_object(line: bytes, number: int) -> dict[str, Any]:

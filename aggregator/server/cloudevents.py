@@ -1,0 +1,117 @@
+"""CloudEvents in JSON, a batch or one, as events of a topic. Pure.
+
+The subject is the space, or the source where there is none; the type is the grouping. Every attribute is a column of
+its own, extensions too; `data` is the payload: text as it is, bytes from `data_base64`, anything else as JSON.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+import pyarrow as pa
+
+from aggregator.server.formats import read_time
+from esformat import InvalidEventError
+
+BATCH = "application/cloudevents-batch+json"
+ONE = "application/cloudevents+json"
+INDEXES = ("id", "type")
+"""Of a topic that is made for events: `id` finds what came twice, as CloudEvents are delivered at least once."""
+MAX_EVENTS = 100_000
+_NAME = re.compile(r"[a-z0-9]+")
+_REQUIRED = ("id", "source", "specversion", "type")
+_RENAMED = {"space": "space_", "grouping": "grouping_", "timestamp": "timestamp_", "partition": "partition_"}
+_OWN = ("time", "data", "data_base64")
+
+
+def read_cloud_events(body: bytes, media: str, now_us: int | None) -> pa.Table:
+    """The events of a body, as a topic takes them. now_us: the time of events that have none; None: they are refused.
+
+    Raises InvalidEventError, with the number of the event that is wrong.
+    """
+    try:
+        found = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidEventError(f"the body is no JSON: {error.msg}") from None
+    if media == ONE:
+        found = [found]
+    if not isinstance(found, list):
+        raise InvalidEventError("a batch is a JSON array of events")
+    if len(found) > MAX_EVENTS:
+        raise InvalidEventError(f"the batch has more than {MAX_EVENTS:,} events", hint="send it in smaller ones")
+    events = [_checked(event, number) for number, event in enumerate(found)]
+    names = dict.fromkeys(name for event in events for name in event if name not in _OWN)
+    columns: dict[str, Any] = {
+        "space": pa.array([event.get("subject") or event["source"] for event in events], pa.string()),
+        "grouping": pa.array([event["type"] for event in events], pa.string()),
+        "timestamp": pa.array([_time(event, number, now_us) for number, event in enumerate(events)], pa.int64()),
+        "data": pa.array([_data(event, number) for number, event in enumerate(events)], pa.binary()),
+    }
+    for name in names:
+        columns[_RENAMED.get(name, name)] = _column([event.get(name) for event in events])
+    return pa.table(columns)
+
+
+def _checked(event: Any, number: int) -> Mapping[str, Any]:
+    if not isinstance(event, dict):
+        raise InvalidEventError(f"event {number}: a JSON object is expected")
+    for name in _REQUIRED:
+        value = event.get(name)
+        if not isinstance(value, str) or not value:
+            raise InvalidEventError(f"event {number}: {name} must be a text that is not empty")
+    if not event["specversion"].startswith("1."):
+        raise InvalidEventError(f"event {number}: specversion {event['specversion'][:20]!r} is not known; give 1.0")
+    for name, value in event.items():
+        if name in _OWN:
+            continue
+        if not _NAME.fullmatch(name) or len(name) > 100:
+            raise InvalidEventError(f"event {number}: attribute {name[:40]!r} is not of lower-case letters and digits")
+        if value is not None and not isinstance(value, str | bool | int):
+            raise InvalidEventError(f"event {number}: attribute {name!r} is no text, truth value or whole number")
+        if isinstance(value, int) and not -(2**31) <= value < 2**31:
+            raise InvalidEventError(f"event {number}: attribute {name!r} is larger than CloudEvents allow")
+    subject = event.get("subject")
+    if subject is not None and not isinstance(subject, str):
+        raise InvalidEventError(f"event {number}: subject must be a text")
+    return event
+
+
+def _time(event: Mapping[str, Any], number: int, now_us: int | None) -> int:
+    given = event.get("time", now_us)
+    if given is None:
+        raise InvalidEventError(f"event {number}: it has no time", hint="with an Idempotency-Key each event needs one")
+    if "time" in event and not isinstance(given, str):
+        raise InvalidEventError(f"event {number}: time must be a text of RFC 3339")
+    return int(read_time(given, f"event {number}: time"))
+
+
+def _data(event: Mapping[str, Any], number: int) -> bytes:
+    encoded = event.get("data_base64")
+    if encoded is not None:
+        try:
+            if "data" in event or not isinstance(encoded, str):
+                raise ValueError
+            return base64.b64decode(encoded, validate=True)
+        except (binascii.Error, ValueError):
+            raise InvalidEventError(f"event {number}: data_base64 is no base64, or stands beside data") from None
+    given = event.get("data")
+    if given is None:
+        return b""
+    kind = event.get("datacontenttype") or ""
+    if isinstance(given, str) and kind and "json" not in kind:
+        return given.encode()
+    return orjson.dumps(given)
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """A column of the type that all values share; of texts where they share none."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds <= {bool} or kinds <= {int}:
+        return pa.array(values, pa.bool_() if bool in kinds else pa.int64() if kinds else pa.string())
+    return pa.array([value if value is None or isinstance(value, str) else orjson.dumps(value).decode()
+                     for value in values], pa.string())  # fmt: skip

@@ -1,0 +1,159 @@
+"""Records, lines and CloudEvents over HTTP: stored as streams and events, once for each key, or refused as a whole."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+
+import httpx
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from served import ANY_PORT
+
+import aggregator
+from aggregator.server import RunningServer, Settings
+from aggregator.server.cloudevents import BATCH, read_cloud_events
+from aggregator.server.formats import read_records
+from aggregator.server.settings import Http
+from esformat import InvalidEventError
+
+NDJSON, TEXT, STREAM = "application/x-ndjson", "text/plain", "application/vnd.apache.arrow.stream"
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """A catalog and a client of its server, for all tests of this file."""
+    http = Http(bind=ANY_PORT)
+    with (
+        aggregator.open(tmp_path_factory.mktemp("streams")) as catalog,
+        RunningServer(catalog, Settings(http=http)) as server,
+        httpx.Client(base_url=server.url, timeout=30) as web,
+    ):
+        yield catalog, web
+
+
+def post(web, path, body, media=NDJSON, status=200, headers=None, **parameters):
+    answer = web.post(path, content=body, headers={"content-type": media, **(headers or {})}, params=parameters)
+    assert answer.status_code == status, answer.text
+    return answer.json()
+
+
+def records(catalog, app) -> list[tuple]:
+    events = catalog.topic("logs").scan(space=f"{{app={app}}}")
+    return [(event.timestamp, event.data, dict(event.columns["fields"] or ())) for event in events]
+
+
+def test_records_of_a_stream(shared):
+    """Lines and Arrow; tags as a parameter or as a header."""
+    catalog, web = shared
+    body = b'{"ts": 5, "msg": "a", "n": 1.5}\n\n{"ts": "1970-01-01T00:00:00.000007Z", "msg": "b", "l": [1]}\n'
+    receipt = post(web, "/v1/streams", body, tags="{app=one}")
+    assert receipt["last"] - receipt["first"] == 1
+    table = pa.table({"ts": pa.array([9]), "msg": ["c"]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    post(web, "/v1/streams", sink.getvalue().to_pybytes(), STREAM, headers={"tags": "app=one"})
+    assert records(catalog, "one") == [(5, b"a", {"n": "1.5"}), (7, b"b", {"l": "[1]"}), (9, b"c", {})]
+
+
+def test_lines_of_text(shared):
+    """Each line is a record of now; what is no text is kept as it is."""
+    catalog, web = shared
+    post(web, "/v1/lines", "one\r\n\n  two\nthrü".encode() + b"\n\xff", TEXT, tags="app=lines")
+    found = records(catalog, "lines")
+    assert [data for _, data, _ in found] == [b"one", b"  two", "thrü".encode(), b"\xff"]
+    assert found[0][0] > 1_700_000_000_000_000
+    post(web, "/v1/lines", b'{"ts": 1, "msg": "json"}', tags="app=lines")
+    assert records(catalog, "lines")[0] == (1, b"json", {})
+
+
+@pytest.mark.parametrize(("path", "body", "media", "status", "parameters"), [
+    ("streams", b"{}", NDJSON, 400, {}), ("streams", b"{}", NDJSON, 400, {"tags": "{app"}),
+    ("streams", b"{}", TEXT, 415, {"tags": "app=wrong"}), ("streams", b"{", NDJSON, 400, {"tags": "app=wrong"}),
+    ("streams", b'{"ts": "x"}', NDJSON, 400, {"tags": "app=wrong"}), ("lines", b"x", "", 415, {"tags": "app=wrong"}),
+    ("streams", b'{"ts": true}', NDJSON, 400, {"tags": "app=wrong"}), ("streams", b"x", STREAM, 400, {"tags": "app=x"}),
+    ("streams", b'{"msg": 5}', NDJSON, 400, {"tags": "app=wrong"}), ("streams", b"[]", NDJSON, 400, {"tags": "a=b"}),
+    ("streams", b"{}", NDJSON, 400, {"tags": "app=wrong", "odd": "1"}),
+    ("lines", b"\n" * 1_000_001, TEXT, 400, {"tags": "a=b"}),
+    ("streams", b'{"ts": 99999999999999999999}', NDJSON, 400, {"tags": "app=wrong"}),
+])  # fmt: skip
+def test_wrong_records(shared, path, body, media, status, parameters):
+    """Anything that cannot be stored is refused, and nothing of it kept."""
+    catalog, web = shared
+    post(web, f"/v1/{path}", body, media, status, **parameters)
+    assert records(catalog, "wrong") == [] if "logs" in catalog.topics() else True
+
+
+def test_keys(shared):
+    """A repetition under a key needs times of its own, and is stored once then."""
+    catalog, web = shared
+    key = {"idempotency-key": "shipper:1"}
+    post(web, "/v1/streams", b'{"msg": "late"}', status=400, headers=key, tags="app=keys")
+    post(web, "/v1/lines", b"late", TEXT, status=400, headers=key, tags="app=keys")
+    body = b'{"ts": 5, "msg": "once"}'
+    first = post(web, "/v1/streams", body, headers=key, tags="app=keys")
+    assert post(web, "/v1/streams", body, headers=key, tags="app=keys") == {**first, "repeated": True}
+    post(web, "/v1/streams", body, status=409, headers=key, tags="app=other")
+    assert records(catalog, "keys") == [(5, b"once", {})]
+
+
+# ------------------------------------------------------------ CloudEvents
+
+EVENT = {"specversion": "1.0", "id": "1", "source": "/shop", "type": "paid", "time": "2026-03-01T08:00:00.5+01:00"}
+
+
+def test_cloud_events(shared):
+    """A batch, then one alone: keys, times, payloads of each kind, extensions as columns."""
+    catalog, web = shared
+    batch = [
+        {**EVENT, "subject": "ada", "data": {"total": 12}, "tries": 2, "partition": "x"},
+        {**EVENT, "id": "2", "data": "text", "datacontenttype": "text/plain", "cold": True},
+        {**EVENT, "id": "3", "data": "text"}, {**EVENT, "id": "4", "data_base64": base64.b64encode(b"\xff").decode()},
+    ]  # fmt: skip
+    receipt = post(web, "/v1/cloudevents", json.dumps(batch), BATCH)
+    assert (receipt["topic"], receipt["last"]) == ("cloudevents", 3)
+    post(web, "/v1/cloudevents", json.dumps({**EVENT, "id": "5"}), "application/cloudevents+json; charset=utf-8")
+    topic = catalog.topic("cloudevents")
+    found = list(topic.scan(columns=None))
+    assert [event.data for event in found] == [b'{"total":12}', b"text", b'"text"', b"\xff", b""]
+    assert [event.space for event in found] == ["ada"] + ["/shop"] * 4
+    assert {(event.grouping, event.timestamp) for event in found} == {("paid", 1772348400_500000)}
+    row = topic.scan_index("id", "1").to_table().to_pylist()[0]
+    assert (row["tries"], row["partition_"], row["source"], row["type"], row["cold"]) == (2, "x", "/shop", "paid", None)
+    without = {name: value for name, value in EVENT.items() if name != "time"}
+    post(web, "/v1/cloudevents", json.dumps(without), "application/cloudevents+json", 400,
+         headers={"idempotency-key": "a:1"})  # fmt: skip
+
+
+@pytest.mark.parametrize("event", [
+    5, {}, {**EVENT, "id": ""}, {**EVENT, "specversion": "2.0"}, {**EVENT, "time": "today"}, {**EVENT, "time": 5},
+    {**EVENT, "Big": "x"}, {**EVENT, "ext": {}}, {**EVENT, "ext": 1.5}, {**EVENT, "subject": 5},
+    {**EVENT, "data_base64": "!"}, {**EVENT, "data_base64": "eA==", "data": 1}, {**EVENT, "source": None},
+    {**EVENT, "huge": 2**63},
+])  # fmt: skip
+def test_wrong_cloud_events(shared, event):
+    """An event that breaks a rule refuses its batch."""
+    _, web = shared
+    post(web, "/v1/cloudevents", json.dumps([EVENT, event]), BATCH, 400, topic="wrong")
+    assert web.get("/v1/topics/wrong").status_code == 404 or web.get("/v1/topics/wrong").json()["rows"] == 0
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+                    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+                    max_leaves=5)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.dictionaries(st.sampled_from([*EVENT, "subject", "data", "data_base64", "ext", "space"]), JSON,
+                                max_size=9), max_size=3), st.binary(max_size=10))  # fmt: skip
+def test_hostile_bodies(changes, junk):
+    """Whatever stands in events or records: they are read, or refused."""
+    for body in (json.dumps([EVENT | change for change in changes]).encode(), junk):
+        with contextlib.suppress(InvalidEventError):
+            assert read_cloud_events(body, BATCH, 0).validate(full=True) is None
+        with contextlib.suppress(InvalidEventError):
+            read_records(pa.py_buffer(body.replace(b"}, {", b"}\n{").strip(b"[]")), NDJSON, max_bytes=1000)
