@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import resource
 import signal
@@ -22,6 +21,7 @@ from starlette.routing import Route
 
 import aggregator
 from aggregator import Catalog, InvalidRequestError
+from aggregator.server.address import is_loopback, split_address
 from aggregator.server.app import make_app
 from aggregator.server.connection import connection_type
 from aggregator.server.context import Context
@@ -95,23 +95,6 @@ def listen(bind: str) -> socket.socket:
     except OSError as error:
         raise InvalidRequestError(f"cannot listen on {bind}: {error.strerror or error}") from None
     return listener
-
-
-def split_address(bind: str) -> tuple[str, int]:
-    """Host and port of "host:port". Raises InvalidRequestError."""
-    host, _, port = bind.rpartition(":")
-    host = host.removeprefix("[").removesuffix("]")
-    if not host or not port.isdecimal() or int(port) > 65_535:
-        raise InvalidRequestError(f"{bind!r} is no address", hint="give host:port, such as 127.0.0.1:3030")
-    return host, int(port)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches it."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _check_public(settings: Settings, context: Context) -> None:

@@ -1,0 +1,24 @@
+"""Addresses to listen on, as they are written: host:port."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from aggregator import InvalidRequestError
+
+
+def split_address(bind: str) -> tuple[str, int]:
+    """Host and port of "host:port". Raises InvalidRequestError."""
+    host, _, port = bind.rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not host or not port.isdecimal() or int(port) > 65_535:
+        raise InvalidRequestError(f"{bind!r} is no address", hint="give host:port, such as 127.0.0.1:3030")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches it."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -1,0 +1,108 @@
+"""Syslog messages: both forms as records, anything else kept as it is; frames that come in any pieces."""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from aggregator.server.syslog import Framer, read_message
+
+NOW = dt.datetime(2026, 3, 1, 12, tzinfo=dt.timezone(dt.timedelta(hours=1)))
+PEER = {"host": "10.0.0.9"}
+
+
+def utc(*parts: int) -> dt.datetime:
+    return dt.datetime(*parts, tzinfo=dt.UTC)
+
+
+MESSAGES = [
+    (b"<34>1 2003-10-11T22:14:15.003Z mymachine.example.com su - ID47 - \xef\xbb\xbf'su root' failed",
+     {"host": "mymachine.example.com", "app": "su"},
+     {"ts": utc(2003, 10, 11, 22, 14, 15, 3000), "msg": "'su root' failed", "msgid": "ID47", "facility": "auth",
+      "severity": "crit"}),
+    (b'<165>1 2003-08-24T05:14:15.000003-07:00 192.0.2.1 p 8710 - [a@1 x="1" y="q\\"\\]\\\\z"][b n=""] text',
+     {"host": "192.0.2.1", "app": "p"},
+     {"ts": utc(2003, 8, 24, 12, 14, 15, 3), "msg": "text", "pid": "8710", "facility": "local4", "severity": "notice",
+      "a@1.x": "1", "a@1.y": 'q"]\\z', "b.n": ""}),
+    (b"<13>1 - - - - - -", PEER, {"ts": NOW, "msg": "", "facility": "user", "severity": "notice"}),
+    (b"<34>Oct 11 22:14:15 mymachine su[12]: 'su root' failed\n", {"host": "mymachine", "app": "su"},
+     {"ts": dt.datetime(2025, 10, 11, 22, 14, 15, tzinfo=NOW.tzinfo), "msg": "'su root' failed", "pid": "12",
+      "facility": "auth", "severity": "crit"}),
+    (b"<13>Mar  2 00:00:00 h no tag here", {"host": "h"},
+     {"ts": dt.datetime(2026, 3, 2, tzinfo=NOW.tzinfo), "msg": "no tag here", "facility": "user",
+      "severity": "notice"}),
+    (b"<30>2026-03-01T08:00:00.25+01:00 web nginx: hi", {"host": "web", "app": "nginx"},
+     {"ts": utc(2026, 3, 1, 7, 0, 0, 250_000), "msg": "hi", "facility": "daemon", "severity": "info"}),
+    (b"<13>Feb 29 00:00:00 h a: no such day", PEER,
+     {"ts": NOW, "msg": "Feb 29 00:00:00 h a: no such day", "facility": "user", "severity": "notice"}),
+    (b"just text", PEER, {"ts": NOW, "msg": "just text"}), (b"<999>x", PEER, {"ts": NOW, "msg": "<999>x"}),
+    (b"<13>\xff\xfe", PEER, {"ts": NOW, "msg": b"\xff\xfe", "facility": "user", "severity": "notice"}),
+    (b"<13>1 yesterday h a - - - x", PEER,
+     {"ts": NOW, "msg": "1 yesterday h a - - - x", "facility": "user", "severity": "notice"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "tags", "record"), MESSAGES)
+def test_messages(message, tags, record):
+    """Every part of a message is kept, whatever form it has."""
+    assert read_message(message, "10.0.0.9", NOW) == (tags, record)
+
+
+def test_leap_day():
+    """29 February is of the year next to now that has one."""
+    _, record = read_message(b"<13>Feb 29 00:00:00 h a: x", "p", dt.datetime(2025, 1, 1, tzinfo=dt.UTC))
+    assert record["ts"] == utc(2024, 2, 29)
+
+
+def test_cut_messages_are_marked():
+    """A message that was too long says so."""
+    assert read_message(b"x", "p", NOW, cut=True)[1]["truncated"] is True
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=80) | st.sampled_from([message for message, _, _ in MESSAGES]), st.integers(0, 80),
+       st.binary(max_size=3))  # fmt: skip
+@example(b'<1>1 - - - - - [a b="' + b"\\" * 60_000, 0, b"")
+@example(b"<1>1 - - - - - " + b"[a" * 30_000, 0, b"")
+@example(b"<1>Jan  1 00:00:00 " + b"a" * 60_000, 0, b"")
+def test_any_bytes(message, at, junk):
+    """Any bytes are a record: in little time, with names and times that can be stored."""
+    tags, record = read_message(message[:at] + junk + message[at:], "p", NOW)
+    assert tags["host"]
+    assert record["ts"].tzinfo is not None
+    assert all(isinstance(value, str | bytes | dt.datetime) for value in record.values())
+
+
+LONG = b"<1>" + b"x" * 40
+FRAMES = [
+    (b"<1>a\n<1>b\r\n\n<1>c\0", [b"<1>a", b"<1>b\r", b"<1>c"]),
+    (b"4 <1>a5 <1>\nb4 <1>c\n4 <1>d", [b"<1>a", b"<1>\nb", b"<1>c", b"<1>d"]),
+    (b"2026 is no count\n12 neither\n", [b"2026 is no count", b"12 neither"]),
+    (b"<1>a\n4 <1>b<1>c\n", [b"<1>a", b"<1>b", b"<1>c"]),
+    (LONG + b"\n<1>a\n", [LONG[:20], b"<1>a"]), (b"43 " + LONG + b"4 <1>a", [LONG[:20], b"<1>a"]),
+    (b"<1>no end", [b"<1>no end"]), (b"9 <1>half", []), (b"", []), (b"123456789012 x\n", [b"123456789012 x"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("stream", "messages"), FRAMES)
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
+def test_frames(stream, messages, step):
+    """Counted and line-ended messages, one after the other, in pieces of any size; long ones are cut."""
+    framer = Framer(max_bytes=20)
+    found = [each for at in range(0, len(stream), step) for each in framer.feed(stream[at : at + step])]
+    found += framer.finish()
+    assert [message for message, _ in found] == messages
+    assert [cut for _, cut in found] == [message == LONG[:20] for message in messages]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.binary(max_size=30) | st.sampled_from([b"5 <1>", b"\n", b"99999999 <1>x", b"\0"]), max_size=12))
+def test_any_stream(pieces):
+    """Whatever comes, no more than a message is held, and none is longer than it may be."""
+    framer = Framer(max_bytes=20)
+    for piece in pieces:
+        assert all(len(message) <= 20 for message, _ in framer.feed(piece))
+        assert len(framer._held) <= 20
