@@ -333,9 +333,25 @@ class Catalog:
         if isinstance(self._backend, Writing):
             budget = self._backend.budget
             facts["memory"] = memory_stats(budget.held_bytes, budget.limit_bytes)
+            facts["log"] = {"bytes": self._backend.log.size_bytes, "limit": self._backend.limits.log_bytes}
+            facts["since_open"] = {
+                "seals": self._backend.sealer.seals, "removed_segments": self._backend.housekeeping.removal.retired,
+            }  # fmt: skip
+            for name, mine in topics.items():
+                state = self._backend.state.topics[name]
+                mine["segments_to_merge"] = self._backend.housekeeping.waiting_to_merge(state)
             facts["background"] = self._backend.maintenance.problem
             facts["swept"] = list(self._backend.startup.swept)
         return facts
+
+    @property
+    def trouble(self) -> str | None:
+        """Why appends or background work fail at the moment; None while all is well."""
+        self._check_open()
+        if not isinstance(self._backend, Writing):
+            return None
+        failure = self._backend.log.failure
+        return self._backend.maintenance.problem if failure is None else str(failure)
 
     def verify(self) -> list[Problem]:
         """Read every segment file from end to end; gives the problems that the catalog knows of, new ones included.

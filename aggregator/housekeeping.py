@@ -227,6 +227,12 @@ class Housekeeping:
                         return
                     self._merge(topic, group)
 
+    def waiting_to_merge(self, topic: Topic) -> int:
+        """How many segments merging is behind by."""
+        if topic.info.retention.max_segments is not None:
+            return 0
+        return sum(map(len, merges_due(self._mergeable(topic), self._bounds(topic))))
+
     def _has_room(self, group: list[SegmentInfo]) -> bool:
         """Whether the disk takes the merged segment while the others are still there, and those that wait for scans."""
         if self._limits.max_bytes is None and self._limits.min_free_bytes is None:

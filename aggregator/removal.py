@@ -35,6 +35,8 @@ class Removal:
         self._state, self._manifest, self._layout = state, manifest, layout
         self._pins, self._pool, self._footprint = pins, pool, footprint
         self._sweeping = Lock()
+        self.retired = 0
+        """Segments that were taken out, and not replaced, since the catalog was opened."""
 
     def replace(self, topic: Topic, retired: Sequence[SegmentInfo], added: Sequence[SegmentInfo], reason: str) -> bool:
         """Put segments in the place of others. False, and nothing changes, where one of those is gone already."""
@@ -56,6 +58,7 @@ class Removal:
                 change = self._manifest.apply(Edit(retired=numbers, reason=reason))
                 self._footprint.retire(topic, there)
                 self._state.change_segments(topic, change, (), numbers, {})
+                self.retired += len(there)
             return there
 
     def discard(self, made: Sequence[SegmentInfo]) -> None:

@@ -119,6 +119,8 @@ class Sealer:
         self._next_segment = next_segment
         self._lock = Lock()
         self._releasing = Lock()
+        self.seals = 0
+        """How often a partition was sealed since the catalog was opened."""
         self._written: dict[int, list[SegmentInfo]] = {}  # files whose manifest rows could not be written yet
 
     def take_number(self) -> int:
@@ -175,6 +177,7 @@ class Sealer:
             change = self._manifest.apply(Edit(added=written, sealed={partition.number: end}, producers=producers))
             del self._written[partition.number]
             self._state.change_segments(topic, change, written, (), {partition.number: end})
+            self.seals += 1
         self._budget.give_back(frozen.size_bytes, sealed=True)
         self._footprint.let_go(topic, partition, frozen.size_bytes)
         self.release_log()

@@ -33,6 +33,7 @@ def topic_stats(topic: Topic, state: CatalogState) -> Facts:
         total[key] = sum(mine[key] for mine in facts.values())
     for least, key in ((min, "min_timestamp"), (max, "max_timestamp"), (min, "oldest_unsealed_us")):
         total[key] = least((mine[key] for mine in facts.values() if mine[key] is not None), default=None)
+    total["schemas"] = len(topic.schemas)
     total["erasing"] = len({space for _, space in topic.tombstones})
     total["roll"], total["retention"] = topic.info.roll.to_json(), topic.info.retention.to_json()
     total["partitions"] = facts

@@ -47,6 +47,7 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
         async with contextlib.AsyncExitStack() as services:
             for service in SERVICES:
                 await services.enter_async_context(service(context))
+            await services.enter_async_context(context.health.looking(catalog))
             context.ready = True
             try:
                 yield

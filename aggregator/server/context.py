@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -9,6 +10,7 @@ from starlette.requests import Request
 
 from aggregator import Catalog
 from aggregator.server.access import Access
+from aggregator.server.health import Health
 from aggregator.server.settings import Settings
 from aggregator.server.tokens import FILE, Authority
 from aggregator.server.work import WorkPool
@@ -35,10 +37,17 @@ class Context:
     appends: WorkPool
     reads: WorkPool
     authority: Authority
+    health: Health
     ready: bool = False
     body_bytes: int = 0
     """Of request bodies that are held now."""
     open_requests: int = 0
+    open_by_route: Counter[str] = field(default_factory=Counter)
+    """Open requests by their route's template."""
+    schemas: dict[tuple[str, str], str] = field(default_factory=dict)
+    """Of the last batch that plateau's routes took, by topic and partition: the id of its schema."""
+    schema_changes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """How often that changed."""
     listeners: list[Callable[[Told], None]] = field(default_factory=list)
     """Called with each request that is over, in the event loop: they must be quick."""
 
@@ -52,6 +61,7 @@ class Context:
             WorkPool("append", work.append_threads, work.waiting),
             WorkPool("read", work.read_threads, work.waiting),
             Authority(settings.tokens or catalog.path / FILE),
+            Health(settings.catalog.checkpoint_interval_s),
         )
 
     def may_see(self, request: Request, topic: str) -> bool:
@@ -63,6 +73,11 @@ class Context:
         """Pass on what is told of a request."""
         for listener in self.listeners:
             listener(told)
+
+    def saw_schema(self, place: tuple[str, str], schema: str) -> None:
+        """Take note of the schema of a batch for a (topic, partition)."""
+        self.schema_changes[place] += self.schemas.get(place, schema) != schema
+        self.schemas[place] = schema
 
     def close(self) -> None:
         """Let calls that run end. The catalog is its owner's to close."""

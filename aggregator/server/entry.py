@@ -20,6 +20,7 @@ def entered(route: Route, context: Context) -> Route:
 
     async def enter(request: Request) -> Response:
         request.state.route = route.path
+        context.open_by_route[route.path] += 1
         try:
             access = (
                 context.authority.access(request.headers.get("authorization")) if operation.scope != "open" else None

@@ -132,6 +132,8 @@ class _Watch:
         """The request is over."""
         self._context.open_requests -= 1
         state: dict[str, Any] = self._scope.get("state", {})
+        if "route" in state:
+            self._context.open_by_route[state["route"]] -= 1
         seconds = time.perf_counter() - self._began
         self._context.tell(
             Told(

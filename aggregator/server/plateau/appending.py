@@ -9,6 +9,7 @@ import pyarrow as pa
 from aggregator import Catalog, InvalidRequestError, Receipt, Retention, Roll, Topic, TopicExistsError
 from aggregator.names import check_name
 from aggregator.server.arrow_body import read_arrow
+from aggregator.server.plateau.definition import Definition
 from aggregator.server.plateau.definitions import Definitions
 from esformat import InvalidEventError
 
@@ -24,8 +25,10 @@ def append(
     max_bytes: int,
     roll: Roll | None = None,
     retention: Retention | None = None,
-) -> Receipt:
+) -> tuple[Receipt, Definition]:
     """Store the records of an Arrow file in a (topic, partition), which are made where they are absent.
+
+    Gives the receipt, and what the records look like.
 
     Nothing is made for a body that is refused. Raises InvalidEventError, InvalidRequestError, OverloadedError.
     """
@@ -43,14 +46,13 @@ def append(
     if name in catalog.topics():
         topic = catalog.topic(name)
         _check_keys(topic)
-        definition = definitions.of_schema(topic, schema, table.schema)
-        return topic.append(definition.events(table), partition)
-    draft = definitions.draft(schema, table.schema)
-    draft.events(table)  # refuses what cannot be stored, before there is a topic
-    with contextlib.suppress(TopicExistsError):  # somebody was quicker
-        catalog.create_topic(name, roll=roll, retention=retention)
-    topic = catalog.topic(name)
-    return topic.append(definitions.of_schema(topic, schema, table.schema).events(table), partition)
+    else:
+        definitions.draft(schema, table.schema).events(table)  # refuses what cannot be stored, before there is a topic
+        with contextlib.suppress(TopicExistsError):  # somebody was quicker
+            catalog.create_topic(name, roll=roll, retention=retention)
+        topic = catalog.topic(name)
+    definition = definitions.of_schema(topic, schema, table.schema)
+    return topic.append(definition.events(table), partition), definition
 
 
 def _check_keys(topic: Topic) -> None:

@@ -1,4 +1,4 @@
-"""Whether the server lives, and whether it takes requests."""
+"""Whether the server lives, whether it takes requests, and its figures for Prometheus."""
 
 from __future__ import annotations
 
@@ -7,35 +7,43 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator.server.context import Context
+from aggregator.server.metrics import CONTENT_TYPE, Metrics
 from aggregator.server.operation import operation
+
+_TAG = "health"
 
 
 def routes(context: Context) -> list[Route]:
-    """`/healthz`, `/readyz`, and plateau's `/ok`."""
+    """`/healthz`, `/readyz`, `/metrics`, and plateau's `/ok`."""
+    health = context.health
+    metrics = Metrics(context)
 
-    @operation("open", "The process answers", tag="health")
+    @operation("open", "The process answers", tag=_TAG)
     async def healthz(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
     @operation(
-        "open",
-        "Requests are taken: the catalog is open and its background work goes on",
-        tag="health",
+        "open", "Requests are taken: the server is not stopping, and the catalog is well", tag=_TAG,
         answers={"200": {"description": "ready"}, "503": {"description": "starting, stopping, or in trouble"}},
-    )
+    )  # fmt: skip
     async def readyz(request: Request) -> Response:
-        trouble = _trouble(context)
-        return JSONResponse({"status": trouble or "ready"}, 503 if trouble else 200)
+        ready = context.ready and not health.ill
+        return JSONResponse({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
 
-    @operation("open", "plateau's health check", tag="plateau")
+    @operation(
+        "open", "plateau's health check", tag="plateau",
+        answers={"200": {"description": "well"}, "500": {"description": "not well for ten checkpoint intervals"}},
+    )  # fmt: skip
     async def ok(request: Request) -> Response:
-        trouble = _trouble(context)
-        if trouble:
-            return JSONResponse({"message": trouble, "code": 500}, 500)
+        if health.ill:
+            return JSONResponse({"message": "the last checkpoint is too long ago", "code": 500}, 500)
         return JSONResponse({"ok": "true"})
 
-    return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/ok", ok)]
+    @operation(
+        "read", "Figures for Prometheus", tag=_TAG,
+        answers={"200": {"description": "the text format", "content": {CONTENT_TYPE: {}}}},
+    )  # fmt: skip
+    async def figures(request: Request) -> Response:
+        return Response(await context.reads.run(metrics.page), media_type=CONTENT_TYPE)
 
-
-def _trouble(context: Context) -> str | None:
-    return None if context.ready else "stopping"
+    return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/ok", ok), Route("/metrics", figures)]

@@ -84,10 +84,11 @@ def routes(context: Context) -> list[Route]:
         context.appends.check_room()
         body = await request.body()
         place = request.path_params["topic"], request.path_params["partition"]
-        receipt = await context.appends.run(
+        receipt, definition = await context.appends.run(
             append, catalog, definitions, place, body, max_bytes=settings.http.max_append_bytes * 4,
             roll=settings.roll, retention=settings.retention,
         )  # fmt: skip
+        context.saw_schema(place, definition.id)
         return JSONResponse({"span": _span(receipt.first, receipt.last + 1)})
 
     @operation(
