@@ -19,6 +19,7 @@ from aggregator.server.guard import Guard
 from aggregator.server.problems import handle
 from aggregator.server.routes import bulk, docs, events, health, otlp, plateau, query, streams, topics
 from aggregator.server.settings import Settings
+from aggregator.server.syslog_service import syslog
 
 GROUPS: tuple[Callable[[Context], list[Route]], ...] = (
     health.routes,
@@ -33,7 +34,7 @@ GROUPS: tuple[Callable[[Context], list[Route]], ...] = (
 )
 """Every group of routes."""
 
-SERVICES: tuple[Callable[[Context], AbstractAsyncContextManager[None]], ...] = ()
+SERVICES: tuple[Callable[[Context], AbstractAsyncContextManager[None]], ...] = (syslog,)
 """What runs beside the routes while the application does, such as a listener for syslog."""
 
 

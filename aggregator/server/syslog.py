@@ -148,7 +148,7 @@ class Framer:
         if self._left is not None:
             return self._counted(self._left, found)
         if not self._dropping:
-            if self._held[:1] in (b"\n", b"\r", b"\0"):
+            if self._held[0] in b"\n\r\0":
                 del self._held[:1]
                 return True
             count = self._COUNT.match(self._held)
