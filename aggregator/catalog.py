@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
@@ -94,6 +95,7 @@ class Catalog:
         self._backend = backend
         self._closed = False
         self._columns: dict[str, tuple[int, dict[str, pa.DataType]]] = {}
+        self._making = Lock()  # held while a topic is made
         self._pipes = Pipes(backend, self._pipe_target) if isinstance(backend, Writing) else None
 
     def __repr__(self) -> str:
@@ -156,9 +158,10 @@ class Catalog:
         wanted = topic_schema(schema if schema is not None else pa.schema([]), indexes, binary_keys=binary)
         info = TopicInfo(0, name, keys, tuple(indexes), Roll.of(roll), Retention.of(retention), now_us())
         manifest, state = writing.manifest, writing.state
-        info = manifest.add_topic(info)
-        with state.view_lock:
-            topic = state.add_topic(info)
+        with self._making:  # who learns that it exists already finds it
+            info = manifest.add_topic(info)
+            with state.view_lock:
+                topic = state.add_topic(info)
         if schema is not None:
             stored = manifest.add_schema(info.number, wanted, None)
             with state.view_lock:

@@ -1,4 +1,4 @@
-"""`aggregator bench`: how fast this machine takes events in, and how long an append waits."""
+"""`aggregator bench`: how fast this machine, or a server, takes events in, and how long an append waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ import pyarrow as pa
 
 import aggregator
 from aggregator import OverloadedError, Topic
+from aggregator.cli.bench_url import WORKS, bench_url
 from aggregator.cli.opened import durability_option, format_option, say_json
+from aggregator.load import BODIES, INTERFACES
 from esformat.cli.parts import progress, size
 
 _EXAMPLES = """\b
@@ -23,6 +25,10 @@ Examples:
   aggregator bench --seconds 1
   aggregator bench --seconds 1 --batch 100 --threads 8 --durability interval:200ms
   aggregator bench --seconds 1 --directory . --format json
+  aggregator bench --url http://127.0.0.1:3030 --batch 10000
+  aggregator bench --url http://127.0.0.1:3030 --rate 50 --body jsonl --json
+  aggregator bench --url http://127.0.0.1:3030 --work read --rate 200 --threads 8
+  aggregator bench --url http://127.0.0.1:3030 --interface plateau --rate 1000
 """
 _SHAPES = 16  # batches made beforehand, appended in turn
 
@@ -36,20 +42,44 @@ _SHAPES = 16  # batches made beforehand, appended in turn
 @click.option("--partitions", type=click.IntRange(1, 1024), default=4, show_default=True, help="They append to.")
 @click.option("--spaces", type=click.IntRange(1), default=10_000, show_default=True, help="Whose events they are.")
 @durability_option
+@click.option("--url", help="Of a server, http://host:port: send requests to it instead.")
+@click.option("--rate", type=click.FloatRange(min=0.1), help="With --url: requests a second, whatever the server does. "
+              "Default: each thread sends the next when it has its answer.")  # fmt: skip
+@click.option("--work", type=click.Choice(WORKS), default="append", show_default=True, help="With --url: what is done.")
+@click.option(
+    "--interface", type=click.Choice(INTERFACES), default="native", show_default=True, help="With --url: routes."
+)
+@click.option(
+    "--body", type=click.Choice(BODIES), default="arrow", show_default=True, help="With --url: form of events."
+)
+@click.option("--topic", default="bench", show_default=True, help="With --url: made if it is absent.")
+@click.option("--token", envvar="AGGREGATOR_TOKEN", help="With --url: for access. Better by AGGREGATOR_TOKEN.")
 @format_option
-def bench(directory: str | None, seconds: float, format_: str, durability: str, threads: int, **load: Any) -> None:
-    """Append generated events to a catalog of its own for some seconds, and tell rates and latencies.
+@click.option("--json", "format_", flag_value="json", help="The same as --format json.")
+def bench(
+    directory: str | None, seconds: float, format_: str, durability: str, threads: int, url: str | None,
+    rate: float | None, work: str, interface: str, body: str, topic: str, token: str | None, **load: Any,
+) -> None:  # fmt: skip
+    """Append generated events for some seconds, and tell rates and latencies.
 
-    The catalog lies in a new directory, which is removed at the end. Segments are sealed meanwhile, as ever.
+    Without --url, to a catalog of its own, which lies in a new directory and is removed at the end. Segments are sealed
+    meanwhile, as ever.
+
+    With --url, to a topic of a server, where they stay. Told are the requests that were done (the goodput), those that
+    the server shed with 429, and how long either took: from when a request was due, so that one that could not be sent
+    for lack of a free connection has waited, too. --work read asks for the newest events of one space after another.
     """
+    if url is not None:
+        bench_url(url, seconds, rate, threads, (work, interface, body, topic, token), load, format_)
+        return
     with (
         TemporaryDirectory(prefix="aggregator-bench-", dir=directory) as root,
         progress("appending"),
         aggregator.open(Path(root, "data"), durability=durability) as catalog,
     ):
-        topic = catalog.create_topic("bench")
-        facts = _run(topic, seconds, threads, load)
-        facts["sealed_events"] = topic.stats()["sealed_rows"]
+        made = catalog.create_topic("bench")
+        facts = _run(made, seconds, threads, load)
+        facts["sealed_events"] = made.stats()["sealed_rows"]
         facts["disk_bytes"] = catalog.stats()["disk"]["total"]
     facts |= {"durability": durability, "threads": threads, **load}
     if format_ == "json":

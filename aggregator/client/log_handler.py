@@ -8,6 +8,7 @@ import os
 import socket
 import sys
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,16 +16,19 @@ from typing import Any
 from aggregator.client.client import Client
 from aggregator.client.errors import UnavailableError, WriteFailedError
 from aggregator.client.outbox import Unsent
+from aggregator.client.retry import Retry
 from aggregator.client.sizing import Sizing
 from aggregator.client.streams import STREAMS_TOPIC
 from aggregator.client.writer import Writer
 from aggregator.errors import InvalidRequestError
+from esformat import ClosedError
 
 _THREAD = "aggregator-log"
 _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
 _OWN_NAMES = {"ts", "msg", "level", "logger"}
 _SIZING = Sizing(min_rows=500, max_rows=10_000, max_bytes=1 << 20)
 _LINGER_S = 0.25
+_RETRY = Retry(deadline_s=None, longest_s=1.0)
 
 
 class LogHandler(logging.Handler):
@@ -66,6 +70,8 @@ class LogHandler(logging.Handler):
         )
         self._writing: dict[str, Any] = {"topic": topic, "queue_bytes": queue_bytes, "when_full": when_full}
         self._failed = 0  # records that a server refused for good
+        self._seen = 0  # of `dropped`, when it was last looked at
+        self._taken = 0  # records that the server had taken then
         self._told = 0
         self._complained = False
         self._writer = self._start()
@@ -77,7 +83,13 @@ class LogHandler(logging.Handler):
         self._pid = os.getpid()
         self._client = Client(self._url, **self._options)
         return self._client.stream_writer(
-            self._tags, sizing=_SIZING, linger_s=_LINGER_S, name=_THREAD, close_at_exit=False, **self._writing
+            self._tags,
+            sizing=_SIZING,
+            linger_s=_LINGER_S,
+            retry=_RETRY,
+            name=_THREAD,
+            close_at_exit=False,
+            **self._writing,
         )
 
     @property
@@ -91,8 +103,9 @@ class LogHandler(logging.Handler):
             return
         try:
             if os.getpid() != self._pid:  # a child, which has none of its parent's threads
-                self._writer, self._failed, self._told = self._start(), 0, 0
-            self._tell_dropped(record.created)
+                self._writer = self._start()
+                self._failed = self._seen = self._taken = self._told = 0
+            self._tell_when_over(record.created)
             self._add(_row(record, self.format(record)))
         except Exception:  # noqa: BLE001 - whatever is wrong with a record or the handler, the program goes on
             self.handleError(record)
@@ -104,6 +117,13 @@ class LogHandler(logging.Handler):
             self._count(error)
             self._writer.add_row(row)
 
+    def _tell_when_over(self, now: float) -> None:
+        """Tell the stream of drops when they have ended: when the server takes records again, and none is dropped."""
+        if self._seen != self.dropped:
+            self._seen, self._taken = self.dropped, self._writer.acknowledged
+        elif self._writer.acknowledged > self._taken:
+            self._tell_dropped(now)
+
     def _tell_dropped(self, now: float) -> None:
         missing = self.dropped - self._told
         if missing:
@@ -113,13 +133,15 @@ class LogHandler(logging.Handler):
             with contextlib.suppress(WriteFailedError):  # counted with the next record
                 self._writer.add_row(row)
 
-    def _count(self, error: WriteFailedError) -> None:
+    def _count(self, error: WriteFailedError) -> int:
         """Count what was refused for good, and say it once where somebody may see it."""
         unsent: list[Unsent] = error.unsent
-        self._failed += sum(len(each.events) for each in unsent)
+        count = sum(len(each.events) for each in unsent)
+        self._failed += count
         if not self._complained:
             self._complained = True
             _complain(f"log records cannot be delivered to {self._url}: {error.failed[0]}")
+        return count
 
     def flush(self) -> None:
         """Wait until everything is delivered, at most `exit_timeout_s`."""
@@ -133,14 +155,16 @@ class LogHandler(logging.Handler):
     def close(self) -> None:
         """Deliver what is queued, for at most `exit_timeout_s`, and stop. What is left is told on stderr."""
         if self._pid == os.getpid():
+            with contextlib.suppress(ClosedError):  # it is closed for the second time
+                self._tell_dropped(time.time())
+            undelivered = 0
             try:
                 self._writer.close(self._exit_s)
             except WriteFailedError as error:
-                self._count(error)
+                undelivered = self._count(error)
             self._client.close()
-            if self.dropped > self._told:
-                _complain(f"{self.dropped - self._told} log records were not delivered to {self._url}")
-                self._told = self.dropped
+            if undelivered:
+                _complain(f"{self.dropped} log records were not delivered to {self._url}")
         super().close()
 
 

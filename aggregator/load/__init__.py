@@ -2,7 +2,20 @@
 
 from aggregator.load.figures import Figures, percentiles
 from aggregator.load.generator import Load, run
-from aggregator.load.sending import Outcome, Target
-from aggregator.load.work import Request, appends, reads
+from aggregator.load.sending import Outcome, Target, make_topic
+from aggregator.load.work import BODIES, INTERFACES, Request, appends, reads
 
-__all__ = ["Figures", "Load", "Outcome", "Request", "Target", "appends", "percentiles", "reads", "run"]
+__all__ = [
+    "BODIES",
+    "INTERFACES",
+    "Figures",
+    "Load",
+    "Outcome",
+    "Request",
+    "Target",
+    "appends",
+    "make_topic",
+    "percentiles",
+    "reads",
+    "run",
+]

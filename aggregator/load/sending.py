@@ -12,7 +12,7 @@ import select
 import ssl
 import time
 from dataclasses import dataclass
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from aggregator.errors import InvalidRequestError
 from aggregator.load.work import Request
@@ -90,3 +90,16 @@ class Target:
     def close(self) -> None:
         """Close the connection."""
         self._connection.close()
+
+
+def make_topic(url: str, topic: str, token: str | None = None) -> None:
+    """Make a topic, if it is not there. Raises InvalidRequestError where the server does not do so."""
+    target = Target(url, token)
+    headers = (("Content-Type", "application/json"),)
+    outcome = target.send(Request("PUT", f"/v1/topics/{quote(topic, safe='')}", headers, b"{}"))
+    target.close()
+    if outcome.status not in (200, 201, 409):
+        raise InvalidRequestError(
+            f"{url} does not make the topic {topic!r}: {outcome.error or f'status {outcome.status}'}",
+            hint="is the server there, and may the token do that?",
+        )

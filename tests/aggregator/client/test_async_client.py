@@ -133,8 +133,10 @@ def test_streams_and_tail(server, catalog):
 
             writing = asyncio.create_task(write())
             found = []
-            async for page in client.tail("SELECT FROM app=web", position="head", timeout_s=2):
+            async for page in client.tail("SELECT FROM app=web", position="head", timeout_s=30):
                 found += page.table["data"].to_pylist()
+                if len(found) >= 10:
+                    break
             await writing
             assert found == [b"m%d" % n for n in range(10)]
 

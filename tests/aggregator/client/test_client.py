@@ -44,24 +44,24 @@ SCANS = [
 ]
 
 
-@pytest.mark.parametrize("question", SCANS)
-def test_scans_answer_as_the_catalog(catalog, client, question):
+def test_scans_answer_as_the_catalog(catalog, client):
     """The same events, objects and columns, as from the catalog itself, sealed and unsealed."""
     here, there = catalog.topic("activity"), client.topic("activity")
     there.append(events(0, 300))
     catalog.seal()
     there.append(events(300, 50), "1")
-    found, wanted = there.scan(**question), here.scan(**question)
-    assert isinstance(found, Answer)
-    assert isinstance(wanted, Answer)
-    assert found.to_table().equals(wanted.to_table())
-    assert found.schema == wanted.schema
-    assert found.column_names == wanted.column_names
-    assert found.count() == wanted.count()
-    if "partition" not in found.column_names:
-        assert list(found) == list(wanted)
-    indexed = [answer.scan_index("type", "purchase", **question) for answer in (there, here)]
-    assert indexed[0].to_table().equals(indexed[1].to_table())
+    for question in SCANS:
+        found, wanted = there.scan(**question), here.scan(**question)
+        assert isinstance(found, Answer)
+        assert isinstance(wanted, Answer)
+        assert found.to_table().equals(wanted.to_table())
+        assert found.schema == wanted.schema
+        assert found.column_names == wanted.column_names
+        assert found.count() == wanted.count()
+        if "partition" not in found.column_names:
+            assert list(found) == list(wanted)
+        indexed = [answer.scan_index("type", "purchase", **question) for answer in (there, here)]
+        assert indexed[0].to_table().equals(indexed[1].to_table())
 
 
 def test_reading_by_record_index(catalog, client):
@@ -95,12 +95,12 @@ def test_appends(catalog, client):
     assert catalog.topic("activity").scan().count() == 4
 
 
-@pytest.mark.parametrize("compression", ["zstd", "gzip"])
-def test_compressed(server, catalog, compression):
+def test_compressed(server, catalog):
     """Bodies may be compressed."""
-    with Client(server.url, compression=compression) as client:
-        client.topic("activity").append(events(0, 500))
-    assert catalog.topic("activity").scan().count() == 500
+    for compression in ("zstd", "gzip"):
+        with Client(server.url, compression=compression) as client:
+            client.topic("activity").append(events(0, 500))
+    assert catalog.topic("activity").scan().count() == 1000
 
 
 def test_binary_keys(catalog, client):
@@ -161,10 +161,10 @@ def test_the_token_is_not_shown():
     assert "secret-word" not in repr(client) + repr(client._connection.options) + repr(client.topic("a").scan())
 
 
-@pytest.mark.parametrize("fate", [Fate(up_bytes=100), Fate(up_bytes=3000), Fate(down_bytes=1), Fate(down_bytes=60)])
-def test_appends_over_a_breaking_line(server, catalog, fate):
+def test_appends_over_a_breaking_line(server, catalog):
     """Cut before the server has all of it, or before the client hears that it is stored: stored once."""
-    with BreakingProxy(server.url, lambda number: fate if number % 3 else Fate(down_bytes=1)) as proxy:
+    fates = [Fate(up_bytes=100), Fate(up_bytes=3000), Fate(down_bytes=1), Fate(down_bytes=60)]
+    with BreakingProxy(server.url, lambda number: fates[number]) as proxy:
         with Client(proxy.url, retry=Retry(attempts=4, first_s=0.001)) as client:
             with pytest.raises(UnavailableError) as caught:
                 client.topic("activity").append(events(0, 100), producer="p", sequence=7)

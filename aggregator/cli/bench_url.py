@@ -1,0 +1,67 @@
+"""`aggregator bench --url`: a server under load."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from aggregator.cli.opened import say_json
+from aggregator.errors import InvalidRequestError
+from aggregator.load import Load, Request, appends, make_topic, reads, run
+from esformat.cli.parts import progress
+
+WORKS = ("append", "read")
+
+
+def bench_url(
+    url: str, seconds: float, rate: float | None, threads: int, what: tuple[str, str, str, str, str | None],
+    load: dict[str, Any], format_: str,
+) -> None:  # fmt: skip
+    """Put a server under load and tell how it does. what: work, interface, body, topic, token.
+
+    Raises InvalidRequestError where nothing at all was done.
+    """
+    work, interface, body, topic, token = what
+    if interface == "plateau" and body != "arrow":
+        raise InvalidRequestError("plateau's routes take Arrow files only", hint="leave --body out")
+    with progress("sending"):
+        if interface == "native":
+            make_topic(url, topic, token)
+        requests: list[Request] = []
+        for partition in range(load["partitions"] if work == "append" else 1):
+            name = str(partition)
+            requests += (
+                appends(interface, topic, name, body, load["batch"], load["payload"], load["spaces"])
+                if work == "append"
+                else reads(interface, topic, name, load["spaces"])
+            )
+        facts = run(Load(url, seconds, threads, rate, token), requests)
+    facts |= {"work": work, "interface": interface, "body": body, "rate": rate, "threads": threads, **load}
+    if format_ == "json":
+        say_json(facts)
+    else:
+        _show(facts)
+    if not facts["done"]:
+        raise InvalidRequestError(f"nothing was done at {url}: {facts['errors'] or 'everything was shed'}")
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from esformat.cli.tables import show_rows  # here: rich is slow to import
+
+    loop = "closed loop" if facts["rate"] is None else f"{facts['rate']:g} requests/s"
+    rows = [
+        ("done", f"{facts['done']:,} of {facts['requests']:,} requests in {facts['seconds']:.1f} s"),
+        ("done/s", f"{facts['done_per_s']:,.1f}"),
+        ("events/s", f"{facts['events_per_s']:,}")
+        if facts["events"]
+        else ("answers", f"{facts['answer_mb_per_s']} MB/s"),
+        ("latency", _times(facts["latency_ms"])),
+        ("shed", f"{facts['shed']:,}"),
+        ("refused after", _times(facts["refusal_ms"])),
+        ("failed", f"{facts['failed']:,} {facts['errors'] or ''}"),
+        ("began late, all connections busy", f"{facts['late']:,}"),
+    ]
+    show_rows(("", f"{facts['work']}, {facts['interface']}, {loop}, {facts['threads']} connections"), rows)
+
+
+def _times(found: dict[str, float] | None) -> str:
+    return "–" if found is None else ", ".join(f"{name} {value:,.1f} ms" for name, value in found.items())
