@@ -80,7 +80,7 @@ class Ingest:
         self._check_size(topic, size)
         own = pa.ipc.read_record_batch(message, batch.schema)  # the caller may change what its buffers hold
         piece = make_piece(0, schema, own, size, self._clock())
-        fingerprint = checksum64(message) if key else 0
+        fingerprint = _fingerprint(batch, message) if key else 0
         remembered = _remembered(partition, key, fingerprint, len(batch))
         if remembered is not None:  # what was stored needs no room
             return _receipt(topic, partition, remembered.first_index, remembered.count, duplicate=True)
@@ -247,6 +247,19 @@ def _remembered(
             hint="give each new batch a new sequence; repeat one only with the same events",
         )
     return entry
+
+
+def _fingerprint(batch: pa.RecordBatch, message: pa.Buffer) -> int:
+    """What tells a batch from others under the same key. Columns that it has no values in do not count: the topic may
+    have gained them since it came first.
+    """
+    names = [field.name for field, column in zip(batch.schema, batch.columns, strict=True) if not _empty(column)]
+    content = message if len(names) == batch.num_columns else batch.select(names).serialize()
+    return checksum64("\0".join([*names, str(checksum64(content))]).encode())
+
+
+def _empty(column: pa.Array) -> bool:
+    return bool(column.null_count == len(column) > 0)
 
 
 def _known(partition: Partition, key: tuple[str, int] | None, fingerprint: int, count: int) -> ProducerEntry | None:
