@@ -1,20 +1,21 @@
-"""Erased spaces, from the moment that they are hidden until nothing of them is left on disk.
+"""Erased and truncated spaces, from the moment that events are hidden until they are gone from disk.
 
 A tombstone hides a space's events of a partition below a record index, durably. Then, in one order: unsealed events are
 sealed without them; segments that hold them are rewritten; the log begins a new file, and the files before it go when
 all in them is sealed; old segment files go when no scan reads them; the tombstone goes, and what the manifest kept of
-the key is overwritten. Until then a crash costs nothing: the tombstone is still there.
+the key is overwritten. Until then a crash costs nothing: the tombstone is still there. What streams were truncated by
+takes the same way, but for the log and the old files: nobody promised that they are gone by then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aggregator.footprint import Footprint
 from aggregator.log import Log
 from aggregator.manifest import Edit, Manifest
-from aggregator.model import SegmentInfo, Tombstone
+from aggregator.model import LAST, Cut, SegmentInfo, Tombstone
 from aggregator.removal import Removal
 from aggregator.reports import Erasure
 from aggregator.rewriting import Rewriter
@@ -22,6 +23,7 @@ from aggregator.sealing import Sealer
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
 from aggregator.state import CatalogState, Partition, Topic
+from aggregator.tombstones import Hidden, count_hidden, erased_spaces, hidden_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,7 @@ class Erasures:
         self._state, self._manifest, self._log, self._sealer = state, manifest, log, sealer
         self._rewriter, self._removal, self._pool, self._clock = rewriter, removal, pool, clock
         self._footprint = footprint
-        self._clean: dict[tuple[int, bytes, int], _Clean] = {}
+        self._clean: dict[tuple[int, bytes, Cut], _Clean] = {}
         self.rewritten = 0
         """Segments rewritten since the catalog was opened."""
 
@@ -64,42 +66,59 @@ class Erasures:
                 ends = {p.number: p.visible_end for p in topic.partitions.values() if _may_hold(topic, p, space)}
             now = self._clock()
             stones = [Tombstone(number, space, end, now) for number, end in ends.items() if end]
-            if stones:
-                change = self._manifest.apply(Edit(tombstones=stones))
-                with state.view_lock:
-                    state.change = max(state.change, change)
-                    for stone in stones:
-                        state.add_tombstone(stone)
+            self._put(stones)
         names = {stone.partition: state.partitions[stone.partition][1].name for stone in stones}
         shown = space if topic.binary_keys else space.decode()
         return Erasure(topic.info.name, shown, {names[s.partition]: s.end_index for s in stones}, events)
 
+    def truncate(self, cuts: Mapping[tuple[int, bytes], Cut]) -> None:
+        """Hide the events of spaces of partitions that are cut off. Raises ManifestFailedError; then none is hidden."""
+        now = self._clock()
+        with self._state.edit_lock:
+            self._put(
+                [
+                    Tombstone(number, space, cut.end_index, now, cut.time_us, cut.tie_index)
+                    for (number, space), cut in cuts.items()
+                ]
+            )
+
+    def _put(self, stones: Sequence[Tombstone]) -> None:
+        """Under the edit lock."""
+        if stones:
+            change = self._manifest.apply(Edit(tombstones=stones))
+            with self._state.view_lock:
+                self._state.change = max(self._state.change, change)
+                self._state.add_tombstones(stones)
+
     def advance(self, topic: Topic) -> list[bytes]:
-        """Do what can be done now for the erased spaces of a topic; gives those that are gone now.
+        """Do what can be done now for the hidden events of a topic; gives the erased spaces that are gone now.
 
         Raises OSError, AggregatorError, esformat.EsdbError, Stopped; the next call goes on.
         """
-        before = {space for _, space in topic.tombstones}
+        before = erased_spaces(topic.tombstones)
         for number in sorted({number for number, _ in topic.tombstones}):
             self._advance_partition(topic, self._state.partitions[number][1])
         if topic.tombstones:
             self._sealer.release_log()
             self._removal.sweep()
             self._fulfil(topic)
-        return sorted(before - {space for _, space in topic.tombstones})
+        return sorted(before - erased_spaces(topic.tombstones))
 
     def _advance_partition(self, topic: Topic, partition: Partition) -> None:
-        stones = {space: end for (number, space), end in topic.tombstones.items() if number == partition.number}
-        left = {space: end for space, end in stones.items() if (partition.number, space, end) not in self._clean}
+        left: dict[bytes, tuple[Cut, ...]] = {}
+        for space, cuts in hidden_in(topic.tombstones, partition.number).items():
+            mine = tuple(cut for cut in cuts if (partition.number, space, cut) not in self._clean)
+            if mine:
+                left[space] = mine
         if not left:
             return
-        if partition.sealed_index < max(left.values()):
+        if any(_reaches_unsealed(partition, cut) for cuts in left.values() for cut in cuts):
             self._sealer.seal(topic, partition)
-        for segment, spaces in self._holding(topic, partition, left).items():
+        for segment, counts in self._holding(topic, partition, left).items():
             with self._footprint.making(topic, segment.size_bytes, urgent=True) as fits:
                 if not fits:  # retention makes room; the next call goes on
                     return
-                made = self._rewriter.without(topic, partition, segment, spaces)
+                made = self._rewritten(topic, partition, segment, {space: left[space] for space in counts}, counts)
                 added = [] if made is None else [made]
                 if self._removal.replace(topic, [segment], added, "erased"):
                     self.rewritten += 1
@@ -107,42 +126,79 @@ class Erasures:
                     self._removal.discard(added)  # retention was quicker
             self._removal.sweep()
         clean = _Clean(self._log.end, self._state.change)
-        held = {space for spaces in self._holding(topic, partition, left).values() for space in spaces}
-        for space, end in left.items():
-            if space not in held and partition.sealed_index >= end:
-                self._clean[partition.number, space, end] = clean
-        self._log.roll()
+        held = {space for counts in self._holding(topic, partition, left).values() for space in counts}
+        for space, cuts in left.items():
+            for cut in cuts:
+                if space not in held and not _reaches_unsealed(partition, cut):
+                    self._clean[partition.number, space, cut] = clean
+        if any(cut.erases for cuts in left.values() for cut in cuts):
+            self._log.roll()
 
-    def _holding(self, topic: Topic, partition: Partition, stones: dict[bytes, int]) -> dict[SegmentInfo, list[bytes]]:
-        """Segments that hold erased events. Those that were sealed after a space was erased never do."""
+    def _rewritten(
+        self, topic: Topic, partition: Partition, segment: SegmentInfo, hidden: Hidden, counts: Mapping[bytes, int]
+    ) -> SegmentInfo | None:
+        """The segment without its hidden events, of which it has some; whole spaces go without much encoding."""
+        source = self._pool.get(segment)
+        whole = {space: found.num_events for space in counts if (found := source.find(space)) is not None}
+        if whole == counts:
+            return self._rewriter.without(topic, partition, segment, list(counts))
+        return self._rewriter.without_hidden(topic, partition, segment, hidden)
+
+    def _holding(self, topic: Topic, partition: Partition, hidden: Hidden) -> dict[SegmentInfo, dict[bytes, int]]:
+        """Segments with hidden events, and how many of each space. Those that were sealed later never have any."""
         with self._state.view_lock:
             view = topic.segments.view()
-        found: dict[SegmentInfo, list[bytes]] = {}
-        for space, end in stones.items():
-            for segment in view.select(Bounds(space=space, partition=partition.number, end_index=end)):
-                if segment.last_index < end and self._pool.get(segment).find(space) is not None:
-                    found.setdefault(segment, []).append(space)
+        near: dict[SegmentInfo, dict[bytes, tuple[Cut, ...]]] = {}
+        for space, cuts in hidden.items():
+            for cut in cuts:
+                end = None if cut.time_us == LAST else cut.time_us + 1
+                bounds = Bounds(space=space, partition=partition.number, end=end, end_index=cut.end_index)
+                for segment in view.select(bounds):
+                    if segment.last_index < cut.end_index:
+                        near.setdefault(segment, {})[space] = cuts
+        found: dict[SegmentInfo, dict[bytes, int]] = {}
+        for segment, mine in near.items():
+            counts = count_hidden(self._pool.get(segment), segment, mine)
+            if counts:
+                found[segment] = counts
         return found
 
     def _fulfil(self, topic: Topic) -> None:
-        """Forget tombstones of which nothing is left on disk."""
+        """Forget tombstones of which nothing is left where they promise so."""
         waiting = min((change for _, _, change in self._removal.waiting()), default=1 << 62)
-        gone = []
-        for (number, space), end in topic.tombstones.items():
-            clean = self._clean.get((number, space, end))
-            if clean is not None and self._log.start >= clean.position and waiting > clean.change:
-                gone.append((number, space))
+        gone = set()
+        for (number, space), cuts in topic.tombstones.items():
+            for cut in cuts:
+                clean = self._clean.get((number, space, cut))
+                passed = clean is not None and self._log.start >= clean.position and waiting > clean.change
+                if clean is not None and (passed or not cut.erases):
+                    gone.add((number, space, cut))
         if not gone:
             return
         with self._state.edit_lock:
-            still = [key for key in gone if (*key, topic.tombstones[key]) in self._clean]
-            change = self._manifest.apply(Edit(fulfilled=still))
+            change = self._manifest.apply(Edit(fulfilled=list(gone)))
             with self._state.view_lock:
                 self._state.change = max(self._state.change, change)
-                for key in still:
-                    self._clean.pop((*key, topic.tombstones[key]))
-                topic.tombstones = {key: end for key, end in topic.tombstones.items() if key not in still}
-        self._manifest.scrub()
+                left = {key: [cut for cut in cuts if (*key, cut) not in gone] for key, cuts in topic.tombstones.items()}
+                topic.tombstones = {key: tuple(cuts) for key, cuts in left.items() if cuts}
+            for one in gone:
+                del self._clean[one]
+        if any(cut.erases for _, _, cut in gone):
+            self._manifest.scrub()
+
+
+def _reaches_unsealed(partition: Partition, cut: Cut) -> bool:
+    """Whether a cut can hide events that are not sealed; of an erased space none may stay in the log either."""
+    if partition.sealed_index >= cut.end_index:
+        return False
+    if cut.erases:
+        return True
+    parts = [part for part in (partition.sealing, partition.unsealed) if part is not None]
+    return any(
+        piece.first_index < cut.end_index and piece.min_timestamp <= cut.time_us
+        for part in parts
+        for piece in list(part.pieces)
+    )
 
 
 def _may_hold(topic: Topic, partition: Partition, space: bytes) -> bool:

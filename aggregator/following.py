@@ -70,8 +70,7 @@ class Following:
                 state.add_schema(schema)
             for partition in contents.partitions:
                 state.add_partition(partition)
-            for stone in contents.tombstones:
-                state.add_tombstone(stone)
+            state.add_tombstones(contents.tombstones)
         added: dict[int, list[SegmentInfo]] = {}
         for segment in contents.segments:
             added.setdefault(state.partitions[segment.partition][0].info.number, []).append(segment)

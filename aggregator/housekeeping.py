@@ -26,6 +26,7 @@ from aggregator.rewriting import Rewriter, Stopped
 from aggregator.sealing import Sealer
 from aggregator.segment_pool import SegmentPool
 from aggregator.state import CatalogState, Topic
+from aggregator.tombstones import erased_spaces
 
 logger = logging.getLogger("aggregator")
 
@@ -182,7 +183,7 @@ class Housekeeping:
         erased: list[str | bytes] = []
         with self._compacting:
             rewritten = self.erasures.rewritten
-            if any(topic.tombstones for topic in chosen):
+            if any(erased_spaces(topic.tombstones) for topic in chosen):
                 self._seal_all()  # else the log would keep erased events until the others are sealed
             for topic in chosen:
                 erased += [_shown(topic, space) for space in self.erasures.advance(topic)]
@@ -195,7 +196,7 @@ class Housekeeping:
                     if made == before:  # the limits have no room for it
                         break
             self.removal.sweep()
-        left = {_shown(topic, space) for topic in chosen for _, space in topic.tombstones}
+        left = {_shown(topic, space) for topic in chosen for space in erased_spaces(topic.tombstones)}
         return CompactionReport(
             merged, made, written, self.erasures.rewritten - rewritten, tuple(erased), tuple(sorted(left, key=str))
         )

@@ -13,6 +13,8 @@ RECORD_INDEX = "record_index"
 PARTITION = "partition"
 """The column that a scan can give besides: the name of an event's partition."""
 RESERVED_COLUMNS = (RECORD_INDEX, PARTITION)
+LAST = 2**63 - 1
+"""No timestamp and no record index is larger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +101,48 @@ def newest_notes(entries: Iterable[ProducerEntry]) -> list[ProducerEntry]:
 
 
 @dataclass(frozen=True, slots=True)
+class Cut:
+    """Which events of a space are hidden in a partition: those below the record index `end_index` that are older than
+    `time_us`, or of just that time and below the record index `tie_index`.
+    """
+
+    end_index: int
+    time_us: int = LAST
+    tie_index: int = LAST
+
+    @property
+    def erases(self) -> bool:
+        """Whether it hides events of every time."""
+        return (self.time_us, self.tie_index) == (LAST, LAST)
+
+    def covers(self, other: Cut) -> bool:
+        """Whether all that another hides is hidden by this."""
+        later = (self.time_us, self.tie_index) >= (other.time_us, other.tie_index)
+        return later and self.end_index >= other.end_index
+
+
+def with_cut(cuts: tuple[Cut, ...], cut: Cut) -> tuple[Cut, ...]:
+    """Cuts and one more, without those that others cover."""
+    if any(known.covers(cut) for known in cuts):
+        return cuts
+    return (*(known for known in cuts if not cut.covers(known)), cut)
+
+
+@dataclass(frozen=True, slots=True)
 class Tombstone:
-    """A space that was erased: its events below `end_index` of a partition are hidden, and gone after compaction."""
+    """A space that was erased or truncated: some of its events in a partition are hidden, gone after compaction."""
 
     partition: int
     space: bytes
     end_index: int
     created_us: int
+    time_us: int = LAST
+    tie_index: int = LAST
+
+    @property
+    def cut(self) -> Cut:
+        """Which events."""
+        return Cut(self.end_index, self.time_us, self.tie_index)
 
 
 @dataclass(frozen=True, slots=True)

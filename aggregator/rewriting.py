@@ -6,17 +6,27 @@ a manifest that is rebuilt takes one or the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
+
+import pyarrow as pa
 
 import esformat
 from aggregator.files import Layout, make_directory
 from aggregator.model import ProducerEntry, SegmentInfo, newest_notes
-from aggregator.segment_file import file_checksum, segment_properties, stored_facts, stored_producers
+from aggregator.segment_file import (
+    file_checksum,
+    segment_properties,
+    stored_facts,
+    stored_producers,
+    write_segment,
+)
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_signature import merged_signature
 from aggregator.state import PRODUCER_WINDOW, Partition, Topic
+from aggregator.tombstones import Hidden, without_hidden
 from esformat import tools
 
 
@@ -86,6 +96,35 @@ class Rewriter:
                 info, rows=left.num_events, min_timestamp=low, max_timestamp=high, min_space=_end_space(left),
                 max_space=_end_space(left, reverse=True), size_bytes=left.size_bytes, checksum=file_checksum(out),
             )  # fmt: skip
+
+    def without_hidden(
+        self, topic: Topic, partition: Partition, segment: SegmentInfo, hidden: Hidden
+    ) -> SegmentInfo | None:
+        """A segment without its hidden events; None where no event is left. Every event is encoded anew.
+
+        Raises as `merge`.
+        """
+        source = self._pool.get(segment)
+
+        def left() -> Iterator[pa.Table]:
+            for batch in source.scan().batches():
+                self._progress(0, 0)
+                table = without_hidden(pa.Table.from_batches([batch]), hidden)
+                if len(table):
+                    yield table
+
+        tables = left()
+        first = next(tables, None)
+        if first is None:
+            return None
+        number = self._take_number()
+        made = write_segment(
+            self._place(number), chain([first], tables), number=number, topic=topic.info,
+            partition=(partition.number, partition.name), schema=topic.schemas[segment.schema],
+            producers=self._producers([segment]), level=segment.level, now_us=segment.created_us,
+            replaces=[segment.number],
+        )  # fmt: skip
+        return replace(made, first_index=segment.first_index, last_index=segment.last_index)
 
     def _place(self, number: int) -> Path:
         out = self._layout.segment(number)

@@ -24,6 +24,7 @@ from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
 from aggregator.source import Keep, View, segment_batches, segment_blocks, unsealed_batches
 from aggregator.state import Snapshot
+from aggregator.tombstones import hidden_in
 from aggregator.unsealed import Lookup, Piece
 from esformat.parts import default_schema
 
@@ -187,7 +188,7 @@ def _sources(
         first, end = around.begin.get(partition, 0), around.end.get(partition, 0)
         if first >= end or span.empty:
             continue
-        hidden = {space: stop for (number, space), stop in snapshot.tombstones.items() if number == partition}
+        hidden = hidden_in(snapshot.tombstones, partition)
         for space in spaces:
             question = replace(asked, space=space, first_index=first, end_index=end)
             view = View(question, target, hidden)

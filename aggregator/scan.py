@@ -23,6 +23,7 @@ from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
 from aggregator.source import View, count_segment, segment_batches, segment_part, unsealed_batches
 from aggregator.state import Snapshot
+from aggregator.tombstones import hidden_in
 from aggregator.unsealed import Lookup
 from esformat import Event
 from esformat.parts import KEY_COLUMNS, EventSchema, default_schema, rows_of_batch
@@ -218,7 +219,7 @@ def _lookups(snapshot: Snapshot, question: Question) -> Iterator[tuple[Lookup, s
 
 def _sources(snapshot: Snapshot, question: Question, target: pa.Schema, pool: SegmentPool) -> Iterator[Source]:
     names = dict(snapshot.partitions)
-    views = {number: View(question, target, _hidden(snapshot, number)) for number in names}
+    views = {number: View(question, target, hidden_in(snapshot.tombstones, number)) for number in names}
     for info in _segments(snapshot, question):
         low, high = info.min_timestamp, info.max_timestamp
         if question.by_index:
@@ -237,7 +238,3 @@ def _sources(snapshot: Snapshot, question: Question, target: pa.Schema, pool: Se
             return unsealed_batches(lookup, views[number], name)
 
         yield Source(~high if question.reverse else low, number, found)
-
-
-def _hidden(snapshot: Snapshot, partition: int) -> dict[bytes, int]:
-    return {space: end for (number, space), end in snapshot.tombstones.items() if number == partition}

@@ -39,8 +39,11 @@ def write_segment(
     level: int = 0,
     now_us: int,
     threads: int | None = None,
+    replaces: Sequence[int] = (),
 ) -> SegmentInfo:
     """Write events to a segment that is complete, synced and under its name when this returns.
+
+    replaces: segments that the events come from.
 
     tables: the events, with the columns of `arrow_schema`, in the order of their record indexes.
     Raises OSError, esformat.UsageError if the file exists; then there is no file.
@@ -50,7 +53,7 @@ def write_segment(
     spans = _Spans()
     properties = segment_properties(
         number=number, topic=topic, partition=partition, schema=schema, producers=producers, level=level,
-        created_us=now_us,
+        created_us=now_us, replaces=replaces,
     )  # fmt: skip
     writer = esformat.create(
         path, indexes=schema.schema.indexes, schema=arrow_schema(schema.schema), keys=topic.keys,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from aggregator.merge import numbers, sort_order
 from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
 from aggregator.question import Question
 from aggregator.segment_pool import SegmentPool
+from aggregator.tombstones import Hidden, without_hidden
 from aggregator.unsealed import Lookup
 from esformat import UsageError
 
@@ -37,7 +38,7 @@ class View:
 
     question: Question
     target: pa.Schema
-    hidden: Mapping[bytes, int]  # space -> record index below which its events are erased
+    hidden: Hidden
 
     @property
     def by(self) -> str:
@@ -55,7 +56,7 @@ class View:
 
     def shape(self, table: pa.Table, partition: str) -> pa.RecordBatch:
         """A table in the columns that are asked for: what a source lacks is null, older types become the common one."""
-        table = self._unhidden(table)
+        table = without_hidden(table, self.hidden)
         present = set(table.column_names)
         arrays = []
         for field in self.target:
@@ -66,18 +67,6 @@ class View:
             else:
                 arrays.append(_one_array(table.column(field.name), field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self.target)
-
-    def _unhidden(self, table: pa.Table) -> pa.Table:
-        if not self.hidden or not len(table):
-            return table
-        spaces = table.column("space")
-        erased = pa.array(list(self.hidden), pa.binary()).cast(spaces.type)
-        places = pc.index_in(spaces, erased)
-        if places.null_count == len(places):
-            return table
-        ends = np.array([*self.hidden.values(), -1], np.int64)
-        end_of_row = ends[np.asarray(pc.fill_null(places, len(self.hidden)).to_numpy())]
-        return table.filter(pa.array(numbers(table, RECORD_INDEX) >= end_of_row))
 
 
 @dataclass(frozen=True, slots=True)

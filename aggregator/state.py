@@ -12,7 +12,7 @@ from threading import Lock
 
 from aggregator.arrivals import Arrivals
 from aggregator.manifest import Contents
-from aggregator.model import PartitionInfo, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo
+from aggregator.model import Cut, PartitionInfo, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo, with_cut
 from aggregator.pins import Pin, Pins
 from aggregator.segment_table import SegmentTable, SegmentView
 from aggregator.unsealed import Lookup, Piece, Unsealed, look_up
@@ -58,7 +58,7 @@ class Topic:
     schemas: dict[int, SchemaInfo] = field(default_factory=dict)
     partitions: dict[str, Partition] = field(default_factory=dict)
     segments: SegmentTable = field(default_factory=SegmentTable)
-    tombstones: dict[tuple[int, bytes], int] = field(default_factory=dict)  # (partition, space) -> end index
+    tombstones: dict[tuple[int, bytes], tuple[Cut, ...]] = field(default_factory=dict)  # by partition and space
 
     @property
     def binary_keys(self) -> bool:
@@ -90,7 +90,7 @@ class Snapshot:
     partitions: tuple[tuple[int, str], ...]
     segments: SegmentView
     unsealed: tuple[UnsealedPart, ...]
-    tombstones: dict[tuple[int, bytes], int]
+    tombstones: dict[tuple[int, bytes], tuple[Cut, ...]]
 
     @property
     def binary_keys(self) -> bool:
@@ -129,8 +129,7 @@ class CatalogState:
         for number, segments in grouped.items():
             self._by_number[number].segments.add(segments)
             self.segment_bytes += self._by_number[number].segments.size_bytes
-        for stone in contents.tombstones:
-            self.add_tombstone(stone)
+        self.add_tombstones(contents.tombstones)
 
     def add_topic(self, info: TopicInfo) -> Topic:
         """Take in a topic, or what changed of one."""
@@ -155,19 +154,23 @@ class CatalogState:
             self.partitions[info.number] = (topic, partition)
         return self.partitions[info.number][1]
 
-    def add_tombstone(self, stone: Tombstone) -> None:
-        """Hide a space of a partition."""
-        topic, _ = self.partitions[stone.partition]
-        topic.tombstones = topic.tombstones | {(stone.partition, stone.space): stone.end_index}
+    def add_tombstones(self, stones: Iterable[Tombstone]) -> None:
+        """Hide events of spaces of partitions."""
+        changed: dict[int, dict[tuple[int, bytes], tuple[Cut, ...]]] = {}
+        for stone in stones:
+            topic = self.partitions[stone.partition][0]
+            mine = changed.setdefault(topic.info.number, dict(topic.tombstones))
+            key = (stone.partition, stone.space)
+            mine[key] = with_cut(mine.get(key, ()), stone.cut)
+        for number, tombstones in changed.items():  # a new mapping: snapshots keep the one that they have
+            self._by_number[number].tombstones = tombstones
 
     def keep_tombstones(self, stones: Iterable[Tombstone]) -> None:
         """Forget every tombstone but these."""
-        kept: dict[int, dict[tuple[int, bytes], int]] = {}
-        for stone in stones:
-            number = self.partitions[stone.partition][0].info.number
-            kept.setdefault(number, {})[(stone.partition, stone.space)] = stone.end_index
-        for number, topic in self._by_number.items():
-            topic.tombstones = kept.get(number, {})
+        for topic in self._by_number.values():
+            if topic.tombstones:
+                topic.tombstones = {}
+        self.add_tombstones(stones)
 
     def topic_of(self, number: int) -> Topic:
         """The topic of that number."""

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from aggregator.disk import Usage
 from aggregator.state import CatalogState, Partition, Topic
+from aggregator.tombstones import erased_spaces
 
 Facts = dict[str, Any]
 
@@ -34,7 +35,8 @@ def topic_stats(topic: Topic, state: CatalogState) -> Facts:
     for least, key in ((min, "min_timestamp"), (max, "max_timestamp"), (min, "oldest_unsealed_us")):
         total[key] = least((mine[key] for mine in facts.values() if mine[key] is not None), default=None)
     total["schemas"] = len(topic.schemas)
-    total["erasing"] = len({space for _, space in topic.tombstones})
+    total["erasing"] = len(erased_spaces(topic.tombstones))
+    total["truncating"] = len({space for _, space in topic.tombstones} - erased_spaces(topic.tombstones))
     total["roll"], total["retention"] = topic.info.roll.to_json(), topic.info.retention.to_json()
     total["partitions"] = facts
     return total

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from threading import Lock
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.lql import LqlError, TagSet, TagTable
 from aggregator.lql.tree import Source
 from aggregator.manifest import Manifest
-from aggregator.model import SegmentInfo
+from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.pins import Pin
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
 from aggregator.state import CatalogState, Snapshot, Topic
+from aggregator.tombstones import Hidden, Tombstones, count_hidden, without_hidden
 from aggregator.unsealed import Piece
 
 Snap = Callable[[Topic, str | None], tuple[Snapshot, Pin]]
@@ -52,7 +52,7 @@ class StreamIndex:
         self._kept_marks: dict[int, int] = {}
         self._added: dict[tuple[int, str], TagSet] = {}  # what the manifest does not have yet
         self._removed: set[tuple[int, str]] = set()
-        self._stones: dict[tuple[int, bytes], int] = {}  # tombstones that were looked at
+        self._stones: dict[int, Tombstones] = {}  # those of each topic that were looked at
 
     def select(self, source: Source | None) -> list[Stream]:
         """The streams that match, in the order in which they were seen first; None: all.
@@ -154,14 +154,17 @@ class StreamIndex:
         return True
 
     def _forget_erased(self, snapshot: Snapshot, added: Iterable[str]) -> None:
-        """Forget streams that were erased and to which nothing came since."""
-        topic, fresh = snapshot.topic, set(added)
+        """Forget streams of which everything was erased, or truncated, and to which nothing came since."""
+        topic, fresh, stones = snapshot.topic, set(added), snapshot.tombstones
+        seen = self._stones.get(topic.number, {})
+        if stones is seen and not fresh:
+            return
+        self._stones[topic.number] = stones
         suspects = set()
-        for key, end in snapshot.tombstones.items():
+        for key, cuts in stones.items():
             name = key[1].decode()
-            if (topic.name, name) in self._numbers and (self._stones.get(key) != end or name in fresh):
+            if (topic.name, name) in self._numbers and (seen.get(key) != cuts or name in fresh):
                 suspects.add(name)
-            self._stones[key] = end
         for name in suspects:
             if not self._is_there(snapshot, name):
                 self._streams[self._numbers.pop((topic.name, name))] = None
@@ -169,21 +172,28 @@ class StreamIndex:
                 self._removed.add((topic.number, name))
 
     def _is_there(self, snapshot: Snapshot, name: str) -> bool:
-        """Whether a snapshot has events of a space that are not erased."""
+        """Whether a snapshot has events of a space that are not hidden."""
         space = name.encode()
         for partition, _ in snapshot.partitions:
-            end = snapshot.tombstones.get((partition, space), 0)
-            bounds = Bounds(space=space, partition=partition, first_index=end)
-            if any(self._holds(info, space) for info in snapshot.segments.select(bounds)):
-                return True
+            cuts = snapshot.tombstones.get((partition, space), ())
+            hidden = {space: cuts} if cuts else {}
+            end = max((cut.end_index for cut in cuts if cut.erases), default=0)
             for piece in _pieces(snapshot, partition, end):
-                mine = np.asarray(pc.equal(piece.batch.column("space"), name).to_numpy(zero_copy_only=False))
-                if bool((mine & (piece.record_indexes() >= end)).any()):
-                    return True
+                mine = pc.equal(piece.batch.column("space"), name)
+                if pc.any(mine).as_py():
+                    columns = {key: piece.batch.column(key) for key in ("space", "timestamp")}
+                    table = pa.table(columns | {RECORD_INDEX: piece.record_indexes()}).filter(mine)
+                    if len(without_hidden(table, hidden)):
+                        return True
+            bounds = Bounds(space=space, partition=partition, first_index=end)
+            if any(self._holds(info, space, hidden) for info in snapshot.segments.select(bounds)):
+                return True
         return False
 
-    def _holds(self, info: SegmentInfo, space: bytes) -> bool:
-        return self._pool.get(info).find(space) is not None
+    def _holds(self, info: SegmentInfo, space: bytes, hidden: Hidden) -> bool:
+        segment = self._pool.get(info)
+        found = segment.find(space)
+        return found is not None and found.num_events > count_hidden(segment, info, hidden).get(space, 0)
 
 
 def _pieces(snapshot: Snapshot, partition: int, first_index: int) -> Iterator[Piece]:

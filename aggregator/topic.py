@@ -20,6 +20,7 @@ from aggregator.scan import Scan
 from aggregator.state import Snapshot
 from aggregator.state import Topic as TopicState
 from aggregator.stats import topic_stats
+from aggregator.tombstones import erased_spaces
 from aggregator.traces import look_for
 from aggregator.writing import Writing
 from esformat import UsageError
@@ -177,7 +178,7 @@ class Topic:
     def erasures(self) -> tuple[str | bytes, ...]:
         """Spaces that were erased and of which something is still on disk, hidden."""
         self._backend.refresh()
-        spaces = sorted({space for _, space in self._topic.tombstones})
+        spaces = sorted(erased_spaces(self._topic.tombstones))
         return tuple(space if self._topic.binary_keys else space.decode() for space in spaces)
 
     def traces(self, space: str | bytes) -> Traces:

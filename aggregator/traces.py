@@ -15,6 +15,7 @@ from aggregator.log_file import Frame, list_files, read_file, read_frames
 from aggregator.log_frame import EventsPrefix, FrameKind
 from aggregator.reports import Traces
 from aggregator.state import CatalogState, Topic
+from aggregator.tombstones import erased_spaces
 
 LEAST_SEARCHED_BYTES = 4
 """Shorter keys stand by chance in any file."""
@@ -38,7 +39,7 @@ def look_for(
     return Traces(
         visible, tuple(held), sum(_count(batch, space) for batch in batches),
         _logged(layout.log, topic, partitions, space), in_manifest,
-        any(key == space for _, key in topic.tombstones), len(quarantined),
+        space in erased_spaces(topic.tombstones), len(quarantined),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from aggregator.errors import TopicExistsError
 from aggregator.files import manifest_files
 from aggregator.manifest.database import errors_of, open_database
-from aggregator.model import PartitionInfo, Problem, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo
+from aggregator.model import Cut, PartitionInfo, Problem, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo
 from aggregator.policy import Retention, Roll
 from esformat.parts import EventSchema
 
@@ -28,6 +28,7 @@ _ADD_TOPIC = """
     INSERT INTO topics (number, name, keys, indexes, roll, retention, created_us) VALUES (?, ?, ?, ?, ?, ?, ?)
 """
 _STREAMS_SINCE = 2  # the migration that made their tables
+_CUTS_SINCE = 5
 _ADD_SEGMENT = """
     INSERT INTO segments (number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, min_space,
         max_space, rows, size_bytes, checksum, level, created_us, signature, change)
@@ -62,7 +63,7 @@ class Edit:
     sealed: Mapping[int, int] = field(default_factory=dict)
     producers: Sequence[ProducerEntry] = ()
     tombstones: Sequence[Tombstone] = ()
-    fulfilled: Sequence[tuple[int, bytes]] = ()
+    fulfilled: Sequence[tuple[int, bytes, Cut]] = ()
 
 
 class Manifest:
@@ -144,10 +145,7 @@ class Manifest:
                 segments=[_segment(row) for row in db.execute(_SEGMENTS, (since,))],
                 retired=[row[0] for row in db.execute("SELECT number FROM retired WHERE change > ?", (since,))],
                 count=int(db.execute("SELECT count(*) FROM segments").fetchone()[0]),
-                tombstones=[
-                    Tombstone(*row)
-                    for row in db.execute("SELECT partition, space, end_index, created_us FROM tombstones")
-                ],
+                tombstones=_tombstones(db),
             )
 
     def change(self) -> int:
@@ -289,10 +287,12 @@ class Manifest:
             for partition, index in edit.sealed.items():
                 db.execute("UPDATE partitions SET sealed_index = ? WHERE number = ?", (index, partition))
             _put_producers(db, edit.producers)
-            for stone in edit.tombstones:
-                db.execute("INSERT OR REPLACE INTO tombstones VALUES (?, ?, ?, ?, ?)", (*astuple(stone), change))
-            for partition, space in edit.fulfilled:
-                db.execute("DELETE FROM tombstones WHERE partition = ? AND space = ?", (partition, space))
+            _put_tombstones(db, edit.tombstones, change)
+            db.executemany(
+                "DELETE FROM tombstones WHERE partition = ? AND space = ? AND end_index = ? AND time_us = ? "
+                "AND tie_index = ?",
+                [(partition, space, *astuple(cut)) for partition, space, cut in edit.fulfilled],
+            )
         return change
 
     def scrub(self) -> None:
@@ -339,6 +339,28 @@ def _put_segment(db: sqlite3.Connection, segment: SegmentInfo, change: int) -> N
 def _count_change(db: sqlite3.Connection) -> int:
     db.execute("UPDATE changes SET number = number + 1")
     return _change(db)
+
+
+def _tombstones(db: sqlite3.Connection) -> list[Tombstone]:
+    if db.execute("PRAGMA user_version").fetchone()[0] < _CUTS_SINCE:  # only read, and no writer came since
+        rows = db.execute("SELECT partition, space, end_index, created_us FROM tombstones")
+    else:
+        rows = db.execute("SELECT partition, space, end_index, created_us, time_us, tie_index FROM tombstones")
+    return [Tombstone(*row) for row in rows]
+
+
+def _put_tombstones(db: sqlite3.Connection, stones: Sequence[Tombstone], change: int) -> None:
+    """Add tombstones, in the place of those that they cover."""
+    db.executemany(
+        "DELETE FROM tombstones WHERE partition = ? AND space = ? AND end_index <= ? "
+        "AND (time_us, tie_index) <= (?, ?)",
+        [(stone.partition, stone.space, *astuple(stone.cut)) for stone in stones],
+    )
+    db.executemany(
+        "INSERT INTO tombstones (partition, space, end_index, created_us, time_us, tie_index, change) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [(*astuple(stone), change) for stone in stones],
+    )
 
 
 def _put_producers(db: sqlite3.Connection, entries: Sequence[ProducerEntry]) -> None:

@@ -13,13 +13,14 @@ from pyspark.sql.datasource import Filter
 from aggregator.errors import SegmentMissingError
 from aggregator.files import Layout
 from aggregator.merge import numbers
-from aggregator.model import PARTITION, RECORD_INDEX, SchemaInfo, SegmentInfo
+from aggregator.model import PARTITION, RECORD_INDEX, Cut, SchemaInfo, SegmentInfo
 from aggregator.question import Question
 from aggregator.schema_change import union_schema
 from aggregator.segment_table import Bounds as TableBounds
 from aggregator.segment_table import SegmentView
 from aggregator.source import View
 from aggregator.state import Snapshot, UnsealedPart
+from aggregator.tombstones import Hidden, hidden_in
 from aggregator.unsealed import Piece
 from esformat.parts import EventSchema, default_schema
 from esformat.spark.parts import (
@@ -49,13 +50,13 @@ _ANY = Question()
 class SegmentRows:
     """Rows of a sealed segment. indexes: the record indexes [first, end) to read of them; None: all.
 
-    hidden: erased spaces with the record index below which their events are hidden.
+    hidden: spaces of which events are hidden, and which those are.
     """
 
     rows: RowRange
     partition: str
     indexes: tuple[int, int] | None
-    hidden: tuple[tuple[bytes, int], ...]
+    hidden: tuple[tuple[bytes, tuple[Cut, ...]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ class Request:
         """What must hold of keys, times and indexed columns."""
         return bounds_of_filters((*self.where, *self.filters), schema)
 
-    def shaped(self, table: pa.Table, partition: str, hidden: Mapping[bytes, int]) -> pa.RecordBatch:
+    def shaped(self, table: pa.Table, partition: str, hidden: Hidden) -> pa.RecordBatch:
         """Events of one source, with the columns asked for and those of `where`, in Spark's types."""
         target = pa.schema([self.union.field(name) for name in self.whole.names])
         return convert_batch(View(_ANY, target, hidden).shape(table, partition), self.whole)
@@ -193,11 +194,11 @@ def _inside(info: SegmentInfo, span: tuple[int, int] | None) -> bool:
     return span is None or (span[0] <= info.first_index and info.last_index < span[1])
 
 
-def _hidden(snapshot: Snapshot, info: SegmentInfo) -> tuple[tuple[bytes, int], ...]:
+def _hidden(snapshot: Snapshot, info: SegmentInfo) -> tuple[tuple[bytes, tuple[Cut, ...]], ...]:
     return tuple(
-        (space, end)
-        for (number, space), end in snapshot.tombstones.items()
-        if number == info.partition and info.min_space <= space <= info.max_space and info.first_index < end
+        (space, cuts)
+        for space, cuts in hidden_in(snapshot.tombstones, info.partition).items()
+        if info.min_space <= space <= info.max_space and any(info.first_index < cut.end_index for cut in cuts)
     )
 
 
@@ -205,7 +206,7 @@ def _unsealed(
     snapshot: Snapshot, part: UnsealedPart, name: str, span: tuple[int, int] | None, request: Request
 ) -> Iterator[pa.RecordBatch]:
     """The answers among unsealed events of a partition."""
-    hidden = {space: end for (number, space), end in snapshot.tombstones.items() if number == part.partition}
+    hidden = hidden_in(snapshot.tombstones, part.partition)
     groups: dict[int, list[Piece]] = {}
     for piece in part.pieces:
         if span is None or (piece.first_index < span[1] and piece.end_index > span[0]):
@@ -256,7 +257,7 @@ def _read_segment(each: SegmentRows, request: Request) -> Iterator[pa.RecordBatc
     hidden = dict(each.hidden)
     needed = {*request.whole.names}
     if hidden:
-        needed |= {"space", RECORD_INDEX}
+        needed |= {"space", "timestamp", RECORD_INDEX}
     if each.indexes is not None:
         needed.add(RECORD_INDEX)
     with opened_as_planned(each.rows) as segment:

@@ -259,7 +259,8 @@ def test_show_and_describe(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        "SELEC", "SELECT WHERE", "DELETE PIPE p", "DESCRIBE PIPE p", "TRUNCATE DRYRUN", "CREATE PIPE p WHERE ts = x",
+        "SELEC", "SELECT WHERE", "DELETE PIPE p", "DESCRIBE PIPE p", "TRUNCATE BEFORE never",
+        "CREATE PIPE p WHERE ts = x",
         "SELECT POSITION nonsense", "SELECT ORDER BY ts DESC OFFSET -1", "SELECT POSITION TAIL ORDER BY ts DESC",
         "SELECT RANGE 'never'",
     ],

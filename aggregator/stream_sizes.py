@@ -1,0 +1,117 @@
+"""How much there is of each stream: records and bytes, by segment, without reading records where metadata tells.
+
+A record of a segment counts as the segment's bytes on disk by the number of its records; one that is not sealed yet as
+its part of the batch that it lies in, in memory. What is hidden does not count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.lql.tree import Source
+from aggregator.merge import numbers
+from aggregator.model import RECORD_INDEX, SegmentInfo
+from aggregator.segment_pool import SegmentPool
+from aggregator.state import Snapshot
+from aggregator.stream_index import Stream
+from aggregator.tombstones import Hidden, count_hidden, hidden_in, without_hidden
+from aggregator.topic import Backend
+from aggregator.unsealed import Piece
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one segment, or the unsealed events (`segment` None), hold of a stream. Times are µs."""
+
+    topic: str
+    name: str
+    segment: int | None
+    records: int
+    size_bytes: float
+    min_us: int
+    max_us: int
+
+
+def shares(backend: Backend, source: Source | None) -> Iterator[Share]:
+    """The shares of all streams that are asked for. Raises LqlError, OSError, esformat.CorruptSegmentError."""
+    backend.refresh()
+    topics: dict[str, list[Stream]] = {}
+    for stream in backend.streams.select(source):
+        topics.setdefault(stream.topic, []).append(stream)
+    for name, streams in topics.items():
+        snapshot, pin = backend.snapshot(backend.state.topics[name], None)
+        try:
+            yield from shares_of(backend.pool, snapshot, {str(stream.tags) for stream in streams})
+        finally:
+            pin.release()
+
+
+def shares_of(pool: SegmentPool, snapshot: Snapshot, wanted: set[str]) -> Iterator[Share]:
+    """The shares of the streams with those names."""
+    for number, _ in snapshot.partitions:
+        every = hidden_in(snapshot.tombstones, number)
+        hidden = {name.encode(): every[name.encode()] for name in wanted if name.encode() in every} if every else {}
+        for info in snapshot.segments:
+            if info.partition == number:
+                yield from _sealed(pool, snapshot, info, wanted, hidden)
+        pieces = [piece for part in snapshot.unsealed if part.partition == number for piece in part.pieces]
+        yield from _unsealed(snapshot, pieces, wanted, hidden)
+
+
+def record_bytes(info: SegmentInfo) -> float:
+    """What a record of a segment counts as."""
+    return info.size_bytes / info.rows
+
+
+def _sealed(
+    pool: SegmentPool, snapshot: Snapshot, info: SegmentInfo, wanted: set[str], hidden: Hidden
+) -> Iterator[Share]:
+    """Times are the segment's where many streams are asked for."""
+    few = len(wanted) == 1
+    segment = pool.get(info)
+    found = {name: segment.spaces(name).get(name) for name in wanted} if few else dict(segment.spaces("{"))
+    gone = count_hidden(segment, info, hidden) if hidden else {}
+    for key, count in found.items():
+        name = str(key)
+        left = (count or 0) - gone.get(name.encode(), 0)
+        if name not in wanted or not left:
+            continue
+        low, high = info.min_timestamp, info.max_timestamp
+        if few:
+            table = segment[name].scan(columns=["space", "timestamp", RECORD_INDEX]).to_table()
+            times = numbers(without_hidden(table, hidden), "timestamp")
+            low, high = int(times.min()), int(times.max())
+        yield Share(snapshot.topic.name, name, info.number, left, left * record_bytes(info), low, high)
+
+
+def _unsealed(snapshot: Snapshot, pieces: list[Piece], wanted: set[str], hidden: Hidden) -> Iterator[Share]:
+    tables = []
+    for piece in pieces:
+        table = pa.table(
+            {
+                "space": piece.batch.column("space"),
+                "timestamp": piece.batch.column("timestamp").cast(pa.int64()),
+                "bytes": np.full(piece.rows, piece.size_bytes / piece.rows),
+                RECORD_INDEX: piece.record_indexes(),
+            }
+        )
+        tables.append(without_hidden(table, hidden))
+    if not tables:
+        return
+    whole = pa.concat_tables(tables)
+    if len(wanted) == 1:
+        whole = whole.filter(pc.equal(whole["space"], next(iter(wanted))))
+    grouped = whole.group_by("space").aggregate(
+        [("timestamp", "count"), ("bytes", "sum"), ("timestamp", "min"), ("timestamp", "max")]
+    )  # fmt: skip
+    for row in grouped.to_pylist():
+        if row["space"] in wanted:
+            yield Share(
+                snapshot.topic.name, row["space"], None, row["timestamp_count"], row["bytes_sum"],
+                row["timestamp_min"], row["timestamp_max"],
+            )  # fmt: skip
