@@ -56,11 +56,7 @@ def serve(directory: str | None, bind: str | None, config: str | None, pairs: tu
         "tls.certificate": tls_certificate, "tls.key": tls_key, "tls.client_ca": client_ca, "log.format": log_format,
         "http.public": public or None,
     }  # fmt: skip
-    file = Path(config) if config is not None else keys_of.default_file(Path.cwd())
-    values = {} if file is None else keys_of.read_file(file)
-    values |= keys_of.read_environment(os.environ) | keys_of.read_pairs(pairs)
-    values |= {name: value for name, value in flags.items() if value is not None}
-    settings = keys_of.settings_of(values)
+    settings = keys_of.gather(Path(config) if config else None, Path.cwd(), os.environ, pairs, flags)
     if settings.data_path is None:
         raise InvalidRequestError("no directory is named", hint="aggregator serve DIRECTORY")
     run(settings.data_path, settings)

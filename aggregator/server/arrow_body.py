@@ -180,7 +180,10 @@ def _unpacked(table: pa.Table, max_bytes: int) -> pa.Table:
             if isinstance(error, InvalidEventError):
                 raise
             _refuse(f"column {name[:100]!r} cannot be stored: {' '.join(str(error).split())[:200]}")
-    return pa.table(columns, names=table.column_names)
+    try:
+        return pa.table(columns, names=table.column_names)
+    except pa.ArrowException as error:  # a column that was not touched is broken
+        _refuse(f"the body is no Arrow stream: {' '.join(str(error).split())[:200]}")
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:

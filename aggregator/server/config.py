@@ -170,6 +170,18 @@ def read_pairs(pairs: Iterable[str]) -> Values:
     return found
 
 
+def gather(
+    file: Path | None, directory: Path, environment: Mapping[str, str], pairs: Iterable[str], flags: Mapping[str, Any]
+) -> Settings:
+    """Settings from all places: the file, or the one that lies in `directory`; the environment; `pairs` of --set; flags
+    that are not None. Raises InvalidRequestError, OSError.
+    """
+    file = file or default_file(directory)
+    values = {} if file is None else read_file(file)
+    values |= read_environment(environment) | read_pairs(pairs)
+    return settings_of(values | {name: value for name, value in flags.items() if value is not None})
+
+
 def settings_of(values: Values) -> Settings:
     """Settings with these keys, the others as they are by default. Raises InvalidRequestError."""
     parts: dict[str, dict[str, Any]] = {}

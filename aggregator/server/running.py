@@ -43,9 +43,7 @@ def serve(path: Path, settings: Settings) -> None:
     with listen(settings.http.bind) as listener:
         with aggregator.open(path, durability=store.durability, limits=store.limits) as catalog:
             server = _Server(catalog, settings)
-            _check_public(settings, server.context)
-            where = "{}:{}".format(*listener.getsockname()[:2])
-            _log.info("serving", extra={"catalog": str(path), "address": where, "tls": settings.tls.key is not None})
+            check_public(settings, server.context)
             server.run(sockets=[listener])
             server.context.close()
         _log.info("stopped")
@@ -97,7 +95,7 @@ def listen(bind: str) -> socket.socket:
     return listener
 
 
-def _check_public(settings: Settings, context: Context) -> None:
+def check_public(settings: Settings, context: Context) -> None:
     """Raises InvalidRequestError where anybody could do anything from anywhere."""
     host, _ = split_address(settings.http.bind)
     asks = context.authority.asks or settings.tls.client_ca is not None
@@ -149,6 +147,11 @@ class _Server(uvicorn.Server):
             )
         )  # fmt: skip
         self._handshake_s = http.stall_s
+        try:
+            self.config.load()
+        except OSError as error:  # ssl.SSLError is one
+            named = ", ".join(file for file in (certificate, key, client_ca) if file is not None)
+            raise InvalidRequestError(f"the TLS files ({named}) cannot be used: {error.strerror or error}") from None
 
     def run(self, sockets: list[socket.socket] | None = None) -> None:
         """Until it is told to stop."""
@@ -173,6 +176,14 @@ class _Server(uvicorn.Server):
         finally:
             for number, handler in former.items():
                 signal.signal(number, handler)
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to take requests, and say so."""
+        await super().startup(sockets)
+        for listener in sockets or ():
+            where = "{}:{}".format(*listener.getsockname()[:2])
+            catalog = str(self.context.catalog.path)
+            _log.info("serving", extra={"catalog": catalog, "address": where, "tls": self.config.is_ssl})
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let what is under way end."""

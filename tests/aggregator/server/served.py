@@ -1,12 +1,17 @@
-"""The real server in a thread of the test, on a free port."""
+"""The real server, in a thread of the test or in a process of its own, on a free port."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import aggregator
 from aggregator.server import RunningServer, Settings
@@ -24,3 +29,41 @@ def served(path: Path, settings: Settings | None = None, **limits: Any) -> Itera
         RunningServer(catalog, settings) as server,
     ):
         yield server
+
+
+class Spawned:
+    """A server in a process of its own: `url`, `process`, and after it stopped `told`, the lines of its log."""
+
+    def __init__(self, path: Path, *arguments: str, environment: Mapping[str, str] | None = None) -> None:
+        """Started when this returns."""
+        command = [sys.executable, "-m", "aggregator", "serve", str(path), "--bind", ANY_PORT, "--log-format", "json"]
+        self.process = subprocess.Popen(
+            [*command, *arguments], stderr=subprocess.PIPE, text=True, env={**os.environ, **(environment or {})}
+        )
+        self.told: list[dict[str, Any]] = []
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.told.append(json.loads(line))
+            if self.told[-1]["message"] == "serving":
+                break
+        else:
+            raise AssertionError(f"the server did not start: {self.told}")
+        secure = "https" if self.told[-1]["tls"] else "http"
+        self.url = f"{secure}://{self.told[-1]['address']}"
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal, and give the exit status."""
+        self.process.send_signal(number)
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            if line.startswith("{"):
+                self.told.append(json.loads(line))
+        self.process.stderr.close()
+        return self.process.wait(60)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.process.poll() is None:
+            self.stop(signal.SIGKILL)

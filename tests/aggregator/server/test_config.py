@@ -10,6 +10,7 @@ from aggregator import InvalidRequestError
 from aggregator.server.config import (
     KEYS,
     default_file,
+    gather,
     read_environment,
     read_file,
     read_pairs,
@@ -76,6 +77,19 @@ def test_sources():
     settings = settings_of(values)
     assert (settings.http.max_page, settings.log.requests, settings.http.stall_s) == (8, True, 5.0)
     assert settings_of({}) == Settings()
+
+
+def test_gather(tmp_path):
+    """Flags win over --set, that over the environment, that over the file."""
+    (tmp_path / "aggregator.toml").write_text(
+        "syslog = 'a:1'\n[http]\nmax_page = 1\nstall = 1\ndrain = 1\nbind = 'a:1'"
+    )
+    settings = gather(
+        None, tmp_path, {"PLATEAU__http__max_page": "2", "AGGREGATOR__http__stall": "2", "PLATEAU__http__bind": "b:2"},
+        ["http.stall=3", "http.bind=c:3"], {"http.bind": "d:4", "syslog": None},
+    )  # fmt: skip
+    http = settings.http
+    assert (http.drain_s, http.max_page, http.stall_s, http.bind, settings.syslog) == (1, 2, 3, "d:4", "a:1")
 
 
 WRONG = {

@@ -1,0 +1,33 @@
+"""`aggregator token`: made, listed, revoked."""
+
+from __future__ import annotations
+
+import json
+
+from aggregator.cli import run
+from aggregator.server.tokens import Authority
+
+
+def test_life_of_a_token(tmp_path, capsys):
+    """What `create` prints opens the server; the list shows no secret; `revoke` ends it; wrong ones are told."""
+    catalog = str(tmp_path)
+    arguments = ["token", "create", catalog, "web", "--scope", "write", "--topic", "clicks", "--expires", "1d"]
+    assert run(arguments) == 0
+    token = capsys.readouterr().out.strip()
+    access = Authority(tmp_path / "tokens.json").access(f"Bearer {token}")
+    assert access.allows("write", "clicks")
+    assert not access.allows("read", "clicks")
+    assert run(["token", "list", catalog, "--format", "json"]) == 0
+    out = capsys.readouterr().out
+    (listed,) = json.loads(out)
+    assert (listed["name"], listed["topics"]) == ("web", ["clicks"])
+    assert token.split("_", 2)[2] not in out
+    assert "digest" not in listed
+    assert run(["token", "list", catalog]) == 0
+    assert f"{listed['id']}  web: write on clicks, until" in capsys.readouterr().out
+    assert run(["token", "revoke", catalog, listed["id"]]) == 0
+    assert run(["token", "revoke", catalog, "web"]) == 2
+    assert "no token 'web'" in capsys.readouterr().err
+    assert run(["token", "list", catalog]) == 0
+    assert "no tokens" in capsys.readouterr().out
+    assert run(["token", "create", catalog, "web"]) == 2

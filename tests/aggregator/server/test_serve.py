@@ -1,0 +1,173 @@
+"""`aggregator serve`: the process as it is run: stopped, killed, with TLS, on public addresses."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import ssl
+import threading
+import time
+from pathlib import Path
+
+import httpx
+import pytest
+from certificates import CertificateAuthority
+from served import Spawned, served
+from test_plateau import ARROW, arrow_file, records
+
+import aggregator
+from aggregator import InvalidRequestError
+from aggregator.cli import run
+from aggregator.server import Settings, tokens
+from aggregator.server.context import Context
+from aggregator.server.running import check_public
+from aggregator.server.settings import Http, Tls
+
+
+def append_until_refused(url, span_of, count=10):
+    """Append small batches, keep the spans that were acknowledged, end when the server does."""
+    with httpx.Client(base_url=url, timeout=30) as web, contextlib.suppress(httpx.HTTPError):
+        while True:
+            first = len(span_of) * count
+            answer = web.post("/topic/t/partition/p", content=arrow_file(records(count, first)),
+                              headers={"content-type": ARROW})  # fmt: skip
+            if answer.status_code != 200:
+                return
+            span_of.append(answer.json()["span"])
+
+
+@pytest.fixture
+def logging_as_it_was():
+    """A server in this process sets the log up."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_stops_under_load(tmp_path, number, capsys, logging_as_it_was):
+    """Stopped or killed in the middle of appends: what was acknowledged is there, once. Asked nicely, it ends with 0,
+    finishes the request that is open, and ends answers that have no end of their own. Another server of the same
+    catalog says meanwhile who holds it.
+    """
+    body = arrow_file(records(1000))
+    halfway = threading.Event()
+    answers = []
+
+    def slowly():
+        yield body[:100]
+        halfway.set()
+        time.sleep(0.7)
+        yield body[100:]
+
+    def open_request():
+        with contextlib.suppress(httpx.HTTPError):
+            path = f"{server.url}/topic/slow/partition/p"
+            answers.append(httpx.post(path, content=slowly(), headers={"content-type": ARROW}, timeout=30))
+
+    def tail():
+        query = {"query": "SELECT LIMIT 5"}
+        with (
+            contextlib.suppress(httpx.HTTPError),
+            httpx.stream("GET", f"{server.url}/v1/tail", params=query, timeout=30) as answer,
+        ):
+            assert answer.status_code == 200
+            answer.read()
+
+    spans: list[dict[str, int]] = []
+    with Spawned(tmp_path / "data") as server:
+        assert run(["serve", str(tmp_path / "data"), "--bind", "127.0.0.1:0"]) == 1
+        assert str(server.process.pid) in capsys.readouterr().err
+        threads = [threading.Thread(target=append_until_refused, args=(server.url, spans))]
+        threads += [threading.Thread(target=work) for work in (open_request, tail)]
+        for thread in threads:
+            thread.start()
+        deadline = time.monotonic() + 30
+        while (len(spans) < 20 or not halfway.is_set()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        status = server.stop(number)
+        for thread in threads:
+            thread.join()
+    killed = number == signal.SIGKILL
+    assert status == (-signal.SIGKILL if killed else 0)
+    assert len(spans) >= 20
+    if not killed:
+        assert server.told[-1]["message"] == "stopped"
+        assert not [line for line in server.told if line["level"] in ("warning", "error")]
+        assert answers[0].json() == {"span": {"start": 0, "end": 1000}}
+    with aggregator.open(tmp_path / "data", read_only=True) as catalog:
+        table = catalog.topic("t").read("p").to_table()
+        assert table["n"].to_pylist()[: 10 * len(spans)] == list(range(10 * len(spans)))
+        assert len(table) - 10 * len(spans) in ((0, 10) if killed else (0,))
+        assert killed or catalog.topic("slow").scan().count() == 1000
+
+
+WRONG = [
+    (["--bind", "0.0.0.0:0"], "token"),
+    (["--bind", "nowhere"], "no address"),
+    (["--bind", "127.0.0.1:99999"], "no address"),
+    (["--set", "http.max_pages=3"], "http.max_page"),
+    (["--tls-certificate", "x.pem"], "go together"),
+    (["--config", "missing.toml"], "missing.toml"),
+    (["--bind", "127.0.0.1:0", "--tls-certificate", "no.pem", "--tls-key", "no.key"], "no.pem"),
+]
+
+
+def test_refuses_to_start(tmp_path, capsys, logging_as_it_was):
+    """What is wrong or unsafe is one line on stderr, and the catalog is let go."""
+    for arguments, told in WRONG:
+        assert run(["serve", str(tmp_path / "data"), *arguments]) in (1, 2)
+        lines = capsys.readouterr().err.splitlines()
+        assert len(lines) == 1, lines
+        assert told in lines[0]
+    assert run(["serve"]) == 2
+    aggregator.open(tmp_path / "data").close()
+
+
+def test_public_addresses(tmp_path):
+    """A public address needs a token, client certificates, or somebody who says so."""
+    with aggregator.open(tmp_path) as catalog:
+
+        def check(bind, **more):
+            settings = Settings(http=Http(bind=bind, public=more.pop("public", False)), **more)
+            check_public(settings, Context.of(catalog, settings))
+
+        for bind in ("127.0.0.1:1", "localhost:1", "[::1]:1", "127.8.8.8:1"):
+            check(bind)
+        for bind in ("0.0.0.0:1", "[::]:1", "10.0.0.1:1", "example.org:1"):
+            with pytest.raises(InvalidRequestError, match="reached from elsewhere"):
+                check(bind)
+            check(bind, public=True)
+            check(bind, tls=Tls(Path("c"), Path("k"), Path("ca")))
+        tokens.create(tmp_path / tokens.FILE, "me", ["read"])
+        check("0.0.0.0:1")
+
+
+def test_tls(tmp_path):
+    """With a certificate the server speaks TLS only; with authorities for clients, only to those with theirs."""
+    authority = CertificateAuthority(tmp_path)
+    stranger = tmp_path / "stranger"
+    stranger.mkdir()
+    certificate, key = authority.issue("server")
+    trusting = ssl.create_default_context(cafile=str(authority.certificate))
+    settings = Settings(http=Http(stall_s=0.5), tls=Tls(certificate, key))
+    with served(tmp_path / "data", settings) as server:
+        with httpx.Client(base_url=server.url, verify=trusting) as web:
+            assert web.get("/ok").json() == {"ok": "true"}
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(server.url.replace("https", "http") + "/ok")
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(f"{server.url}/ok")  # an authority that it does not know
+    settings = Settings(tls=Tls(certificate, key, authority.certificate))
+    with served(tmp_path / "data", settings) as server:
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(f"{server.url}/ok", verify=trusting)
+        foreign = ssl.create_default_context(cafile=str(authority.certificate))
+        foreign.load_cert_chain(*map(str, CertificateAuthority(stranger).issue("client")))
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(f"{server.url}/ok", verify=foreign)
+        trusting.load_cert_chain(*map(str, authority.issue("client")))
+        assert httpx.get(f"{server.url}/ok", verify=trusting).json() == {"ok": "true"}
