@@ -48,6 +48,14 @@ class _Open:
             keys = numbers(self.batch, self._by)
             self.keys = ~keys if self._reverse else keys  # ~k is -1 - k: turns the order round and never overflows
 
+    def take_before(self, key: int) -> list[pa.RecordBatch]:
+        """Remove and give the rows of the batch whose key is less than `key`, which is not above its last."""
+        count = int(np.searchsorted(self.keys, key, side="left"))
+        assert self.batch is not None
+        taken = [self.batch.slice(0, count)] if count else []
+        self.batch, self.keys = self.batch.slice(count), self.keys[count:]
+        return taken
+
     def take_up_to(self, key: int) -> list[pa.RecordBatch]:
         """Remove and give all rows whose key is at most `key`, over as many batches as hold it."""
         taken = []
@@ -66,8 +74,11 @@ def numbers(batch: pa.RecordBatch | pa.Table, column: str) -> I64:
     return np.asarray(batch.column(column).cast(pa.int64()).to_numpy())
 
 
-def merge(sources: Iterable[Source], *, by: str, reverse: bool) -> Iterator[pa.RecordBatch]:
-    """The union of all sources, ordered by the column `by`, then partition, then record index; `reverse` mirrors it."""
+def merge(sources: Iterable[Source], *, by: str, reverse: bool, sparing: bool = False) -> Iterator[pa.RecordBatch]:
+    """The union of all sources, ordered by the column `by`, then partition, then record index; `reverse` mirrors it.
+
+    sparing: no batch is read before all rows below the last key of the one before were given; the batches are smaller.
+    """
     waiting = sorted(sources, key=lambda source: source.bound, reverse=True)
     active: list[_Open] = []
     while waiting or active:
@@ -78,7 +89,10 @@ def merge(sources: Iterable[Source], *, by: str, reverse: bool) -> Iterator[pa.R
         if not active:
             continue
         horizon = min(int(source.keys[-1]) for source in active)
-        parts = [(source.partition, source.take_up_to(horizon)) for source in active]
+        # Rows at the horizon itself may go on in a batch that is not read yet.
+        before = sparing and any(int(source.keys[0]) < horizon for source in active)
+        take = _Open.take_before if before else _Open.take_up_to
+        parts = [(source.partition, take(source, horizon)) for source in active]
         yield _in_order(parts, by, reverse)
         active = [source for source in active if source.batch is not None]
 

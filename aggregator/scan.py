@@ -157,7 +157,8 @@ class Scan(Answer):
                 inner = inner.append(pa.field(name, kind, nullable=False))
         sources = _sources(snapshot, question, inner, self._pool)
         by = RECORD_INDEX if question.by_index else "timestamp"
-        merged = merge(sources, by=by, reverse=question.reverse) if question.limit != 0 else iter(())
+        sparing = question.limit is not None
+        merged = merge(sources, by=by, reverse=question.reverse, sparing=sparing) if question.limit != 0 else iter(())
         return target, _pinned(_first_rows(merged, question.limit, target.names), pin)
 
 
@@ -203,9 +204,10 @@ def _segments(snapshot: Snapshot, question: Question) -> list[Any]:
 
 def _lookups(snapshot: Snapshot, question: Question) -> Iterator[tuple[Lookup, str, int]]:
     """Unsealed batches that can hold answers: with the name and number of their partition."""
+    newest = question.reverse and question.limit is not None
     names = dict(snapshot.partitions)
     for part in snapshot.unsealed:
-        for lookup in part.lookups():
+        for lookup in part.newest_apart() if newest else part.lookups():
             if question.start is not None and lookup.max_timestamp < question.start:
                 continue
             if question.end is not None and lookup.min_timestamp >= question.end:

@@ -313,7 +313,7 @@ def _stretches(rows: I64, question: Question) -> Iterator[I64]:
     size = WINDOW_ROWS
     if question.limit is not None:
         filtered = question.conditions or question.grouping is not None
-        size = min(max(question.limit, FIRST_WINDOW_ROWS if filtered else 1), WINDOW_ROWS)
+        size = min(max(question.limit + 1, FIRST_WINDOW_ROWS if filtered else 1), WINDOW_ROWS)
     left = len(rows)
     while left > 0:
         yield rows[max(0, left - size) : left] if question.reverse else rows[len(rows) - left :][:size]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from aggregator import unsealed as module
 from aggregator.model import SchemaInfo
-from aggregator.unsealed import Unsealed, look_up, make_piece
+from aggregator.unsealed import Unsealed, look_up, make_piece, newest_apart
 from esformat.parts import default_schema
 
 SCHEMAS = [SchemaInfo(number, 1, 1, default_schema([], binary_keys=False)) for number in (1, 2)]
@@ -45,6 +45,8 @@ def test_lookups(steps):
         patch.setattr(module, "MERGED", 3)
         patch.setattr(module, "MAX_LOOKUP_ROWS", 5)
         patch.setattr(module, "FEW_RUNS", 2)
+        patch.setattr(module, "MAX_FRESH_ROWS", 40)
+        patch.setattr(module, "NEWEST_ROWS", 3)
         unsealed = Unsealed.empty()
         expected = []
         at = 0
@@ -66,12 +68,30 @@ def test_lookups(steps):
             assert found == [
                 {"space": space, "data": b"%d" % index, "record_index": index} for index, s in expected if s == space
             ]
+        apart = newest_apart(tuple(unsealed.pieces), unsealed.lookups) or lookups
+        rows = [row["record_index"] for lookup in apart for row in lookup.take(None, ["space"]).to_pylist()]
+        assert rows == [index for index, _ in expected]
         whole = [row["record_index"] for lookup in lookups for row in lookup.take(None, ["space"]).to_pylist()]
         assert whole == [index for index, _ in expected]
         for index in (0, at // 2, at):
             left = unsealed.after(index)
             numbers = [int(number) for p in left.pieces for number in p.record_indexes()]
             assert numbers == [number for number, _ in expected if number >= index]
+
+
+def test_newest_pieces_stand_apart():
+    """What came since lookups were made: the newest pieces alone, the older the more together, none of them opened."""
+    unsealed = Unsealed.empty()
+    for number in range(0, 60_000, 1000):
+        unsealed.add(piece(number, ["a"] * 1000))
+    unsealed.lookups = look_up(tuple(unsealed.pieces[:5]), ())
+    found = newest_apart(tuple(unsealed.pieces), unsealed.lookups)
+    assert [len(lookup.pieces) for lookup in found] == [5, 13, 32, 8, 2]
+    assert found[0] is unsealed.lookups[0]
+    for number in range(60_000, 70_001, 1000):
+        unsealed.add(piece(number, ["a"] * 1000))
+    assert newest_apart(tuple(unsealed.pieces), unsealed.lookups) is None
+    assert newest_apart(tuple(unsealed.pieces), look_up(tuple(unsealed.pieces), ())) is not None
 
 
 def test_tiny_batches_are_put_together():

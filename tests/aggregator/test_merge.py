@@ -1,0 +1,56 @@
+"""Ordered union: what a plain sort gives, and no more is read than was asked for."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aggregator.merge import Source, merge
+
+
+def batch(rows):
+    return pa.record_batch({"timestamp": [time for time, _ in rows], "record_index": [index for _, index in rows]})
+
+
+sources_of_rows = st.lists(st.lists(st.lists(st.integers(0, 6), max_size=4), max_size=4), max_size=4)
+
+
+@settings(max_examples=150, deadline=None)
+@given(sources_of_rows, st.booleans(), st.booleans())
+def test_any_sources(drawn, reverse, sparing):
+    """By time, ties by partition and record index, whatever batches the rows come in; reverse is the exact mirror."""
+    sources, expected = [], []
+    for partition, batches in enumerate(drawn):
+        rows = sorted(time for times in batches for time in times)
+        numbered = [(time, index) for index, time in enumerate(rows)]
+        expected += [(time, partition, index) for time, index in numbered]
+        numbered = numbered[::-1] if reverse else numbered
+        cut = [[numbered.pop(0) for _ in times] for times in batches]
+        if expected and any(cut):
+            first = next(rows for rows in cut if rows)[0][0]
+            parts = [batch(rows) for rows in cut if rows]
+            sources.append(Source(~first if reverse else first, partition, lambda parts=parts: iter(parts)))
+    merged = merge(sources, by="timestamp", reverse=reverse, sparing=sparing)
+    found = [tuple(row.values()) for one in merged for row in one.to_pylist()]
+    assert found == [(time, index) for time, _, index in sorted(expected, reverse=reverse)]
+
+
+@pytest.mark.parametrize(("sparing", "expected"), [(True, 1), (False, 2)])
+def test_sparing(sparing, expected):
+    """All rows of a batch but the last are given before the next is read."""
+    read = []
+
+    def batches(number):
+        for first in (0, 10, 20):
+            read.append((number, first))
+            yield batch([(first + place, first + place) for place in range(10)])
+
+    sources = [Source(0, 0, lambda: batches(0)), Source(100, 1, lambda: batches(1))]
+    given = 0
+    for one in merge(sources, by="timestamp", reverse=False, sparing=sparing):
+        given += len(one)
+        if given >= 9:
+            break
+    assert len(read) == expected
