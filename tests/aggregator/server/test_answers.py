@@ -1,0 +1,137 @@
+"""Streamed answers: their reader sets the pace, its leaving ends the scan, and a failure breaks the connection."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+import time
+
+import httpx
+import pyarrow as pa
+import pytest
+import uvicorn
+from served import served
+from starlette.applications import Starlette
+from starlette.routing import Route
+
+from aggregator.server.answers import CHUNK_BYTES, encode, stream_scan
+from aggregator.server.media import ARROW_STREAM, CSV, LINES, OUTPUTS
+from aggregator.server.work import WorkPool
+
+ROWS = 1_000
+BATCH = pa.record_batch({"n": pa.array(range(ROWS)), "data": pa.array([b"x" * 1_000] * ROWS)})
+
+
+class Source:
+    """Batches without end, or up to a failure; counts what is asked of it."""
+
+    schema = BATCH.schema
+
+    def __init__(self, fails_after: int | None = None) -> None:
+        self.made = 0
+        self.closed = threading.Event()
+        self._fails_after = fails_after
+
+    def batches(self):
+        try:
+            while self.made != self._fails_after:
+                self.made += 1
+                yield BATCH
+            raise OSError("the disk is gone")
+        finally:
+            self.closed.set()
+
+
+@contextlib.contextmanager
+def answering(source):
+    """A real server that answers every request with the source; its address."""
+    pool = WorkPool("read", 2, 2)
+
+    async def endpoint(request):
+        return await stream_scan(pool, lambda: source, request.query_params["media"])
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        config = uvicorn.Config(Starlette(routes=[Route("/", endpoint)]), log_config=None, lifespan="off")
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        try:
+            yield listener.getsockname()
+        finally:
+            server.should_exit = True
+            thread.join(20)
+            pool.close()
+
+
+def connect(address, media) -> socket.socket:
+    """A client with small buffers that has asked."""
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+    client.settimeout(20)
+    client.connect(address)
+    client.sendall(f"GET /?media={media} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+    return client
+
+
+@pytest.mark.parametrize("media", OUTPUTS)
+def test_a_slow_reader_sets_the_pace_and_its_leaving_ends_the_scan(media):
+    """Of an answer without end only so much is made as is read; when the client goes, the source is closed."""
+    source = Source()
+    with answering(source) as address:
+        with connect(address, media) as client:
+            for _ in range(5):
+                client.recv(1 << 14)
+                time.sleep(0.05)
+            time.sleep(0.3)
+            made = source.made
+            assert made < 40  # of a megabyte each: the system's own buffers hold a few
+            time.sleep(0.3)
+            assert source.made == made
+        assert source.closed.wait(20)
+
+
+@pytest.mark.parametrize("media", OUTPUTS)
+def test_a_failure_breaks_the_connection(media):
+    """A scan that fails in the middle never looks like one that ended."""
+    with answering(Source(fails_after=3)) as address:
+        url = "http://{}:{}/".format(*address)
+        with httpx.stream("GET", url, params={"media": media}) as answer, pytest.raises(httpx.RemoteProtocolError):
+            answer.read()
+        assert answer.status_code == 200
+
+
+@pytest.mark.parametrize("media", OUTPUTS)
+def test_chunks(media):
+    """Large batches are cut, small ones put together; an empty answer has its header."""
+    large = pa.record_batch({"data": pa.array([b"x" * 100] * 100_000)})
+    sizes = [len(chunk) for chunk in encode(iter([large]), large.schema, media)]
+    assert max(sizes) < 8 * CHUNK_BYTES
+    small = [BATCH.slice(0, 1)] * 100
+    assert len(list(encode(iter(small), BATCH.schema, media))) == 1
+    empty = b"".join(encode(iter([]), BATCH.schema, media))
+    expected = {LINES: b"", CSV: b'"n","data"\n'}
+    if media == ARROW_STREAM:
+        assert pa.ipc.open_stream(empty).read_all().schema == BATCH.schema
+    else:
+        assert empty == expected[media]
+
+
+def test_a_damaged_segment_breaks_the_connection(tmp_path):
+    """Damage that shows in the middle of a scan, behind events that were sent already."""
+    with served(tmp_path) as server, httpx.Client(base_url=server.url, timeout=30) as web:
+        topic = server.catalog.create_topic("t")
+        for start in (0, 50_000):
+            numbers = range(start, start + 50_000)
+            events = {"space": ["a"] * 50_000, "timestamp": numbers, "data": [str(hash(n)) * 3 for n in numbers]}
+            topic.append(pa.table(events))
+            server.catalog.seal()
+        newest = max(tmp_path.rglob("*.esdb"), key=lambda path: path.stat().st_mtime_ns)
+        stored = bytearray(newest.read_bytes())
+        for at in range(1_000, len(stored) // 2, 500):
+            stored[at] ^= 0xFF
+        with newest.open("r+b") as file:
+            file.write(stored)
+        with web.stream("GET", "/v1/topics/t/events") as answer, pytest.raises(httpx.RemoteProtocolError):
+            answer.read()
+        assert answer.num_bytes_downloaded > 1_000_000
