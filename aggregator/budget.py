@@ -23,13 +23,17 @@ class Budget:
     def reserve(self, size_bytes: int) -> None:
         """Take so many bytes. Raises OverloadedError, at once, where they would pass the limit."""
         with self._lock:
-            if self.held_bytes + size_bytes > self.limit_bytes:
-                raise OverloadedError(
-                    f"unsealed events hold {self.held_bytes:,} of {self.limit_bytes:,} bytes of memory",
-                    hint="append again later; nothing of this batch was kept",
-                    retry_after_s=self.retry_after_s(size_bytes),
-                )
+            self.check(size_bytes)
             self.held_bytes += size_bytes
+
+    def check(self, size_bytes: int) -> None:
+        """Raises OverloadedError where so many bytes would pass the limit now."""
+        if self.held_bytes + size_bytes > self.limit_bytes:
+            raise OverloadedError(
+                f"unsealed events hold {self.held_bytes:,} of {self.limit_bytes:,} bytes of memory",
+                hint="append again later; nothing of this batch was kept",
+                retry_after_s=self.retry_after_s(size_bytes),
+            )
 
     def take(self, size_bytes: int) -> None:
         """Count bytes that are there already, as after a crash, limit or not."""

@@ -347,6 +347,13 @@ class Catalog:
             facts["swept"] = list(self._backend.startup.swept)
         return facts
 
+    def check_room(self, size_bytes: int) -> None:
+        """For who must take much in before there is a batch: raises OverloadedError where one of about that size would
+        be refused now. Nothing is reserved. Raises ReadOnlyError.
+        """
+        self._check_open()
+        writer_of(self._backend).ingest.check_room(size_bytes)
+
     @property
     def trouble(self) -> str | None:
         """Why appends or background work fail at the moment; None while all is well."""

@@ -160,6 +160,11 @@ class Ingest:
             self._wake()
             raise
 
+    def check_room(self, size: int) -> None:
+        """Raises OverloadedError where a batch of about that many bytes would be refused now."""
+        self._check_log(size)
+        self._budget.check(size)
+
     def _check_log(self, size: int) -> None:
         if self._log.size_bytes + size > self._log_bytes:
             self._wake()

@@ -139,3 +139,17 @@ def test_choice():
     pin = Load(1, 5, 100, 1000, 10, 1000, 10_000, pins_log=True)
     assert choose_to_seal([pin, small], limits, 501, 1000) == [1]
     assert choose_to_seal([pin], limits, 500, 1000) == []
+
+
+def test_room_is_told_beforehand(tmp_path, stuck):
+    """Who asks first is refused as an append would be, and what was asked for is not reserved."""
+    with aggregator.open(tmp_path, limits={"memory_bytes": 50_000}) as catalog:
+        topic = catalog.create_topic("t")
+        for _ in range(3):
+            catalog.check_room(40_000)
+        topic.append(batch(1, 20_000))
+        catalog.check_room(20_000)
+        with pytest.raises(aggregator.OverloadedError) as refused:
+            catalog.check_room(40_000)
+        assert refused.value.retry_after_s > 0
+        stuck.open.set()

@@ -149,6 +149,15 @@ def test_pages(web):
     assert topic(web, page_size=7)[1] == {"status": "RecordLimited", "next": {"web-1": 7}}
 
 
+def test_dictionaries_of_several_batches(web):
+    """An Arrow file has one dictionary for a column: a page over batches with different ones is such a file, too."""
+    for first, values in ((0, ["a", "b"]), (2, ["c", "a"])):
+        send(web, records(2, first, d=pa.array(values).dictionary_encode()))
+    found = partition(web, 0)[0]
+    assert found["d"].to_pylist() == ["a", "b", "c", "a"]
+    assert pa.types.is_dictionary(found["d"].type)
+
+
 def test_bytes_end_a_page(web):
     """A page has at most 10,240,000 bytes, but one record at least."""
     for first in range(3):
