@@ -126,7 +126,7 @@ AGGREGATOR_LEVELS = (
     ("query",),
     ("catalog",),
     ("aggregator",),
-    ("client", "load", "server"),
+    ("client", "collect", "forward", "load", "server"),
     ("demo", "spark"),
     ("cli",),
     ("__main__",),

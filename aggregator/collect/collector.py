@@ -1,0 +1,279 @@
+"""`Collector`: lines of files into a catalog as they are written, each exactly once, through restarts and rotation."""
+
+from __future__ import annotations
+
+import glob
+import logging
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from fnmatch import fnmatch
+from pathlib import Path
+from time import monotonic
+
+import pyarrow as pa
+
+from aggregator.collect.events import Counts, Maker
+from aggregator.collect.files import Found, Handles, Key, Tracked, is_compressed, recognise, renamed_to
+from aggregator.collect.lines import measure
+from aggregator.collect.progress import Batch, Part, Progress, load, save
+from aggregator.collect.settings import Files, Settings
+from aggregator.collect.sinks import Sink
+from aggregator.errors import SequenceConflictError
+
+LOOK_S = 2.0
+"""How often folders are looked through for new files."""
+TWIN_S = 30.0
+"""So long a file that begins like another one in its folder is held back, as it may be a copy that rotation makes."""
+GONE_S = 60.0
+"""So long nothing came to a file that was renamed beyond the globs, or deleted, before it is let go."""
+Place = tuple[str, Key]
+_LOG = logging.getLogger(__name__)
+
+
+class Collector:
+    """Follows files. Not to be shared between threads; `run` until `stop` is called, from a signal for example."""
+
+    def __init__(self, settings: Settings, sink: Sink, notes: Path, clock: Callable[[], int]) -> None:
+        """notes: the file where it keeps how far it is. Raises AggregatorError, OSError."""
+        self._settings, self._sink, self._notes, self._clock = settings, sink, notes, clock
+        self._progress: Progress = load(notes)
+        self._handles = Handles()
+        self._makers = {files.name: Maker(files) for files in settings.files}
+        self._groups = {files.name: files for files in settings.files}
+        self._present: dict[Place, Tracked] = {}
+        self._beyond: set[Place] = set()  # those that the globs do not name any more
+        self._ends: dict[Place, tuple[int, float]] = {}  # where a file ends, and since when it has
+        self._held: dict[Key, float] = {}
+        self._broken: set[Key] = set()
+        self._looked, self._first_look = float("-inf"), True
+        self._changed = False
+        self.counts = Counts()
+        """What became of the lines since it was made."""
+        self.stopped = False
+
+    def stop(self) -> None:
+        """End `run` behind the batch that is being stored."""
+        self.stopped = True
+
+    def run(self, sleep: Callable[[float], None], *, once: bool = False) -> None:
+        """Collect until `stop`; once: until everything that is there now is stored, last lines without an end, too.
+
+        Raises AggregatorError, EsdbError, OSError; what was stored is noted.
+        """
+        try:
+            self._finish_pending()
+            while not self.stopped:
+                if self.step(complete=once):
+                    continue
+                if once:
+                    break
+                sleep(self._settings.interval_s)
+        finally:
+            if self._changed:
+                self._save()
+            self._handles.close()
+
+    def step(self, *, complete: bool = False) -> bool:
+        """Store what is new, up to a batch; tell whether there was any. complete: last lines are not waited for."""
+        now = monotonic()
+        if now - self._looked >= LOOK_S or complete:
+            self._look(now)
+        parts: list[Part] = []
+        tables: list[pa.Table] = []
+        counts = Counts()
+        now_us = self._clock()
+        left = self._settings.batch_bytes
+        for part, data in self._news(now, complete):
+            table, own = self._events(part, data, now_us)
+            parts.append(part)
+            tables.append(table)
+            counts.add(own)
+            left -= part.length
+            if left <= 0:
+                break
+        if not parts:
+            if self._changed:
+                self._save()
+            return False
+        self._progress.pending = Batch(self._progress.sequence, now_us, tuple(parts))
+        self._save()
+        self._store(tables)
+        self.counts.add(counts)
+        return True
+
+    # ------------------------------------------------------------ storing
+
+    def _store(self, tables: list[pa.Table]) -> None:
+        batch = self._progress.pending
+        assert batch is not None
+        filled = [table for table in tables if len(table)]
+        if filled:
+            events = pa.concat_tables(filled, promote_options="default").combine_chunks()
+            self._sink.append(events, self._progress.producer, batch.sequence)
+        self._progress.take(batch)
+        for part in batch.parts:
+            self._present[part.tracked.group, part.tracked.key] = part.after
+        self._changed = True  # noted with the next batch, or when there is nothing to do
+
+    def _save(self) -> None:
+        self._progress.forget()
+        save(self._notes, self._progress.to_json())
+        self._changed = False
+
+    def _finish_pending(self) -> None:
+        """Store the batch that was noted and perhaps not stored, made of the same bytes again."""
+        batch = self._progress.pending
+        if batch is None:
+            return
+        tables = []
+        for part in batch.parts:
+            data = self._again(part)
+            if data is not None and part.tracked.group in self._makers:
+                table, counts = self._events(part, data, batch.now_us)
+                tables.append(table)
+                self.counts.add(counts)
+            else:
+                _LOG.warning(
+                    "%s: bytes %d to %d cannot be read again; whether they were stored is not known",
+                    part.tracked.path, part.tracked.offset, part.after.offset,
+                )  # fmt: skip
+        try:
+            self._store(tables)
+        except SequenceConflictError:  # it was stored, and made otherwise: the settings have changed, or a file is gone
+            self._progress.take(batch)
+        self._save()
+
+    def _again(self, part: Part) -> bytes | None:
+        """The bytes of a part, wherever the file is now, or a copy of it."""
+        tracked = part.tracked
+        around = Path(tracked.path)
+        paths = [tracked.path, renamed_to(tracked) or tracked.path]
+        paths += sorted(str(one) for one in around.parent.glob(f"{glob.escape(around.name)}*"))
+        paths += sorted(str(one) for one in around.parent.glob("*"))
+        for path in dict.fromkeys(paths):
+            found = self._handles.look(path)
+            if found is None or not tracked.head.begins(found.start):
+                continue
+            try:
+                data = self._handles.read(replace(tracked, path=path, key=found.key), part.length)
+            except (OSError, EOFError, zlib.error):
+                continue
+            if len(data) == part.length:
+                return data
+        return None
+
+    def _events(self, part: Part, data: bytes, now_us: int) -> tuple[pa.Table, Counts]:
+        tracked = part.tracked
+        return self._makers[tracked.group].events(data, tracked.name, skipping=tracked.skipping, now_us=now_us)
+
+    # ------------------------------------------------------------ looking
+
+    def _look(self, now: float) -> None:
+        """See which files there are, and which of them are known."""
+        progress = self._progress
+        present: dict[Place, Tracked] = {}
+        self._beyond = set()
+        for files in self._settings.files:
+            found = self._found(files)
+            known = [tracked for tracked in progress.files.values() if tracked.group == files.name]
+            for tracked in known:
+                place = (files.name, tracked.key)
+                if tracked.key in found or tracked.done or not (place in self._present or self._first_look):
+                    continue
+                self._beyond.add(place)
+                moved = self._moved(tracked)
+                if moved is not None:
+                    found[tracked.key] = moved
+                elif self._handles.is_open(tracked.key):
+                    present[place] = tracked
+            waited = {key for key, since in self._held.items() if now - since >= TWIN_S}
+            gone = [tracked for tracked in progress.gone if tracked.group == files.name]
+            recognised = recognise(found.values(), known, gone, self._clock(), files.name, waited)
+            for key in recognised.held:
+                self._held.setdefault(key, now)
+            progress.gone += recognised.gone
+            for tracked in recognised.files:
+                new = (files.name, tracked.key) not in progress.files
+                at_end = new and progress.fresh and files.begin == "end" and not tracked.compressed
+                size = found[tracked.key].size
+                if at_end and size:  # behind the last newline there is
+                    tracked = replace(tracked, offset=size - 1, skipping=True)
+                present[files.name, tracked.key] = tracked
+        for place, tracked in present.items():
+            before = progress.files.get(place)
+            self._changed |= before is None or (before.head, before.path) != (tracked.head, tracked.path)
+            progress.files[place] = tracked
+        for _, key in self._present.keys() - present.keys():
+            self._handles.forget(key)
+        self._present, self._first_look, self._looked = present, False, now
+        progress.fresh = False
+
+    def _found(self, files: Files) -> dict[Key, Found]:
+        """The files that the globs name."""
+        looked = (self._handles.look(path) for path in self._paths(files))
+        return {found.key: found for found in looked if found is not None}
+
+    def _moved(self, tracked: Tracked) -> Found | None:
+        """A file that was renamed beyond the globs."""
+        path = renamed_to(tracked)
+        found = None if path is None or is_compressed(path) != tracked.compressed else self._handles.look(path)
+        return found if found is not None and found.key == tracked.key else None
+
+    def _paths(self, files: Files) -> Iterator[str]:
+        seen = set()
+        for pattern in files.path:
+            for path in sorted(glob.iglob(pattern, recursive=True)):  # noqa: PTH207 - Path has no absolute patterns
+                name = Path(path).name
+                if path in seen or any(fnmatch(name, one) or fnmatch(path, one) for one in files.exclude):
+                    continue
+                if is_compressed(path) and files.compressed == "skip":
+                    continue
+                seen.add(path)
+                yield path
+
+    def _news(self, now: float, complete: bool) -> Iterator[tuple[Part, bytes]]:
+        """Whole records that are not stored yet, with where they are, file by file."""
+        for place, tracked in list(self._present.items()):
+            if tracked.done:
+                continue
+            cutting = self._groups[tracked.group].cutting
+            length = max(self._settings.batch_bytes, 2 * cutting.max_bytes + 2)  # holds a record and its end
+            data = self._read(tracked, length)
+            if data is None:
+                continue
+            waited_s = self._standing_s(place, tracked.offset + len(data), now)
+            if not data:
+                if tracked.compressed or (place in self._beyond and waited_s >= GONE_S):
+                    self._finish(place, tracked)
+                continue
+            ended = len(data) < length
+            last = ended and (complete or tracked.compressed or waited_s >= self._settings.flush_s)
+            piece = measure(data, cutting, skipping=tracked.skipping, complete=last)
+            if piece.length:
+                part = Part(tracked, piece.length, piece.skipping, tracked.compressed and last)
+                yield part, data[: piece.length]
+
+    def _standing_s(self, place: Place, end: int, now: float) -> float:
+        """How long a file has ended where it ends."""
+        before, since = self._ends.get(place, (-1, now))
+        self._ends[place] = (end, since if before == end else now)
+        return now - self._ends[place][1]
+
+    def _read(self, tracked: Tracked, length: int) -> bytes | None:
+        try:
+            return self._handles.read(tracked, length)
+        except FileNotFoundError:  # renamed, or cut and written anew: the next look tells
+            self._looked = float("-inf")
+        except (OSError, EOFError, zlib.error) as error:
+            if tracked.key not in self._broken:
+                self._broken.add(tracked.key)
+                _LOG.warning("%s cannot be read: %s", tracked.path, error)
+        return None
+
+    def _finish(self, place: Place, tracked: Tracked) -> None:
+        """A file was read to an end behind which nothing comes."""
+        self._present[place] = self._progress.files[place] = replace(tracked, done=True)
+        self._handles.forget(tracked.key)
+        self._ends.pop(place, None)
+        self._changed = True

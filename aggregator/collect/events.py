@@ -1,0 +1,142 @@
+"""What lines hold as events: each with its stream, its time, its message, fields and typed columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.collect.lines import split
+from aggregator.collect.parsing import WEB_COLUMNS, WEB_FIELDS, Parsed, Parser, parser_of
+from aggregator.collect.settings import TYPES, Files
+from aggregator.collect.times import to_micros
+from aggregator.lql import TagSet
+from aggregator.lql.columns import as_text
+from aggregator.records import FIELD_MAP, FIELDS
+
+MAX_TAG_LENGTH = 512  # characters of a value taken from a line: what is longer names nothing
+FAILED = "parse_error"
+"""The field of lines that are not of the format, with the name of the format."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """What became of lines: how many were stored, of those cut, not of the format, and without a time of their own."""
+
+    lines: int = 0
+    cut: int = 0
+    failed: int = 0
+    untimed: int = 0
+
+    def add(self, other: Counts) -> None:
+        """Take in what another counted."""
+        self.lines += other.lines
+        self.cut += other.cut
+        self.failed += other.failed
+        self.untimed += other.untimed
+
+
+class Maker:
+    """Makes events of the bytes of some files. The same bytes and clock give the same events."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+        self._parse: Parser = parser_of(files)
+        web = files.format in ("common", "combined")
+        self._columns: Mapping[str, str] = {**(WEB_COLUMNS if web else {}), **files.columns}
+        own = WEB_FIELDS if web else ("stream",) if files.format == "k8s-json" else ()
+        self._fields = None if files.format == "regex" else frozenset((*own, *files.fields))
+
+    def events(self, data: bytes, file: str, *, skipping: bool, now_us: int) -> tuple[pa.Table, Counts]:
+        """The events of a piece of a file, and what became of its lines. Raises LqlError for tags that are too long."""
+        records = split(data, self._files.cutting, skipping=skipping)
+        lines = self._decoded(records.messages)
+        counts = Counts(len(lines), records.cut)
+        parsed = self._parse(lines)
+        times = pa.nulls(len(lines), pa.int64()) if parsed.times is None else to_micros(as_text(parsed.times), now_us)
+        if parsed.times is not None:
+            counts.untimed = times.null_count
+        if parsed.failed is not None:
+            counts.failed = parsed.failed.true_count
+        columns = {
+            "space": self._streams(parsed, file, len(lines)),
+            "timestamp": times.fill_null(now_us).cast(pa.timestamp("us", "UTC")),
+            "data": parsed.messages,
+            FIELDS: self._field_map(parsed),
+        }
+        for name, kind in self._columns.items():
+            columns[name] = _typed(parsed.parts.get(name), TYPES[kind], len(lines))
+        return pa.table(columns), counts
+
+    def _decoded(self, lines: pa.Array) -> pa.Array:
+        if self._files.encoding.lower() in ("utf-8", "utf8"):
+            return lines  # bytes that are no UTF-8 stay what they are
+        texts = [line.decode(self._files.encoding, "backslashreplace").encode() for line in lines.to_pylist()]
+        return pa.array(texts, pa.binary())
+
+    def _streams(self, parsed: Parsed, file: str, count: int) -> pa.Array:
+        """The canonical text of each line's tags, made once for each set of values."""
+        fixed = dict(self._files.tags)
+        if self._files.file_tag:
+            fixed[self._files.file_tag] = file
+        names = [name for name in self._files.tags_from if name in parsed.parts]
+        if not names:
+            return pa.repeat(pa.scalar(str(TagSet.of(fixed))), count)
+        coded = [pc.utf8_slice_codeunits(parsed.parts[n], 0, MAX_TAG_LENGTH).dictionary_encode() for n in names]
+        codes = np.zeros(count, np.int64)
+        for column in coded:
+            own = np.asarray(column.indices.fill_null(len(column.dictionary)))
+            codes = codes * (len(column.dictionary) + 1) + own
+        _, first, place = np.unique(codes, return_index=True, return_inverse=True)
+        rows = pa.array(first)
+        values = [column.take(rows).to_pylist() for column in coded]
+        texts = []
+        for some in zip(*values, strict=True):
+            given = {name: value for name, value in zip(names, some, strict=True) if value is not None}
+            texts.append(str(TagSet.of({**fixed, **given})))
+        return pa.array(texts).take(pa.array(place))
+
+    def _field_map(self, parsed: Parsed) -> pa.Array:
+        taken = {*self._columns, *self._files.tags_from}
+        fields = {
+            name: texts
+            for name, texts in parsed.parts.items()
+            if name not in taken and (self._fields is None or name in self._fields)
+        }
+        if parsed.failed is not None and parsed.failed.true_count:
+            name = pa.scalar(self._files.format)
+            fields[FAILED] = pc.if_else(parsed.failed, name, pa.scalar(None, pa.string()))
+        return map_of(fields.items(), len(parsed.messages))
+
+
+def map_of(columns: Iterable[tuple[str, pa.Array]], count: int) -> pa.Array:
+    """Columns of texts as one column of maps, without what is null; null where that leaves nothing."""
+    named = list(columns)
+    if not named:
+        return pa.nulls(count, FIELD_MAP)
+    valid = np.stack([np.asarray(pc.is_valid(texts)) for _, texts in named], axis=1)
+    rows, places = np.nonzero(valid)
+    joined = pa.concat_arrays([texts.cast(pa.string()) for _, texts in named])
+    items = joined.take(pa.array(places * count + rows))
+    keys = pa.array([name for name, _ in named]).take(pa.array(places))
+    offsets = np.concatenate([[0], np.cumsum(valid.sum(axis=1))])
+    empty = np.append(~valid.any(axis=1), False)
+    return pa.MapArray.from_arrays(pa.array(offsets, pa.int32(), mask=empty), keys, items)
+
+
+def _typed(texts: pa.Array | None, kind: pa.DataType, count: int) -> pa.Array:
+    """Texts as values of a type, null for those that are none."""
+    if texts is None:
+        return pa.nulls(count, kind)
+    if pa.types.is_string(kind):
+        return texts
+    pattern = {
+        pa.int64(): r"^[+-]?[0-9]{1,18}$",
+        pa.float64(): r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,3})?$",
+        pa.bool_(): r"^(?:true|false|1|0)$",
+    }[kind]
+    fits = pc.match_substring_regex(texts, pattern).fill_null(False)
+    return pc.if_else(fits, texts, pa.scalar(None, pa.string())).cast(kind)

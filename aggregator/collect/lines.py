@@ -1,0 +1,100 @@
+"""Bytes of a file as lines, and lines as records: where a piece may end, and what it holds. Whole blocks at a time.
+
+Both are decided by the bytes and by how the piece begins alone, so that a piece that is read again gives the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.collect.settings import Cutting
+from aggregator.lql.predicate import as_string
+
+I64 = npt.NDArray[np.int64]
+_NEWLINE = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """The first `length` bytes of what was given. skipping: the next piece begins inside a line that is too long."""
+
+    length: int
+    skipping: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Messages, of binary type and without their line ends; how many were cut because they were too long."""
+
+    messages: pa.Array
+    cut: int = 0
+
+
+def measure(data: bytes, cutting: Cutting, *, skipping: bool = False, complete: bool = False) -> Piece:
+    """How many of the bytes make whole records. complete: nothing more comes, so that the last line is whole as it is.
+
+    A line that is longer than the limit ends a piece: its beginning is a record, and the rest of it is passed over.
+    """
+    if complete:
+        return Piece(len(data))
+    newline = data.rfind(b"\n")
+    if skipping and newline < 0:
+        return Piece(len(data), skipping=True)
+    rest = len(data) - newline - 1
+    if rest > cutting.max_bytes:
+        return Piece(len(data), skipping=True)
+    if cutting.first_line is None:
+        return Piece(newline + 1)
+    return Piece(_last_record(data[: newline + 1], cutting, skipping))
+
+
+def _last_record(data: bytes, cutting: Cutting, skipping: bool) -> int:
+    """Where the last record of several lines begins, which may go on; the end where it is too long to wait for more."""
+    starts = _record_starts(data, cutting, skipping)
+    if not len(starts):
+        return len(data) if skipping else 0
+    last = int(starts[-1])
+    return last if len(data) - last <= cutting.max_bytes else len(data)
+
+
+def split(data: bytes, cutting: Cutting, *, skipping: bool = False) -> Records:
+    """The records of a piece. Empty lines are none."""
+    starts = _record_starts(data, cutting, skipping)
+    if not len(starts):
+        return Records(pa.array([], pa.binary()))
+    offsets = np.append(starts, len(data)).astype(np.int32)
+    whole = pa.BinaryArray.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    messages = pc.ascii_rtrim(as_string(whole), characters="\r\n").view(pa.binary())
+    lengths = pc.binary_length(messages)
+    if pc.min(lengths).as_py() == 0:
+        filled = pc.greater(lengths, 0)
+        messages, lengths = messages.filter(filled), lengths.filter(filled)
+    if not len(messages) or pc.max(lengths).as_py() <= cutting.max_bytes:
+        return Records(messages)
+    long = pc.greater(lengths, cutting.max_bytes)
+    return Records(pc.binary_slice(messages, 0, cutting.max_bytes), long.true_count)
+
+
+def _record_starts(data: bytes, cutting: Cutting, skipping: bool) -> I64:
+    """Where records begin; what lies before the first belongs to a line that began earlier."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+    begin = 0
+    if skipping:
+        if not len(ends):
+            return np.zeros(0, np.int64)
+        begin, ends = int(ends[0]), ends[1:]
+    starts = np.concatenate([[begin], ends]).astype(np.int64)
+    starts = starts[starts < len(data)]
+    if cutting.first_line is None or len(starts) < 2:
+        return starts
+    offsets = np.append(starts, len(data)).astype(np.int32)
+    lines = pa.BinaryArray.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
+    first = np.asarray(pc.match_substring_regex(as_string(lines), cutting.first_line)).copy()
+    first[0] = True
+    chosen: I64 = starts[first]
+    return chosen

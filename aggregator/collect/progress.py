@@ -1,0 +1,160 @@
+"""How far a collector is, in a file: each file's place, and the batch that is being stored.
+
+The batch is noted before it is stored. After a crash it is made again of the same bytes and stored under the same
+sequence, so that the catalog knows it if it has it: nothing is lost, and nothing is stored twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from aggregator.collect.files import Head, Key, Tracked
+from aggregator.errors import AggregatorError
+from aggregator.files import sync_directory
+
+VERSION = 1
+MAX_FORGOTTEN = 10_000
+"""So many files are remembered that are not there any more, in case a copy of them appears."""
+MAX_GONE = 1_000
+"""The same of contents whose file has others now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes [tracked.offset, tracked.offset + length) of a file. skipping: they end inside a line that is too long."""
+
+    tracked: Tracked
+    length: int
+    skipping: bool = False
+    done: bool = False
+
+    @property
+    def after(self) -> Tracked:
+        """The file behind them."""
+        end = self.tracked.offset + self.length
+        return replace(self.tracked, offset=end, skipping=self.skipping, done=self.done)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Parts that are stored together; now_us: the time of lines that have none."""
+
+    sequence: int
+    now_us: int
+    parts: tuple[Part, ...]
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a collector knows. producer: who it is to the catalog. sequence: of the next batch. gone: files whose
+    contents were cut, or whose inode is another file's now; a copy of them may appear.
+    """
+
+    producer: str
+    sequence: int = 0
+    files: dict[tuple[str, Key], Tracked] = field(default_factory=dict)
+    gone: list[Tracked] = field(default_factory=list)
+    pending: Batch | None = None
+    fresh: bool = False
+
+    @classmethod
+    def begin(cls) -> Progress:
+        """Of a collector that has collected nothing."""
+        return cls(f"collect-{secrets.token_hex(8)}", fresh=True)
+
+    def take(self, batch: Batch) -> None:
+        """A batch is stored."""
+        for part in batch.parts:
+            self.files[part.tracked.group, part.tracked.key] = part.after
+        self.sequence, self.pending, self.fresh = batch.sequence + 1, None, False
+
+    def forget(self) -> None:
+        """Let go of files that have been gone longest, beyond a number of them."""
+        if len(self.files) > MAX_FORGOTTEN:
+            newest = sorted(self.files.items(), key=lambda item: item[1].seen_us)[-MAX_FORGOTTEN:]
+            self.files = dict(newest)
+        del self.gone[:-MAX_GONE]
+
+    # ------------------------------------------------------------ on disk
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is kept."""
+        pending = self.pending
+        return {
+            "version": VERSION, "producer": self.producer, "sequence": self.sequence,
+            "files": [_file_to_json(one) for one in self.files.values()],
+            "gone": [_file_to_json(one) for one in self.gone],
+            "pending": None if pending is None else {
+                "sequence": pending.sequence, "now_us": pending.now_us,
+                "parts": [
+                    {"file": _file_to_json(part.tracked), "length": part.length, "skipping": part.skipping,
+                     "done": part.done}
+                    for part in pending.parts
+                ],
+            },
+        }  # fmt: skip
+
+    @classmethod
+    def of_json(cls, given: Mapping[str, Any]) -> Progress:
+        """From what `to_json` gave. Raises KeyError, TypeError, ValueError."""
+        if given["version"] != VERSION:
+            raise ValueError(f"version {given['version']}, not {VERSION}")
+        files = [_file_of_json(one) for one in given["files"]]
+        progress = cls(str(given["producer"]), int(given["sequence"]), {(f.group, f.key): f for f in files})
+        progress.gone = [_file_of_json(one) for one in given["gone"]]
+        pending = given["pending"]
+        if pending is not None:
+            parts = tuple(
+                Part(_file_of_json(one["file"]), int(one["length"]), bool(one["skipping"]), bool(one["done"]))
+                for one in pending["parts"]
+            )
+            progress.pending = Batch(int(pending["sequence"]), int(pending["now_us"]), parts)
+        return progress
+
+
+def _file_to_json(tracked: Tracked) -> dict[str, Any]:
+    return {
+        "group": tracked.group, "name": tracked.name, "path": tracked.path, "device": tracked.key[0],
+        "inode": tracked.key[1], "head_length": tracked.head.length, "head": tracked.head.checksum,
+        "offset": tracked.offset, "skipping": tracked.skipping, "done": tracked.done, "seen_us": tracked.seen_us,
+    }  # fmt: skip
+
+
+def _file_of_json(given: Mapping[str, Any]) -> Tracked:
+    return Tracked(
+        str(given["group"]), str(given["name"]), str(given["path"]), (int(given["device"]), int(given["inode"])),
+        Head(int(given["head_length"]), int(given["head"])), int(given["offset"]), bool(given["skipping"]),
+        bool(given["done"]), int(given["seen_us"]),
+    )  # fmt: skip
+
+
+def load(path: Path) -> Progress:
+    """What a collector noted, or the beginning. Raises AggregatorError for a file that is none of its notes."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return Progress.begin()
+    try:
+        return Progress.of_json(json.loads(text))
+    except (ValueError, KeyError, TypeError) as error:
+        raise AggregatorError(
+            f"the collector's notes cannot be read: {error}", path=str(path),
+            hint="restore them, or remove the file to collect everything anew",
+        ) from None  # fmt: skip
+
+
+def save(path: Path, facts: Mapping[str, Any]) -> None:
+    """Replace a small JSON file, whole and synced. Raises OSError."""
+    partial = path.with_name(f".{path.name}.partial")
+    with partial.open("w", encoding="utf-8") as file:
+        json.dump(facts, file, ensure_ascii=True)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(path)
+    sync_directory(path.parent)

@@ -1,0 +1,186 @@
+"""What to collect and how: frozen values, checked when they are made; read from a TOML file or given by options."""
+
+from __future__ import annotations
+
+import codecs
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.errors import InvalidRequestError
+from aggregator.lql import TagSet
+
+FORMATS = ("text", "json", "k8s-json", "logfmt", "common", "combined", "regex")
+TYPES = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
+MAX_LINE_BYTES = 1 << 20
+BATCH_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Cutting:
+    """How bytes become records. first_line: an RE2 pattern that the first line of each record matches; None: a record
+    is a line. max_bytes: what is longer is cut.
+    """
+
+    max_bytes: int = MAX_LINE_BYTES
+    first_line: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Files:
+    """Some files, and how their lines are read.
+
+    path: globs. exclude: globs of names that are passed over. tags: of every stream; file_tag: the tag with the file's
+    path, "" for none. format: of FORMATS; pattern: of the format regex, with named groups. time: the key or group with
+    the time; tags_from, fields, columns: keys or groups that become tags, fields, typed columns.
+    multiline: a pattern of first lines. begin: where files that are there at the first start are begun. compressed:
+    "skip" passes over .gz files, "once" reads each to its end.
+    """
+
+    path: tuple[str, ...]
+    name: str = "files"
+    exclude: tuple[str, ...] = ()
+    tags: Mapping[str, str] = field(default_factory=dict)
+    file_tag: str = "file"
+    format: str = "text"
+    pattern: str | None = None
+    time: str | None = None
+    tags_from: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    multiline: str | None = None
+    encoding: str = "utf-8"
+    max_line_bytes: int = MAX_LINE_BYTES
+    begin: str = "start"
+    compressed: str = "skip"
+
+    def __post_init__(self) -> None:
+        if not self.path:
+            raise InvalidRequestError("no files are named", hint="give at least one path, which may have * and ?")
+        _one_of("format", self.format, FORMATS)
+        _one_of("begin", self.begin, ("start", "end"))
+        _one_of("compressed", self.compressed, ("skip", "once"))
+        if (self.format == "regex") != (self.pattern is not None):
+            raise InvalidRequestError("the format regex and a pattern go together")
+        for what, pattern in (("pattern", self.pattern), ("multiline", self.multiline)):
+            if pattern is not None:
+                check_pattern(what, pattern)
+        for name, kind in self.columns.items():
+            _one_of(f"the type of the column {name}", kind, tuple(TYPES))
+        if not 64 <= self.max_line_bytes <= 16 << 20:
+            raise InvalidRequestError("max_line_bytes lies between 64 and 16 MiB")
+        _check_encoding(self.encoding)
+        TagSet.of({**self.tags, **({self.file_tag: ""} if self.file_tag else {})})
+
+    @property
+    def cutting(self) -> Cutting:
+        """How their bytes become records."""
+        return Cutting(self.max_line_bytes, self.multiline)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A collector. into: a catalog's directory, or the address of a server. state: where it notes how far it is.
+
+    batch_bytes: of lines that are stored together. interval_s: how often files are looked at. flush_s: how long a last
+    line without an end is waited for.
+    """
+
+    into: str
+    files: tuple[Files, ...]
+    topic: str = "logs"
+    partition: str = "0"
+    state: str | None = None
+    token: str | None = None
+    batch_bytes: int = BATCH_BYTES
+    interval_s: float = 0.25
+    flush_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        if not self.files:
+            raise InvalidRequestError("no files are named", hint="give --path, or [[files]] in the configuration")
+        if not 1 << 10 <= self.batch_bytes <= 32 << 20:
+            raise InvalidRequestError("batch_bytes lies between 1 KiB and 32 MiB")
+        names = [one.name for one in self.files]
+        if len(set(names)) != len(names):
+            raise InvalidRequestError("two [[files]] have the same name", hint="give each a name of its own")
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """From a TOML file. Raises InvalidRequestError, OSError."""
+        try:
+            given = tomllib.loads(path.read_text("utf-8"))
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidRequestError(f"no TOML: {error}", path=str(path)) from None
+        listed = given.pop("files", [])
+        if not isinstance(listed, list) or not all(isinstance(one, dict) for one in listed):
+            raise InvalidRequestError("files are written as [[files]]", path=str(path))
+        try:
+            groups = tuple(
+                _made(Files, {"name": f"files{number}" if number else "files", **one})
+                for number, one in enumerate(listed)
+            )
+            made: Self = _made(cls, {**given, "files": groups})
+        except InvalidRequestError as error:
+            error.path = str(path)
+            raise
+        return made
+
+
+def _made(kind: Any, given: Mapping[str, Any]) -> Any:
+    """A value from what a file says. Raises InvalidRequestError for names and types that do not fit."""
+    known = {one.name: one for one in fields(kind)}
+    checked = {}
+    for name, value in given.items():
+        if name not in known:
+            raise InvalidRequestError(f"there is no setting {name!r}", hint=f"there are {', '.join(known)}")
+        wanted = str(known[name].type)
+        if wanted.startswith("tuple[str"):
+            value = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
+            fits = isinstance(value, tuple) and all(isinstance(one, str) for one in value)
+        elif wanted.startswith("Mapping"):
+            fits = isinstance(value, dict) and all(isinstance(one, str) for one in value.values())
+        elif wanted == "float":
+            fits = isinstance(value, int | float) and not isinstance(value, bool)
+        elif wanted == "int":
+            fits = isinstance(value, int) and not isinstance(value, bool)
+        else:
+            fits = isinstance(value, str) or wanted.startswith("tuple")
+        if not fits:
+            raise InvalidRequestError(f"the setting {name!r} cannot be {value!r}")
+        checked[name] = value
+    for name, one in known.items():
+        if name not in checked and one.default is MISSING and one.default_factory is MISSING:
+            raise InvalidRequestError(f"the setting {name!r} is missing")
+    return kind(**checked)
+
+
+def _one_of(what: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise InvalidRequestError(f"{what} cannot be {given!r}", hint=f"give one of {', '.join(known)}")
+
+
+def check_pattern(what: str, pattern: str) -> None:
+    """Raises InvalidRequestError for what RE2 does not read."""
+    try:
+        pc.match_substring_regex(pa.array([""]), pattern)
+    except pa.ArrowInvalid as error:
+        reason = str(error).removeprefix("Invalid regular expression: ")
+        raise InvalidRequestError(f"{what} is no regular expression: {reason}") from None
+
+
+def _check_encoding(name: str) -> None:
+    """Lines are found by the byte of a newline, so that it has to be one."""
+    try:
+        plain = codecs.lookup(name).name == "utf-8" or "a\n".encode(name) == b"a\n"
+    except (LookupError, UnicodeError):
+        plain = False
+    if not plain:
+        raise InvalidRequestError(
+            f"the encoding {name!r} is not known, or no extension of ASCII", hint="give utf-8, latin-1, cp1252 …"
+        )

@@ -1,0 +1,151 @@
+"""Where batches go: a catalog that the collector opens itself, or a server. Either knows a batch that comes twice."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import io
+import json
+import random
+from collections.abc import Callable
+from typing import Protocol
+from urllib.parse import quote, urlsplit
+
+import pyarrow as pa
+
+from aggregator.catalog import Catalog
+from aggregator.errors import (
+    AggregatorError,
+    InvalidRequestError,
+    OverloadedError,
+    SequenceConflictError,
+    TopicExistsError,
+)
+from aggregator.records import STREAM_SCHEMA
+
+TIMEOUT_S = 60.0
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
+Sleep = Callable[[float], None]
+
+
+class Sink(Protocol):
+    """Stores batches."""
+
+    def append(self, events: pa.Table, producer: str, sequence: int) -> None:
+        """Store a batch, durably, once however often it is given. Raises SequenceConflictError, AggregatorError,
+        EsdbError, OSError; waits where there is too much to do.
+        """
+
+    def close(self) -> None:
+        """Let go."""
+
+
+class CatalogSink:
+    """A catalog that the collector writes to itself."""
+
+    def __init__(self, catalog: Catalog, topic: str, partition: str, sleep: Sleep) -> None:
+        self._catalog, self._partition, self._sleep = catalog, partition, sleep
+        if topic not in catalog.topics():
+            with contextlib.suppress(TopicExistsError):
+                catalog.create_topic(topic, STREAM_SCHEMA)
+        self._topic = catalog.topic(topic)
+        if self._topic.keys != "text":
+            raise InvalidRequestError(f"the topic {topic!r} has binary keys", hint="streams are named by text")
+
+    def append(self, events: pa.Table, producer: str, sequence: int) -> None:
+        """Store a batch."""
+        while True:
+            try:
+                self._topic.append(events, self._partition, producer=producer, sequence=sequence)
+                return
+            except OverloadedError as error:
+                self._sleep(error.retry_after_s)
+
+    def close(self) -> None:
+        """Close the catalog."""
+        self._catalog.close()
+
+
+class ServerSink:
+    """A server: `POST /v1/topics/{topic}/events`, tried again until it answers."""
+
+    def __init__(self, address: str, topic: str, partition: str, token: str | None, sleep: Sleep) -> None:
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+            raise InvalidRequestError(f"{address!r} is no address of a server", hint="write http://host:port")
+        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
+        self._topic = f"{parts.path.rstrip('/')}/v1/topics/{quote(topic, safe='')}"
+        self._target = f"{self._topic}/events?partition={quote(partition, safe='')}"
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._sleep = sleep
+        self._connection: http.client.HTTPConnection | None = None
+
+    def append(self, events: pa.Table, producer: str, sequence: int) -> None:
+        """Store a batch."""
+        body = io.BytesIO()
+        with pa.ipc.new_stream(body, events.schema) as stream:
+            stream.write_table(events)
+        headers = {
+            "Content-Type": "application/vnd.apache.arrow.stream", "Idempotency-Key": f"{producer}:{sequence}",
+        }  # fmt: skip
+        wait, made = FIRST_WAIT_S, False
+        while True:
+            try:
+                status, answer, after_s = self._request("POST", self._target, body.getvalue(), headers)
+            except (OSError, http.client.HTTPException):
+                status, answer, after_s = 503, b"", None
+            if status == 404 and not made:
+                made = True
+                self._make_topic()
+                continue
+            if status < 300:
+                return
+            if status == 409:
+                raise SequenceConflictError(_told(status, answer))
+            if status not in (408, 429, 500, 502, 503, 504):
+                raise AggregatorError(_told(status, answer), path=self._target)
+            self._sleep(wait * random.uniform(0.5, 1.0) if after_s is None else after_s)  # noqa: S311 - spreads load
+            wait = min(LONGEST_WAIT_S, 2 * wait)
+
+    def _make_topic(self) -> None:
+        status, answer, _ = self._request("PUT", self._topic, b"{}", {"Content-Type": "application/json"})
+        if status >= 300 and status != 409:
+            raise AggregatorError(_told(status, answer), path=self._topic)
+
+    def _request(
+        self, method: str, target: str, body: bytes, headers: dict[str, str]
+    ) -> tuple[int, bytes, float | None]:
+        if self._connection is None:
+            kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+            self._connection = kind(self._host, self._port, timeout=TIMEOUT_S)
+        try:
+            self._connection.request(method, target, body, self._headers | headers)
+            response = self._connection.getresponse()
+            answer = response.read(1 << 20)
+        except BaseException:
+            self.close()
+            raise
+        if response.will_close:
+            self.close()
+        return response.status, answer, seconds_of(response.getheader("Retry-After"))
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def seconds_of(given: str | None) -> float | None:
+    """What Retry-After says, where it says seconds."""
+    return float(given) if given is not None and given.isascii() and given.isdigit() and len(given) < 6 else None
+
+
+def _told(status: int, answer: bytes) -> str:
+    """What a server said, in a line."""
+    try:
+        told = json.loads(answer)
+        text = str(told.get("detail") or told.get("title") or "") if isinstance(told, dict) else ""
+    except ValueError:
+        text = ""
+    return f"the server answered {status}" + (f": {text[:500]}" if text else "")
