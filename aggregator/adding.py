@@ -50,6 +50,20 @@ Key = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """What is remembered of segments that are added together. key: None: nothing. note: a text that is kept with it."""
+
+    key: Key | None = None
+    note: str = ""
+
+    def entries(self, partition: int, first_index: int, count: int) -> list[ProducerEntry]:
+        """The same as the manifest and segments keep it."""
+        if self.key is None:
+            return []
+        return [ProducerEntry(partition, *self.key, 0, first_index, count, self.note)]
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """What whoever writes segments for a partition must know. Record indexes and numbers from the first were free."""
 
@@ -111,16 +125,16 @@ def _schema_for(schemas: Iterable[SchemaInfo], given: pa.Schema, info: TopicInfo
     return None
 
 
-def stage(folder: Path, target: Target, events: pa.Table, key: Key | None, *, threads: int | None = 1) -> StagedSegment:
+def stage(folder: Path, target: Target, events: pa.Table, batch: Batch, *, threads: int | None = 1) -> StagedSegment:
     """Write events as a segment for a target into a directory of `staging/`. For tasks: in any process, at any time.
 
     Raises InvalidEventError for events that cannot be stored, OSError; then there is no file.
     """
-    batch = Fitting(events.schema, target.schema.schema).apply(events.combine_chunks())
-    index, number = claim(folder, len(batch))
+    rows = Fitting(events.schema, target.schema.schema).apply(events.combine_chunks())
+    index, number = claim(folder, len(rows))
     index, number = target.first_index + index, target.first_number + number
-    entries = _producers(target, key, index, len(batch))
-    table = _numbered(batch, np.arange(index, index + len(batch)))
+    entries = batch.entries(target.partition[0], index, len(rows))
+    table = _numbered(rows, np.arange(index, index + len(rows)))
     return _write(folder, target, [table], number, entries, threads)
 
 
@@ -146,10 +160,6 @@ def _numbered(batch: pa.RecordBatch, indexes: npt.NDArray[np.int64]) -> pa.Table
     return pa.Table.from_batches([batch]).append_column(field, pa.array(indexes, pa.int64()))
 
 
-def _producers(target: Target, key: Key | None, first_index: int, count: int) -> list[ProducerEntry]:
-    return [] if key is None else [ProducerEntry(target.partition[0], *key, 0, first_index, count)]
-
-
 # ------------------------------------------------------------ the act: by the writer
 
 
@@ -170,7 +180,7 @@ class Adder:
         index, number = self._writing.manifest.free(place.number)
         return Target(topic.info, (place.number, place.name), schema, index, number)
 
-    def add_files(self, paths: Sequence[str], partition: str, key: Key | None) -> Added:
+    def add_files(self, paths: Sequence[str], partition: str, batch: Batch) -> Added:
         """Take in copies of finished segments of any origin, with one set of columns. Raises as `add`, UsageError."""
         with ExitStack() as stack:
             segments = [stack.enter_context(esformat.open(path, cache_bytes=0)) for path in paths]
@@ -182,27 +192,27 @@ class Adder:
                 raise esformat.UsageError(f"it has other columns than {paths[0]}", path=path, hint="add them apart")
         target = self.prepare(partition, schemas[0])
         place = self._topic.partitions[partition]
-        known = _known(place, key)
+        known = _known(place, batch.key)
         if known is not None:
             return self._duplicate(place, known)
         with self._room(sum(Path(path).stat().st_size for path in paths)):
-            return self._add(place, self._anew([(path, None) for path in paths], target, key), target, key)
+            return self._add(place, self._anew([(path, None) for path in paths], target, batch), target, batch)
 
-    def add(self, target: Target, staged: Sequence[StagedSegment], key: Key | None) -> Added:
+    def add(self, target: Target, staged: Sequence[StagedSegment], batch: Batch) -> Added:
         """Take in segments that were staged for a target: all of them, or none. Their files go from where they are.
 
         Raises SequenceConflictError (a key too old to tell), OverloadedError (no room; events keep arriving),
         LogFailedError, ManifestFailedError, OSError; then nothing changed.
         """
         place = self._topic.partitions[target.partition[1]]
-        known = _known(place, key)
+        known = _known(place, batch.key)
         if known is not None:
             return self._duplicate(place, known)
         with self._room(sum(each.info.size_bytes for each in staged)):
             ordered = sorted(staged, key=lambda each: each.info.first_index)
             if not self._writing.sealer.take_numbers([each.info.number for each in ordered]):
-                ordered = self._anew(_sources(ordered), target, key)
-            return self._add(place, ordered, target, key)
+                ordered = self._anew(_sources(ordered), target, batch)
+            return self._add(place, ordered, target, batch)
 
     @contextmanager
     def _room(self, size: int) -> Iterator[None]:
@@ -218,27 +228,27 @@ class Adder:
             finally:
                 shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _add(self, place: Partition, staged: list[StagedSegment], target: Target, key: Key | None) -> Added:
+    def _add(self, place: Partition, staged: list[StagedSegment], target: Target, batch: Batch) -> Added:
         for _ in range(ATTEMPTS):
             self._writing.sealer.seal(self._topic, place)
-            outcome = self._try(place, staged, key)
+            outcome = self._try(place, staged, batch)
             if isinstance(outcome, Added):
                 self._writing.maintenance.look_after()
                 return outcome
             if outcome is _STALE:
-                staged = self._anew(_sources(staged), target, key)
+                staged = self._anew(_sources(staged), target, batch)
         raise OverloadedError(
             f"events keep arriving in partition {place.name!r}",
             hint="add segments to a partition of their own; nothing was added",
             retry_after_s=1.0,
         )
 
-    def _try(self, place: Partition, staged: list[StagedSegment], key: Key | None) -> Added | str:
+    def _try(self, place: Partition, staged: list[StagedSegment], batch: Batch) -> Added | str:
         """Take them in between two groups of appends, if nothing of the partition is unsealed then."""
         outcome: list[Added | str] = []
 
         def act(_: Entry) -> bool:
-            known = _known(place, key)
+            known = _known(place, batch.key)
             if known is not None:
                 outcome.append(self._duplicate(place, known))
             elif place.unsealed.pieces or place.sealing is not None:
@@ -246,7 +256,7 @@ class Adder:
             elif staged and place.next_index > staged[0].info.first_index:
                 outcome.append(_STALE)
             else:
-                outcome.append(self._take_in(place, staged, key))
+                outcome.append(self._take_in(place, staged, batch))
             return False  # there is nothing to log
 
         entry = Entry(place.number, 0, (), act, lambda _: None, lambda _: None, (None, lambda: b""))
@@ -254,13 +264,15 @@ class Adder:
             self._writing.log.append(entry)
         return outcome[0]
 
-    def _take_in(self, place: Partition, staged: list[StagedSegment], key: Key | None) -> Added:
+    def _take_in(self, place: Partition, staged: list[StagedSegment], batch: Batch) -> Added:
         layout, state, manifest = self._writing.layout, self._writing.state, self._writing.manifest
         infos = [each.info for each in staged]
         events = sum(info.rows for info in infos)
         first = infos[0].first_index if infos else place.next_index
         end = max((info.last_index + 1 for info in infos), default=first)
-        entries = [] if key is None else [ProducerEntry(place.number, *key, 0, first, events)]
+        new = batch.entries(place.number, first, events)
+        window = [entry for mine in new for entry in place.producers.get(mine.producer, {}).values()]
+        entries = [*sorted(window, key=lambda entry: entry.sequence)[1 - PRODUCER_WINDOW :], *new]
         note(layout, [info.number for info in infos])
         try:
             _name(layout, staged)
@@ -274,13 +286,13 @@ class Adder:
                 undo(layout, {info.number for info in manifest.load(since=state.change).segments})
             raise
         forget_note(layout)
-        for entry in entries:
+        for entry in new:
             place.keep_producer(entry)
         with state.view_lock:
             state.arrivals.tell()
         return Added(self._topic.info.name, place.name, len(infos), events, first, end - 1)
 
-    def _anew(self, sources: Sequence[tuple[str, int | None]], target: Target, key: Key | None) -> list[StagedSegment]:
+    def _anew(self, sources: Sequence[tuple[str, int | None]], target: Target, batch: Batch) -> list[StagedSegment]:
         """Copies of segments with record indexes and numbers that are free now, in the order given.
 
         sources: paths, each with the first of the record indexes that it has, without gaps; None: it has none that
@@ -291,7 +303,7 @@ class Adder:
         for path, first in sources:
             with esformat.open(path, cache_bytes=0) as segment:
                 if segment.num_events:
-                    entries = _producers(target, key, index, segment.num_events)
+                    entries = batch.entries(target.partition[0], index, segment.num_events)
                     number = self._writing.sealer.take_number()
                     tables = _renumbered(segment, target, first, index)
                     staged.append(_write(self._folder, target, tables, number, entries, None))
@@ -339,14 +351,14 @@ def _renumbered(segment: esformat.Segment, target: Target, first: int | None, in
     """
     given = _without_index(segment.schema)
     fitting = Fitting(given, target.schema.schema)
-    for batch in segment.scan(columns=given.names if first is None else segment.schema.names).batches():
-        if len(batch):
+    for events in segment.scan(columns=given.names if first is None else segment.schema.names).batches():
+        if len(events):
             if first is None:
-                indexes = np.arange(index, index + len(batch))
-                index += len(batch)
+                indexes = np.arange(index, index + len(events))
+                index += len(events)
             else:
-                indexes = numbers(batch, RECORD_INDEX) + (index - first)
-            yield _numbered(fitting.apply(batch.select(given.names)), indexes)
+                indexes = numbers(events, RECORD_INDEX) + (index - first)
+            yield _numbered(fitting.apply(events.select(given.names)), indexes)
 
 
 def _without_index(schema: pa.Schema) -> pa.Schema:

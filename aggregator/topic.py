@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aggregator.adding import Added, Adder
+from aggregator.adding import Added, Adder, Batch
 from aggregator.errors import ReadOnlyError
 from aggregator.following import Following
 from aggregator.ingest import batch_key
@@ -124,7 +124,7 @@ class Topic:
         Raises esformat.UsageError, InvalidEventError, CorruptSegmentError (the files), and as `append`.
         """
         adder = Adder(writer_of(self._backend), self._topic)
-        return adder.add_files([os.fspath(path) for path in paths], partition, batch_key(producer, sequence))
+        return adder.add_files([os.fspath(path) for path in paths], partition, Batch(batch_key(producer, sequence)))
 
     # ------------------------------------------------------------ keeping house
 

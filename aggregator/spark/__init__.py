@@ -5,6 +5,6 @@ aggregator.spark.register(spark)
 events = spark.read.format("aggregator").option("topic", "activity").load("data/")
 """
 
-from aggregator.spark.source import AggregatorDataSource, read, register
+from aggregator.spark.source import AggregatorDataSource, read, register, write
 
-__all__ = ["AggregatorDataSource", "read", "register"]
+__all__ = ["AggregatorDataSource", "read", "register", "write"]

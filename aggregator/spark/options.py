@@ -7,12 +7,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from aggregator.ingest import batch_key
 from aggregator.names import check_name
+from aggregator.topic import DEFAULT_PARTITION
 from esformat import UsageError
-from esformat.spark.parts import PARTITION_BYTES, Options, parse_bytes, parse_count, parse_names
+from esformat.spark.parts import (
+    PARTITION_BYTES,
+    SEGMENT_BYTES,
+    SEGMENT_EVENTS,
+    Options,
+    WriteOptions,
+    one_of,
+    parse_bytes,
+    parse_count,
+    parse_indexes,
+    parse_names,
+)
 
 HEAD, TAIL = "head", "tail"
 _STREAMING = ("position", "maxRowsPerTrigger", "maxBytesPerTrigger")
+_KEY = ("producer", "sequence", "note")
 _FOLLOWING = ("checkpointLocation",)  # which Spark hands to sources and sinks of a stream alike
 
 
@@ -56,6 +70,67 @@ class CatalogReadOptions:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class CatalogWriteOptions:
+    """Options of `df.write.format("aggregator")`, and of `writeStream`.
+
+    root: the catalog's directory (`save(root)`). topic, partition: where events go; they are made if absent.
+    space, timestamp, grouping: columns that become those of the events, as for files.
+    indexes, keys: of a topic that is made.
+    segment_bytes (`segmentBytes`), segment_events (`segmentEvents`): a task begins its next segment when it holds so
+    many, in memory and of Arrow.
+    producer, sequence: what tells this write from others, so that it is done once however often it is run; of a stream
+    these are the query and its batch. note: a text that is kept with them.
+    checkpoint: of a stream: where its checkpoint is; "": elsewhere.
+    """
+
+    root: str
+    topic: str
+    partition: str = DEFAULT_PARTITION
+    space: str = "space"
+    timestamp: str = "timestamp"
+    grouping: str | None = None
+    indexes: tuple[str, ...] = ()
+    keys: str | None = None
+    segment_bytes: int = SEGMENT_BYTES
+    segment_events: int = SEGMENT_EVENTS
+    producer: str | None = None
+    sequence: int | None = None
+    note: str = ""
+    checkpoint: str = ""
+
+    @classmethod
+    def parse(cls, given: Mapping[str, str], *, streaming: bool) -> Self:
+        """Read them from what Spark hands over. Raises UsageError."""
+        known = ("path", "topic", "partition", "space", "timestamp", "grouping", "indexes", "keys", "segmentBytes",
+                 "segmentEvents", *(_FOLLOWING if streaming else _KEY))  # fmt: skip
+        options = Options(given, known)
+        made = cls(
+            catalog_root(options),
+            topic_name(options),
+            check_name(options.get("partition", str) or DEFAULT_PARTITION, "partition"),
+            options.get("space", str) or "space",
+            options.get("timestamp", str) or "timestamp",
+            options.get("grouping", str),
+            options.get("indexes", parse_indexes) or (),
+            options.get("keys", one_of("text", "binary")),
+            options.get("segmentBytes", parse_bytes) or SEGMENT_BYTES,
+            options.get("segmentEvents", parse_count) or SEGMENT_EVENTS,
+            options.get("producer", str),
+            options.get("sequence", _whole),
+            options.get("note", str) or "",
+            options.get("checkpointLocation", str) or "",
+        )
+        batch_key(made.producer, made.sequence)
+        return made
+
+    def for_files(self) -> WriteOptions:
+        """What the same columns are called in options of files."""
+        return WriteOptions(
+            self.root, self.space, self.timestamp, self.grouping, indexes=self.indexes, keys=self.keys
+        )  # fmt: skip
+
+
 def catalog_root(options: Options) -> str:
     """The directory of the catalog. Raises UsageError."""
     root = options.get("path", str)
@@ -72,6 +147,13 @@ def topic_name(options: Options) -> str:
     if not topic:
         raise UsageError("no topic is named", hint='give .option("topic", …)')
     return check_name(topic, "topic")
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError("a whole number") from None
 
 
 def _position(text: str) -> str | tuple[tuple[str, int], ...]:

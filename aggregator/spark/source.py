@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
-from aggregator.spark.options import CatalogReadOptions
+from aggregator.spark.options import CatalogReadOptions, CatalogWriteOptions
 from aggregator.spark.read import CatalogReader, choose_columns
+from aggregator.spark.save import CatalogStreamWriter, CatalogWriter
+from aggregator.spark.stream import CatalogStreamReader
 from esformat import UsageError
-from esformat.spark.parts import PUSH_DOWN, as_list
+from esformat.spark.parts import PUSH_DOWN, as_list, clustered
 
 
 class AggregatorDataSource(DataSource):
@@ -29,6 +37,18 @@ class AggregatorDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads the columns of a schema: the topic's own, or what was given with `.schema(…)`."""
         return CatalogReader(self._read_options(schema, streaming=False), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Follows the topic."""
+        return CatalogStreamReader(self._read_options(schema, streaming=True), schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Adds rows to the topic, all of them or none."""
+        return CatalogWriter(CatalogWriteOptions.parse(self.options, streaming=False), schema, overwrite=overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
+        """Adds micro-batches to the topic, each once."""
+        return CatalogStreamWriter(CatalogWriteOptions.parse(self.options, streaming=True), schema, overwrite=overwrite)
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> CatalogReadOptions:
         options = CatalogReadOptions.parse(self.options, streaming=streaming)
@@ -65,3 +85,31 @@ def read(
     CatalogReadOptions.parse(given, streaming=False)
     register(spark)
     return spark.read.format("aggregator").options(**given).load()
+
+
+def write(
+    df: DataFrame,
+    root: str,
+    topic: str,
+    *,
+    space: str = "space",
+    timestamp: str = "timestamp",
+    grouping: str | None = None,
+    indexes: Sequence[str] = (),
+    partitions: int | None = None,
+    **options: str | int,
+) -> None:
+    """Add a DataFrame's rows to a topic, clustered: Spark shuffles them by range of space and time first.
+
+    space, timestamp, grouping: its columns. indexes: of a topic that is made. partitions: ranges to shuffle into, each
+    the work of one task; None: Spark decides. Other options as of `format("aggregator")`.
+    Raises UsageError for columns that cannot be it, and what Spark raises when a task fails; then nothing changes.
+    """
+    given = {name: str(value) for name, value in options.items()} | {"path": str(root), "topic": topic}
+    given |= {"space": space, "timestamp": timestamp, "indexes": as_list(indexes)}
+    if grouping is not None:
+        given["grouping"] = grouping
+    CatalogWriteOptions.parse(given, streaming=False)
+    register(df.sparkSession)
+    rows = clustered(df, space=space, timestamp=timestamp, grouping=grouping, partitions=partitions)
+    rows.write.format("aggregator").options(**given).mode("append").save()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 
 import pyarrow as pa
@@ -11,10 +12,11 @@ from clicks import click_table, write_clicks
 import aggregator
 import esformat
 from aggregator import adding, staging
-from aggregator.adding import Adder, find_target, stage
+from aggregator.adding import Adder, Batch, find_target, stage
 from aggregator.files import Layout, segment_files
 
-KEY = ("job", 1)
+KEY = Batch(("job", 1), "kept")
+PLAIN = Batch()
 
 
 def events_of(topic, **asked):
@@ -34,12 +36,12 @@ def catalog(tmp_path):
         yield catalog
 
 
-def staged(catalog, *tables, key=None, partition="0"):
+def staged(catalog, *tables, key=PLAIN, partition="0"):
     """Tables as staged segments, as the tasks of a job write them, and their target."""
     adder = Adder(catalog._backend, catalog._backend.state.topics["clicks"])
     target = find_target(catalog._backend.manifest, "clicks", partition, tables[0].schema)
     target = target or adder.prepare(partition, tables[0].schema)
-    folder = staging.staging(catalog._backend.layout) / "test"
+    folder = staging.staging(catalog._backend.layout) / secrets.token_hex(4)
     return adder, target, [stage(folder, target, table, key) for table in tables]
 
 
@@ -70,7 +72,7 @@ def test_staged_segments_move(catalog):
     table = click_table(600)
     adder, target, made = staged(catalog, table.slice(0, 200), table.slice(200, 400))
     before = {Path(each.path).stat().st_ino for each in made}
-    added = adder.add(target, made[::-1], None)
+    added = adder.add(target, made[::-1], PLAIN)
     files = segment_files(Layout(catalog.path))
     assert {path.stat().st_ino for path in files.values()} == before
     assert (added.segments, added.first, added.last) == (2, 0, 599)
@@ -86,7 +88,7 @@ def test_appended_meanwhile(catalog):
     topic = catalog.topic("clicks")
     topic.append(table.slice(200, 400))
     catalog.seal()
-    added = adder.add(target, made, None)
+    added = adder.add(target, made, PLAIN)
     assert (added.first, added.last) == (400, 599)
     assert events_of(topic) == payloads(table.slice(200), 0) + payloads(table.slice(0, 200), 400)
     assert len({info.number for info in catalog._backend.state.topics["clicks"].segments.view()}) == 2
@@ -100,6 +102,10 @@ def test_same_key_is_added_once(catalog):
         added = adder.add(target, made, KEY)
     assert added.duplicate
     assert (added.segments, added.events, added.first) == (0, 300, 0)
+    later = Batch(("job", 2), "kept")
+    adder, target, made = staged(catalog, table.slice(0, 10), key=later)
+    adder.add(target, made, later)
+    assert [entry.sequence for entry in catalog._backend.manifest.producers()] == [1, 2]
     root = catalog.path
     catalog.close()
     for path in root.glob("manifest.sqlite*"):
@@ -108,10 +114,11 @@ def test_same_key_is_added_once(catalog):
     with aggregator.open(root) as again:
         adder, target, made = staged(again, table, key=KEY)
         assert adder.add(target, made, KEY).duplicate
+        assert [entry.note for entry in again._backend.manifest.producers()] == ["kept", "kept"]
         topic = again.topic("clicks")
-        assert events_of(topic) == payloads(table, 0)
+        assert events_of(topic) == payloads(table, 0) + payloads(table.slice(0, 10), 300)
         topic.append(table)
-        assert topic.read(from_index=300, columns=["record_index"]).count() == 300
+        assert topic.read(from_index=310, columns=["record_index"]).count() == 300
 
 
 class Stop(BaseException):
@@ -160,10 +167,10 @@ def test_failed_transaction_changes_nothing(catalog, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(catalog._backend.manifest, "apply", fails)
         with pytest.raises(aggregator.ManifestFailedError):
-            adder.add(target, made, None)
+            adder.add(target, made, PLAIN)
     assert segment_files(Layout(catalog.path)) == {}
     adder, target, made = staged(catalog, table)
-    assert adder.add(target, made, None).events == 100
+    assert adder.add(target, made, PLAIN).events == 100
 
 
 def test_erased_before_added_after(catalog):
@@ -173,7 +180,7 @@ def test_erased_before_added_after(catalog):
     topic.append(table)
     topic.erase("customer-1")
     adder, target, made = staged(catalog, table)
-    adder.add(target, made, None)
+    adder.add(target, made, PLAIN)
     ones = sum(space == "customer-1" for space in table["space"].to_pylist())
     assert ones
     assert topic.scan(space="customer-1").count() == ones
@@ -187,7 +194,7 @@ def test_another_process_follows(catalog):
         topic.append(table.slice(0, 100))
         assert reader.topic("clicks").scan().count() == 100
         adder, target, made = staged(catalog, table.slice(100))
-        adder.add(target, made, None)
+        adder.add(target, made, PLAIN)
         assert events_of(reader.topic("clicks")) == payloads(table, 0)
 
 

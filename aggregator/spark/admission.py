@@ -1,0 +1,95 @@
+"""How much of what is there a micro-batch reads, decided from values; record indexes with gaps are looked up."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Some events of a partition: `rows` of them have record indexes [first, end), which `load` tells exactly."""
+
+    first: int
+    end: int
+    rows: int
+    size_bytes: int
+    load: Callable[[], I64] = field(compare=False, repr=False)
+
+
+def admit(
+    available: Mapping[str, Sequence[Span]],
+    begin: Mapping[str, int],
+    ends: Mapping[str, int],
+    max_rows: int | None,
+    max_bytes: int | None,
+) -> dict[str, int]:
+    """Up to which record index to read each partition, from `begin` on and no further than `ends`.
+
+    No more than `max_rows` events, and about `max_bytes` bytes as they are stored, but one event at least. Partitions
+    share them evenly; what one does not need goes to those that have more.
+    """
+    rows = math.inf if max_rows is None else float(max_rows)
+    size = math.inf if max_bytes is None else float(max_bytes)
+    chosen = dict(ends)
+    waiting = {
+        name: [span for span in available.get(name, ()) if span.end > begin.get(name, 0) and span.first < end]
+        for name, end in ends.items()
+        if end > begin.get(name, 0)
+    }
+    order = sorted(waiting, key=lambda name: sum(span.rows for span in waiting[name]))
+    nothing_yet = True
+    for place, name in enumerate(order):
+        others = len(order) - place
+        share = math.ceil(rows / others) if rows < math.inf else rows
+        least = 1 if nothing_yet else 0
+        cut = _cut(waiting[name], begin.get(name, 0), ends[name], share, size / others, least)
+        chosen[name], taken, taken_bytes = cut
+        rows, size = rows - taken, size - taken_bytes
+        nothing_yet = nothing_yet and not taken
+    return chosen
+
+
+def _cut(
+    spans: Sequence[Span], begin: int, end: int, max_rows: float, max_bytes: float, least: int
+) -> tuple[int, int, float]:
+    """Up to where events from `begin` on fit, how many they are, and about how many bytes."""
+    taken, size = 0, 0.0
+    for group in _overlapping(spans):
+        rows = sum(span.rows for span in group)
+        each = max(1.0, sum(span.size_bytes for span in group) / max(1, rows))
+        room = int(max(least - taken, min(max_rows - taken, (max_bytes - size) / each, rows)))
+        span = group[0]
+        if len(group) == 1 and span.rows == span.end - span.first:
+            first = max(span.first, begin)
+            count = min(span.end, end) - first
+            stop = first + room
+        else:
+            found = np.sort(np.concatenate([span.load() for span in group]))
+            found = found[(found >= begin) & (found < end)]
+            count = len(found)
+            stop = int(found[room]) if room < count else end
+        if count > room:
+            return stop, taken + room, size + room * each
+        taken, size = taken + count, size + count * each
+    return end, taken, size
+
+
+def _overlapping(spans: Sequence[Span]) -> Iterator[list[Span]]:
+    """Spans in order, those together whose record indexes lie among each other's."""
+    group: list[Span] = []
+    end = 0
+    for span in sorted(spans, key=lambda span: span.first):
+        if group and span.first >= end:
+            yield group
+            group = []
+        group.append(span)
+        end = max(end, span.end) if len(group) > 1 else span.end
+    if group:
+        yield group

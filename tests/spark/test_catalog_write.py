@@ -1,0 +1,243 @@
+"""Writing into a catalog with a real Spark: every row once, in one transaction, whatever dies on the way."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from clicks import click_table
+from pyspark import cloudpickle
+
+import aggregator
+import aggregator.spark
+from aggregator.files import Layout, segment_files
+from aggregator.spark import save
+from aggregator.spark.source import AggregatorDataSource
+from aggregator.staging import staging
+from esformat import EsdbError
+
+ROLES = {"space": "user", "timestamp": "at", "grouping": "app"}
+
+
+@pytest.fixture(scope="module")
+def table():
+    return click_table(2000).rename_columns(["user", "app", "at", "data", "type", "country"])
+
+
+def payloads(root, **asked):
+    with aggregator.open(root, read_only=True) as catalog:
+        return sorted(catalog.topic("clicks").scan(columns=["data"], **asked).to_table()["data"].to_pylist())
+
+
+def left(root):
+    """What is in staging."""
+    return [path.name for path in staging(Layout(Path(root))).rglob("*")]
+
+
+def test_write_makes_what_is_missing(spark, table, tmp_path):
+    """A catalog, a topic with indexes; then more rows behind what was appended in between; compaction; verified."""
+    root = str(tmp_path / "data")
+    df = spark.createDataFrame(table)
+    aggregator.spark.write(df.limit(2000), root, "clicks", indexes=["type"], partitions=2, **ROLES)
+    assert payloads(root) == sorted(table["data"].to_pylist())
+    assert left(root) == []
+    with aggregator.open(root) as catalog:
+        topic = catalog.topic("clicks")
+        assert topic.stats()["segments"] == 2
+        assert topic.indexes == ("type",)
+        assert topic.read(columns=["record_index"]).to_table()["record_index"].to_pylist() == list(range(2000))
+        carts = sum(kind == "cart" for kind in table["type"].to_pylist())
+        assert topic.scan_index("type", "cart").count() == carts
+        topic.append([{"space": "x", "timestamp": 1, "data": b"later"}])
+    df.where("type = 'cart'").write.format("aggregator").options(topic="clicks", **ROLES).mode("append").save(root)
+    with aggregator.open(root) as catalog:
+        topic = catalog.topic("clicks")
+        assert topic.scan().count() == 2001 + carts
+        assert topic.read(from_index=2001).count() == carts
+        topic.compact()
+        assert catalog.verify() == []
+        assert topic.scan_index("type", "cart").count() == 2 * carts
+
+
+def test_same_batch_twice(spark, table, tmp_path):
+    """A write under a key that is known adds nothing."""
+    root = str(tmp_path / "data")
+    df = spark.createDataFrame(table.slice(0, 100))
+    for _ in range(2):
+        writer = df.write.format("aggregator").options(topic="clicks", producer="job", sequence=7, **ROLES)
+        writer.mode("append").save(root)
+    assert len(payloads(root)) == 100
+    assert len(segment_files(Layout(Path(root)))) == df.rdd.getNumPartitions()
+    assert left(root) == []
+
+
+# ------------------------------------------------------------ tasks and drivers that die
+
+
+class DyingCatalog(AggregatorDataSource):
+    """The data source, but tasks and commits find their end as the option `die` says, once or always."""
+
+    @classmethod
+    def name(cls):
+        return "dying-catalog"
+
+    def _dying(self, make, schema, overwrite):
+        how, flag = self.options.pop("die").split(":", 1)
+        made = make(schema, overwrite)
+        portions, take_in = made._portions, made._take_in
+
+        def ends(*hows):
+            if how.removeprefix("always ") not in hows:
+                return
+            try:
+                os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                if not how.startswith("always"):
+                    return
+            if "killed" in how:
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise OSError("the disk is full")
+
+        def dying_portions(batches):
+            for portion in portions(batches):
+                yield portion
+                ends("killed", "failed")
+
+        def dying_take_in(messages):
+            ends("before commit")
+            done = take_in(messages)
+            ends("after commit")
+            return done
+
+        made._portions, made._take_in = dying_portions, dying_take_in
+        return made
+
+    def writer(self, schema, overwrite):
+        return self._dying(super().writer, schema, overwrite)
+
+    def streamWriter(self, schema, overwrite):
+        return self._dying(super().streamWriter, schema, overwrite)
+
+
+@pytest.fixture
+def dying(spark):
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    spark.dataSource.register(DyingCatalog)
+    yield
+    cloudpickle.unregister_pickle_by_value(sys.modules[__name__])
+
+
+@pytest.mark.parametrize("how", ["killed", "failed"])
+def test_tasks_that_die_are_retried(spark, dying, table, tmp_path, how):
+    """A task that dies after it staged something is tried again: every row once, nothing left behind."""
+    root = str(tmp_path / "data")
+    options = {**ROLES, "topic": "clicks", "segmentEvents": 500, "die": f"{how}:{tmp_path / 'died'}"}
+    df = spark.createDataFrame(table).repartition(2)
+    df.write.format("dying-catalog").options(**options).mode("append").save(root)
+    assert (tmp_path / "died").exists()
+    assert payloads(root) == sorted(table["data"].to_pylist())
+    assert left(root) == []
+
+
+def test_write_that_fails_leaves_nothing(spark, dying, table, tmp_path):
+    """When a task fails for good, the topic is as it was, and there is no file."""
+    root = str(tmp_path / "data")
+    options = {**ROLES, "topic": "clicks", "segmentEvents": 500, "die": f"always failed:{tmp_path / 'died'}"}
+    writer = spark.createDataFrame(table).coalesce(1).write.format("dying-catalog").options(**options)
+    with pytest.raises(Exception, match="the disk is full"):
+        writer.mode("append").save(root)
+    assert payloads(root) == []
+    assert segment_files(Layout(Path(root))) == {}
+    assert left(root) == []
+
+
+def stream(spark, tmp_path, root, name="aggregator", **options):
+    """Write each of the files of a directory as a micro-batch, from where the checkpoint is."""
+    schema = spark.read.parquet(str(tmp_path / "in")).schema
+    source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
+    writer = source.writeStream.format(name).options(topic="clicks", **ROLES, **options)
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start(root)
+    try:
+        query.awaitTermination(120)
+    finally:
+        query.stop()
+
+
+@pytest.mark.parametrize("how", ["killed", "before commit", "after commit"])
+def test_streams_write_exactly_once(spark, dying, table, tmp_path, how):
+    """A query whose task is killed, or whose driver dies just before or after a commit, is started again: every row
+    once, and one batch for each file.
+    """
+    root = str(tmp_path / "data")
+    (tmp_path / "in").mkdir()
+    for number in range(2):
+        pq.write_table(table.slice(500 * number, 500), tmp_path / "in" / f"{number}.parquet")
+    die = f"{how}:{tmp_path / 'died'}"
+    if how == "killed":
+        stream(spark, tmp_path, root, "dying-catalog", die=die)
+    else:
+        with pytest.raises(Exception, match="the disk is full"):
+            stream(spark, tmp_path, root, "dying-catalog", die=die)
+        assert len(payloads(root)) == (500 if how == "after commit" else 0)
+        stream(spark, tmp_path, root, "dying-catalog", die=die)
+    assert (tmp_path / "died").exists()
+    assert payloads(root) == sorted(table["data"].to_pylist()[:1000])
+    with aggregator.open(root, read_only=True) as catalog:
+        entries = [entry for entry in catalog._backend.manifest.producers() if entry.producer.startswith("spark:")]
+        assert [(entry.sequence, entry.count) for entry in entries] == [(0, 500), (1, 500)]
+    assert left(root) == []
+
+
+# ------------------------------------------------------------ refused
+
+
+def test_somebody_else_writes(tmp_path, table, monkeypatch):
+    """While another process has the catalog open for writing, a write fails before its tasks start."""
+    monkeypatch.setattr(save, "LOCK_SECONDS", 0.2)
+    schema = spark_schema(table)
+    source = AggregatorDataSource({"path": str(tmp_path / "data"), "topic": "clicks", **ROLES})
+    with aggregator.open(tmp_path / "data"), pytest.raises(aggregator.CatalogLockedError) as caught:
+        source.writer(schema, False)
+    assert caught.value.holder["pid"] == os.getpid()
+    writer = source.writer(schema, False)
+    with aggregator.open(tmp_path / "data"), pytest.raises(aggregator.CatalogLockedError):
+        AggregatorDataSource(source.options).writer(schema, False)
+    assert writer._target.first_index == 0
+
+
+def spark_schema(table):
+    from esformat.spark.parts import spark_schema
+
+    return spark_schema(table.schema)
+
+
+MISTAKES = {
+    "events are added to a catalog": ({}, True),
+    "no topic is named": ({"topic": ""}, False),
+    "there is no option 'where'": ({"where": "x"}, False),
+    "no column 'nix' for the space": ({"space": "nix"}, False),
+    "go together": ({"producer": "x"}, False),
+    "must be a whole number": ({"producer": "x", "sequence": "y"}, False),
+}
+
+
+@pytest.mark.parametrize("message", MISTAKES)
+def test_mistakes(tmp_path, table, message):
+    """Options that cannot be are refused before anything is made."""
+    options, overwrite = MISTAKES[message]
+    source = AggregatorDataSource({"path": str(tmp_path / "data"), "topic": "clicks", **ROLES, **options})
+    with pytest.raises(EsdbError, match=message):
+        source.writer(spark_schema(table), overwrite)
+    assert not (tmp_path / "data").exists()
+
+
+def test_reserved_columns(tmp_path, table):
+    named = table.append_column("record_index", pa.array(range(len(table))))
+    source = AggregatorDataSource({"path": str(tmp_path / "data"), "topic": "clicks", **ROLES})
+    with pytest.raises(EsdbError, match="cannot be called 'record_index'"):
+        source.writer(spark_schema(named), False)
