@@ -1,0 +1,182 @@
+"""Reading a topic as a stream: micro-batches are spans of record indexes, so a batch that is read again is the same.
+
+Offsets hold, for each partition, the record index of the first event that was not read. What arrives meanwhile, however
+old its timestamps, lies behind them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from aggregator.following import Following
+from aggregator.model import RECORD_INDEX, SegmentInfo
+from aggregator.pins import Pin
+from aggregator.segment_table import Bounds
+from aggregator.spark.admission import I64, Span, admit
+from aggregator.spark.options import HEAD, TAIL, CatalogReadOptions
+from aggregator.spark.plan import plan_tasks, read_task
+from aggregator.spark.read import follow_catalog, make_request, topic_of
+from aggregator.state import Snapshot
+from esformat import UsageError
+
+Ends = dict[str, int]
+"""A record index for each partition, by its name."""
+
+
+class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows a topic. One on the driver, as long as the query runs; copies of it in the tasks only read."""
+
+    def __init__(self, options: CatalogReadOptions, schema: StructType) -> None:
+        """Raises UsageError, AggregatorError."""
+        self._options = options
+        self._request = make_request(options, schema)
+        self._following: Following | None = None
+        self._pins: list[Pin] = []
+        self._target: Ends | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_following": None, "_pins": [], "_target": None}
+
+    def _catalog(self) -> Following:
+        if self._following is None:
+            self._following = follow_catalog(self._options.root)
+        return self._following
+
+    # ------------------------------------------------------------ offsets
+
+    def _ends(self) -> Ends:
+        """Where each partition ends now."""
+        catalog = self._catalog()
+        topic = topic_of(catalog, self._options.topic)
+        with catalog.state.view_lock:
+            return {partition.name: partition.visible_end for partition in topic.partitions.values()}
+
+    def _offset(self, ends: Mapping[str, int]) -> dict[str, Any]:
+        return {"catalog": self._identity(), "topic": self._options.topic, "ends": dict(ends)}
+
+    def _identity(self) -> str:
+        return self._catalog().manifest.get("identity") or ""
+
+    def _read_offset(self, offset: Mapping[str, Any]) -> Ends:
+        """Raises UsageError for an offset of another catalog or topic."""
+        if (offset["catalog"], offset["topic"]) != (self._identity(), self._options.topic):
+            raise UsageError(
+                "the checkpoint is of another catalog or topic, or the manifest was rebuilt since",
+                path=self._options.root,
+                hint="start with a new checkpoint, and the option position",
+            )
+        return dict(offset["ends"])
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Where a new query begins."""
+        position = self._options.position
+        if position == TAIL:
+            return self._offset(self._ends())
+        if position == HEAD:
+            return self._offset({})
+        given = dict(position)  # type: ignore[arg-type]  # head and tail were the only texts
+        known = self._ends()
+        unknown = [name for name in given if name not in known]
+        if unknown:
+            raise UsageError(f"no partition {unknown[0]!r}", hint=f"the partitions are {', '.join(known) or 'none'}")
+        return self._offset(given)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        """Where the next micro-batch ends. The one before it is done: its files may go."""
+        self._release()
+        begin = self._read_offset(start)
+        ends = self._ends()
+        if self._target is not None:
+            ends = {name: min(end, self._target.get(name, 0)) for name, end in ends.items()}
+        ends = {name: max(end, begin.get(name, 0)) for name, end in ends.items()}
+        if not isinstance(limit, ReadAllAvailable):
+            rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
+            size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._options.max_bytes
+            if rows is not None or size is not None:
+                ends = self._admitted(begin, ends, rows, size)
+        return self._offset({**begin, **ends})
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """What the options ask for; where both are given, the other one is looked up in them."""
+        if self._options.max_rows is not None:
+            return ReadMaxRows(self._options.max_rows)
+        return ReadAllAvailable() if self._options.max_bytes is None else ReadMaxBytes(self._options.max_bytes)
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+        """Where the topic ends, for the query's progress."""
+        return self._offset(self._ends())
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Read up to what is there now, and no further."""
+        self._target = self._ends()
+
+    def _admitted(self, begin: Ends, ends: Ends, rows: int | None, size: int | None) -> Ends:
+        snapshot, pin = self._snapshot()
+        try:
+            spans = {name: list(self._spans(snapshot, number)) for number, name in snapshot.partitions}
+            return admit(spans, begin, ends, rows, size)
+        finally:
+            pin.release()
+
+    def _spans(self, snapshot: Snapshot, partition: int) -> Iterator[Span]:
+        for info in snapshot.segments.select(Bounds(partition=partition)):
+            load = _indexes_of(self._catalog(), info)
+            yield Span(info.first_index, info.last_index + 1, info.rows, info.size_bytes, load)
+        for part in snapshot.unsealed:
+            for piece in part.pieces if part.partition == partition else ():
+                yield Span(piece.first_index, piece.end_index, piece.rows, piece.size_bytes, piece.record_indexes)
+
+    # ------------------------------------------------------------ reading
+
+    def _snapshot(self) -> tuple[Snapshot, Pin]:
+        catalog = self._catalog()
+        return catalog.snapshot(topic_of(catalog, self._options.topic), None)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """What each task of a micro-batch reads. Its files stay until the next one is asked for."""
+        begin, ends = self._read_offset(start), self._read_offset(end)
+        snapshot, pin = self._snapshot()
+        self._pins.append(pin)
+        spans = {number: (begin.get(name, 0), ends.get(name, 0)) for number, name in snapshot.partitions}
+        tasks = plan_tasks(
+            self._catalog().layout, snapshot, self._request, indexes=spans,
+            partition_bytes=self._options.partition_bytes, partitions=self._options.partitions,
+        )  # fmt: skip
+        return [InputPartition(task) for task in tasks]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The events of one task."""
+        return read_task(partition.value or (), self._request)
+
+    def _release(self) -> None:
+        for pin in self._pins:
+            pin.release()
+        self._pins.clear()
+
+    def stop(self) -> None:
+        """Let go of the catalog."""
+        self._release()
+        if self._following is not None:
+            self._following.close()
+            self._following = None
+
+
+def _indexes_of(catalog: Following, info: SegmentInfo) -> Callable[[], I64]:
+    def load() -> I64:
+        column = catalog.pool.get(info).scan(columns=[RECORD_INDEX]).to_table()[RECORD_INDEX]
+        return np.asarray(column.to_numpy())
+
+    return load
