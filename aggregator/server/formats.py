@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import base64
 import binascii
+import contextlib
 import csv
+import datetime as dt
 import io
 import json
 import re
@@ -29,6 +31,8 @@ _COMPRESSED = (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"BZh")
 _BINARY_DATA = re.compile(rb'"data"\s*+:\s*+\{\s*+"base64"')
 _ISO = Clock("iso")
 _MICROS = Clock("us")
+_PLAIN_ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)?")
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _NO_EVENTS = pa.table({"space": pa.array([], pa.string()), "timestamp": pa.array([], pa.int64())})
 
 
@@ -110,7 +114,9 @@ def _roles(types: Mapping[str, pa.DataType], binary_keys: bool) -> Roles:
 def _with_grouping(roles: Roles, text: bytes) -> Roles:
     """Groupings of CSV, where its first line has that name."""
     first = text.lstrip(b"\r\n").split(b"\n", 1)[0].rstrip(b"\r").removeprefix(b"\xef\xbb\xbf")
-    names = next(csv.reader(io.StringIO(first.decode("utf-8", "replace"))), [])
+    names: list[str] = []
+    with contextlib.suppress(csv.Error):  # the reader will say what is wrong
+        names = next(csv.reader(io.StringIO(first.decode("utf-8", "replace"))), [])
     return replace(roles, grouping="grouping") if "grouping" in names else roles
 
 
@@ -125,6 +131,8 @@ def _load(text: bytes, format_: str, roles: Roles) -> pa.Table:
     except InputError as error:
         hint = error.hint if error.hint is not None and "--" not in error.hint else None
         raise InvalidEventError(f"the body {error.message}", hint=hint) from None
+    except (pa.ArrowException, csv.Error) as error:
+        raise InvalidEventError(f"the body cannot be read: {' '.join(str(error).split())[:200]}") from None
     table = pa.Table.from_batches(batches) if batches else _NO_EVENTS
     if len(table) > MAX_ROWS:
         raise InvalidEventError(f"the body has more than {MAX_ROWS:,} events", hint="send it in smaller ones")
@@ -208,6 +216,11 @@ def read_time(given: Any, what: str) -> Any:
     if given is None or (isinstance(given, int) and not isinstance(given, bool)):
         return given
     if isinstance(given, str):
+        if _PLAIN_ISO.fullmatch(given):  # hundreds of times faster for one value
+            with contextlib.suppress(ValueError):
+                moment = dt.datetime.fromisoformat(given)
+                utc = moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment
+                return (utc - _EPOCH) // dt.timedelta(microseconds=1)
         times = _ISO.read(pa.array([given]))
         if times.ok[0]:
             return int(times.micros[0])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import re
+from functools import lru_cache
 from typing import Any
 
 from aggregator.server.shipped import TAGS_AND_RECORD
@@ -105,6 +106,7 @@ def _iso(text: bytes) -> dt.datetime | None:
         return None
 
 
+@lru_cache(4096)  # most messages of a batch are of few seconds
 def _without_year(text: str, now: dt.datetime) -> dt.datetime | None:
     """The time of the year that is next to `now`, in its zone."""
     found = []
@@ -178,7 +180,9 @@ class Framer:
         return True
 
     def _line(self, found: list[tuple[bytes, bool]]) -> bool:
-        end = min((at for at in (self._held.find(b"\n"), self._held.find(b"\0")) if at >= 0), default=-1)
+        line = self._held.find(b"\n")
+        null = self._held.find(b"\0", 0, line if line >= 0 else len(self._held))
+        end = null if null >= 0 else line
         if self._dropping:
             del self._held[: end + 1 if end >= 0 else len(self._held)]
             self._dropping = end < 0

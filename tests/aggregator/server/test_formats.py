@@ -1,0 +1,75 @@
+"""Times and lines of bodies: the quick ways give what the thorough ones give; hostile text is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aggregator.server.formats import _ISO, read_events, read_time
+from aggregator.server.media import CSV, INPUTS, LINES, choose, media_of
+from esformat import InvalidEventError
+
+TIMES = st.datetimes().map(str) | st.datetimes(timezones=st.timezones()).map(
+    lambda moment: moment.isoformat("T", "auto")
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(TIMES | st.from_regex(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d\d)?", fullmatch=True))
+def test_one_time_is_read_as_a_column_of_them_is(text):
+    """Whatever way a time takes, it is the same time."""
+    times = _ISO.read(pa.array([text]))
+    try:
+        assert read_time(text, "t") == times.micros[0]
+    except InvalidEventError:
+        assert not times.ok[0]
+
+
+def test_types_that_the_topic_has():
+    """Values are of the types that are known; others are what they look like; long bodies have one type in all."""
+    body = b'{"space": "a", "timestamp": 1, "n": "7", "m": "7"}\n'
+    table = read_events(pa.py_buffer(body), LINES, types={"m": pa.string()}, binary_keys=False, max_bytes=1)
+    assert (table["n"].to_pylist(), table["m"].to_pylist()) == (["7"], ["7"])
+    with pytest.raises(InvalidEventError, match="line 1"):
+        read_events(
+            pa.py_buffer(body.replace(b"7", b"x")), LINES, types={"n": pa.int64()}, binary_keys=False, max_bytes=1
+        )
+    filler = b" " * (9 << 20)  # the second line lies in another block of the reader
+    long = b'{"space": "a", "timestamp": 1, "n": 1}' + filler + b'\n{"space": "a", "timestamp": "1970-01-01", "n": 2.5}'
+    table = read_events(pa.py_buffer(long), LINES, types={}, binary_keys=True, max_bytes=1)
+    assert (table["n"].to_pylist(), table["space"].to_pylist()) == ([1.0, 2.5], [b"a", b"a"])
+
+
+@pytest.mark.parametrize(("accept", "chosen"), [
+    (None, LINES), ("*/*", LINES), ("text/*", CSV), ("text/csv;q=0.5, application/jsonl;q=0.9", LINES),
+    ("image/png", None), ("text/csv, */*;q=0.1", CSV), ("text/csv;q=0", None), ("text/csv;q=x", None), ("", LINES),
+])  # fmt: skip
+def test_accept(accept, chosen):
+    """The sender gets what it wants most."""
+    assert choose(accept, (LINES, CSV)) == chosen
+    assert media_of("Application/JSONL; charset=utf-8") == LINES
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=5,
+)
+ROWS = st.lists(
+    st.dictionaries(st.sampled_from(["space", "timestamp", "data", "grouping", "n", ""]), VALUES), max_size=4
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(ROWS.map(lambda rows: "\n".join(map(json.dumps, rows)).encode()) | st.binary(max_size=60)
+       | st.text(alphabet='space,timestamp\n"\r 01', max_size=60).map(str.encode), st.sampled_from(INPUTS))  # fmt: skip
+def test_hostile_bodies(body, media):
+    """Any bytes are events, or refused."""
+    with contextlib.suppress(InvalidEventError):
+        table = read_events(pa.py_buffer(body), media, types={}, binary_keys=False, max_bytes=1 << 20)
+        table.validate(full=True)
