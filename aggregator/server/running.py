@@ -9,6 +9,7 @@ import resource
 import signal
 import socket
 import ssl
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,6 +30,8 @@ from aggregator.server.logs import set_up, tell_request
 from aggregator.server.settings import Settings
 
 _BACKLOG = 2048
+SWITCH_S = 0.001
+"""How long a thread that computes keeps the event loop from running: Python's own 5 ms add up to slow refusals."""
 _log = logging.getLogger("aggregator.server")
 
 
@@ -39,6 +42,7 @@ def serve(path: Path, settings: Settings) -> None:
     """
     set_up(settings.log)
     _allow_many_files()
+    sys.setswitchinterval(SWITCH_S)
     store = settings.catalog
     with listen(settings.http.bind) as listener:
         with aggregator.open(path, durability=store.durability, limits=store.limits) as catalog:
@@ -140,7 +144,8 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app, http=connection_type(http.stall_s, http.max_header_bytes), ws="none", lifespan="on",
-                server_header=False, access_log=False, log_config=None, timeout_keep_alive=round(http.keep_alive_s),
+                server_header=False, proxy_headers=False, access_log=False, log_config=None,
+                timeout_keep_alive=round(http.keep_alive_s),
                 timeout_graceful_shutdown=round(http.drain_s), limit_concurrency=http.max_connections,
                 backlog=_BACKLOG, ssl_certfile=certificate, ssl_keyfile=key, ssl_ca_certs=client_ca,
                 ssl_cert_reqs=ssl.CERT_NONE if client_ca is None else ssl.CERT_REQUIRED,

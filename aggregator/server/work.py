@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import Any, ParamSpec, TypeVar
 
 from aggregator import OverloadedError
@@ -13,6 +13,12 @@ from aggregator import OverloadedError
 P = ParamSpec("P")
 T = TypeVar("T")
 _END: Any = object()
+_AT_ONCE = 2
+
+
+def _begin(make: Callable[[], Iterator[T]]) -> tuple[Iterator[T], list[T]]:
+    iterator = make()
+    return iterator, list(islice(iterator, _AT_ONCE))
 
 
 class WorkPool:
@@ -42,33 +48,36 @@ class WorkPool:
         return await self._run(call, *args, **kwargs)
 
     async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        loop = asyncio.get_running_loop()
         self.busy += 1
+        future = asyncio.wrap_future(self._threads.submit(call, *args, **kwargs))
+        future.add_done_callback(self._done)
+        return await asyncio.shield(future)  # it counts as long as it runs, whoever gives up waiting
 
-        def done(_: Future[T]) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody counts any more
-                loop.call_soon_threadsafe(self._done)
-
-        future = self._threads.submit(call, *args, **kwargs)
-        future.add_done_callback(done)
-        return await asyncio.wrap_future(future)
-
-    def _done(self) -> None:
+    def _done(self, future: asyncio.Future[T]) -> None:
         self.busy -= 1
+        if not future.cancelled():
+            future.exception()  # seen, even if nobody waits
 
     async def pull(self, make: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
         """What an iterator gives, each item fetched in a thread when it is asked for: the reader sets the pace.
 
-        A thread is held while an item is made and not between items. The iterator is closed when the reader stops.
+        A thread is held while an item is made and not between items. The first two are made at once, so that a short
+        answer is done with one change of threads. The iterator is closed when the reader stops.
         """
         self.check_room()
-        iterator = await self._run(make)
+        iterator, begun = await self._run(_begin, make)
+        ended = len(begun) < _AT_ONCE
         try:
-            while (item := await self._run(next, iterator, _END)) is not _END:
+            for item in begun:
                 yield item
+            while not ended:
+                item = await self._run(next, iterator, _END)
+                ended = item is _END
+                if not ended:
+                    yield item
         finally:
             close = getattr(iterator, "close", None)
-            if close is not None:
+            if close is not None and not ended:
                 await asyncio.shield(self._run(close))
 
     def close(self) -> None:
