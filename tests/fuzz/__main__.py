@@ -31,13 +31,13 @@ def _letting_go(one_input: Callable[[bytes], None]) -> Callable[[bytes], None]:
     Atheris 3.0 keeps a reference to the result of each comparison that it looks at. That is nothing where it is True
     or False, but of comparisons of arrays, from which it learns nothing either, a million inputs leave gigabytes.
     """
+    array = np.ndarray
     traced: Callable[..., Any] | None = None
 
-    def compare(left: Any, right: Any, operation: int, *place: Any) -> Any:
-        assert traced is not None
-        if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+    def compare(left: Any, right: Any, operation: int, counter: int, is_constant: bool) -> Any:
+        if left.__class__ is array or right.__class__ is array:
             return _COMPARISONS[operation](left, right)
-        return traced(left, right, operation, *place)
+        return traced(left, right, operation, counter, is_constant)  # type: ignore[misc] - called often, never None
 
     def one(data: bytes) -> None:
         nonlocal traced
