@@ -34,8 +34,9 @@ def read_arrow(body: pa.Buffer, max_bytes: int) -> pa.Table:
     try:
         _check_messages(body, max_bytes)
         with pa.ipc.open_stream(body) as reader:
-            names = reader.schema.names
+            names = [_checked(field).name for field in reader.schema]
             table = pa.Table.from_batches(list(reader), schema=reader.schema)
+        table.validate(full=True)  # before anything follows its offsets and indices
     except (pa.ArrowException, OSError, ValueError, struct.error, KeyError) as error:
         if isinstance(error, InvalidEventError):
             raise
@@ -46,6 +47,14 @@ def read_arrow(body: pa.Buffer, max_bytes: int) -> pa.Table:
     if any(_repeats(field.type) for field in table.schema):
         table = _unpacked(table, max_bytes * _TIMES_LARGER)
     return table
+
+
+def _checked(field: pa.Field) -> pa.Field:
+    """The field, whose name, and those of what nests in it, are text. Raises UnicodeDecodeError, a ValueError."""
+    _ = field.name
+    for place in range(field.type.num_fields):
+        _checked(field.type.field(place))
+    return field
 
 
 def _refuse(message: str, hint: str | None = None) -> NoReturn:
@@ -170,7 +179,6 @@ def _unpacked(table: pa.Table, max_bytes: int) -> pa.Table:
             columns.append(column)
             continue
         try:
-            column.validate(full=True)  # before anything follows its indices
             plain = [_plain(chunk) for chunk in column.chunks]
             total += sum(size for size, _ in plain)
             if total > max_bytes:

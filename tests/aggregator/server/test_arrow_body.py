@@ -132,3 +132,23 @@ def test_hostile_bodies(body, at, junk, cut):
     except (InvalidEventError, pa.ArrowInvalid):
         return
     table.slice(0, 10).to_pylist()
+
+
+def test_what_is_read_is_valid():
+    """Offsets that lead out of their buffers, and text that is none, are refused before anybody looks at values."""
+    good = pa.array(["ab", "cd"])
+    offsets = pa.py_buffer(struct.pack("<iii", 0, 2_000_000, 4))
+    wrong = pa.Array.from_buffers(pa.string(), 2, [None, offsets, good.buffers()[2]])
+    no_text = pa.Array.from_buffers(pa.string(), 2, [None, good.buffers()[1], pa.py_buffer(b"\xff\xfe\xff\xfe")])
+    for column in (wrong, no_text):
+        with pytest.raises(InvalidEventError):
+            read(one(column))
+
+
+def test_names_that_are_no_text():
+    """Names of columns, and of what nests in them, are UTF-8."""
+    for column in (pa.array([{"field": 1}]), pa.array([1])):
+        body = stream(pa.record_batch({"field": column}))
+        assert read(body).num_rows == 1
+        with pytest.raises(InvalidEventError):
+            read(body.replace(b"field", b"fi\xffld"))
