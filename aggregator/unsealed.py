@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.model import RECORD_INDEX, SchemaInfo
+from aggregator.space_index import SpaceIndex
 
 I64 = npt.NDArray[np.int64]
 
@@ -31,6 +32,10 @@ MAX_LOOKUP_ROWS = 1 << 17
 """Lookups grow together up to so many rows."""
 MAX_FRESH_ROWS = 1 << 16
 """So many rows may come before they are put together for a reader who wants the newest few."""
+INDEXED_ROWS = 1 << 14
+"""Lookups of so many rows get an index of their spaces,"""
+ASKED_OFTEN = 16
+"""when they were asked for one so often."""
 NEWEST_ROWS = 2048
 """Such a reader looks at so many first."""
 
@@ -114,6 +119,7 @@ class Lookup:
         self.rows = sum(piece.rows for piece in pieces)
         self.min_timestamp = min(piece.min_timestamp for piece in pieces)
         self.max_timestamp = max(piece.max_timestamp for piece in pieces)
+        self._asked = 0
 
     @cached_property
     def _spaces(self) -> Any:
@@ -135,10 +141,18 @@ class Lookup:
     def find(self, space: pa.Scalar) -> I64:
         """Rows, ascending, of a space.
 
-        Every key is compared: 3 ns each, in one call that needs no lock of the interpreter. An index would be made of
-        many short calls, and next to threads that append each of them waits for its turn.
+        Every key is compared: 3 ns each, in one call that needs no lock of the interpreter. An index costs as much as
+        ASKED_OFTEN such calls; it is made of many rows, when that often somebody has asked.
         """
+        self._asked += 1
+        if self.rows >= INDEXED_ROWS and self._asked > ASKED_OFTEN and self._index is not None:
+            return self._index.find(space)
         return np.asarray(pc.indices_nonzero(pc.equal(self._spaces, space)).to_numpy()).astype(np.int64)
+
+    @cached_property
+    def _index(self) -> SpaceIndex | None:
+        spaces = self._spaces
+        return SpaceIndex(spaces.combine_chunks()) if SpaceIndex.worth_it(self.rows, spaces.nbytes) else None
 
     def within(self, first_index: int | None, end_index: int | None) -> I64:
         """Rows, ascending, of the pieces that have record indexes between those: all such rows, and others."""

@@ -94,6 +94,7 @@ AGGREGATOR_LEVELS = (
         "policy",
         "quarantine",
         "segment_signature",
+        "space_index",
     ),
     ("history", "log_file", "model"),
     ("compaction", "position", "retention", "trimming"),

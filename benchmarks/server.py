@@ -1,0 +1,195 @@
+"""A server under load over loopback, client and server sharing the machine: python -m benchmarks.server
+
+The server is `aggregator serve` in a process of its own, over a new catalog, durable at acknowledgement; the load comes
+from `aggregator bench --url` in others. After each work the server is stopped, the catalog is opened, and what it holds
+is compared with what was acknowledged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import aggregator
+from benchmarks.environment import describe
+from benchmarks.server_report import show, write_page
+
+RESULT = Path(__file__).parent / "results" / "server.json"
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+OVERLOAD = 10  # times the capacity
+WORKS = {
+    "H1": "appends of 10,000 events in Arrow, native routes, closed loop",
+    "H1p": "the same by plateau's routes",
+    "H2": "appends of 10,000 events as JSON lines, closed loop",
+    "H3": "the newest 100 events of one of 100,000 spaces, 200 requests/s, beside 100,000 events/s in batches of 1,000",
+    "H4": "JSON lines at ten times the rate of a closed loop",
+}
+_JSON_BATCH = 5000
+
+
+class Server:
+    """`aggregator serve` over a new catalog in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data = folder / "data"
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            bind = f"127.0.0.1:{free.getsockname()[1]}"
+        self.url = f"http://{bind}"
+        self._process = subprocess.Popen([sys.executable, "-m", "aggregator", "serve", str(self.data), "--bind", bind])
+        self.stored: dict[str, int] = {}
+        self._wait()
+
+    def _wait(self) -> None:
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(f"{self.url}/readyz", timeout=5).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise RuntimeError("the server did not start")
+
+    def facts(self) -> dict[str, float]:
+        """Resident memory at most, in MiB, and seconds of processor time so far."""
+        status = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
+        peak = next(line for line in status if line.startswith("VmHWM"))
+        times = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return {"resident_mib": int(peak.split()[1]) / 1024, "processor_s": (int(times[11]) + int(times[12])) / 100}
+
+    def stop(self) -> None:
+        """Gracefully, and hold what it stored against what it acknowledged. Raises RuntimeError where they differ."""
+        self._process.send_signal(signal.SIGTERM)
+        if self._process.wait() != 0:
+            raise RuntimeError(f"the server ended with {self._process.returncode}")
+        with aggregator.open(self.data) as catalog:
+            for topic, wanted in self.stored.items():
+                found = catalog.topic(topic).scan().count()
+                if found != wanted:
+                    raise RuntimeError(f"{topic}: {found:,} events are stored, {wanted:,} were acknowledged")
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    """A server, stopped and checked at the end."""
+    with tempfile.TemporaryDirectory(dir=RESULT.parent, prefix="server-") as folder:
+        server = Server(Path(folder))
+        try:
+            yield server
+        finally:
+            server.stop()
+
+
+def load(server: Server, seconds: float, *options: str) -> dict[str, Any]:
+    """One run of the load generator, in a process of its own."""
+    command = [sys.executable, "-m", "aggregator", "bench", "--url", server.url, "--seconds", str(seconds), "--json"]
+    found: dict[str, Any] = json.loads(subprocess.run([*command, *options], stdout=subprocess.PIPE, check=True).stdout)
+    if "read" not in options:
+        topic = options[options.index("--topic") + 1] if "--topic" in options else "bench"
+        server.stored[topic] = server.stored.get(topic, 0) + found["events"]
+    if found["failed"]:
+        raise RuntimeError(f"requests failed: {found['errors']}")
+    return found
+
+
+def appending(*options: str) -> dict[str, Any]:
+    """A closed loop of appends, after a short one to warm up."""
+
+    def work(seconds: float) -> dict[str, Any]:
+        with serving() as server:
+            load(server, 1, "--batch", "10000", *options)
+            before = server.facts()["processor_s"]
+            found = load(server, seconds, "--batch", "10000", *options)
+            after = server.facts()
+        return found | after | {"processor_s": after["processor_s"] - before}
+
+    return work  # type: ignore[return-value]  # called by measure
+
+
+def reading(seconds: float) -> dict[str, Any]:
+    """Point histories while events come in."""
+    with serving() as server:
+        form = ("--partitions", "1", "--spaces", "100000")
+        load(server, 1, "--batch", "10000", *form)
+        beside: dict[str, Any] = {}
+
+        def ingest() -> None:
+            beside.update(load(server, seconds + 2, "--batch", "1000", "--rate", "100", *form))
+
+        thread = threading.Thread(target=ingest)
+        thread.start()
+        time.sleep(1.0)
+        found = load(server, seconds, "--work", "read", "--rate", "200", "--threads", "8", *form)
+        thread.join()
+        return found | server.facts() | {"beside": beside}
+
+
+def overloading(seconds: float) -> dict[str, Any]:
+    """Capacity in a closed loop, then ten times as many requests as that; then whether it is itself again."""
+    form = ("--body", "jsonl", "--batch", str(_JSON_BATCH))
+    with serving() as server:
+        load(server, 1, *form)
+        capacity = load(server, seconds, *form)
+        rate = capacity["done_per_s"] * OVERLOAD
+        found = load(server, seconds, *form, "--rate", str(rate), "--threads", "128")
+        time.sleep(5)
+        again = load(server, min(seconds, 5), *form)
+        found |= server.facts()
+    found |= {
+        "capacity_per_s": capacity["events_per_s"], "goodput": found["events_per_s"] / capacity["events_per_s"],
+        "offered": found["requests"] / found["seconds"] / capacity["done_per_s"],
+        "after": again["events_per_s"] / capacity["events_per_s"],
+    }  # fmt: skip
+    return found
+
+
+MEASURES: dict[str, Any] = {
+    "H1": appending(),
+    "H1p": appending("--interface", "plateau"),
+    "H2": appending("--body", "jsonl"),
+    "H3": reading,
+    "H4": overloading,
+}
+
+
+def main() -> int:
+    """Returns 0, or 1 if a work failed or something was lost."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=",".join(WORKS), help=f"of {', '.join(WORKS)}")
+    parser.add_argument("--seconds", type=float, default=10.0, help="of each load")
+    parser.add_argument("--write-docs", action="store_true", help="rewrite the section of docs/benchmarks.md")
+    args = parser.parse_args()
+    run = json.loads(RESULT.read_text()) if RESULT.exists() else {"works": {}}
+    run["environment"] = describe(())
+    RESULT.parent.mkdir(parents=True, exist_ok=True)
+    for stale in RESULT.parent.glob("server-*"):
+        shutil.rmtree(stale, ignore_errors=True)
+    failed = False
+    for id_ in [name.strip() for name in args.only.split(",") if name.strip()]:
+        try:
+            figures = MEASURES[id_](args.seconds)
+        except (RuntimeError, subprocess.CalledProcessError) as error:
+            figures = {"problem": str(error)}
+            failed = True
+        run["works"][id_] = figures
+        print(id_, json.dumps(figures), flush=True)
+        RESULT.write_text(json.dumps(run, indent=1) + "\n")
+    show(run)
+    if args.write_docs:
+        write_page(PAGE, run)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
