@@ -17,7 +17,7 @@ from aggregator.server.context import Context
 from aggregator.server.entry import entered
 from aggregator.server.guard import Guard
 from aggregator.server.problems import handle
-from aggregator.server.routes import bulk, docs, events, health, otlp, plateau, query, streams, topics
+from aggregator.server.routes import bulk, docs, events, health, otlp, pipes, plateau, query, streams, topics
 from aggregator.server.settings import Settings
 from aggregator.server.syslog_service import syslog
 
@@ -28,6 +28,7 @@ GROUPS: tuple[Callable[[Context], list[Route]], ...] = (
     events.routes,
     topics.routes,
     query.routes,
+    pipes.routes,
     streams.routes,
     otlp.routes,
     bulk.routes,

@@ -1,16 +1,19 @@
-"""What a request asks for: parameters of its query, checked. What is not known is refused, never passed over."""
+"""What a request asks for: parameters, and members of JSON bodies, checked. What is not known is refused."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from starlette.requests import Request
 
+from aggregator.server.body import read_body
 from aggregator.server.formats import read_time
 from aggregator.server.problems import ProblemError
+from aggregator.server.settings import Http
 from esformat import InvalidEventError
 
 _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no", "")
@@ -93,6 +96,24 @@ class Asked:
             )
         except (binascii.Error, ValueError):
             raise wrong(f"{name}_base64 is no base64") from None
+
+
+async def json_object(request: Request, http: Http, known: Sequence[str]) -> dict[str, Any]:
+    """The members of a body that is a JSON object, of which none is unknown; none of an empty body.
+
+    Raises ProblemError: 400, and what `read_body` raises.
+    """
+    body = (await read_body(request, http)).to_pybytes()
+    try:
+        found = json.loads(body) if body.strip() else {}
+    except (ValueError, RecursionError):
+        raise ProblemError(400, "invalid-body", "the body is no JSON") from None
+    if not isinstance(found, dict):
+        raise ProblemError(400, "invalid-body", "the body is no JSON object")
+    odd = next((name for name in found if name not in known), None)
+    if odd is not None:
+        raise ProblemError(400, "invalid-body", f"{odd[:40]!r} is not known here", f"known are {', '.join(known)}")
+    return found
 
 
 def wrong(detail: str, hint: str | None = None) -> ProblemError:

@@ -12,8 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator import InvalidRequestError, Retention, Roll, Topic, TopicExistsError
-from aggregator.server.asked import Asked, wrong
-from aggregator.server.body import read_body
+from aggregator.server.asked import Asked, json_object, wrong
 from aggregator.server.context import Context
 from aggregator.server.operation import operation, parameter
 from aggregator.server.problems import ProblemError
@@ -65,7 +64,7 @@ def routes(context: Context) -> list[Route]:
     async def put_topic(request: Request) -> Response:
         Asked(request, [])
         name = request.path_params["topic"]
-        asked = await _json(request, context, ("indexes", "keys", "roll", "retention"))
+        asked = await json_object(request, context.settings.http, ("indexes", "keys", "roll", "retention"))
         indexes = _texts(asked.get("indexes", []), "indexes")
         roll, retention = Roll.of(_mapping(asked, "roll")), Retention.of(_mapping(asked, "retention"))
         keys = asked.get("keys", "text")
@@ -100,7 +99,7 @@ def routes(context: Context) -> list[Route]:
     )  # fmt: skip
     async def patch_topic(request: Request) -> Response:
         Asked(request, [])
-        asked = await _json(request, context, ("roll", "retention"))
+        asked = await json_object(request, context.settings.http, ("roll", "retention"))
         roll = Roll.of(_mapping(asked, "roll")) if "roll" in asked else None
         retention = Retention.of(_mapping(asked, "retention")) if "retention" in asked else None
 
@@ -130,7 +129,7 @@ def routes(context: Context) -> list[Route]:
 
         async def endpoint(request: Request) -> Response:
             asked = Asked(request, parameters)
-            body = await _json(request, context, ("spaces",)) if name == "erase" else {}
+            body = await json_object(request, context.settings.http, ("spaces",)) if name == "erase" else {}
             topic = request.path_params["topic"]
             return JSONResponse(await context.appends.run(lambda: work(catalog.topic(topic), asked, body)))
 
@@ -194,21 +193,6 @@ def _erase(topic: Topic, _: Asked, body: Mapping[str, Any]) -> dict[str, Any]:
     spaces = _texts(body.get("spaces"), "spaces")
     erased = [topic.erase(space.encode() if topic.keys == "binary" else space) for space in spaces]
     return {"erased": [{"space": name, "events": done.events} for name, done in zip(spaces, erased, strict=True)]}
-
-
-async def _json(request: Request, context: Context, known: tuple[str, ...]) -> dict[str, Any]:
-    """The members of a JSON object, of which none is unknown; of an empty body, none. Raises ProblemError: 400."""
-    body = (await read_body(request, context.settings.http)).to_pybytes()
-    try:
-        found = json.loads(body) if body.strip() else {}
-    except (ValueError, RecursionError):
-        raise ProblemError(400, "invalid-body", "the body is no JSON") from None
-    if not isinstance(found, dict):
-        raise ProblemError(400, "invalid-body", "the body is no JSON object")
-    odd = next((name for name in found if name not in known), None)
-    if odd is not None:
-        raise ProblemError(400, "invalid-body", f"{odd[:40]!r} is not known here", f"known are {', '.join(known)}")
-    return found
 
 
 def _mapping(asked: Mapping[str, Any], name: str) -> Any:
