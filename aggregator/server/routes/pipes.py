@@ -55,8 +55,8 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "admin", "Make a pipe", tag="pipes", body={"application/json": {"example": _PIPE}},
-        description="It copies the records of `from` that `where` holds for into the stream `{logrange.pipe=NAME}`, each "
-        "once; with `backfill` also those that are there already. The same pipe again is no error.",
+        description="It copies the records of `from` that `where` holds for into `{logrange.pipe=NAME}`, each once; "
+        "with `backfill` also those that are there already. The same pipe again is no error.",
         answers={"201": _answer("the pipe", _SHOWN), "400": {"description": "a condition that is wrong"}},
     )  # fmt: skip
     async def create_pipe(request: Request) -> Response:
