@@ -1,0 +1,254 @@
+"""Where records go: a stream of bytes, a file, a syslog server, an HTTP address. Each gets a batch or raises."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import http.client
+import os
+import socket
+import ssl
+import struct
+import termios
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import BinaryIO, Protocol
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+
+from aggregator.errors import AggregatorError, InvalidRequestError
+from aggregator.forward.rendering import Sender, contents, framed, json_lines, lines, syslog_messages
+from aggregator.lql import Columns, Template
+
+TIMEOUT_S = 30.0
+MAX_DATAGRAM = 65_000
+"""Of a message by UDP, which may have 65,507 bytes; what is longer is cut."""
+POST_ROWS = 5_000
+"""Records of a request."""
+
+
+class TryLaterError(AggregatorError):
+    """The destination does not take records just now. `after_s`: when it may, if it says so."""
+
+    after_s: float | None
+
+
+class Destination(Protocol):
+    """Takes batches, in order."""
+
+    def send(self, batch: pa.RecordBatch, columns: Columns) -> None:
+        """Hand over a batch; when this returns, it is where it should be.
+
+        Raises TryLaterError, OSError (try again), AggregatorError (do not).
+        """
+
+    def close(self) -> None:
+        """Let go; what was begun is dropped."""
+
+
+class StreamDestination:
+    """Lines into standard output or another stream, JSON where the statement has no format string."""
+
+    def __init__(self, stream: BinaryIO, template: Template | None) -> None:
+        self._stream, self._template = stream, template
+
+    def send(self, batch: pa.RecordBatch, columns: Columns) -> None:
+        """Write and flush."""
+        self._stream.write(contents(_lines(batch, columns, self._template)))
+        self._stream.flush()
+
+    def close(self) -> None:
+        """The stream is the caller's."""
+
+
+class FileDestination:
+    """Lines at the end of a file, synced. A line that a crash or a full disk cut is ended before more comes."""
+
+    def __init__(self, path: Path, template: Template | None) -> None:
+        self._path, self._template = path, template
+        self._file: BinaryIO | None = None
+
+    def send(self, batch: pa.RecordBatch, columns: Columns) -> None:
+        """Append and sync."""
+        if self._file is None:
+            self._file = self._path.open("ab+", buffering=0)
+        end = self._file.seek(0, os.SEEK_END)
+        try:
+            if end:
+                self._file.seek(end - 1)
+                if self._file.read(1) != b"\n":
+                    self._file.write(b"\n")
+            written = memoryview(contents(_lines(batch, columns, self._template))).cast("B")
+            while written:
+                written = written[self._file.write(written) :]
+            os.fsync(self._file.fileno())
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._file.truncate(end)
+            raise
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+class SyslogDestination:
+    """Messages of RFC 5424: datagrams (udp), or a stream of counted messages (tcp, tls).
+
+    By TCP a batch counts as sent when the other side's kernel has confirmed all of it; UDP confirms nothing.
+    """
+
+    def __init__(
+        self, kind: str, host: str, port: int, sender: Sender, *, context: ssl.SSLContext | None = None
+    ) -> None:
+        self._kind, self._address, self._sender = kind, (host, port), sender
+        self._context = context
+        self._socket: socket.socket | None = None
+
+    def send(self, batch: pa.RecordBatch, columns: Columns) -> None:
+        """Send, and wait until it is confirmed."""
+        messages = syslog_messages(batch, columns, self._sender)
+        try:
+            if self._kind == "udp":
+                made = self._connected(socket.SOCK_DGRAM)
+                for message in messages.to_pylist():
+                    made.send(message[:MAX_DATAGRAM])
+                return
+            made = self._connected(socket.SOCK_STREAM)
+            self._check_still_there(made)
+            made.sendall(framed(messages))
+            _wait_for_confirmation(made)
+        except OSError:
+            self.close()
+            raise
+
+    def _connected(self, kind: socket.SocketKind) -> socket.socket:
+        if self._socket is not None:
+            return self._socket
+        if kind == socket.SOCK_DGRAM:
+            family, _, _, _, address = socket.getaddrinfo(*self._address, type=kind)[0]
+            made = socket.socket(family, kind)
+            made.connect(address)
+        else:
+            made = socket.create_connection(self._address, TIMEOUT_S)
+            if self._context is not None:
+                made = self._context.wrap_socket(made, server_hostname=self._address[0])
+        made.settimeout(TIMEOUT_S)
+        self._socket = made
+        return made
+
+    def _check_still_there(self, made: socket.socket) -> None:
+        """A server that hung up said so, which is seen before anything is sent into nothing."""
+        made.setblocking(False)
+        try:
+            with contextlib.suppress(BlockingIOError, ssl.SSLWantReadError):
+                if made.recv(1024) == b"":
+                    raise ConnectionResetError("the server closed the connection")
+        finally:
+            made.settimeout(TIMEOUT_S)
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _wait_for_confirmation(made: socket.socket) -> None:
+    """Until the kernel of the other side has everything. Raises OSError where it does not."""
+    deadline = time.monotonic() + TIMEOUT_S
+    wait = 0.0002
+    while struct.unpack("i", fcntl.ioctl(made.fileno(), termios.TIOCOUTQ, b"\0\0\0\0"))[0]:
+        error = made.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if error:
+            raise OSError(error, os.strerror(error))
+        if time.monotonic() > deadline:
+            raise TimeoutError("the server does not confirm what was sent")
+        time.sleep(wait)
+        wait = min(0.05, 2 * wait)
+
+
+class HttpDestination:
+    """Requests with JSON lines, or with lines by the statement's format string; any 2xx is an acknowledgement."""
+
+    def __init__(self, address: str, template: Template | None, headers: Mapping[str, str] | None = None) -> None:
+        parts = urlsplit(address)
+        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname or "", parts.port
+        self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._template = template
+        kind = "application/x-ndjson" if template is None else "text/plain; charset=utf-8"
+        self._headers = {"Content-Type": kind, **(headers or {})}
+        self._connection: http.client.HTTPConnection | None = None
+        self._sent: tuple[pa.RecordBatch, int] | None = None  # a batch that was begun, and how many rows it took
+
+    def send(self, batch: pa.RecordBatch, columns: Columns) -> None:
+        """Post; a batch that is tried again goes on with the request that failed."""
+        begun = self._sent[1] if self._sent is not None and self._sent[0] is batch else 0
+        for row in range(begun, len(batch), POST_ROWS):
+            self._sent = batch, row
+            self._post(bytes(contents(_lines(batch.slice(row, POST_ROWS), columns, self._template))))
+        self._sent = None
+
+    def _post(self, body: bytes) -> None:
+        kind = http.client.HTTPSConnection if self._secure else http.client.HTTPConnection
+        self._connection = self._connection or kind(self._host, self._port, timeout=TIMEOUT_S)
+        try:
+            self._connection.request("POST", self._target, body, self._headers)
+            response = self._connection.getresponse()
+            response.read(1 << 20)
+        except (http.client.HTTPException, OSError) as error:
+            self.close()
+            raise OSError(f"no answer: {error or type(error).__name__}") from error
+        if response.will_close:
+            self.close()
+        if 200 <= response.status < 300:
+            return
+        if response.status in (408, 425, 429) or response.status >= 500:
+            after = response.getheader("Retry-After") or ""
+            seconds = float(after) if after.isascii() and after.isdigit() and len(after) < 6 else None
+            raise TryLaterError(f"the server answered {response.status}", after_s=seconds)
+        raise AggregatorError(
+            f"the server answered {response.status} {response.reason}", hint="nothing is sent until that is put right"
+        )
+
+    def close(self) -> None:
+        """Hang up."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _lines(batch: pa.RecordBatch, columns: Columns, template: Template | None) -> pa.Array:
+    return json_lines(batch, columns) if template is None else lines(batch, columns, template)
+
+
+def make_destination(
+    to: str, template: Template | None, stream: BinaryIO, *, sender: Sender, headers: Mapping[str, str], ca: str | None
+) -> Destination:
+    """What `stdout`, `file:PATH`, `syslog://HOST:PORT` (TCP; `syslog+udp`, `syslog+tls`) or `http(s)://…` names.
+
+    Raises InvalidRequestError, OSError (a file of certificates).
+    """
+    if to in ("stdout", "-"):
+        return StreamDestination(stream, template)
+    if to.startswith("file:"):
+        return FileDestination(Path(to.removeprefix("file:").removeprefix("//")), template)
+    try:
+        parts = urlsplit(to)
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise InvalidRequestError(f"{to!r} is no address: {error}") from None
+    if parts.scheme in ("http", "https") and host and not parts.username:
+        return HttpDestination(to, template, headers)
+    kinds = {"syslog": "tcp", "syslog+tcp": "tcp", "syslog+udp": "udp", "syslog+tls": "tls"}
+    if parts.scheme in kinds and host:
+        kind = kinds[parts.scheme]
+        context = ssl.create_default_context(cafile=ca) if kind == "tls" else None
+        return SyslogDestination(kind, host, port or (6514 if kind == "tls" else 514), sender, context=context)
+    raise InvalidRequestError(
+        f"{to!r} is no destination", hint="give stdout, file:PATH, syslog://host:port, syslog+udp://…, http://…"
+    )

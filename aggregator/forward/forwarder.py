@@ -1,0 +1,152 @@
+"""`Forwarder`: what a statement selects, sent on as it arrives, at least once, from where it stopped."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+from dataclasses import replace
+from pathlib import Path
+from threading import Event
+from time import monotonic
+
+import pyarrow as pa
+
+from aggregator.catalog import Catalog
+from aggregator.errors import AggregatorError, InvalidRequestError
+from aggregator.files import sync_directory
+from aggregator.forward.destinations import Destination, StreamDestination, TryLaterError
+from aggregator.lql import Columns, parse_statement, to_text
+from aggregator.lql.tree import Position, Select
+from aggregator.records import FIELD_MAP, FIELDS
+
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
+NOTE_S = 1.0
+"""A position is noted at most so long after what lies before it was sent."""
+_LOG = logging.getLogger(__name__)
+
+
+class Forwarder:
+    """Sends records to a destination. `run` until `stop` is called, from a signal or another thread."""
+
+    def __init__(self, catalog: Catalog, statement: str, destination: Destination, notes: Path) -> None:
+        """statement: a SELECT without COUNT and ORDER BY. notes: the file with the position.
+
+        Raises InvalidRequestError, AggregatorError (notes of another statement, or none at all), OSError.
+        """
+        parsed = parse_statement(statement)
+        if not isinstance(parsed, Select) or parsed.count or parsed.newest_first or parsed.limit is not None:
+            raise InvalidRequestError(
+                "only a SELECT can be forwarded, without COUNT, ORDER BY and LIMIT", hint="filter with FROM and WHERE"
+            )
+        self._catalog, self._destination, self._notes = catalog, destination, notes
+        self._statement = to_text(replace(parsed, position=None, offset=None))
+        noted = self._noted()
+        resumed = parsed
+        if noted is not None:
+            resumed = replace(parsed, position=Position("token", noted), offset=None)
+            gone = catalog.query(to_text(resumed)).gone
+            if gone:
+                _LOG.warning("retention has removed %d records that were not forwarded", gone)
+        self._tail = catalog.tail(to_text(resumed), NOTE_S)
+        self._stopped = Event()
+        self._sending = False
+        self._written: str | None = noted
+        self.sent = 0
+        """How many records the destination has taken."""
+        self.retries = 0
+        """How often it did not."""
+        if noted is None:
+            self._note()
+
+    def stop(self) -> None:
+        """End `run` behind the batch that is being sent, or before it where that fails."""
+        self._stopped.set()
+
+    def run(self, *, once: bool = False) -> None:
+        """Send until `stop`; once: until everything that is there is sent. Raises AggregatorError, OSError (notes)."""
+        arrivals = self._catalog.arrivals
+        noted = monotonic()
+        try:
+            while not self._stopped.is_set():
+                before = self.sent
+                for batch in self._tail.batches():
+                    if not self._send(batch):
+                        return
+                    if monotonic() - noted >= NOTE_S:
+                        self._note()
+                        noted = monotonic()
+                    if self._stopped.is_set():
+                        break
+                self._note()
+                noted = monotonic()
+                if arrivals.ended or (once and self.sent == before):
+                    return
+        finally:
+            self._destination.close()
+            if not arrivals.ended:
+                self._note()
+
+    def _send(self, batch: pa.RecordBatch) -> bool:
+        """Send a batch, however often it takes; False where `stop` came first."""
+        wait = FIRST_WAIT_S
+        columns = columns_of(batch)
+        self._sending = True  # until it is sent, the tail stands behind more than was
+        while not self._stopped.is_set():
+            after: float | None = None
+            try:
+                self._destination.send(batch, columns)
+                self.sent += len(batch)
+                self._sending = False
+                return True
+            except TryLaterError as error:
+                after, told = error.after_s, error
+            except OSError as error:
+                if isinstance(error, BrokenPipeError) and isinstance(self._destination, StreamDestination):
+                    raise  # who read it is gone for good
+                told = error  # type: ignore[assignment]
+            self.retries += 1
+            if wait == FIRST_WAIT_S:
+                _LOG.warning("not sent yet, tried again: %s", told)
+            self._stopped.wait(wait * random.uniform(0.5, 1.0) if after is None else after)  # noqa: S311 - spreads load
+            wait = min(LONGEST_WAIT_S, 2 * wait)
+        return False
+
+    # ------------------------------------------------------------ where it stands
+
+    def _noted(self) -> str | None:
+        try:
+            noted = json.loads(self._notes.read_text("utf-8"))
+            statement, position = noted["statement"], str(noted["position"])
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError) as error:
+            raise AggregatorError(f"the forwarder's notes cannot be read: {error}", path=str(self._notes)) from None
+        if statement != self._statement:
+            raise InvalidRequestError(
+                f"these are the notes of another statement: {statement}", path=str(self._notes),
+                hint="name another file with --state, or remove this one to begin anew",
+            )  # fmt: skip
+        return position
+
+    def _note(self) -> None:
+        if self._sending:
+            return
+        position = self._tail.position
+        if position == self._written:
+            return
+        partial = self._notes.with_name(f".{self._notes.name}.partial")
+        with partial.open("w", encoding="utf-8") as file:
+            json.dump({"statement": self._statement, "position": position}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(self._notes)
+        sync_directory(self._notes.parent)
+        self._written = position
+
+
+def columns_of(batch: pa.RecordBatch) -> Columns:
+    """How batches of an answer lie."""
+    extra = FIELDS if FIELDS in batch.schema.names and batch.schema.field(FIELDS).type == FIELD_MAP else None
+    return Columns(batch.schema, extra=extra, hidden=frozenset({"grouping", "record_index", "partition"}))

@@ -1,0 +1,144 @@
+"""Records as text to send on: lines by a format string, JSON lines, messages of syslog. Whole batches at a time."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.lql import Columns, TagSet, Template
+from aggregator.lql.columns import as_text, decoded
+from aggregator.lql.predicate import as_binary
+
+ENTERPRISE = "32473"
+"""The number that RFC 5612 sets apart for examples: names of structured data need one."""
+_JSON = Template.compile('{{"ts":"{ts}","msg":{msg.json()},"tags":')
+_TIME = Template.compile("{ts}")
+_SD_NAME = re.compile(r"[!#-<>-\\^-~]{1,32}")
+_HEADER = re.compile(r"[^!-~]")
+
+
+def lines(batch: pa.RecordBatch, columns: Columns, template: Template) -> pa.Array:
+    """Each record as a format string says, with a line end where that leaves it out. Binary, one per record."""
+    texts = template.render(batch, columns)
+    ended = pc.ends_with(texts, "\n")
+    return _binary(pc.if_else(ended, texts, _joined(texts, "\n")))
+
+
+def json_lines(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
+    """Each record as an object in a line: ts, msg, tags, and fields where there are any. Binary, one per record."""
+    heads = _JSON.render(batch, columns)
+    tags = by_stream(batch, columns, lambda tags: json.dumps(tags.as_dict(), ensure_ascii=False))
+    rest = [
+        "}\n" if not held else f',"fields":{json.dumps(held, ensure_ascii=False, default=str)}}}\n'
+        for held in fields_of(batch, columns)
+    ]
+    return _binary(_joined(heads, tags, pa.array(rest, pa.large_string())))
+
+
+def fields_of(batch: pa.RecordBatch, columns: Columns) -> list[dict[str, object]]:
+    """The fields of each record that are there: typed columns, and those of the map."""
+    found: list[dict[str, object]] = [{} for _ in range(len(batch))]
+    for name in columns.fields:
+        column = decoded(batch.column(name))
+        if column.null_count == len(column):
+            continue
+        plain = (
+            pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_boolean(column.type)
+        )
+        values = column.to_pylist() if plain else as_text(column).to_pylist()
+        for row, value in enumerate(values):
+            if value is not None:
+                found[row][name] = value
+    if columns.extra is not None and batch.column(columns.extra).null_count < len(batch):
+        for row, held in enumerate(batch.column(columns.extra).to_pylist()):
+            found[row].update(held or ())
+    return found
+
+
+def by_stream(batch: pa.RecordBatch, columns: Columns, text_of: Callable[[TagSet], str]) -> pa.Array:
+    """A text for each record that its stream decides, made once for each stream."""
+    if columns.tags is None:
+        return pa.repeat(pa.scalar(text_of(TagSet(())), pa.large_string()), len(batch))
+    streams = decoded(batch.column(columns.tags)).dictionary_encode()
+    texts = [text_of(TagSet.parse(name)) for name in as_text(streams.dictionary).to_pylist()]
+    return pa.array(texts, pa.large_string()).take(streams.indices)
+
+
+# ------------------------------------------------------------ syslog
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """What messages say of where they come from. host, app: of streams without tags of the names host_tag, app_tag."""
+
+    priority: int = 134  # local use 0, informational
+    host: str = ""
+    app: str = "aggregator"
+    host_tag: str = "host"
+    app_tag: str = "app"
+
+
+def syslog_messages(batch: pa.RecordBatch, columns: Columns, sender: Sender) -> pa.Array:
+    """Each record as a message of RFC 5424, with tags and fields as structured data. Binary, one per record."""
+    host = sender.host or socket.gethostname()
+
+    def header(tags: TagSet) -> str:
+        names = tags.get(sender.host_tag) or host, tags.get(sender.app_tag) or sender.app
+        return f" {_header(names[0], 255)} {_header(names[1], 48)} - - "
+
+    tags = by_stream(batch, columns, lambda tags: structured("tags", tags.as_dict()))
+    fields = pa.array([structured("fields", held) for held in fields_of(batch, columns)], pa.large_string())
+    data = _joined(tags, fields)
+    data = pc.if_else(pc.equal(data, ""), "-", data)
+    heads = _joined(
+        f"<{sender.priority}>1 ", _TIME.render(batch, columns), by_stream(batch, columns, header), data, " "
+    )
+    messages = as_binary(decoded(batch.column(columns.message))).cast(pa.large_binary()).fill_null(b"")
+    return pc.binary_join_element_wise(_binary(heads), messages, pa.scalar(b"", pa.large_binary()))
+
+
+def structured(kind: str, held: Mapping[str, object]) -> str:
+    """An element of structured data, nothing where none of the names may stand in one."""
+    written = [f' {name}="{_escaped(value)}"' for name, value in held.items() if _SD_NAME.fullmatch(name)]
+    return f"[{kind}@{ENTERPRISE}{''.join(written)}]" if written else ""
+
+
+def _escaped(value: object) -> str:
+    text = json.dumps(value) if isinstance(value, bool) else str(value)
+    return re.sub(r'(["\\\]])', r"\\\1", text)
+
+
+def _header(text: str, most: int) -> str:
+    return _HEADER.sub("_", text)[:most] or "-"
+
+
+def framed(messages: pa.Array) -> memoryview:
+    """Messages as a stream: each behind its length (RFC 6587, octet counting)."""
+    lengths = pc.binary_length(messages).cast(pa.string()).cast(pa.large_string())
+    counts = _binary(_joined(lengths, " "))
+    return contents(pc.binary_join_element_wise(counts, messages, pa.scalar(b"", pa.large_binary())))
+
+
+def contents(texts: pa.Array) -> memoryview:
+    """The bytes of a large_binary array without nulls, one text behind the other."""
+    _, offsets, stored = texts.buffers()
+    if stored is None or not len(texts):
+        return memoryview(b"")
+    bounds = np.frombuffer(offsets, np.int64)
+    return memoryview(stored)[bounds[texts.offset] : bounds[texts.offset + len(texts)]]
+
+
+def _joined(*parts: pa.Array | str) -> pa.Array:
+    texts = [pa.scalar(part, pa.large_string()) if isinstance(part, str) else part for part in parts]
+    return pc.binary_join_element_wise(*texts, pa.scalar("", pa.large_string()))
+
+
+def _binary(texts: pa.Array) -> pa.Array:
+    return texts.view(pa.large_binary())

@@ -1,0 +1,310 @@
+"""The forwarder: every record at least once, in order, from where it stopped, to real sockets and servers."""
+
+from __future__ import annotations
+
+import io
+import json
+import socket
+import socketserver
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+import aggregator
+from aggregator.forward import Forwarder, Sender, destinations, forwarder, make_destination
+from aggregator.lql import Template
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    """An open catalog with three records of two streams."""
+    with aggregator.open(tmp_path / "c", durability="none") as catalog:
+        catalog.write({"app": "web", "host": "h 1"}, [{"ts": 1, "msg": "one"}, {"ts": 3, "msg": 'say "x]"', "n": "5"}])
+        catalog.write({"app": "db"}, [{"ts": 2, "msg": b"two\nlines \xff"}])
+        yield catalog
+
+
+def made(to, stream=None, template=None, **options):
+    """A destination as the command makes it."""
+    given = {"sender": Sender(host="here"), "headers": {}, "ca": None, **options}
+    return make_destination(
+        to, None if template is None else Template.compile(template), stream or io.BytesIO(), **given
+    )
+
+
+def forward(catalog, tmp_path, to, statement="SELECT POSITION HEAD"):
+    """Forward what is there; gives the forwarder."""
+    one = Forwarder(catalog, statement, to, tmp_path / "notes.json")
+    one.run(once=True)
+    return one
+
+
+@pytest.fixture(autouse=True)
+def _quickly(monkeypatch):
+    monkeypatch.setattr(forwarder, "NOTE_S", 0.05)
+    monkeypatch.setattr(forwarder, "FIRST_WAIT_S", 0.01)
+
+
+def test_lines_and_resuming(catalog, tmp_path):
+    """JSON lines, or by a format string; a second forwarder goes on behind the first."""
+    stream = io.BytesIO()
+    assert forward(catalog, tmp_path, made("stdout", stream)).sent == 3
+    rows = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert rows == [
+        {"ts": "1970-01-01T00:00:00.000001Z", "msg": "one", "tags": {"app": "web", "host": "h 1"}},
+        {"ts": "1970-01-01T00:00:00.000002Z", "msg": "two\nlines \ufffd", "tags": {"app": "db"}},
+        {"ts": "1970-01-01T00:00:00.000003Z", "msg": 'say "x]"', "tags": {"app": "web", "host": "h 1"},
+         "fields": {"n": "5"}},
+    ]  # fmt: skip
+    catalog.write({"app": "db"}, [{"ts": 0, "msg": "late"}])
+    catalog.seal()
+    again = io.BytesIO()
+    assert forward(catalog, tmp_path, made("stdout", again, "{vars:app}: {msg}")).sent == 1
+    assert again.getvalue() == b"db: late\n"
+
+
+def test_a_first_start_begins_now(catalog, tmp_path):
+    """Without a position records that arrive from then on are sent, also those that came before the next start."""
+    stream = io.BytesIO()
+    assert forward(catalog, tmp_path, made("stdout", stream), "SELECT FROM app = db").sent == 0
+    catalog.write({"app": "db"}, [{"msg": "new"}])
+    assert forward(catalog, tmp_path, made("stdout", stream), "SELECT FROM app = db").sent == 1
+
+
+def test_notes_of_another_statement(catalog, tmp_path):
+    """Refused, and so are notes that are none, and statements that cannot be forwarded."""
+    forward(catalog, tmp_path, made("stdout"))
+    with pytest.raises(aggregator.InvalidRequestError, match="another statement"):
+        forward(catalog, tmp_path, made("stdout"), "SELECT WHERE msg = x")
+    (tmp_path / "notes.json").write_text("{}")
+    with pytest.raises(aggregator.AggregatorError, match="notes"):
+        forward(catalog, tmp_path, made("stdout"))
+    for statement in ("SELECT COUNT", "SHOW PARTITIONS", "SELECT ORDER BY ts DESC", "SELECT LIMIT 5"):
+        with pytest.raises(aggregator.InvalidRequestError):
+            forward(catalog, tmp_path, made("stdout"), statement)
+
+
+def test_a_file(catalog, tmp_path):
+    """Lines are appended; what a crash cut off is ended first."""
+    path = tmp_path / "out.log"
+    path.write_bytes(b"half a li")
+    forward(catalog, tmp_path, made(f"file:{path}", template="{msg}"))
+    assert path.read_text("utf-8").splitlines()[:2] == ["half a li", "one"]
+
+
+class Failing:
+    """A destination that takes a batch after a few tries, or never."""
+
+    def __init__(self, tries, error=OSError):
+        self.tries, self.error, self.taken = tries, error, []
+
+    def send(self, batch, columns):
+        self.tries -= 1
+        if self.tries >= 0:
+            raise self.error("no")
+        self.taken += batch.column("data").to_pylist()
+
+    def close(self):
+        pass
+
+
+def test_failures_are_tried_again(catalog, tmp_path):
+    """With growing pauses, and nothing is lost."""
+    one = Failing(3)
+    assert forward(catalog, tmp_path, one).retries == 3
+    assert len(one.taken) == 3
+
+
+def test_what_was_not_sent_is_sent_later(catalog, tmp_path):
+    """A forwarder that is stopped while sending fails, or refused for good, stands before what it could not send."""
+    never = Failing(1 << 30)
+    stopping = Forwarder(catalog, "SELECT POSITION HEAD", never, tmp_path / "notes.json")
+    threading.Timer(0.2, stopping.stop).start()
+    stopping.run()
+    assert stopping.sent == 0
+    with pytest.raises(aggregator.AggregatorError):
+        forward(catalog, tmp_path, Failing(1, aggregator.AggregatorError))
+    one = Failing(0)
+    forward(catalog, tmp_path, one)
+    assert len(one.taken) == 3
+
+
+# ------------------------------------------------------------ syslog
+
+
+class Receiver(socketserver.ThreadingTCPServer):
+    """A syslog server that keeps what it gets; it may hang up after a first connection's first bytes."""
+
+    allow_reuse_address = True
+    daemon_threads = True
+
+    def __init__(self, hang_up=False):
+        self.got, self.hang_up = [], hang_up
+        super().__init__(("127.0.0.1", 0), self.Handler)
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    class Handler(socketserver.BaseRequestHandler):
+        """One connection."""
+
+        def handle(self):
+            got = bytearray()
+            self.server.got.append(got)
+            if self.server.hang_up and len(self.server.got) == 1:
+                got += self.request.recv(10)
+                return
+            while some := self.request.recv(1 << 16):
+                got += some
+
+
+def messages(stream):
+    """The messages of a stream, each behind its length."""
+    found = []
+    while stream:
+        length, _, rest = bytes(stream).partition(b" ")
+        found.append(rest[: int(length)])
+        stream = rest[int(length) :]
+    return found
+
+
+EXPECTED = [
+    b'<134>1 1970-01-01T00:00:00.000001Z h_1 web - - [tags@32473 app="web" host="h 1"] one',
+    b'<134>1 1970-01-01T00:00:00.000002Z here db - - [tags@32473 app="db"] two\nlines \xff',
+    b'<134>1 1970-01-01T00:00:00.000003Z h_1 web - - [tags@32473 app="web" host="h 1"][fields@32473 n="5"] say "x]"',
+]
+
+
+def until(condition):
+    """Wait for something that happens in another thread."""
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_syslog_by_tcp(catalog, tmp_path):
+    """RFC 5424, counted; a server that hangs up gets everything again when it is back."""
+    with Receiver(hang_up=True) as server:
+        host, port = server.server_address
+        to = made(f"syslog://{host}:{port}")
+        one = Forwarder(catalog, "SELECT POSITION HEAD", to, tmp_path / "notes.json")
+        thread = threading.Thread(target=one.run)
+        thread.start()
+        until(lambda: server.got and len(server.got[0]) == 10)
+        catalog.write({"app": "web", "host": "h 1"}, [{"ts": 4, "msg": "four"}])
+        until(lambda: len(server.got) > 1 and server.got[-1].endswith(b"four"))
+        one.stop()
+        thread.join()
+        assert one.retries >= 1
+        received = messages(server.got[-1])
+        assert received[-1].endswith(b'host="h 1"] four')
+        count = len(received) - 1  # without those that the kernel had confirmed before the server hung up
+        assert received[:-1] == EXPECTED[3 - count :]
+        server.shutdown()
+
+
+def test_syslog_arrives_whole(catalog, tmp_path):
+    """Messages by TCP are those of the records, in order."""
+    with Receiver() as server:
+        host, port = server.server_address
+        forward(catalog, tmp_path, made(f"syslog+tcp://{host}:{port}"))
+        until(lambda: server.got and len(messages(server.got[0])) == 3)
+        assert messages(server.got[0]) == EXPECTED
+        server.shutdown()
+
+
+def test_syslog_by_udp(catalog, tmp_path):
+    """A message is a datagram; one that is too long is cut."""
+    catalog.write({"app": "db"}, [{"ts": 9, "msg": "x" * 70_000}])
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as receiver:
+        receiver.bind(("127.0.0.1", 0))
+        receiver.settimeout(20)
+        forward(catalog, tmp_path, made(f"syslog+udp://127.0.0.1:{receiver.getsockname()[1]}"))
+        received = [receiver.recv(1 << 17) for _ in range(4)]
+    assert received[:3] == EXPECTED
+    assert len(received[3]) == destinations.MAX_DATAGRAM
+
+
+def test_names_of_structured_data(catalog, tmp_path):
+    """Names that may not stand there are left out; quotes, brackets and backslashes are escaped."""
+    catalog.write({"a=b": "1", "ok": 'q"\\]'}, [{"ts": 5, "msg": "m", "bad name": "1", "n" * 33: "1"}])
+    with Receiver() as server:
+        host, port = server.server_address
+        forward(catalog, tmp_path, made(f"syslog://{host}:{port}"), "SELECT FROM ok != '' POSITION HEAD")
+        until(lambda: server.got and len(messages(server.got[0])) == 1)
+        assert messages(server.got[0])[0].endswith(b' here aggregator - - [tags@32473 ok="q\\"\\\\\\]"] m')
+        server.shutdown()
+
+
+# ------------------------------------------------------------ HTTP
+
+
+class Web(ThreadingHTTPServer):
+    """Answers with the statuses that it is given, then 204, and keeps what it accepted."""
+
+    daemon_threads = True
+
+    def __init__(self, *statuses):
+        self.statuses, self.got, self.headers = list(statuses), [], []
+        super().__init__(("127.0.0.1", 0), self.Handler)
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+
+    @property
+    def url(self):
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.server_address[1]}/in?x=1"
+
+    class Handler(BaseHTTPRequestHandler):
+        """One request."""
+
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            status = self.server.statuses.pop(0) if self.server.statuses else 204
+            if status == 0:
+                self.close_connection = True
+                return
+            if status == 204:
+                self.server.got.append((self.path, body))
+                self.server.headers.append(dict(self.headers))
+            self.send_response(status)
+            self.send_header("Content-Length", "0")
+            if status == 429:
+                self.send_header("Retry-After", "0")
+            self.end_headers()
+
+        def log_message(self, *_):
+            pass
+
+
+def test_http(catalog, tmp_path, monkeypatch):
+    """JSON lines, a few records in each request; overload, failures and cut connections are tried again."""
+    monkeypatch.setattr(destinations, "POST_ROWS", 2)
+    with Web(429, 503, 0, 204, 500) as server:
+        one = forward(catalog, tmp_path, made(server.url, headers={"X-Key": "k"}))
+        assert (one.sent, one.retries) == (3, 4)
+        bodies = [[json.loads(line)["msg"] for line in body.splitlines()] for _, body in server.got]
+        assert bodies == [["one", "two\nlines \ufffd"], ['say "x]"']]
+        assert {path for path, _ in server.got} == {"/in?x=1"}
+        assert {(h["Content-Type"], h["X-Key"]) for h in server.headers} == {("application/x-ndjson", "k")}
+        server.shutdown()
+
+
+def test_http_that_refuses_for_good(catalog, tmp_path):
+    """The forwarder ends, and goes on with the same records when that is put right."""
+    with Web(401) as server:
+        with pytest.raises(aggregator.AggregatorError, match="401"):
+            forward(catalog, tmp_path, made(server.url))
+        assert forward(catalog, tmp_path, made(server.url, template="{msg}")).sent == 3
+        sent = b"".join(body for _, body in server.got)
+        assert sent.decode("utf-8") == 'one\ntwo\nlines \ufffd\nsay "x]"\n'
+        server.shutdown()
+
+
+@pytest.mark.parametrize("to", ["nowhere", "ftp://x", "syslog://", "http://", "syslog://h:x", "http://u:p@h/"])
+def test_no_destination(to):
+    """Refused, and what would be one is said."""
+    with pytest.raises(aggregator.InvalidRequestError):
+        made(to)
