@@ -24,7 +24,7 @@ promise is 1.1: the rest is for what is not counted, such as directories and wha
 WAITING_SHARE = 5
 """Files that wait for scans count for retention up to one part in so many of a limit: a scan that never ends costs no
 more events than that. Appends are refused where that is not enough."""
-COMING_SHARE = 20
+COMING_SHARE = 4
 UNSEALED_SHARE = 2 * COMING_SHARE
 """A topic with a limit of bytes is sealed before its unsealed events take more than one part in so many of it."""
 SEGMENT_BYTES = 4096

@@ -113,7 +113,7 @@ class Scan(Answer):
             return None
         if any(space == question.space for _, space in snapshot.tombstones):
             return None
-        names = schema.arrow.names if question.columns is None else list(question.columns)
+        names = tuple(schema.arrow.names) if question.columns is None else question.columns
         if RECORD_INDEX in names or PARTITION in names:
             return None
         found = (segment_part(self._pool, info, question, names) for info in _segments(snapshot, question))
@@ -121,7 +121,7 @@ class Scan(Answer):
         parts += self._unsealed_parts(snapshot, schema, names)
         return parts if ties_are_clear(parts) else None
 
-    def _unsealed_parts(self, snapshot: Snapshot, schema: EventSchema, names: list[str]) -> Iterator[Part]:
+    def _unsealed_parts(self, snapshot: Snapshot, schema: EventSchema, names: tuple[str, ...]) -> Iterator[Part]:
         question = self._question
         empty: str | bytes = b"" if snapshot.binary_keys else ""
         fields = [field for field in schema.arrow if field.name in KEY_COLUMNS or field.name in names]
@@ -204,8 +204,8 @@ def _segments(snapshot: Snapshot, question: Question) -> list[Any]:
 
 def _lookups(snapshot: Snapshot, question: Question) -> Iterator[tuple[Lookup, str, int]]:
     """Unsealed batches that can hold answers: with the name and number of their partition."""
-    newest = question.reverse and question.limit is not None
     names = dict(snapshot.partitions)
+    newest = question.reverse and question.limit is not None
     for part in snapshot.unsealed:
         for lookup in part.newest_apart() if newest else part.lookups():
             if question.start is not None and lookup.max_timestamp < question.start:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import compress
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +17,8 @@ U64 = npt.NDArray[np.uint64]
 Mask = npt.NDArray[np.bool_]
 _PARTITION, _FIRST, _LAST, _MIN, _MAX = range(5)
 _FIRST_CAPACITY = 64
+MANY = 4
+"""Where more than one segment in so many is chosen, all are gone through: half the time for each."""
 
 
 def key_prefix(key: bytes, common: bytes) -> int:
@@ -88,10 +91,14 @@ class SegmentView:
             mask &= self.prefixes[0, :count] <= prefix
             mask &= self.prefixes[1, :count] >= prefix
             mask &= can_hold(self.signatures[:, :count], bounds.space)
-        chosen = [self.infos[place] for place in mask.nonzero()[0].tolist()]
-        if bounds.space is None:
-            return chosen
-        return [info for info in chosen if info.min_space <= bounds.space <= info.max_space]
+            ends = (self.prefixes[0, :count] == prefix) | (self.prefixes[1, :count] == prefix)
+            for place in (mask & ends).nonzero()[0].tolist():  # the span may begin or end between two such keys
+                info = self.infos[place]
+                mask[place] = info.min_space <= bounds.space <= info.max_space
+        places = mask.nonzero()[0]
+        if len(places) > count // MANY:
+            return list(compress(self.infos, mask.tobytes()))
+        return [self.infos[place] for place in places.tolist()]
 
 
 class SegmentTable:

@@ -160,7 +160,7 @@ def _in_order(batches: list[pa.RecordBatch], view: View) -> Iterator[pa.RecordBa
         yield batch if order is None else batch.take(pa.array(order))
 
 
-def segment_part(pool: SegmentPool, info: SegmentInfo, question: Question, columns: list[str]) -> Part | None:
+def segment_part(pool: SegmentPool, info: SegmentInfo, question: Question, columns: Sequence[str]) -> Part | None:
     """What a segment has of the history of the question's space; None for nothing."""
     segment = pool.get(info)
     assert question.space is not None
@@ -177,7 +177,7 @@ def segment_part(pool: SegmentPool, info: SegmentInfo, question: Question, colum
 def _scan(
     owner: Any,
     question: Question,
-    columns: list[str],
+    columns: Sequence[str],
     start: int | None,
     end: int | None,
     *,

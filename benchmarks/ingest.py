@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
@@ -30,7 +31,7 @@ from benchmarks.ingest_stores import PARTITIONS, STORES, Batch, Store
 
 EVENT_BYTES = 128
 POOL_EVENTS = 200_000
-RETENTION_BYTES = 100 << 20
+RETENTION_BYTES = 200 << 20
 RESULT = Path(__file__).parent / "results" / "ingest.json"
 PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 WORKS: dict[str, dict[str, Any]] = {
@@ -41,6 +42,7 @@ WORKS: dict[str, dict[str, Any]] = {
     "I4": {"batch": 1000, "appenders": 4, "reader": True, "only": ["aggregator"]},
     "I5": {"log_bytes": 1 << 30, "only": ["aggregator"]},
     "I6": {"segments": 100_000, "only": ["aggregator"]},
+    "I7": {"segments": 100, "rows": 2000, "spaces": 1000, "only": ["aggregator"]},
 }
 
 
@@ -168,7 +170,7 @@ def measure(name: str, work: dict[str, Any], seconds: float, folder: Path) -> di
     figures = {
         "events": load.events, "rate": load.events / took, "p50_ms": float(np.percentile(times, 50)),
         "p99_ms": float(np.percentile(times, 99)), "refused": refused, "resident_mib": peak, "before_mib": before,
-        "disk_mib": size / (1 << 20),
+        "disk_mib": size / (1 << 20), "retained": retention is not None,
     }  # fmt: skip
     if load.read:
         reads = np.array(load.read) * 1000
@@ -258,10 +260,51 @@ def measure_planning(work: dict[str, Any]) -> dict[str, Any]:
         times.append((time.perf_counter() - begin) * 1000)
         assert infos[number] in found
         chosen.append(len(found))
+    large = SegmentTable(replace(info, signature=b"") for info in infos)  # segments of many spaces have none
+    all_of_them = []
+    for _ in range(50):
+        begin = time.perf_counter()
+        found = large.view().select(Bounds(space=b"customer-1"))
+        all_of_them.append((time.perf_counter() - begin) * 1000)
+        assert len(found) == count
     return {
         "p50_ms": float(np.percentile(times, 50)), "p99_ms": float(np.percentile(times, 99)),
-        "chosen": float(np.mean(chosen)), "segments": count,
+        "chosen": float(np.mean(chosen)), "segments": count, "all_p50_ms": float(np.percentile(all_of_them, 50)),
+        "all_p99_ms": float(np.percentile(all_of_them, 99)),
     }  # fmt: skip
+
+
+# ------------------------------------------------------------ histories
+
+
+def measure_histories(work: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Milliseconds for the whole history of a space, as events, over many segments and after they were merged."""
+    import aggregator
+
+    figures: dict[str, Any] = {}
+    batches = make_batches(work["rows"], work["spaces"], 1)
+    with aggregator.open(folder / "aggregator", durability="none") as catalog:
+        topic = catalog.create_topic("events", retention={"segments": 1 << 30})  # merges wait until they are asked for
+        for number in range(work["segments"]):
+            topic.append(batches[number % len(batches)].stamped())
+            catalog.seal()
+        for when in ("apart", "merged"):
+            assert topic.stats()["segments"] == (work["segments"] if when == "apart" else 1)
+            times = []
+            for round_ in range(12):
+                for space in range(0, work["spaces"], work["spaces"] // 50):
+                    begin = time.perf_counter()
+                    events = list(topic.scan(space=f"customer-{space:06d}"))
+                    took = (time.perf_counter() - begin) * 1000
+                    assert len(events) == work["segments"] * work["rows"] // work["spaces"]
+                    if round_ > 1:  # the first warm the caches
+                        times.append(took)
+            figures |= {
+                f"{when}_p50_ms": float(np.percentile(times, 50)),
+                f"{when}_p99_ms": float(np.percentile(times, 99)),
+            }
+            catalog.compact()
+    return figures | {"events": len(events), "segments": work["segments"]}
 
 
 # ------------------------------------------------------------ the command
@@ -297,6 +340,8 @@ def main() -> int:
             figures = measure_reopening(work, Path(folder))
         elif id_ == "I6":
             figures = measure_planning(work)
+        elif id_ == "I7":
+            figures = measure_histories(work, Path(folder))
         else:
             figures = measure(name, work, float(seconds), Path(folder))
         print(json.dumps(figures))

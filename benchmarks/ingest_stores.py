@@ -1,6 +1,7 @@
 """The stores of `benchmarks.ingest`: each takes batches so that they survive a power cut when `append` returns.
 
-Each is used as its users would use it, and gets batches in the form it takes best, made before the clock starts. Stores
+Each is used as its users would use it, and gets batches in the form it takes best, made before the clock starts but for
+the timestamps, which are those of the moment. Stores
 with one writer, which is all but the aggregator, get what waits in one transaction (`Group`): group commit, without
 which they would sync once for every batch.
 """
@@ -18,6 +19,7 @@ from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 PARTITIONS = 4
@@ -31,6 +33,12 @@ class Batch:
     timestamps: tuple[int, ...]
     data: tuple[bytes, ...]
     arrow: pa.RecordBatch
+
+    def stamped(self) -> pa.RecordBatch:
+        """The batch as if its events happened now, a microsecond apart."""
+        now = time.time_ns() // 1000
+        times = pa.array(np.arange(now, now + len(self.timestamps))).view(self.arrow.schema.field("timestamp").type)
+        return pa.RecordBatch.from_arrays([self.arrow.column(0), times, self.arrow.column(2)], schema=self.arrow.schema)
 
     @property
     def rows(self) -> list[tuple[str, int, bytes]]:
@@ -118,12 +126,12 @@ class Aggregator:
         self.refused = 0
 
     def prepare(self, batch: Batch) -> Any:
-        return batch.arrow
+        return batch
 
     def append(self, prepared: Any, appender: int) -> None:
         while True:
             try:
-                self.topic.append(prepared, partition=str(appender % PARTITIONS))
+                self.topic.append(prepared.stamped(), partition=str(appender % PARTITIONS))
                 return
             except self._overloaded as error:
                 self.refused += 1
@@ -163,11 +171,13 @@ class SQLite:
         self._group = Group(self._write)
 
     def prepare(self, batch: Batch) -> Any:
-        return batch.rows
+        return batch
 
     def _write(self, batches: list[Any]) -> None:
         self._db.execute("BEGIN")
-        for rows in batches:
+        for batch in batches:
+            now = time.time_ns() // 1000
+            rows = zip(batch.spaces, range(now, now + len(batch.spaces)), batch.data, strict=True)
             self._db.executemany("INSERT INTO events VALUES (?, ?, ?)", rows)
         self._db.execute("COMMIT")
 
@@ -293,10 +303,10 @@ class DuckDB:
         self._group = Group(self._write)
 
     def prepare(self, batch: Batch) -> Any:
-        return batch.arrow
+        return batch
 
     def _write(self, batches: list[Any]) -> None:
-        self._db.register("waiting", pa.Table.from_batches(batches))
+        self._db.register("waiting", pa.Table.from_batches([batch.stamped() for batch in batches]))
         self._db.execute("INSERT INTO events SELECT space, timestamp, data FROM waiting")
         self._db.unregister("waiting")
 

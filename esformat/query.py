@@ -74,8 +74,11 @@ def make_query(
     conditions: Mapping[str, Any] | None = None,
 ) -> Query:
     """A checked query. Raises UsageError, UnknownIndexError or InvalidEventError (naive datetimes)."""
-    if start is None and end is None and columns is None and not conditions and limit is None:
-        return _EVERYTHING_BACKWARD if reverse else _EVERYTHING
+    if start is None and end is None and not conditions and limit is None:
+        if columns is None:
+            return _EVERYTHING_BACKWARD if reverse else _EVERYTHING
+        if isinstance(columns, tuple) and columns in asked.checked_columns:  # one question asked of many segments
+            return Query(reverse=bool(reverse), columns=columns)
     if limit is not None:
         if not isinstance(limit, int | np.integer) or isinstance(limit, bool) or limit < 0:
             raise UsageError(f"limit must be a whole number from 0, not {limit!r}")
