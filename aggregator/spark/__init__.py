@@ -5,6 +5,7 @@ aggregator.spark.register(spark)
 events = spark.read.format("aggregator").option("topic", "activity").load("data/")
 """
 
+from aggregator.spark.load import LOAD_FORMATS, load
 from aggregator.spark.source import AggregatorDataSource, read, register, write
 
-__all__ = ["AggregatorDataSource", "read", "register", "write"]
+__all__ = ["LOAD_FORMATS", "AggregatorDataSource", "load", "read", "register", "write"]

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
+from importlib.metadata import entry_points
 from typing import Any
 
 import click
 
-from esformat.cli.console import count, progress, say, size, warn
 from esformat.cli.params import Hex, Pair
-from esformat.cli.program import one_line
-from esformat.errors import UsageError
+from esformat.cli.spark_jobs import job_options, parse_size, run_job
 
-_SHOWN_FAILURES = 20
 _INPUT_FORMATS = ("parquet", "orc", "json", "csv", "arrow", "customerio")
 _OUTPUT_FORMATS = ("esdb", "parquet", "orc", "json", "csv")
 
@@ -56,17 +52,6 @@ def spark() -> None:
     """
 
 
-def _common(command: Callable[..., Any]) -> Callable[..., Any]:
-    for option in reversed((
-        click.option("--master", metavar="URL", help="Where Spark runs. Default: as spark-submit says, else all "
-                                                     "processors of this machine."),
-        click.option("--conf", type=Pair(), multiple=True, metavar="NAME=VALUE", help="A Spark setting. Repeatable."),
-        click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True),
-    )):  # fmt: skip
-        command = option(command)
-    return command
-
-
 @spark.command(epilog=_CONVERT)
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT... OUT")
 @click.option("--from", "from_", type=click.Choice(_INPUT_FORMATS), help="Format of INPUT. Default: by the names.")
@@ -82,7 +67,7 @@ def _common(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option("--partitions", type=click.IntRange(1), help="Ranges that the events are shuffled into.")
 @click.option("--group", "group", default="8GiB", show_default=True, metavar="BYTES",
               help="Input that is converted and published together.")  # fmt: skip
-@_common
+@job_options
 def convert(inputs: tuple[str, ...], from_: str | None, to: str, group: str, **options: Any) -> int:
     """Convert INPUT files, directories or patterns into files of the directory OUT.
 
@@ -97,52 +82,54 @@ def convert(inputs: tuple[str, ...], from_: str | None, to: str, group: str, **o
     def work(session: Any, jobs: Any, show: Any) -> Any:
         if to != "esdb":
             return jobs.export(
-                session, sources, out, format=to, write_options=written, group_bytes=_bytes(group), progress=show
+                session, sources, out, format=to, write_options=written, group_bytes=parse_size(group), progress=show
             )
         roles = {name: options[name] for name in ("space", "timestamp", "grouping", "partitions")}
         return jobs.convert(
             session, sources, out, format=from_, read_options=dict(options["read_options"]),
-            group_bytes=_bytes(group), progress=show, indexes=options["indexes"], **roles, **written,
+            group_bytes=parse_size(group), progress=show, indexes=options["indexes"], **roles, **written,
         )  # fmt: skip
 
-    return _run("converting", options, work)
+    return run_job("converting", options, work)
 
 
 @spark.command(epilog=_COMPACT)
 @click.argument("directory", type=click.Path(file_okay=False))
 @click.option("--target", default="256MiB", show_default=True, metavar="BYTES", help="Size of the merged segments.")
-@_common
+@job_options
 def compact(directory: str, target: str, **options: Any) -> int:
     """Merge the small segments of DIRECTORY into few larger ones."""
-    return _run("merging", options, lambda session, jobs, show: jobs.compact(
-        session, directory, target_bytes=_bytes(target), progress=show))  # fmt: skip
+    return run_job("merging", options, lambda session, jobs, show: jobs.compact(
+        session, directory, target_bytes=parse_size(target), progress=show))  # fmt: skip
 
 
 @spark.command(epilog=_REINDEX)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
 @click.option("--no-index", is_flag=True, help="Drop all indexes.")
-@_common
+@job_options
 def reindex(paths: tuple[str, ...], indexes: tuple[str, ...], no_index: bool, **options: Any) -> int:
     """Give all segments of PATH, files or directories, exactly these indexes, in place."""
     if bool(indexes) == no_index:
         raise click.UsageError("name the columns with --index, or give --no-index")
-    return _run("indexing", options, lambda session, jobs, show: jobs.reindex(session, paths, indexes, progress=show))
+    return run_job(
+        "indexing", options, lambda session, jobs, show: jobs.reindex(session, paths, indexes, progress=show)
+    )
 
 
 @spark.command(epilog=_VERIFY)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@_common
+@job_options
 def verify(paths: tuple[str, ...], **options: Any) -> int:
     """Check every block of all segments of PATH, files or directories, against the rules of the format."""
-    return _run("verifying", options, lambda session, jobs, show: jobs.verify(session, paths, progress=show))
+    return run_job("verifying", options, lambda session, jobs, show: jobs.verify(session, paths, progress=show))
 
 
 @spark.command(epilog=_ERASE)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--space", "spaces", multiple=True, metavar="KEY", help="Erase the events of this space. Repeatable.")
 @click.option("--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, in hexadecimal.")
-@_common
+@job_options
 def erase(paths: tuple[str, ...], spaces: tuple[str, ...], hex_spaces: tuple[bytes, ...], **options: Any) -> int:
     """Take the events of some spaces out of every segment of PATH that holds them, in place.
 
@@ -152,48 +139,8 @@ def erase(paths: tuple[str, ...], spaces: tuple[str, ...], hex_spaces: tuple[byt
     keys: list[str | bytes] = [*spaces, *hex_spaces]
     if not keys:
         raise click.UsageError("name at least one space with --space or --space-hex")
-    return _run("erasing", options, lambda session, jobs, show: jobs.erase(session, paths, keys, progress=show))
+    return run_job("erasing", options, lambda session, jobs, show: jobs.erase(session, paths, keys, progress=show))
 
 
-def _bytes(text: str) -> int:
-    from esformat.spark.options import parse_bytes
-
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise click.UsageError(f"{text!r} is not {error}") from None
-
-
-def _run(title: str, options: dict[str, Any], work: Callable[[Any, Any, Any], Any]) -> int:
-    """Run a job in a session of its own and say how it ended."""
-    try:
-        from esformat.spark import jobs, start_session
-    except ModuleNotFoundError as error:
-        if error.name != "pyspark":
-            raise
-        raise UsageError(str(error)) from None
-    quiet = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-    session = start_session("esdb spark", master=options["master"], conf={**quiet, **dict(options["conf"])})
-    with progress(title) as show:
-        summary = work(session, jobs, show)
-    return _report(summary, options["format_"])
-
-
-def _report(summary: Any, format_: str) -> int:
-    if format_ == "json":
-        names = ("job", "ok", "files", "made", "skipped", "events", "bytes", "seconds", "failed", "notes")
-        facts = {name: getattr(summary, name) for name in names}
-        say(json.dumps(facts, ensure_ascii=False, indent=2))
-        return 0 if summary.ok else 1
-    for note in summary.notes:
-        say(note)
-    parts = [count(summary.files, "file")]
-    parts += [f"{count(summary.made, 'file')} published"] if summary.job != "verify" else []
-    parts += [f"{summary.skipped:,} skipped"] if summary.skipped else []
-    say(f"{summary.job}: {', '.join(parts)}; {count(summary.events, 'event')}, {size(summary.bytes)}, "
-        f"in {summary.seconds:.1f} s")  # fmt: skip
-    for path, reason in summary.failed[:_SHOWN_FAILURES]:
-        warn(f"esdb: {path}: {one_line(RuntimeError(reason))}")
-    if len(summary.failed) > _SHOWN_FAILURES:
-        warn(f"esdb: and {len(summary.failed) - _SHOWN_FAILURES:,} failures more; --format json lists all")
-    return 0 if summary.ok else 1
+for _job in entry_points(group="esformat.spark.jobs"):  # of packages that stand on this one
+    spark.add_command(_job.load(), _job.name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from aggregator.spark.source import AggregatorDataSource
 from aggregator.staging import staging
 from esformat import EsdbError
 
+loading = import_module("aggregator.spark.load")  # the module: the package has the function
 ROLES = {"space": "user", "timestamp": "at", "grouping": "app"}
 
 
@@ -241,3 +243,55 @@ def test_reserved_columns(tmp_path, table):
     source = AggregatorDataSource({"path": str(tmp_path / "data"), "topic": "clicks", **ROLES})
     with pytest.raises(EsdbError, match="cannot be called 'record_index'"):
         source.writer(spark_schema(named), False)
+
+
+# ------------------------------------------------------------ the job
+
+
+@pytest.fixture
+def files(table, tmp_path):
+    """Three Parquet files of 200 rows."""
+    (tmp_path / "files").mkdir()
+    for number in range(3):
+        pq.write_table(table.slice(200 * number, 200), tmp_path / "files" / f"{number}.parquet")
+    return str(tmp_path / "files")
+
+
+def test_load_stopped_and_run_again(spark, table, files, tmp_path, monkeypatch):
+    """A job that dies after a group was taken in, before it knows, goes on with the next; a third run does nothing."""
+    root = str(tmp_path / "data")
+    real, calls = loading.write, []
+
+    def dies(*given, **options):
+        real(*given, **options)
+        calls.append(1)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    options = {"group_bytes": 1, "partitions": 1, "indexes": ["type"], **ROLES}
+    with monkeypatch.context() as patched:
+        patched.setattr(loading, "write", dies)
+        with pytest.raises(KeyboardInterrupt):
+            aggregator.spark.load(spark, [files], root, "clicks", **options)
+    assert len(payloads(root)) == 400
+    again = aggregator.spark.load(spark, [files], root, "clicks", **options)
+    assert (again.failed, again.files, again.skipped, again.made, again.events) == ([], 1, 2, 1, 200)
+    assert payloads(root) == sorted(table["data"].to_pylist()[:600])
+    changed = Path(files) / "0.parquet"
+    changed.write_bytes(changed.read_bytes())
+    third = aggregator.spark.load(spark, [files], root, "clicks", **options)
+    assert (third.files, third.skipped, third.events) == (0, 2, 0)
+    assert "has changed since" in third.failed[0][1]
+    assert len(payloads(root)) == 600
+
+
+def test_command_line(spark, table, files, tmp_path, capfd):
+    """`esdb spark load` loads, says what it did, and ends with the status that scripts go by."""
+    from esformat.cli import run
+
+    command = ["spark", "load", files, str(tmp_path / "data"), "clicks", "--space", "user", "--timestamp", "at"]
+    assert run(command) == 0
+    assert "load: 3 files" in capfd.readouterr().out
+    assert run(command) == 0
+    assert "load: 0 files, 0 files published, 3 skipped" in capfd.readouterr().out
+    assert run(command[:3]) == 2

@@ -14,7 +14,7 @@ from clicks import click_table, in_file_order, write_clicks
 import esformat
 from esformat.spark import jobs
 from esformat.spark.jobs.compact import Member, choose
-from esformat.spark.jobs.convert import InputFile, choose_groups
+from esformat.spark.jobs.inputs import InputFile, choose_groups
 from esformat.spark.jobs.summary import reason_of
 
 from .test_read import rows, rows_of

@@ -6,6 +6,7 @@ from esformat.cli.output import chosen_format, format_option, opened_output
 from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair
 from esformat.cli.program import CONTEXT_SETTINGS, Group, Verbs, one_line, run_program
 from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions
+from esformat.cli.spark_jobs import job_options, parse_size, run_job
 
 __all__ = [
     "CONTEXT_SETTINGS",
@@ -27,14 +28,17 @@ __all__ = [
     "input_options",
     "input_options_of",
     "is_terminal",
+    "job_options",
     "moment",
     "one_line",
     "one_of",
     "opened_output",
+    "parse_size",
     "progress",
     "question_options",
     "read_conditions",
     "roles_of",
+    "run_job",
     "run_program",
     "say",
     "size",

@@ -1,8 +1,9 @@
 """Bulk jobs over many files, each a function of a session: restartable, and with a summary of what was done."""
 
 from esformat.spark.jobs.compact import compact
-from esformat.spark.jobs.convert import INPUT_FORMATS, OUTPUT_FORMATS, convert, export
+from esformat.spark.jobs.convert import OUTPUT_FORMATS, convert, export
 from esformat.spark.jobs.erase import erase
+from esformat.spark.jobs.inputs import INPUT_FORMATS
 from esformat.spark.jobs.reindex import reindex
 from esformat.spark.jobs.summary import Summary
 from esformat.spark.jobs.verify import verify

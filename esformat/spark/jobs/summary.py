@@ -7,8 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
 
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+
+from esformat.errors import EsdbError
+
 Progress = Callable[[int, int], None]
 """Called now and then with the bytes done and the bytes in all."""
+
+FAILURES = (EsdbError, OSError, PySparkException, Py4JError)
+"""What costs a job the group of files that it was at, and not the rest."""
 
 _RAISED = re.compile(r"^(?:[\w.]*\.)?(?:\w+Error|\w+Exception): (?P<message>.+)$", re.MULTILINE)
 _LONGEST_REASON = 500

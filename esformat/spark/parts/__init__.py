@@ -5,6 +5,19 @@ from esformat.row_range import scan_rows, schema_of
 from esformat.spark.cluster import clustered
 from esformat.spark.condition import column_of, matching, parse_condition
 from esformat.spark.event_columns import EventColumns
+from esformat.spark.jobs.inputs import (
+    GROUP_BYTES,
+    INPUT_FORMATS,
+    InputFile,
+    as_events,
+    choose_groups,
+    format_of,
+    input_files,
+    ledger,
+    not_done,
+    read_inputs,
+)
+from esformat.spark.jobs.summary import FAILURES, Progress, Summary, reason_of
 from esformat.spark.options import (
     PARTITION_BYTES,
     SEGMENT_BYTES,
@@ -27,6 +40,9 @@ from esformat.spark.source import PUSH_DOWN
 from esformat.spark.types import arrow_schema, check_requested, convert_batch, readable, spark_schema
 
 __all__ = [
+    "FAILURES",
+    "GROUP_BYTES",
+    "INPUT_FORMATS",
     "PARTITION_BYTES",
     "PUSH_DOWN",
     "SEGMENT_BYTES",
@@ -34,20 +50,29 @@ __all__ = [
     "Bounds",
     "Domain",
     "EventColumns",
+    "InputFile",
     "Options",
+    "Progress",
     "PushFilters",
     "RowRange",
+    "Summary",
     "WriteOptions",
     "arrow_schema",
+    "as_events",
     "as_list",
     "bounds_of_filters",
     "check_requested",
+    "choose_groups",
     "clustered",
     "column_of",
     "convert_batch",
     "filters_are_scoped",
     "find_candidates",
+    "format_of",
+    "input_files",
+    "ledger",
     "matching",
+    "not_done",
     "one_of",
     "opened_as_planned",
     "parse_bytes",
@@ -56,7 +81,9 @@ __all__ = [
     "parse_indexes",
     "parse_names",
     "portions",
+    "read_inputs",
     "readable",
+    "reason_of",
     "scan_rows",
     "schema_of",
     "share_out",

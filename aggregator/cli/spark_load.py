@@ -1,0 +1,54 @@
+"""`esdb spark load`: files of any format into a topic, by Spark. The entry point that pyproject.toml names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from esformat.cli.parts import Pair, job_options, parse_size, run_job
+
+_FORMATS = ("parquet", "orc", "json", "csv", "arrow", "customerio", "esdb")
+_EXAMPLES = """\b
+Examples:
+  esdb spark load events/ data activity --space user_id --timestamp at --index type
+  esdb spark load archive/*.esdb data activity
+  esdb spark load logs/ data logs --from json --space host --timestamp time --partition bulk
+"""
+
+
+@click.command("load", epilog=_EXAMPLES)
+@click.argument("inputs", nargs=-1, required=True, metavar="INPUT... CATALOG TOPIC")
+@click.option("--from", "from_", type=click.Choice(_FORMATS), help="Format of INPUT. Default: by the names.")
+@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Whose event a row is.")
+@click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="When it happened.")
+@click.option("--grouping", metavar="COLUMN", help="Second key, within the space.")
+@click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Of a new topic: index it. Repeatable.")
+@click.option("--partition", default="0", show_default=True, metavar="NAME", help="Of the topic.")
+@click.option("--read-option", "read_options", type=Pair(), multiple=True, metavar="NAME=VALUE",
+              help="An option of Spark's reader of that format. Repeatable.")  # fmt: skip
+@click.option("--partitions", type=click.IntRange(1), help="Ranges that the events are shuffled into.")
+@click.option("--group", "group", default="8GiB", show_default=True, metavar="BYTES",
+              help="Input that is loaded together, in one transaction.")  # fmt: skip
+@job_options
+def load(inputs: tuple[str, ...], from_: str | None, group: str, **options: Any) -> int:
+    """Load INPUT files, directories or patterns into TOPIC of the CATALOG, both made where they are absent.
+
+    Spark makes segments, which the catalog takes in a group at a time. Files that were loaded before are skipped. The
+    catalog must not be open for writing elsewhere, as by `aggregator serve`.
+    """
+    if len(inputs) < 3:
+        raise click.UsageError("name the input, then the catalog's directory and the topic")
+    *sources, catalog, topic = inputs
+    names = ("space", "timestamp", "grouping", "partitions", "partition", "indexes")
+    roles = {name: options[name] for name in names}
+
+    def work(session: Any, _: Any, show: Any) -> Any:
+        from aggregator.spark import load as load_files
+
+        return load_files(
+            session, sources, catalog, topic, format=from_, read_options=dict(options["read_options"]),
+            group_bytes=parse_size(group), progress=show, **roles,
+        )  # fmt: skip
+
+    return run_job("loading", options, work)

@@ -1,0 +1,73 @@
+"""What every job of `esdb spark` has in common: its options, its session, how it ends."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from esformat.cli.console import count, progress, say, size, warn
+from esformat.cli.params import Pair
+from esformat.cli.program import one_line
+from esformat.errors import UsageError
+
+_SHOWN_FAILURES = 20
+
+
+def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options that all jobs have."""
+    for option in reversed((
+        click.option("--master", metavar="URL", help="Where Spark runs. Default: as spark-submit says, else all "
+                                                     "processors of this machine."),
+        click.option("--conf", type=Pair(), multiple=True, metavar="NAME=VALUE", help="A Spark setting. Repeatable."),
+        click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def parse_size(text: str) -> int:
+    """A number of bytes, as 256MiB. Raises click.UsageError."""
+    from esformat.spark.options import parse_bytes
+
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise click.UsageError(f"{text!r} is not {error}") from None
+
+
+def run_job(title: str, options: dict[str, Any], work: Callable[[Any, Any, Any], Any]) -> int:
+    """Run a job in a session of its own and say how it ended."""
+    try:
+        from esformat.spark import jobs, start_session
+    except ModuleNotFoundError as error:
+        if error.name != "pyspark":
+            raise
+        raise UsageError(str(error)) from None
+    quiet = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    session = start_session("esdb spark", master=options["master"], conf={**quiet, **dict(options["conf"])})
+    with progress(title) as show:
+        summary = work(session, jobs, show)
+    return _report(summary, options["format_"])
+
+
+def _report(summary: Any, format_: str) -> int:
+    if format_ == "json":
+        names = ("job", "ok", "files", "made", "skipped", "events", "bytes", "seconds", "failed", "notes")
+        facts = {name: getattr(summary, name) for name in names}
+        say(json.dumps(facts, ensure_ascii=False, indent=2))
+        return 0 if summary.ok else 1
+    for note in summary.notes:
+        say(note)
+    parts = [count(summary.files, "file")]
+    parts += [f"{count(summary.made, 'file')} published"] if summary.job != "verify" else []
+    parts += [f"{summary.skipped:,} skipped"] if summary.skipped else []
+    say(f"{summary.job}: {', '.join(parts)}; {count(summary.events, 'event')}, {size(summary.bytes)}, "
+        f"in {summary.seconds:.1f} s")  # fmt: skip
+    for path, reason in summary.failed[:_SHOWN_FAILURES]:
+        warn(f"esdb: {path}: {one_line(RuntimeError(reason))}")
+    if len(summary.failed) > _SHOWN_FAILURES:
+        warn(f"esdb: and {len(summary.failed) - _SHOWN_FAILURES:,} failures more; --format json lists all")
+    return 0 if summary.ok else 1
