@@ -32,21 +32,24 @@ def read_arrow(body: pa.Buffer, max_bytes: int) -> pa.Table:
     if body.size >= len(_FILE_MAGIC) and body.slice(0, len(_FILE_MAGIC)).to_pybytes() == _FILE_MAGIC:
         body = body.slice(len(_FILE_MAGIC))
     try:
-        _check_messages(body, max_bytes)
-        with pa.ipc.open_stream(body) as reader:
-            names = [_checked(field).name for field in reader.schema]
-            table = pa.Table.from_batches(list(reader), schema=reader.schema)
-        table.validate(full=True)  # before anything follows its offsets and indices
-    except (pa.ArrowException, OSError, ValueError, struct.error, KeyError) as error:
-        if isinstance(error, InvalidEventError):
-            raise
-        _refuse(f"the body is no Arrow stream: {' '.join(str(error).split())[:200]}")
+        return _read(body, max_bytes)
+    except InvalidEventError:
+        raise
+    except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, NotImplementedError, struct.error) as error:
+        # KeyError, TypeError: of pyarrow, for types that it does not know in Python
+        raise InvalidEventError(f"the body is no Arrow stream: {' '.join(str(error).split())[:200]}") from None
+
+
+def _read(body: pa.Buffer, max_bytes: int) -> pa.Table:
+    _check_messages(body, max_bytes)
+    with pa.ipc.open_stream(body) as reader:
+        names = [_checked(field).name for field in reader.schema]
+        table = pa.Table.from_batches(list(reader), schema=reader.schema)
+    table.validate(full=True)  # before anything follows its offsets and indices
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         _refuse(f"two columns are called {twice[:100]!r}")
-    if any(_repeats(field.type) for field in table.schema):
-        table = _unpacked(table, max_bytes * _TIMES_LARGER)
-    return table
+    return _unpacked(table, max_bytes * _TIMES_LARGER) if any(_repeats(field.type) for field in table.schema) else table
 
 
 def _checked(field: pa.Field) -> pa.Field:
@@ -178,20 +181,12 @@ def _unpacked(table: pa.Table, max_bytes: int) -> pa.Table:
         if not _repeats(column.type):
             columns.append(column)
             continue
-        try:
-            plain = [_plain(chunk) for chunk in column.chunks]
-            total += sum(size for size, _ in plain)
-            if total > max_bytes:
-                _refuse(f"column {name[:100]!r} has more than {max_bytes:,} bytes, unpacked", "send smaller bodies")
-            columns.append(pa.chunked_array([make() for _, make in plain], type=_plain_type(column.type)))
-        except (pa.ArrowException, NotImplementedError) as error:
-            if isinstance(error, InvalidEventError):
-                raise
-            _refuse(f"column {name[:100]!r} cannot be stored: {' '.join(str(error).split())[:200]}")
-    try:
-        return pa.table(columns, names=table.column_names)
-    except pa.ArrowException as error:  # a column that was not touched is broken
-        _refuse(f"the body is no Arrow stream: {' '.join(str(error).split())[:200]}")
+        plain = [_plain(chunk) for chunk in column.chunks]
+        total += sum(size for size, _ in plain)
+        if total > max_bytes:
+            _refuse(f"column {name[:100]!r} has more than {max_bytes:,} bytes, unpacked", "send smaller bodies")
+        columns.append(pa.chunked_array([make() for _, make in plain], type=_plain_type(column.type)))
+    return pa.table(columns, names=table.column_names)
 
 
 def _plain_type(kind: pa.DataType) -> pa.DataType:
