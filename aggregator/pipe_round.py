@@ -82,10 +82,7 @@ def begin_round(backend: Backend, chosen: Chosen, standing: Position, now_ns: in
     """The round that goes on at a place. Raises LqlError where the columns do not allow the condition, OSError."""
     backend.refresh()
     ends = visible_ends(backend)  # first: whatever lies below is then in the index and in the snapshots
-    streams: dict[str, list[str]] = {}
-    for stream in backend.streams.select(chosen.source):
-        if all(name != PIPE_TAG for name, _ in stream.tags.items):
-            streams.setdefault(stream.topic, []).append(str(stream.tags))
+    streams = backend.streams.names(chosen.source, without_tag=PIPE_TAG)
     topics = [topic for topic in list(backend.state.topics.values()) if not topic.binary_keys]
     with ExitStack() as until_here:
         held = [backend.snapshot(topic, None) for topic in topics]
@@ -95,7 +92,7 @@ def begin_round(backend: Backend, chosen: Chosen, standing: Position, now_ns: in
         mine = [(snapshot, pin) for snapshot, pin in held if snapshot.topic.name in streams]
         pins, schema = hold(mine)
         try:
-            parts = [TopicPart(snapshot, tuple(streams[snapshot.topic.name])) for snapshot, _ in mine]
+            parts = [TopicPart(snapshot, streams[snapshot.topic.name]) for snapshot, _ in mine]
             material = Material(parts, pins, schema, ends)
             snapshots = [snapshot for snapshot, _ in held]
             begin = dict(standing.begin)

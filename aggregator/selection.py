@@ -272,15 +272,13 @@ class Selection(Answer):
         """Snapshots of the topics with streams that are asked for."""
         backend = self._backend
         ends = self._ends()  # first: whatever lies below is then in the index and in the snapshots
-        streams: dict[str, list[str]] = {}
-        for stream in backend.streams.select(self._select.source):
-            streams.setdefault(stream.topic, []).append(str(stream.tags))
+        streams = backend.streams.names(self._select.source)
         held = []
         parts = []
         for name, spaces in streams.items():
             snapshot, pin = backend.snapshot(backend.state.topics[name], None)
             held.append((snapshot, pin))
-            parts.append(TopicPart(snapshot, tuple(spaces), _conditions(snapshot, self._select.where)))
+            parts.append(TopicPart(snapshot, spaces, _conditions(snapshot, self._select.where)))
         pins, schema = hold(held)
         return Material(parts, pins, schema, ends)
 

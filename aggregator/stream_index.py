@@ -26,15 +26,18 @@ from aggregator.tombstones import Hidden, Tombstones, count_hidden, without_hidd
 from aggregator.unsealed import Piece
 
 Snap = Callable[[Topic, str | None], tuple[Snapshot, Pin]]
+KEPT_ANSWERS = 256
+"""So many expressions over tags keep their answers: those of tails and pipes, which ask again and again."""
 _BEGINNING, _BEHIND = b"{", b"|"  # every name of a stream begins with a brace
 
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream: its tags, and the topic that it lies in as a space of the name `str(tags)`."""
+    """A stream: its tags, and the topic that it lies in as a space of that name, which is `str(tags)`."""
 
     topic: str
     tags: TagSet
+    name: str
 
 
 class StreamIndex:
@@ -48,6 +51,7 @@ class StreamIndex:
         self._table = TagTable()
         self._streams: list[Stream | None] = []  # by number in the table; None: it is gone
         self._numbers: dict[tuple[str, str], int] = {}
+        self._answers: dict[tuple[Source | None, str | None], dict[str, tuple[str, ...]]] = {}
         self._marks: dict[int, int] = {}
         self._kept_marks: dict[int, int] = {}
         self._added: dict[tuple[int, str], TagSet] = {}  # what the manifest does not have yet
@@ -61,8 +65,30 @@ class StreamIndex:
         """
         with self._lock:
             self._refresh()
-            found = (self._streams[number] for number in self._table.select(source).tolist())
-            return [stream for stream in found if stream is not None]
+            return self._matching(source)
+
+    def names(self, source: Source | None, *, without_tag: str | None = None) -> dict[str, tuple[str, ...]]:
+        """The names of the streams that match and do not have a tag, by topic; in the same order, with the same errors.
+
+        Asking for the same again costs little while no stream comes or goes.
+        """
+        with self._lock:
+            self._refresh()
+            known = self._answers.get((source, without_tag))
+            if known is None:
+                found: dict[str, list[str]] = {}
+                for stream in self._matching(source):
+                    if without_tag is None or without_tag not in stream.tags.as_dict():
+                        found.setdefault(stream.topic, []).append(stream.name)
+                known = {topic: tuple(names) for topic, names in found.items()}
+                if len(self._answers) >= KEPT_ANSWERS:
+                    self._answers.clear()
+                self._answers[source, without_tag] = known
+            return known
+
+    def _matching(self, source: Source | None) -> list[Stream]:
+        found = (self._streams[number] for number in self._table.select(source).tolist())
+        return [stream for stream in found if stream is not None]
 
     def tag_names(self) -> list[str]:
         """Every tag name, ascending."""
@@ -114,8 +140,10 @@ class StreamIndex:
         self._loaded = True
 
     def _number(self, topic: str, tags: TagSet) -> None:
-        self._numbers[topic, str(tags)] = self._table.add(tags)
-        self._streams.append(Stream(topic, tags))
+        name = str(tags)
+        self._numbers[topic, name] = self._table.add(tags)
+        self._streams.append(Stream(topic, tags, name))
+        self._answers.clear()
 
     def _look(self, snapshot: Snapshot) -> None:
         """Take in what a snapshot has above the marks."""
@@ -168,6 +196,7 @@ class StreamIndex:
         for name in suspects:
             if not self._is_there(snapshot, name):
                 self._streams[self._numbers.pop((topic.name, name))] = None
+                self._answers.clear()
                 self._added.pop((topic.number, name), None)
                 self._removed.add((topic.number, name))
 

@@ -46,7 +46,7 @@ def shares(backend: Backend, source: Source | None) -> Iterator[Share]:
     for name, streams in topics.items():
         snapshot, pin = backend.snapshot(backend.state.topics[name], None)
         try:
-            yield from shares_of(backend.pool, snapshot, {str(stream.tags) for stream in streams})
+            yield from shares_of(backend.pool, snapshot, {stream.name for stream in streams})
         finally:
             pin.release()
 

@@ -93,7 +93,7 @@ def _held(backend: Backend, statement: Truncate, pins: ExitStack) -> _Streams:
         snapshot, pin = backend.snapshot(backend.state.topics[topic], None)
         pins.callback(pin.release)
         found.snapshots.append(snapshot)
-        records = {str(stream.tags): 0 for stream in mine}
+        records = {stream.name: 0 for stream in mine}
         sizes = dict.fromkeys(records, 0.0)
         for share in shares_of(backend.pool, snapshot, set(records)):
             records[share.name] += share.records
