@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from threading import BoundedSemaphore
+from typing import ParamSpec, TypeVar
 
 from starlette.requests import Request
 
@@ -14,6 +17,11 @@ from aggregator.server.health import Health
 from aggregator.server.settings import Settings
 from aggregator.server.tokens import FILE, Authority
 from aggregator.server.work import WorkPool
+
+P = ParamSpec("P")
+T = TypeVar("T")
+MAX_PATHS = 10_000
+"""Of appends that are remembered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +46,15 @@ class Context:
     reads: WorkPool
     authority: Authority
     health: Health
+    readers: BoundedSemaphore
     ready: bool = False
     body_bytes: int = 0
     """Of request bodies that are held now."""
     open_requests: int = 0
     open_by_route: Counter[str] = field(default_factory=Counter)
     """Open requests by their route's template."""
+    append_paths: dict[str, str] = field(default_factory=dict)
+    """Paths that appends went to, and their route's template: the next ones are refused early."""
     schemas: dict[tuple[str, str], str] = field(default_factory=dict)
     """Of the last batch that plateau's routes took, by topic and partition: the id of its schema."""
     schema_changes: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -62,6 +73,7 @@ class Context:
             WorkPool("read", work.read_threads, work.waiting),
             Authority(settings.tokens or catalog.path / FILE),
             Health(settings.catalog.checkpoint_interval_s),
+            BoundedSemaphore(max(2, os.cpu_count() or 1)),
         )
 
     def may_see(self, request: Request, topic: str) -> bool:
@@ -73,6 +85,26 @@ class Context:
         """Pass on what is told of a request."""
         for listener in self.listeners:
             listener(told)
+
+    def understand(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Read a body that takes the processor long: no more at a time than there are processors, so that the event
+        loop has its turn. Called in the threads of `appends`, of which others wait for the disk meanwhile.
+        """
+        with self.readers:
+            return read(*args, **kwargs)
+
+    def know_append(self, path: str, template: str) -> None:
+        """Take note of where appends go."""
+        if path not in self.append_paths:
+            if len(self.append_paths) >= MAX_PATHS:
+                self.append_paths.clear()
+            self.append_paths[path] = template
+
+    def check_room(self, length: int) -> None:
+        """Refuse an append of that many bytes now, if it would be when it has been read. Raises OverloadedError."""
+        self.appends.check_room()
+        most = self.settings.catalog.limits.memory_bytes // 16  # a batch that never fits is told so, not "later"
+        self.catalog.check_room(min(length, most))
 
     def saw_schema(self, place: tuple[str, str], schema: str) -> None:
         """Take note of the schema of a batch for a (topic, partition)."""

@@ -30,8 +30,11 @@ def entered(route: Route, context: Context) -> Route:
             request.scope["path_params"] = {name: _decoded(text) for name, text in request.path_params.items()}
             if access is not None:
                 check(access, operation, request.path_params.get("topic"))
-            if operation.scope == "write" and "idempotency-key" not in request.headers:  # a known batch needs no room
-                _check_room(request, context)
+            if operation.scope == "write" and request.method == "POST":
+                context.know_append(request.scope["path"], route.path)
+                if "idempotency-key" not in request.headers:  # a batch that is known needs no room
+                    length = request.headers.get("content-length", "")
+                    context.check_room(int(length) if length.isdecimal() else 0)
             response: Response = await route.endpoint(request)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
@@ -40,14 +43,6 @@ def entered(route: Route, context: Context) -> Route:
         return response
 
     return Route(route.path, enter, methods=sorted(route.methods or {"GET"}), name=route.name)
-
-
-def _check_room(request: Request, context: Context) -> None:
-    """Refuse now what would be refused when its body has been read and understood. Raises OverloadedError."""
-    context.appends.check_room()
-    length = request.headers.get("content-length", "")
-    most = context.settings.catalog.limits.memory_bytes // 16  # a batch that never fits is told so, not "later"
-    context.catalog.check_room(min(int(length) if length.isdecimal() else 0, most))
 
 
 def _decoded(name: str) -> str:

@@ -33,27 +33,35 @@ class Guard:
         watch = _Watch(scope, send, self._context)
         body = _Body(receive, self._context)
         try:
-            problem = self._at_once(scope)
-            if problem is not None:
-                await answer(problem_of(problem), scope["path"])(scope, receive, watch.send)
-            else:
-                await self._app(scope, body.receive, watch.send)
+            self._check(scope)
+        except (ProblemError, OverloadedError) as problem:
+            await answer(problem_of(problem), scope["path"])(scope, receive, watch.send)
+        else:
+            await self._app(scope, body.receive, watch.send)
         finally:
             body.release()
             watch.done()
 
-    def _at_once(self, scope: Scope) -> ProblemError | None:
-        """What is wrong with a request before its body is read."""
+    def _check(self, scope: Scope) -> None:
+        """Refuse what can be refused before anything else is done. Raises ProblemError, OverloadedError."""
         http = self._context.settings.http
         headers = scope["headers"]
         if sum(len(name) + len(value) + 4 for name, value in headers) + len(scope["raw_path"]) > http.max_header_bytes:
-            return ProblemError(431, "headers-too-large", f"the headers have more than {http.max_header_bytes:,} bytes")
+            raise ProblemError(431, "headers-too-large", f"the headers have more than {http.max_header_bytes:,} bytes")
         lengths = [value for name, value in headers if name == b"content-length"]
         if lengths and (len(lengths) > 1 or not lengths[0].isdigit()):
-            return ProblemError(400, "invalid-request", "the content length is no number")
-        if lengths and int(lengths[0][:20]) > http.max_append_bytes:
-            return too_large(http.max_append_bytes)
-        return None
+            raise ProblemError(400, "invalid-request", "the content length is no number")
+        length = int(lengths[0][:20]) if lengths else 0
+        if length > http.max_append_bytes:
+            raise too_large(http.max_append_bytes)
+        template = self._context.append_paths.get(scope["path"])
+        if template is not None and scope["method"] == "POST" and not any(n == b"idempotency-key" for n, _ in headers):
+            try:
+                self._context.check_room(length)
+            except OverloadedError:
+                scope["state"]["route"] = template
+                self._context.open_by_route[template] += 1
+                raise
 
 
 def too_large(max_bytes: int) -> ProblemError:

@@ -30,7 +30,7 @@ from aggregator.server.logs import set_up, tell_request
 from aggregator.server.settings import Settings
 
 _BACKLOG = 2048
-SWITCH_S = 0.001
+SWITCH_S = 0.0005
 """How long a thread that computes keeps the event loop from running: Python's own 5 ms add up to slow refusals."""
 _log = logging.getLogger("aggregator.server")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -37,8 +38,8 @@ class Work:
     body_bytes: of all request bodies that are being received or stored.
     """
 
-    append_threads: int = 8
-    read_threads: int = 4
+    append_threads: int = field(default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)))
+    read_threads: int = field(default_factory=lambda: max(4, os.cpu_count() or 1))
     waiting: int = 32
     body_bytes: int = 256 << 20
 

@@ -83,8 +83,8 @@ def routes(context: Context) -> list[Route]:
 
         def store() -> Receipt:
             topic = context.catalog.topic(request.path_params["topic"])
-            events = read_events(
-                body, media, types=_types(topic, media), binary_keys=topic.keys == "binary",
+            events = context.understand(
+                read_events, body, media, types=_types(topic, media), binary_keys=topic.keys == "binary",
                 max_bytes=context.settings.http.max_append_bytes,
             )  # fmt: skip
             return topic.append(events, asked.text("partition", "0") or "", producer=producer, sequence=sequence)
