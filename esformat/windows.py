@@ -3,35 +3,46 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from threading import Lock
 
+from esformat.errors import EsdbError
 from esformat.source import Source
 
 WINDOW_BYTES = 4 << 20
+LEAST_WINDOW_BYTES = 64 << 10
 WINDOWS_KEPT = 4
 WINDOWS_AHEAD = 3
 """So many of those that follow are asked for early, as soon as windows are read in turn."""
 
 
 class Windows:
-    """Another source, whose bytes come in windows of equal size; the last ones used are kept. For one thread."""
+    """Another source, whose bytes come in windows of equal size; the last ones used are kept. One read at a time."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, window_bytes: int) -> None:
         self._source = source
+        self._window_bytes = window_bytes
         self.name, self.size = source.name, source.size
         self._announce = getattr(source, "will_read", None)
         self._kept: OrderedDict[int, bytes] = OrderedDict()
         self._last = -2  # the window that was fetched last
+        self._lock = Lock()
 
     def read_at(self, offset: int, length: int) -> bytes:
         """Bytes [offset, offset + length). Raises what the source does."""
         stop = offset + length
-        if stop > self.size or length > WINDOW_BYTES * (WINDOWS_KEPT - 1):
+        if stop > self.size or length > self._window_bytes * (WINDOWS_KEPT - 1):
             return self._source.read_at(offset, length)
-        first, last = offset // WINDOW_BYTES, max(offset, stop - 1) // WINDOW_BYTES
-        parts = [self._window(number) for number in range(first, last + 1)]
+        first, last = offset // self._window_bytes, max(offset, stop - 1) // self._window_bytes
+        with self._lock:
+            parts = [self._window(number) for number in range(first, last + 1)]
         whole = parts[0] if len(parts) == 1 else b"".join(parts)
-        at = offset - first * WINDOW_BYTES
+        at = offset - first * self._window_bytes
         return whole[at : at + length]
+
+    def changed_error(self) -> EsdbError | None:
+        """What the source says when it is asked whether it has changed."""
+        look = getattr(self._source, "changed_error", None)
+        return None if look is None else look()
 
     def _window(self, number: int) -> bytes:
         found = self._kept.get(number)
@@ -49,10 +60,15 @@ class Windows:
         return found
 
     def _range(self, number: int) -> tuple[int, int]:
-        start = number * WINDOW_BYTES
-        return min(start, self.size), min(start + WINDOW_BYTES, self.size)
+        start = number * self._window_bytes
+        return min(start, self.size), min(start + self._window_bytes, self.size)
 
 
-def in_windows(source: Source) -> Source:
-    """The source itself where reading is cheap; in windows where each read is a request."""
-    return Windows(source) if hasattr(source, "will_read") else source
+def in_windows(source: Source, among: int = 1) -> Source:
+    """The source itself where reading is cheap; in windows where each read is a request.
+
+    among: so many sources are read at a time; what they hold together does not grow with their number.
+    """
+    if not hasattr(source, "will_read"):
+        return source
+    return Windows(source, max(LEAST_WINDOW_BYTES, WINDOW_BYTES // among))

@@ -32,7 +32,6 @@ from esformat import (
     reader,
     scan,
     space_filter,
-    windows,
 )
 from esformat.tools import assembly, column_indexes, index_map, number_map, plan, sweep
 
@@ -76,7 +75,6 @@ PLACES = {
     "most_dictionaries": [(plan, "MOST_DICTIONARIES")],
     "index_bytes": [(column_indexes, "INDEX_BYTES")],
     "index_step_rows": [(column_indexes, "STEP_ROWS")],
-    "window_of_bytes": [(windows, "WINDOW_BYTES")],
     "spill_numbers": [(index_map, "SPILL_NUMBERS"), (number_map, "SPILL_STRETCHES")],
 }
 
@@ -124,7 +122,6 @@ class Pieces:
     most_dictionaries: int | None = None
     index_bytes: int | None = None
     index_step_rows: int | None = None
-    window_of_bytes: int | None = None
     spill_numbers: int | None = None
 
 

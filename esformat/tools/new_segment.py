@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from esformat.errors import UsageError
-from esformat.location import Place, Target, locate, publication_of
+from esformat.location import Place, Target, locate, publication_of, source_of
 from esformat.metadata import Statistics
 from esformat.publish import Publication
 from esformat.reader import Reader
@@ -21,6 +21,7 @@ from esformat.tools.original import OpenOriginal, Original
 from esformat.tools.selection import AnyKept, Selection
 from esformat.tools.sweep import sweep
 from esformat.upload import Upload
+from esformat.windows import in_windows
 
 Progress = Callable[[int, int], None]
 """Called now and then with the bytes done and the bytes in all."""
@@ -39,7 +40,8 @@ class Made:
 def opened(paths: Sequence[Target]) -> Iterator[list[OpenOriginal]]:
     """The segments at `paths` as originals, open until the block ends."""
     with ExitStack() as stack:
-        segments = [stack.enter_context(open_segment(path, cache_bytes=16 << 20)) for path in paths]
+        sources = [in_windows(source_of(path), len(paths)) for path in paths]
+        segments = [stack.enter_context(open_segment(source, cache_bytes=16 << 20)) for source in sources]
         yield [OpenOriginal(reader_of(segment)) for segment in segments]
 
 
