@@ -1,4 +1,4 @@
-"""The demo from the file on: events as a stream, a crash in the middle, retention, compaction, erasure.
+"""The demo from the file on: events as a stream, a crash in the middle, retention, compaction, erasure, a server.
 
 Its events are those of .esdb files, as `esdb demo` leaves them. The process that is killed is `aggregator append`.
 """
@@ -28,7 +28,8 @@ from rich.text import Text
 
 import aggregator
 import esformat
-from aggregator import CatalogNotFoundError, OverloadedError, Topic
+from aggregator import AggregatorError, CatalogNotFoundError, OverloadedError, Topic
+from aggregator.demo_server import show_server
 
 CATALOG = "aggregator-demo"
 STREAM = "stream.parquet"
@@ -60,7 +61,14 @@ def run_demo(folder: Path, inputs: Sequence[Path] = ()) -> None:
     acknowledged = _ingest_and_kill(console, root, stream)
     _reopen(console, root, stream, acknowledged)
     _heading(console, "Kept within bounds")
-    _keep_house(console, root, files[-1])
+    spaces = _keep_house(console, root, files[-1])
+    _heading(console, "Behind a server")
+    with console.status("Asking over HTTP …"):
+        good = show_server(
+            root, "clicks", spaces, COMMAND, lambda text: _code(console, text), lambda t: _tell(console, t)
+        )
+    if not good:
+        raise AggregatorError("the log is not complete", path=str(root))
     _heading(console, "Yours to look at")
     for line in ("stats", "scan", "tail"):
         words = [line, str(root), *(["clicks"] if line != "stats" else [])]
@@ -157,8 +165,8 @@ def _largest_space(events: pa.Table) -> str:
 # ------------------------------------------------------------ keeping house
 
 
-def _keep_house(console: Console, root: Path, path: Path) -> None:
-    """Append a larger load, then let retention, compaction and erasure work on it."""
+def _keep_house(console: Console, root: Path, path: Path) -> list[str]:
+    """Append a larger load, then let retention, compaction and erasure work on it; gives some spaces that are left."""
     with console.status(f"Reading {path.name} …"):
         events = _by_time(path)
     with aggregator.open(root) as catalog:
@@ -189,6 +197,7 @@ def _keep_house(console: Console, root: Path, path: Path) -> None:
     trace = "no trace is left on disk" if gone else "SOMETHING IS LEFT ON DISK"
     _tell(console, f"{erasure.events:,} events of {erased} hidden within {_seconds(hidden)}; after compaction {trace}")
     _tell(console, f"problems found: {problems}")
+    return [space for space in board.spaces if space != erased]
 
 
 class _Board:

@@ -128,7 +128,8 @@ AGGREGATOR_LEVELS = (
     ("catalog",),
     ("aggregator",),
     ("client", "collect", "forward", "load", "server"),
-    ("demo", "spark"),
+    ("demo_server", "spark"),
+    ("demo",),
     ("cli",),
     ("__main__",),
 )
@@ -164,6 +165,7 @@ AGGREGATOR_OWNERS = {
     "opentelemetry": {"server"},
     "orjson": {"server"},
     "prometheus_client": {"server"},
+    "prompt_toolkit": {"cli"},
     "rich": {"cli", "demo"},
     "sqlite3": {"manifest"},
     "starlette": {"server"},

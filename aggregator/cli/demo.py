@@ -29,7 +29,8 @@ Examples:
 def demo(output: Path, inputs: tuple[Path, ...]) -> None:
     """Take the events that `esdb demo` wrote to files in as a stream, and kill -9 the process that does so midway.
 
-    Everything acknowledged is there afterwards. Then retention, compaction and erasure work on a larger load.
+    Everything acknowledged is there afterwards. Then retention, compaction and erasure work on a larger load, and a
+    server answers questions about it over HTTP, with the demo's own log shipped into it.
     """
     from aggregator.demo import run_demo  # here: rich is slow to import
 

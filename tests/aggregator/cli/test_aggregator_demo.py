@@ -38,6 +38,8 @@ def test_demo(command, tmp_path, monkeypatch):
     assert "1,500 events, none lost and none twice" in result.text
     assert "no trace is left on disk" in result.text
     assert "problems found: 0" in result.text
+    assert "histories over HTTP" in result.text
+    assert "stopped with status 0: every record of the log is there" in result.text
     assert command("demo", "--output", output).status == 0  # in the place of the last one
 
 
