@@ -51,6 +51,8 @@ class Guard:
         lengths = [value for name, value in headers if name == b"content-length"]
         if lengths and (len(lengths) > 1 or not lengths[0].isdigit()):
             raise ProblemError(400, "invalid-request", "the content length is no number")
+        if _from_elsewhere(headers):
+            raise ProblemError(403, "cross-origin", "pages of other sites may not ask this server")
         length = int(lengths[0][:20]) if lengths else 0
         if length > http.max_append_bytes:
             raise too_large(http.max_append_bytes)
@@ -62,6 +64,13 @@ class Guard:
                 scope["state"]["route"] = template
                 self._context.open_by_route[template] += 1
                 raise
+
+
+def _from_elsewhere(headers: list[tuple[bytes, bytes]]) -> bool:
+    """Whether a browser says that a page of another site asks: where no token is needed, any page could."""
+    named = dict(headers)
+    origin = named.get(b"origin")
+    return origin is not None and origin.partition(b"://")[2] != named.get(b"host")
 
 
 def too_large(max_bytes: int) -> ProblemError:

@@ -259,6 +259,15 @@ def test_what_is_no_http(tmp_path):
         assert httpx.get(f"{server.url}/ok").status_code == 200
 
 
+def test_pages_of_other_sites(web):
+    """What a browser sends for a page of another site is refused; the page at /docs may ask."""
+    here = str(web.base_url).removesuffix("/")
+    for origin in ("https://example.org", "null", "http://127.0.0.1:1", here.replace("http", "ftp") + ".example.org"):
+        answer = web.post("/v1/query", content=b"SHOW PARTITIONS", headers={"origin": origin})
+        assert (origin, answer.status_code) == (origin, 403)
+    assert web.get("/openapi.json", headers={"origin": here}).status_code == 200
+
+
 def test_many_connections_at_once(server):
     """Fifty clients at once, each with its own connection, are all served right."""
     answers = []
