@@ -32,3 +32,13 @@ def web_of() -> Iterator[Callable[[RunningServer], httpx.Client]]:
     """Makes clients of servers that a test starts itself."""
     with contextlib.ExitStack() as clients:
         yield lambda running: clients.enter_context(httpx.Client(base_url=running.url, timeout=30))
+
+
+@pytest.fixture(scope="module")
+def shared_web(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of one server for all tests of a file: for what leaves nothing behind."""
+    with (
+        served(tmp_path_factory.mktemp("shared") / "data") as running,
+        httpx.Client(base_url=running.url, timeout=30) as client,
+    ):
+        yield client

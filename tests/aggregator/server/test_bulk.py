@@ -84,20 +84,20 @@ def test_items_stand_for_themselves(web):
     [{"index": {"_index": 5}}, {}], [{"index": 5}, {}], [{"stir": {"_index": "a"}}, {}], ["[1]", {}],
     [{"index": {"_index": "a"}, "b": {}}, {}],
 ])  # fmt: skip
-def test_bodies_that_make_no_sense(web, lines):
+def test_bodies_that_make_no_sense(shared_web, lines):
     """Nothing is stored, and the error is one of Elasticsearch's."""
-    answer = post(web, *lines)
+    answer = post(shared_web, *lines)
     assert (answer.status_code, answer.json()["status"]) == (400, 400)
     assert answer.json()["error"]["reason"]
-    assert web.get("/v1/topics").json() == {"topics": []}
+    assert shared_web.get("/v1/topics").json() == {"topics": []}
 
 
-def test_what_shippers_look_at(web):
+def test_what_shippers_look_at(shared_web):
     """Health, licence and version, each with the header that clients insist on."""
     for path in ("/", "/_cluster/health", "/_license"):
-        answer = web.get(path)
+        answer = shared_web.get(path)
         assert (answer.status_code, answer.headers["x-elastic-product"]) == (200, "Elasticsearch")
-    assert web.head("/").status_code == 200
+    assert shared_web.head("/").status_code == 200
 
 
 def test_keys(web):

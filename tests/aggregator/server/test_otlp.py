@@ -150,9 +150,9 @@ def test_partial_success(web):
     (b'{"resourceLogs": [{"scopeLogs": [{"logRecords": [{"timeUnixNano": "x"}]}]}]}', JSON, 400),
     (b"[" * 50_000, JSON, 400), (b"{}", "text/plain", 415),
 ])  # fmt: skip
-def test_wrong_bodies(web, body, media, status):
+def test_wrong_bodies(shared_web, body, media, status):
     """Anything else is refused with a Status."""
-    answer = post(web, body, media)
+    answer = post(shared_web, body, media)
     assert answer.status_code == status
     assert answer.json()["message"] if media == JSON else answer.content.startswith(b"\x12")
 
@@ -184,14 +184,14 @@ def nested(depth: int) -> bytes:
 
 
 @pytest.mark.parametrize("depth", [30, 70, 40_000])
-def test_nesting(web, depth):
+def test_nesting(shared_web, depth):
     """Values may nest, within reason."""
     array: dict = {"stringValue": "x"}
     for _ in range(min(depth, 200)):
         array = {"arrayValue": {"values": [array]}}
     as_json = {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": array}]}]}]}
     for body, media in ((nested(depth), PROTOBUF), (json.dumps(as_json).encode(), JSON)):
-        assert post(web, body, media).status_code == (200 if depth == 30 else 400)
+        assert post(shared_web, body, media).status_code == (200 if depth == 30 else 400)
 
 
 GOOD = request(FULL, {"body": {"a": 1}}).SerializeToString()

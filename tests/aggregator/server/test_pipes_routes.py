@@ -36,7 +36,7 @@ def test_a_pipe(web):
     {}, {"name": 5}, {"name": ""}, {"name": "a", "where": "((("}, {"name": "a", "from": "{x"}, {"name": "a", "odd": 1},
     {"name": "a", "backfill": "yes"}, {"name": "a", "where": "x = 1 BACKFILL"},
 ])  # fmt: skip
-def test_wrong_pipes(web, asked):
+def test_wrong_pipes(shared_web, asked):
     """What makes no sense is refused."""
-    assert web.post("/v1/pipes", json=asked).status_code == 400
-    assert web.get("/v1/pipes").json() == {"pipes": []}
+    assert shared_web.post("/v1/pipes", json=asked).status_code == 400
+    assert shared_web.get("/v1/pipes").json() == {"pipes": []}

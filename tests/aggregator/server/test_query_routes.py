@@ -63,9 +63,9 @@ def test_whole_answers(shop):
     {"query": f"{ALL} POSITION HEAD", "position": "head"}, {"query": f"{ALL} ORDER BY ts DESC", "position": "head"},
     {"query": ALL, "odd": 1}, {"query": "SELECT FROM {} WHERE " + "(" * 5000},
 ])  # fmt: skip
-def test_wrong_questions(shop, question):
+def test_wrong_questions(shared_web, question):
     """Statements, positions and options that make no sense are refused."""
-    assert ask(shop[1], status=400, **question).headers["content-type"] == "application/problem+json"
+    assert ask(shared_web, status=400, **question).headers["content-type"] == "application/problem+json"
 
 
 def test_pages(shop):

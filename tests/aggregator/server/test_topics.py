@@ -27,24 +27,24 @@ def test_made_once(web):
 
 
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "%2e%2e", "ä ö", "A", "x" * 1024, "a\nb", "?#&=", "'"])
-def test_any_name(web, name):
+def test_any_name(shared_web, name):
     """Any text names a topic, and stays itself."""
     from urllib.parse import quote
 
     path = "/v1/topics/" + quote(name, safe="").replace(".", "%2E")
-    assert web.put(path).status_code == 201
-    assert web.get("/v1/topics").json()["topics"] == [{"name": name}]
-    assert web.get(path).json()["topic"] == name
+    assert shared_web.put(path).status_code == 201
+    assert {"name": name} in shared_web.get("/v1/topics").json()["topics"]
+    assert shared_web.get(path).json()["topic"] == name
 
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"odd": 1}', b'{"indexes": "type"}', b'{"keys": "odd"}',
     b'{"roll": {"rows": "many"}}', b'{"retention": [1]}', b'{"roll": {"age": {}}}', b'{"indexes": [1]}',
     b"[" * 100_000, b'{"retention": {"age_us": true}}'])  # fmt: skip
-def test_wrong_definitions(web, body):
+def test_wrong_definitions(shared_web, body):
     """What makes no sense is refused, and no topic made."""
-    answer = web.put("/v1/topics/clicks", content=body)
+    answer = shared_web.put("/v1/topics/clicks", content=body)
     assert answer.status_code == 400, answer.text
-    assert web.get("/v1/topics/clicks").status_code == 404
+    assert shared_web.get("/v1/topics/clicks").status_code == 404
 
 
 def test_facts_and_upkeep(web):
