@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Protocol, cast
 
 import pyarrow as pa
@@ -38,12 +38,12 @@ class Batches(Protocol):
         """Of one snapshot, all with the same columns."""
 
 
-def media_for(request: Request) -> str:
+def media_for(request: Request, offered: Sequence[str] = OUTPUTS) -> str:
     """The media type that the client wants an answer in. Raises ProblemError: 406."""
-    media = choose(request.headers.get("accept"), OUTPUTS)
+    media = choose(request.headers.get("accept"), offered)
     if media is None:
         raise ProblemError(406, "not-acceptable", "nothing of what Accept names is given here",
-                           f"accept one of {', '.join(OUTPUTS)}")  # fmt: skip
+                           f"accept one of {', '.join(offered)}")  # fmt: skip
     return media
 
 
@@ -63,6 +63,25 @@ def encode(batches: Iterator[pa.RecordBatch], schema: pa.Schema, media: str) -> 
             yield out.take()
     finally:
         close = getattr(batches, "close", None)
+        if close is not None:
+            close()
+
+
+def encode_text(lines: Iterator[str]) -> Iterator[bytes]:
+    """Lines of text, in chunks of about CHUNK_BYTES. `lines` is closed when nobody asks any more."""
+    waiting: list[bytes] = []
+    size = 0
+    try:
+        for line in lines:
+            waiting.append(line.encode())
+            size += len(waiting[-1]) + 1
+            if size >= CHUNK_BYTES:
+                yield b"\n".join([*waiting, b""])
+                waiting, size = [], 0
+        if waiting:
+            yield b"\n".join([*waiting, b""])
+    finally:
+        close = getattr(lines, "close", None)
         if close is not None:
             close()
 

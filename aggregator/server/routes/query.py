@@ -17,11 +17,11 @@ from starlette.routing import Route
 from aggregator.lql import parse_statement, to_text
 from aggregator.lql.tree import CreatePipe, DeletePipe, Select, Truncate
 from aggregator.selection import Selection
-from aggregator.server.answers import Batches, Streamed, encode, media_for, stream_scan
+from aggregator.server.answers import Batches, Streamed, encode, encode_text, media_for, stream_scan
 from aggregator.server.asked import Asked, wrong
 from aggregator.server.body import read_body
 from aggregator.server.context import Context
-from aggregator.server.media import ARROW_STREAM, CSV, JSON, LINES, TEXT, media_of
+from aggregator.server.media import ARROW_STREAM, CSV, JSON, LINES, OUTPUTS, TEXT, media_of
 from aggregator.server.operation import operation, parameter
 from aggregator.server.paging import Page, limited, parse_select, read_page, select_at
 from aggregator.server.problems import ProblemError
@@ -43,7 +43,7 @@ _ANSWERS: dict[str, Any] = {
             _GONE: {"description": "records behind the position that retention has removed",
                     "schema": {"type": "integer"}},
         },
-        "content": {LINES: {"example": _RECORD}, CSV: {}, ARROW_STREAM: {}},
+        "content": {LINES: {"example": _RECORD}, CSV: {}, ARROW_STREAM: {}, TEXT: {"example": "ERROR: no disk\n"}},
     },
     "400": {"description": "a statement or position that is wrong; the hint shows the place"},
 }  # fmt: skip
@@ -66,16 +66,17 @@ def routes(context: Context) -> list[Route]:
         "read", "Run an LQL statement", tag="query", answers=_ANSWERS,
         description="Without `position` the whole answer is streamed. With one, `head`, `tail` or what came in the "
         "header `Aggregator-Position`, it is a page of at most `limit` records; `wait` seconds are waited for the "
-        "first. Statements that change something need the scope `admin`.",
+        "first. `Accept: text/plain` gives records as the format string of the statement has them, or else their "
+        "messages. Statements that change something need the scope `admin`.",
         body={JSON: {"example": {**_EXAMPLE, "position": "tail", "wait": 30, "limit": 1000}},
               TEXT: {"example": _EXAMPLE["query"]}},
     )  # fmt: skip
     async def query(request: Request) -> Response:
         Asked(request, [])
         asked = await _question(request, context)
-        media = media_for(request)
         if asked.position is not None:
-            return await _page(asked, asked.position, media)
+            return await _page(asked, asked.position, media_for(request))
+        media = media_for(request, (*OUTPUTS, TEXT))
         if asked.wait_s:
             raise wrong("wait needs a position", "give position: tail, or one that came before")
         statement = parse_statement(asked.text)
@@ -88,6 +89,8 @@ def routes(context: Context) -> list[Route]:
             return catalog.query(to_text(statement) if asked.limit is not None else asked.text)
 
         pool = context.reads if isinstance(statement, Select) else context.appends
+        if media == TEXT:
+            return await Streamed.begun(pool.pull(lambda: _text(make())), TEXT)
         return await stream_scan(pool, make, media)
 
     async def _page(asked: _Question, position: str, media: str) -> Response:
@@ -157,6 +160,13 @@ def routes(context: Context) -> list[Route]:
         return cast("AsyncGenerator[tuple[int, bytes]]", context.reads.pull(lambda: _records(answer)))
 
     return [Route("/v1/query", query, methods=["POST"]), Route("/v1/tail", tail, methods=["GET"])]
+
+
+def _text(found: Batches | pa.Table) -> Iterator[bytes]:
+    """Records as the statement's format string has them. Raises ProblemError for tables."""
+    if not isinstance(found, Selection):
+        raise ProblemError(406, "not-acceptable", "only the records of a SELECT are given as text")
+    return encode_text(found.lines())
 
 
 def _encoded(page: Page, media: str) -> tuple[Page, bytes]:

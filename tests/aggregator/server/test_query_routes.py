@@ -51,6 +51,10 @@ def test_whole_answers(shop):
     assert messages(plain) == ["m7"]
     arrow = web.post("/v1/query", json={"query": ALL}, headers={"accept": "application/vnd.apache.arrow.stream"})
     assert pa.ipc.open_stream(arrow.content).read_all()["data"].to_pylist()[9] == b"m9"
+    text = {"accept": "text/plain"}
+    formatted = web.post("/v1/query", json={"query": 'SELECT "{vars:app}: {msg}" FROM {} LIMIT 2'}, headers=text)
+    assert formatted.text.splitlines() == ["web: m0", "web: m1"]
+    assert web.post("/v1/query", json={"query": "SHOW PARTITIONS"}, headers=text).status_code == 406
     assert ask(web, query="SELECT COUNT FROM {}").json()["count"] == 10
     assert ask(web, query="SHOW PARTITIONS").json()["tags"] == "{app=web}"
 
