@@ -1,7 +1,7 @@
 """How much there is of each stream: records and bytes, by segment, without reading records where metadata tells.
 
 A record of a segment counts as the segment's bytes on disk by the number of its records; one that is not sealed yet as
-its part of the batch that it lies in, in memory. What is hidden does not count.
+the bytes that the unsealed records of its partition take in memory, by their number. What is hidden does not count.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,11 +16,10 @@ from aggregator.lql.tree import Source
 from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.segment_pool import SegmentPool
-from aggregator.state import Snapshot
+from aggregator.state import Snapshot, UnsealedPart
 from aggregator.stream_index import Stream
 from aggregator.tombstones import Hidden, count_hidden, hidden_in, without_hidden
 from aggregator.topic import Backend
-from aggregator.unsealed import Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +57,19 @@ def shares_of(pool: SegmentPool, snapshot: Snapshot, wanted: set[str]) -> Iterat
         for info in snapshot.segments:
             if info.partition == number:
                 yield from _sealed(pool, snapshot, info, wanted, hidden)
-        pieces = [piece for part in snapshot.unsealed if part.partition == number for piece in part.pieces]
-        yield from _unsealed(snapshot, pieces, wanted, hidden)
+        for part in snapshot.unsealed:
+            if part.partition == number:
+                yield from _unsealed(snapshot, part, wanted, hidden)
 
 
 def record_bytes(info: SegmentInfo) -> float:
     """What a record of a segment counts as."""
     return info.size_bytes / info.rows
+
+
+def unsealed_record_bytes(part: UnsealedPart) -> float:
+    """What an unsealed record of a partition counts as."""
+    return sum(piece.size_bytes for piece in part.pieces) / sum(piece.rows for piece in part.pieces)
 
 
 def _sealed(
@@ -89,29 +93,26 @@ def _sealed(
         yield Share(snapshot.topic.name, name, info.number, left, left * record_bytes(info), low, high)
 
 
-def _unsealed(snapshot: Snapshot, pieces: list[Piece], wanted: set[str], hidden: Hidden) -> Iterator[Share]:
+def _unsealed(snapshot: Snapshot, part: UnsealedPart, wanted: set[str], hidden: Hidden) -> Iterator[Share]:
     tables = []
-    for piece in pieces:
+    for piece in part.pieces:
         table = pa.table(
             {
                 "space": piece.batch.column("space"),
                 "timestamp": piece.batch.column("timestamp").cast(pa.int64()),
-                "bytes": np.full(piece.rows, piece.size_bytes / piece.rows),
                 RECORD_INDEX: piece.record_indexes(),
             }
         )
         tables.append(without_hidden(table, hidden))
-    if not tables:
-        return
     whole = pa.concat_tables(tables)
     if len(wanted) == 1:
         whole = whole.filter(pc.equal(whole["space"], next(iter(wanted))))
-    grouped = whole.group_by("space").aggregate(
-        [("timestamp", "count"), ("bytes", "sum"), ("timestamp", "min"), ("timestamp", "max")]
-    )  # fmt: skip
+    times = [("timestamp", "count"), ("timestamp", "min"), ("timestamp", "max")]
+    grouped = whole.group_by("space").aggregate(times)
+    size = unsealed_record_bytes(part)
     for row in grouped.to_pylist():
         if row["space"] in wanted:
             yield Share(
-                snapshot.topic.name, row["space"], None, row["timestamp_count"], row["bytes_sum"],
+                snapshot.topic.name, row["space"], None, row["timestamp_count"], row["timestamp_count"] * size,
                 row["timestamp_min"], row["timestamp_max"],
             )  # fmt: skip

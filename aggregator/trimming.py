@@ -89,7 +89,7 @@ class Trimming:
         streams, sizes, times = rows.streams[order], rows.sizes[order], rows.times[order]
         first = np.append(True, streams[1:] != streams[:-1])[: len(streams)]
         left = self.bytes_left[streams] - _before_in_group(sizes, first)
-        goes = left - sizes >= rules.least_bytes - _SLACK
+        goes = np.ones(len(streams), np.bool_) if not rules.least_bytes else left - sizes >= rules.least_bytes - _SLACK
         if rules.total_bytes is None:
             unwanted = np.zeros(len(streams), np.bool_)
             if rules.before_us is not None:

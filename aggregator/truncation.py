@@ -23,7 +23,7 @@ from aggregator.segment_table import Bounds
 from aggregator.source import View, segment_batches, unsealed_batches
 from aggregator.state import Snapshot
 from aggregator.stream_index import Stream
-from aggregator.stream_sizes import record_bytes, shares_of
+from aggregator.stream_sizes import record_bytes, shares_of, unsealed_record_bytes
 from aggregator.tombstones import FEW_SPACES, hidden_in
 from aggregator.topic import Backend, writer_of
 from aggregator.trimming import Rows, Rules, Trimming
@@ -153,7 +153,7 @@ def _sources(pool: SegmentPool, snapshot: Snapshot, streams: _Streams, stop_us: 
                 yield Source(info.min_timestamp, number, partial(shaped, read, record_bytes(info)))
             for part in snapshot.unsealed:
                 for lookup in part.lookups() if part.partition == number else ():
-                    size = sum(piece.size_bytes for piece in lookup.pieces) / lookup.rows
+                    size = unsealed_record_bytes(part)
                     read = partial(unsealed_batches, lookup, view, str(number))
                     yield Source(lookup.min_timestamp, number, partial(shaped, read, size))
 

@@ -275,10 +275,13 @@ def test_idle_pipes_cost_nothing(tmp_path):
             catalog.query(f"CREATE PIPE p{number} FROM a = {number}")
         catalog.write({"a": "1"}, [{"msg": "x"}])
         level(catalog, *(f"p{number}" for number in range(20)))
-        time.sleep(0.3)
-        start = time.process_time()
-        time.sleep(1)
-        assert time.process_time() - start < 0.1
+
+        def spent():
+            start = time.process_time()
+            time.sleep(0.5)
+            return time.process_time() - start
+
+        wait_until(lambda: spent() < 0.05)  # on a busy machine it takes a while until all is done
 
 
 def test_copied_events_by_hand():
