@@ -24,6 +24,7 @@ PRODUCT = {"X-Elastic-Product": "Elasticsearch"}
 _STORING = ("index", "create")
 _ACTIONS = (*_STORING, "update", "delete")
 _RESERVED = ("ts", "msg")
+_SHORT_BYTES = 500  # of actions that are remembered
 _DEEPEST = 20  # of nested objects, as Elasticsearch has it
 
 
@@ -66,12 +67,17 @@ def read_actions(body: bytes, index: str | None) -> Iterator[Action]:
 
 def _header(line: bytes, number: int) -> tuple[str, Mapping[str, Any]]:
     try:
-        return _parsed_header(line)
+        return _remembered_header(line) if len(line) <= _SHORT_BYTES else _parsed_header(line)
     except (ValueError, AttributeError) as error:
         raise InvalidEventError(f"line {number}: no action: {str(error)[:100]}") from None
 
 
 @lru_cache(1024)
+def _remembered_header(line: bytes) -> tuple[str, Mapping[str, Any]]:
+    """Most items of a shipper have the same few actions."""
+    return _parsed_header(line)
+
+
 def _parsed_header(line: bytes) -> tuple[str, Mapping[str, Any]]:
     found = orjson.loads(line)
     if not isinstance(found, dict) or len(found) != 1:

@@ -1,7 +1,7 @@
 """What shippers of logs send, stored: records with the tags of their streams, as one batch where that can be.
 
-A batch with a record that cannot be stored is divided until only that record is left out: a shipper would otherwise
-send the same batch for ever, or throw all of it away.
+Of a batch with records that cannot be stored only those are left out: a shipper would otherwise send the same batch for
+ever, or throw all of it away.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from aggregator import Catalog, InvalidRequestError, TopicExistsError
-from aggregator.records import STREAM_SCHEMA
+from aggregator.lql import TagSet
+from aggregator.records import STREAM_SCHEMA, events_of
 from aggregator.server.settings import Settings
 from esformat import InvalidEventError
 
@@ -62,23 +63,44 @@ def store(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target) ->
     """
     if not items:
         return []
-    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
-    for place, (tags, _) in enumerate(items):
-        groups.setdefault(tuple(tags.items()), []).append(place)
-    streams = [(dict(tags), [items[place][1] for place in places]) for tags, places in groups.items()]
     try:
-        receipt = catalog.write_streams(
-            streams, target.topic, partition=target.partition, producer=target.producer, sequence=target.sequence
-        )
+        return _stored(catalog, items, target)
     except (InvalidRequestError, InvalidEventError) as error:
         if target.producer is not None:
             raise
         if len(items) == 1:
             return [Refusal(error.message)]
+    refusals = _unfit(catalog, items, target.topic)
+    if not refusals:  # each would do alone, but not together
         half = len(items) // 2
         return store(catalog, items[:half], target) + store(catalog, items[half:], target)
-    found: list[Outcome] = [Refusal("")] * len(items)
+    rest = iter(store(catalog, [item for place, item in enumerate(items) if place not in refusals], target))
+    return [refusals.get(place) or next(rest) for place in range(len(items))]
+
+
+def _stored(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target) -> list[Outcome]:
+    """All records as one batch, and where each is."""
+    groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for place, (tags, _) in enumerate(items):
+        groups.setdefault(tuple(tags.items()), []).append(place)
+    receipt = catalog.write_streams(
+        [(dict(tags), [items[place][1] for place in places]) for tags, places in groups.items()], target.topic,
+        partition=target.partition, producer=target.producer, sequence=target.sequence,
+    )  # fmt: skip
+    found: dict[int, Outcome] = {}
     order = (place for places in groups.values() for place in places)
     for index, place in enumerate(order, receipt.first):
         found[place] = Place(receipt.partition, index)
+    return [found[place] for place in range(len(items))]
+
+
+def _unfit(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], topic: str) -> dict[int, Refusal]:
+    """Records that cannot be stored whatever stands beside them, by place. Stores nothing."""
+    types = {field.name: field.type for field in catalog.topic(topic).scan().schema}
+    found: dict[int, Refusal] = {}
+    for place, (tags, record) in enumerate(items):
+        try:
+            events_of(TagSet.of(tags), [record], types, 0)
+        except (InvalidRequestError, InvalidEventError) as error:
+            found[place] = Refusal(error.message)
     return found

@@ -6,6 +6,7 @@ import json
 
 import elasticsearch
 import elasticsearch.helpers
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -114,6 +115,18 @@ def test_keys(web):
     assert web.post("/_bulk", content=body.replace("5", "6"), headers=headers).status_code == 409
     late = body.replace('"@timestamp": 5', '"n": 5')
     assert web.post("/_bulk", content=late, headers=headers | {"idempotency-key": "beat:2"}).status_code == 400
+
+
+def test_records_that_do_not_fit_a_column(web, server):
+    """Many items that the topic's columns refuse are left out, and the rest is one append."""
+    server.catalog.create_topic("typed", pa.schema([("data", pa.binary()), ("status", pa.int64())]))
+    lines = []
+    for number in range(500):
+        lines += [{"index": {"_index": "a"}}, {"message": "x", "status": "odd" if number % 2 else number}]
+    items = post(web, *lines, path="/_bulk?topic=typed").json()["items"]
+    assert [item["index"]["status"] for item in items] == [201, 400] * 250
+    assert [item["index"]["_seq_no"] for item in items[::2]] == list(range(250))
+    assert server.catalog.topic("typed").scan().to_table()["status"].to_pylist() == list(range(0, 500, 2))
 
 
 def test_deep_documents():
