@@ -218,7 +218,7 @@ class Pipes:
             return self._keep_in_time(pipe)
         except _Interrupted:
             return max(0.0, pipe.not_before - time.monotonic())
-        except (EsdbError, OSError, MemoryError, pa.ArrowException) as error:
+        except Exception as error:  # noqa: BLE001  it shows as the pipe's problem, and other pipes go on
             return self._failed(pipe, error)
 
     def _failed(self, pipe: Pipe, error: BaseException) -> float:

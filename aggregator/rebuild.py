@@ -1,7 +1,8 @@
 """`rebuild_manifest`: the manifest made anew from the segments, where it is lost or damaged.
 
 Segments tell their topic, partition, schema, producers and what they were made from. What is not sealed comes from the
-log when the catalog is opened. Lost are erasures that were under way: erase again what had not gone from disk.
+log when the catalog is opened. Lost are pipes, and erasures and truncations that were under way: do again what had not
+gone from disk.
 """
 
 from __future__ import annotations

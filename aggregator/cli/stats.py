@@ -34,6 +34,9 @@ def stats(catalog: str, topic: str | None, format_: str) -> None:
     if topic is None:
         show_rows(("", facts["path"]), _of_catalog(facts))
         say("")
+        if facts["pipes"]:
+            show_rows(("pipe", "copied", "lag", "gone", "state"), _of_pipes(facts["pipes"]), right=(1, 2, 3))
+            say("")
     shown = {topic: facts} if topic is not None else facts["topics"]
     rows = [row for name, mine in shown.items() for row in _of_topic(name, mine)]
     names = ("topic", "partition", "events", "unsealed", "segments", "bytes", "record indexes", "first", "last")
@@ -46,6 +49,17 @@ def _of_catalog(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     for name, used in facts["disk"].items():
         yield f"disk, {name.replace('_', ' ')}", size(used)
     yield "problems", f"{facts['problems']:,}" + ("" if not facts["problems"] else ": see `aggregator verify`")
+
+
+def _of_pipes(pipes: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    for pipe in pipes:
+        yield (
+            pipe["name"],
+            f"{pipe['copied']:,}",
+            f"{pipe['lag']:,}",
+            f"{pipe['gone']:,}",
+            pipe["problem"] or pipe["state"],
+        )
 
 
 def _of_topic(name: str, facts: dict[str, Any]) -> Iterator[tuple[str, ...]]:

@@ -115,6 +115,9 @@ def test_stats(command, clicks):
     assert (facts["rows"], facts["segments"], facts["problems"]) == (3, 1, 0)
     assert command("stats", "data", "clicks", "--format", "json").json["partitions"]["web"]["unsealed_rows"] == 1
     assert "0 to 1" in command("stats", "data").text
+    with aggregator.open("data") as catalog:
+        catalog.query("CREATE PIPE mirror FROM a = 1")
+    assert "mirror" in command("stats", "data").text
 
 
 @pytest.mark.parametrize("name", ["all.esdb", "all.parquet", "all.jsonl", "all.csv", "all.arrow"])
