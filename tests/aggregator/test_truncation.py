@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +14,7 @@ import aggregator
 from aggregator import tombstones
 from aggregator.housekeeping import Housekeeping
 from aggregator.lql import TagSet
+from aggregator.manifest import Manifest
 from aggregator.model import LAST, RECORD_INDEX, Cut, with_cut
 from aggregator.tombstones import without_hidden
 from aggregator.trimming import Rows, Rules, Trimming
@@ -307,3 +309,33 @@ def test_what_truncation_hides_pipes_do_not_copy(tmp_path):
         catalog.query("TRUNCATE {a=1} MAXSIZE 0")
         assert messages(catalog) == [str(i) for i in range(4, 10)]
         assert catalog.streams() == [{"logrange.pipe": "p"}]
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_crash_while_space_is_freed(tmp_path, when):
+    """Before or after the new file takes its place: nothing hidden is back, nothing else gone, no problem told."""
+    images = []
+    apply = Manifest.apply
+
+    def copying(manifest, edit):
+        if edit.retired and when == "before":
+            images.append(shutil.copytree(tmp_path / "c", tmp_path / f"image{len(images)}"))
+        done = apply(manifest, edit)
+        if edit.retired and when == "after":
+            images.append(shutil.copytree(tmp_path / "c", tmp_path / f"image{len(images)}"))
+        return done
+
+    with mock.patch.object(Manifest, "apply", copying), aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"a": "1"}, [{"ts": i, "msg": str(i)} for i in range(10)])
+        catalog.write({"b": "1"}, [{"ts": i, "msg": f"b{i}"} for i in range(2)])
+        catalog.seal()
+        catalog.query("TRUNCATE a = 1 BEFORE 5000")
+        catalog.compact()
+    for image in images:
+        with aggregator.open(image) as catalog:
+            assert messages(catalog) == ["b0", "b1", "5", "6", "7", "8", "9"]
+            catalog.compact()
+            assert messages(catalog) == ["b0", "b1", "5", "6", "7", "8", "9"]
+            assert catalog.problems() == []
+            assert catalog.stats()["segments"] == 1
+    assert images
