@@ -12,7 +12,7 @@ from aggregator.server.context import Told
 from aggregator.server.settings import Logs
 
 _SECRET = re.compile(r"""(agg_[0-9a-f]{12})_[\w-]+|(?i:(bearer))\s+[^\s"\\]+""")
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 _requests = logging.getLogger("aggregator.server.requests")
 
 
@@ -53,6 +53,8 @@ def set_up(logs: Logs) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logs.level.upper())
+    if logs.level == "info":  # what uvicorn tells of its start and stop, we tell better
+        logging.getLogger("uvicorn").setLevel(logging.WARNING)
 
 
 def tell_request(told: Told) -> None:
