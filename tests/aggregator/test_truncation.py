@@ -339,3 +339,26 @@ def test_a_crash_while_space_is_freed(tmp_path, when):
             assert catalog.problems() == []
             assert catalog.stats()["segments"] == 1
     assert images
+
+
+def test_a_manifest_rebuilt_while_space_is_freed(tmp_path):
+    """Of a file and the one that it was made from only one counts."""
+    apply = Manifest.apply
+    images = []
+
+    def copying(manifest, edit):
+        done = apply(manifest, edit)
+        if edit.retired:
+            images.append(shutil.copytree(tmp_path / "c", tmp_path / f"image{len(images)}"))
+        return done
+
+    with mock.patch.object(Manifest, "apply", copying), aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"a": "1"}, [{"ts": i, "msg": str(i)} for i in range(10)])
+        catalog.seal()
+        catalog.query("TRUNCATE BEFORE 5000")
+        catalog.compact()
+    for path in images[0].glob("manifest.sqlite*"):
+        path.unlink()
+    assert aggregator.rebuild_manifest(images[0]).superseded == 1
+    with aggregator.open(images[0]) as catalog:
+        assert messages(catalog) == ["5", "6", "7", "8", "9"]
