@@ -21,7 +21,7 @@ class Access:
         """Whether the scope is there, and, where a topic is given, whether that is one of its topics."""
         if scope != "open" and scope not in self.scopes and "admin" not in self.scopes:
             return False
-        return topic is None or self.topics is None or any(fnmatch.fnmatchcase(topic, known) for known in self.topics)
+        return topic is None or self.topics is None or any(_is(topic, known) for known in self.topics)
 
     def require(self, scope: Scope, topic: str | None = None) -> None:
         """Raises ProblemError, 403, where it is not allowed."""
@@ -35,6 +35,11 @@ class Access:
         self.require(scope)
         if self.topics is not None:
             raise ProblemError(403, "forbidden", "this token is for some topics only", "name one of them")
+
+
+def _is(topic: str, known: str) -> bool:
+    """Whether a topic is the known one, or fits where that has a `*`; no other character is special."""
+    return fnmatch.fnmatchcase(topic, known.replace("[", "[[]").replace("?", "[?]"))
 
 
 ANYBODY = Access(frozenset({"read", "write", "admin"}))

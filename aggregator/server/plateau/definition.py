@@ -58,10 +58,7 @@ class Definition:
     @cached_property
     def schema(self) -> pa.Schema:
         """The schema as the client sent it."""
-        fields = []
-        for field in self.annotated:
-            kept = {key: value for key, value in (field.metadata or {}).items() if key != STORED}
-            fields.append(field.with_metadata(kept or None))
+        fields = [field.with_metadata(_own_metadata(field) or None) for field in self.annotated]
         return pa.schema(fields, metadata=self.annotated.metadata)
 
     @cached_property
@@ -120,13 +117,18 @@ def define(schema: pa.Schema, plain: pa.Schema, taken: Mapping[str, pa.DataType]
     fields = []
     for field in schema:
         if field.name == TIME and not _is_ns(field.type):
-            fields.append(field)
+            fields.append(field.with_metadata(_own_metadata(field) or None))
             continue
         free = (name for name in _names(field.name) if name not in used)
         stored = next(name for name in free if taken.get(name, kinds[field.name]) == kinds[field.name])
         used.add(stored)
-        fields.append(field.with_metadata({**(field.metadata or {}), STORED: stored.encode()}))
+        fields.append(field.with_metadata({**_own_metadata(field), STORED: stored.encode()}))
     return Definition(pa.schema(fields, metadata=schema.metadata))
+
+
+def _own_metadata(field: pa.Field) -> dict[bytes, bytes]:
+    """The metadata that the client gave a field, none of which can name a column of ours."""
+    return {key: value for key, value in (field.metadata or {}).items() if key != STORED}
 
 
 def stored_types(plain: pa.Schema) -> dict[str, pa.DataType]:

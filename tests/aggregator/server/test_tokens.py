@@ -73,6 +73,9 @@ def test_scopes():
     with pytest.raises(ProblemError):
         writer.require_all_topics("write")
     Access(frozenset({"admin"})).require_all_topics("read")
+    odd = Access(frozenset({"read"}), ("a[1]?", "b*c"))
+    seen = [topic for topic in ("a[1]?", "a1x", "a[1]x", "bc", "b*c", "bxyc", "bcd") if odd.allows("read", topic)]
+    assert seen == ["a[1]?", "bc", "b*c", "bxyc"]
 
 
 def test_every_route(server, caplog):
