@@ -17,7 +17,7 @@ import aggregator
 from aggregator import OverloadedError, Topic
 from aggregator.cli.bench_url import WORKS, bench_url
 from aggregator.cli.opened import durability_option, format_option, say_json
-from aggregator.load import BODIES, INTERFACES
+from aggregator.load import BODIES, COMPRESSIONS, INTERFACES
 from esformat.cli.parts import progress, size
 
 _EXAMPLES = """\b
@@ -52,13 +52,21 @@ _SHAPES = 16  # batches made beforehand, appended in turn
 @click.option(
     "--body", type=click.Choice(BODIES), default="arrow", show_default=True, help="With --url: form of events."
 )
+@click.option(
+    "--compression",
+    type=click.Choice(COMPRESSIONS),
+    default="none",
+    show_default=True,
+    help="With --url: of what is sent.",
+)
 @click.option("--topic", default="bench", show_default=True, help="With --url: made if it is absent.")
 @click.option("--token", envvar="AGGREGATOR_TOKEN", help="With --url: for access. Better by AGGREGATOR_TOKEN.")
 @format_option
 @click.option("--json", "format_", flag_value="json", help="The same as --format json.")
 def bench(
     directory: str | None, seconds: float, format_: str, durability: str, threads: int, url: str | None,
-    rate: float | None, work: str, interface: str, body: str, topic: str, token: str | None, **load: Any,
+    rate: float | None, work: str, interface: str, body: str, compression: str, topic: str, token: str | None,
+    **load: Any,
 ) -> None:  # fmt: skip
     """Append generated events for some seconds, and tell rates and latencies.
 
@@ -70,7 +78,7 @@ def bench(
     for lack of a free connection has waited, too. --work read asks for the newest events of one space after another.
     """
     if url is not None:
-        bench_url(url, seconds, rate, threads, (work, interface, body, topic, token), load, format_)
+        bench_url(url, seconds, rate, threads, (work, interface, body, compression, topic, token), load, format_)
         return
     with (
         TemporaryDirectory(prefix="aggregator-bench-", dir=directory) as root,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from aggregator.cli.opened import say_json
@@ -10,19 +11,22 @@ from aggregator.load import Load, Request, appends, make_topic, reads, run
 from esformat.cli.parts import progress
 
 WORKS = ("append", "read")
+_SWITCH_S = 0.0005  # a thread whose answer is there shall not wait long for the others to be measured
 
 
 def bench_url(
-    url: str, seconds: float, rate: float | None, threads: int, what: tuple[str, str, str, str, str | None],
+    url: str, seconds: float, rate: float | None, threads: int, what: tuple[str, str, str, str, str, str | None],
     load: dict[str, Any], format_: str,
 ) -> None:  # fmt: skip
-    """Put a server under load and tell how it does. what: work, interface, body, topic, token.
+    """Put a server under load and tell how it does. what: work, interface, body, compression,
+    topic, token.
 
     Raises InvalidRequestError where nothing at all was done.
     """
-    work, interface, body, topic, token = what
-    if interface == "plateau" and body != "arrow":
-        raise InvalidRequestError("plateau's routes take Arrow files only", hint="leave --body out")
+    work, interface, body, compression, topic, token = what
+    if interface == "plateau" and (body, compression) != ("arrow", "none"):
+        raise InvalidRequestError("plateau's routes take plain Arrow files", hint="leave --body and --compression out")
+    sys.setswitchinterval(_SWITCH_S)
     with progress("sending"):
         if interface == "native":
             make_topic(url, topic, token)
@@ -30,12 +34,20 @@ def bench_url(
         for partition in range(load["partitions"] if work == "append" else 1):
             name = str(partition)
             requests += (
-                appends(interface, topic, name, body, load["batch"], load["payload"], load["spaces"])
+                appends(interface, topic, name, body, load["batch"], load["payload"], load["spaces"], compression)
                 if work == "append"
                 else reads(interface, topic, name, load["spaces"])
             )
         facts = run(Load(url, seconds, threads, rate, token), requests)
-    facts |= {"work": work, "interface": interface, "body": body, "rate": rate, "threads": threads, **load}
+    facts |= {
+        "work": work,
+        "interface": interface,
+        "body": body,
+        "compression": compression,
+        "rate": rate,
+        "threads": threads,
+        **load,
+    }
     if format_ == "json":
         say_json(facts)
     else:

@@ -3,10 +3,11 @@
 from aggregator.load.figures import Figures, percentiles
 from aggregator.load.generator import Load, run
 from aggregator.load.sending import Outcome, Target, make_topic
-from aggregator.load.work import BODIES, INTERFACES, Request, appends, reads
+from aggregator.load.work import BODIES, COMPRESSIONS, INTERFACES, Request, appends, reads
 
 __all__ = [
     "BODIES",
+    "COMPRESSIONS",
     "INTERFACES",
     "Figures",
     "Load",

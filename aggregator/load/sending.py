@@ -1,7 +1,7 @@
 """`Target`: one keep-alive connection to a server, as cheap as the standard library allows.
 
-A client library would cost more than the requests; what is measured here is the server. It stops sending a body when
-the server has answered already, as a refusal does.
+A client library would cost more than the requests; what is measured here is the server. As curl does, it asks before it
+sends a large body (`Expect: 100-continue`), so that a server can refuse without being sent it.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import select
+import socket
 import ssl
 import time
 from dataclasses import dataclass
@@ -18,6 +19,10 @@ from aggregator.errors import InvalidRequestError
 from aggregator.load.work import Request
 
 _PIECE_BYTES = 128 << 10
+_ASKED_BYTES = 64 << 10
+"""Larger bodies wait for the server to want them,"""
+_ASKED_S = 1.0
+"""but no longer than this: old servers say nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,18 +79,26 @@ class Target:
         if request.method != "GET":
             connection.putheader("Content-Length", str(len(request.body)))
         body = memoryview(request.body)
-        if len(body) <= _PIECE_BYTES:
+        if len(body) <= _ASKED_BYTES:
             connection.endheaders(request.body or None)
             return True
+        connection.putheader("Expect", "100-continue")
         connection.endheaders()
+        if select.select([connection.sock], [], [], _ASKED_S)[0] and not self._is_wanted():
+            return False
         for start in range(0, len(body), _PIECE_BYTES):
-            if select.select([connection.sock], [], [], 0)[0]:
-                return False
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its answer may be there still
                 connection.sock.sendall(body[start : start + _PIECE_BYTES])
                 continue
             return False
         return True
+
+    def _is_wanted(self) -> bool:
+        """Whether the server says that it wants the body. What it says is read with the answer."""
+        if isinstance(self._connection, http.client.HTTPSConnection):
+            return True  # nobody can look into what is encrypted without taking it
+        said: bytes = self._connection.sock.recv(16, socket.MSG_PEEK)
+        return said.startswith((b"HTTP/1.1 100", b"HTTP/1.0 100"))
 
     def close(self) -> None:
         """Close the connection."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import time
@@ -13,6 +14,7 @@ import pyarrow as pa
 
 SHAPES = 16  # requests made beforehand, sent in turn
 BODIES = ("arrow", "jsonl")
+COMPRESSIONS = ("none", "gzip", "zstd")
 INTERFACES = ("native", "plateau")
 HISTORY_EVENTS = 100
 
@@ -46,9 +48,13 @@ def events_batch(seed: int, count: int, payload: int, spaces: int) -> pa.RecordB
 
 
 def appends(
-    interface: str, topic: str, partition: str, body: str, count: int, payload: int, spaces: int
-) -> list[Request]:
-    """Appends of `count` events each. interface: "native" or "plateau". body: "arrow" or "jsonl" (native only)."""
+    interface: str, topic: str, partition: str, body: str, count: int, payload: int, spaces: int,
+    compression: str = "none",
+) -> list[Request]:  # fmt: skip
+    """Appends of `count` events each. interface: "native" or "plateau". body: "arrow" or "jsonl" (native only).
+
+    compression: "none", "gzip" or "zstd" (native only).
+    """
     batches = [events_batch(seed, count, payload, spaces) for seed in range(SHAPES)]
     if interface == "plateau":
         path = f"/topic/{quote(topic, safe='')}/partition/{quote(partition, safe='')}"
@@ -58,7 +64,11 @@ def appends(
         path = f"/v1/topics/{quote(topic, safe='')}/events?partition={quote(partition, safe='')}"
         made = [_arrow(batch, pa.ipc.new_stream) if body == "arrow" else _lines(batch) for batch in batches]
         media = "application/vnd.apache.arrow.stream" if body == "arrow" else "application/x-ndjson"
-    return [Request("POST", path, (("Content-Type", media),), each, count) for each in made]
+    headers: tuple[tuple[str, str], ...] = (("Content-Type", media),)
+    if compression != "none":
+        headers += (("Content-Encoding", compression),)
+        made = [_compressed(each, compression) for each in made]
+    return [Request("POST", path, headers, each, count) for each in made]
 
 
 def reads(interface: str, topic: str, partition: str, spaces: int) -> list[Request]:
@@ -71,6 +81,11 @@ def reads(interface: str, topic: str, partition: str, spaces: int) -> list[Reque
     chosen = np.random.default_rng(7).integers(0, spaces, 2048).tolist()
     path = f"/v1/topics/{quote(topic, safe='')}/events?reverse=true&limit={HISTORY_EVENTS}&space=space-"
     return [Request("GET", f"{path}{number}", accept) for number in chosen]
+
+
+def _compressed(body: bytes, compression: str) -> bytes:
+    packed: bytes = gzip.compress(body, 6) if compression == "gzip" else pa.compress(body, "zstd", asbytes=True)
+    return packed
 
 
 def _with_time(batch: pa.RecordBatch) -> pa.RecordBatch:

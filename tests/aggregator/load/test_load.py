@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import threading
@@ -14,7 +15,7 @@ import pytest
 import aggregator
 from aggregator import InvalidRequestError
 from aggregator.cli import run as run_command
-from aggregator.load import Load, Request, Target, appends, percentiles, reads, run
+from aggregator.load import Load, Outcome, Request, Target, appends, percentiles, reads, run
 from aggregator.load.figures import Figures, total
 from aggregator.load.work import events_batch
 from aggregator.server import RunningServer, Settings
@@ -33,8 +34,8 @@ def server(tmp_path):
 
 
 @contextmanager
-def answering(answer: bytes, *, read: int = 65_536) -> Iterator[str]:
-    """A socket that reads a little of each request, answers the same bytes, and closes."""
+def answering(answer: bytes, taken: list[int] | None = None) -> Iterator[str]:
+    """A socket that reads a little of each request, answers, and closes. taken: gets the bytes of each request."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve():
@@ -43,18 +44,29 @@ def answering(answer: bytes, *, read: int = 65_536) -> Iterator[str]:
                 connection, _ = listener.accept()
             except OSError:
                 return
-            connection.recv(read)
-            connection.sendall(answer)
-            connection.shutdown(socket.SHUT_WR)
-            while connection.recv(1 << 20):
-                pass
-            connection.close()
+            size = len(connection.recv(65_536))
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(answer)
+                connection.shutdown(socket.SHUT_WR)
+                while piece := connection.recv(1 << 20):
+                    size += len(piece)
+            if taken is not None:
+                taken.append(size)
 
     threading.Thread(target=serve, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
         listener.close()
+
+
+def send(url: str, *requests: Request) -> list[Outcome]:
+    """Over one connection, closed at the end."""
+    target = Target(url)
+    try:
+        return [target.send(request) for request in requests]
+    finally:
+        target.close()
 
 
 def test_events():
@@ -68,13 +80,21 @@ def test_events():
         assert all(data.startswith(b"-" * (payload // 2)) for data in batch["data"].to_pylist())
 
 
-@pytest.mark.parametrize(("interface", "body"), [("native", "arrow"), ("native", "jsonl"), ("plateau", "arrow")])
-def test_every_form_is_stored(server, interface, body):
+FORMS = [
+    ("native", "arrow", "none"),
+    ("native", "jsonl", "gzip"),
+    ("native", "arrow", "zstd"),
+    ("plateau", "arrow", "none"),
+]
+
+
+@pytest.mark.parametrize(("interface", "body", "compression"), FORMS)
+def test_every_form_is_stored(server, interface, body, compression):
     """What is counted as stored is stored, in an open loop at its rate and in a closed one."""
     topic = "native" if interface == "native" else "pl"
     if interface == "native":
         server.catalog.create_topic(topic)
-    facts = run(Load(server.url, 0.3, 3), appends(interface, topic, "0", body, 50, 40, 5))
+    facts = run(Load(server.url, 0.3, 3), appends(interface, topic, "0", body, 50, 40, 5, compression))
     assert facts["failed"] == facts["shed"] == 0
     assert facts["events"] == 50 * facts["done"] == server.catalog.topic(topic).scan().count() > 0
     assert facts["latency_ms"]["p50"] <= facts["latency_ms"]["p99.9"] <= facts["latency_ms"]["max"]
@@ -91,12 +111,14 @@ def test_a_missing_topic_is_a_failure(server):
 
 
 def test_an_early_refusal_ends_the_sending():
-    """A server that answers before it has read the body is heard, and the body is not sent to its end."""
+    """A server that refuses is heard before a large body is sent; a small one goes with its headers."""
     body = bytes(50_000_000)
-    with answering(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 4\r\n\r\nbusy") as url:
-        target = Target(url)
-        assert [target.send(Request("POST", "/x", (), body)).status for _ in range(2)] == [429, 429]
+    taken = []
+    with answering(b"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 4\r\n\r\nbusy", taken) as url:
+        assert [outcome.status for outcome in send(url, *[Request("POST", "/x", (), body)] * 2)] == [429, 429]
         facts = run(Load(url, 0.2, 2), [Request("POST", "/x", (), body)])
+        assert send(url, Request("POST", "/x", (), b"small"))[0].status == 429
+    assert max(taken) < 1000
     assert facts["shed"] == facts["requests"] > 0
     assert facts["refusal_ms"]["p50"] > 0
 
@@ -105,10 +127,10 @@ def test_broken_answers_are_failures():
     """No answer, half an answer, no HTTP."""
     for answer in (b"", b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort", b"hello\r\n\r\n"):
         with answering(answer) as url:
-            outcome = Target(url).send(Request("GET", "/", ()))
+            (outcome,) = send(url, Request("GET", "/", ()))
             assert outcome.status == 0
             assert outcome.error
-    assert Target("http://127.0.0.1:9").send(Request("GET", "/", ())).error == "ConnectionRefusedError"
+    assert send("http://127.0.0.1:9", Request("GET", "/", ()))[0].error == "ConnectionRefusedError"
     with pytest.raises(InvalidRequestError):
         Target("127.0.0.1:9")
 
