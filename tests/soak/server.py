@@ -250,10 +250,10 @@ def stalled(connections: int, seconds: float, stall_s: float | None = None) -> d
         return time.monotonic() - begun
 
     async def beside() -> tuple[Load, Load, list[float]]:
-        await send(server.place, requests, 1.0, rate=50, lanes=8)
+        await send(server.place, requests, min(1.0, seconds), rate=50, lanes=8)
         idle = await send(server.place, requests, seconds, rate=50, lanes=8)
         held = [asyncio.create_task(stall(_STALLS[number % len(_STALLS)])) for number in range(connections)]
-        await asyncio.sleep(1.0)
+        await asyncio.sleep(min(1.0, seconds))
         busy = await send(server.place, requests, seconds, rate=50, lanes=8)
         return idle, busy, await asyncio.gather(*held)
 
