@@ -269,7 +269,7 @@ class Catalog:
     def query(self, text: str) -> Selection | pa.Table:
         """Run an LQL statement: a SELECT gives a lazy `Selection`, COUNT and every other statement a table.
 
-        Raises InvalidRequestError, which shows the place, for a statement that is wrong or not supported yet.
+        Raises InvalidRequestError, which shows the place, for a statement that is wrong; ReadOnlyError.
         """
         self._check_open()
         return run(self._backend, text, self._pipes)

@@ -50,7 +50,7 @@ def run(backend: Backend, text: str, pipes: Pipes | None = None) -> Selection | 
             return shown_pipes(backend, pipes, statement)
         case DescribePipe(name):
             return described_pipe(backend, pipes, name)
-    writer_of(backend)
+    writer_of(backend)  # what is left changes something
     assert pipes is not None
     if isinstance(statement, CreatePipe):
         return described_pipe(backend, pipes, pipes.create(statement).info.name)
