@@ -22,7 +22,7 @@ from esformat.cli import main as esdb
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("README.md", "CONTRIBUTING.md", "LICENSE", "docs", "spec", "benchmarks/results")
-KEPT = {"", ".md", ".png", ".py"}
+KEPT = {"", ".md", ".png", ".py", ".json"}
 """Suffixes of the files that pages consist of or link to."""
 COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
 PACKAGES = (
@@ -33,6 +33,7 @@ PACKAGES = (
     "esformat.customerio",
     "esformat.spark",
     "aggregator",
+    "aggregator.client",
 )
 """What the reference of Python describes, as far as it is there: all that `__all__` names."""
 

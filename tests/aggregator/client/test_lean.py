@@ -1,0 +1,28 @@
+"""What a program that has no need of a server or a client loads."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+
+def loaded(code):
+    run = subprocess.run(
+        [sys.executable, "-c", f"{code}; import json, sys; print(json.dumps(sorted(sys.modules)))"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return {name.partition(".")[0] for name in json.loads(run.stdout)}
+
+
+def test_the_catalog_needs_neither():
+    """`import aggregator` loads no HTTP client, no server and no parser of statements; the client loads no server."""
+    assert not loaded("import aggregator") & {"httpx", "starlette", "uvicorn", "lark", "click", "rich", "tenacity"}
+    client = loaded("import aggregator.client")
+    assert "httpx" in client
+    assert not client & {"starlette", "uvicorn", "lark", "tenacity"}
+
+
+def test_the_load_generator_needs_no_client_library():
+    """It costs what the standard library costs."""
+    assert not loaded("import aggregator.load") & {"httpx", "starlette", "uvicorn"}
