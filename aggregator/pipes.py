@@ -43,6 +43,8 @@ ROOM = 0.75
 """Pipes append only while less than this part of the memory and of the log is taken."""
 GAP_S = 0.02
 """Records that come within so many seconds are copied together."""
+MAX_GAP_S = 0.5
+"""The same where looking for them takes long, as with many streams and pipes."""
 TURN_S = 1.0
 """After so many seconds it is another pipe's turn."""
 PATIENCE_S = 10.0
@@ -197,10 +199,10 @@ class Pipes:
             began = time.monotonic()
             pauses = [pause for pause in map(self._turn, self.all()) if pause is not None]
             pause = min(pauses, default=None)
+            took = time.monotonic() - began
             if pause != 0:
                 arrivals.wait(seen, pause)
-                if not self._stopping.is_set():  # looking takes at most half of the time where there are many streams
-                    self._stopping.wait(max(GAP_S, time.monotonic() - began if not pauses else 0.0))
+                self._stopping.wait(min(max(GAP_S, took), MAX_GAP_S))  # looking takes half of the time at most
 
     def _turn(self, pipe: Pipe) -> float | None:
         """Let a pipe copy for a while; gives the seconds after which it wants to go on, None: when something comes."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 import time
 from unittest import mock
 
@@ -282,6 +283,25 @@ def test_idle_pipes_cost_nothing(tmp_path):
             return time.process_time() - start
 
         wait_until(lambda: spent() < 0.05)  # on a busy machine it takes a while until all is done
+
+
+def test_after_long_idling_a_pipe_is_quick(tmp_path):
+    """However long nothing came, what comes is copied soon."""
+    waits = []
+
+    class Recording(threading.Event):
+        def wait(self, timeout=None):
+            waits.append(timeout)
+            return super().wait(timeout)
+
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog._pipes._stopping = Recording()
+        catalog.query("CREATE PIPE p")
+        time.sleep(1)
+        catalog.write({"a": "1"}, [{"msg": "x"}])
+        level(catalog, "p")
+        assert copies(catalog, "p") == ["x"]
+        assert max(waits) <= pipes.MAX_GAP_S
 
 
 def test_copied_events_by_hand():
