@@ -28,7 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import esformat
-from aggregator.errors import OverloadedError, SequenceConflictError
+from aggregator.errors import InvalidRequestError, OverloadedError, SequenceConflictError
 from aggregator.files import Layout, make_directory, sync_directory
 from aggregator.intake import Fitting
 from aggregator.log import Entry
@@ -202,9 +202,11 @@ class Adder:
         """Take in segments that were staged for a target: all of them, or none. Their files go from where they are.
 
         Raises SequenceConflictError (a key too old to tell), OverloadedError (no room; events keep arriving),
-        LogFailedError, ManifestFailedError, OSError; then nothing changed.
+        InvalidRequestError (another catalog), LogFailedError, ManifestFailedError, OSError; then nothing changed.
         """
-        place = self._topic.partitions[target.partition[1]]
+        place = self._topic.partitions.get(target.partition[1])
+        if place is None or (place.number, self._topic.info.number) != (target.partition[0], target.topic.number):
+            raise InvalidRequestError("the catalog is another one than when the segments were begun")
         known = _known(place, batch.key)
         if known is not None:
             return self._duplicate(place, known)

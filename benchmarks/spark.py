@@ -25,6 +25,9 @@ from esformat.spark import start_session, write
 SCRATCH = Path(__file__).parent / "results" / "scratch"
 RESULT = Path(__file__).parent / "results" / "spark.json"
 
+PARTITIONS = (1, 2, 4, 8, 16)
+"""Input partitions of the scaling run."""
+
 
 @dataclass(frozen=True)
 class Work:
@@ -40,7 +43,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--works", default="scan,column,point,convert")
+    parser.add_argument("--works", default="scan,column,point,convert,scaling")
     options = parser.parse_args()
     folder = SCRATCH / f"spark-{options.events}"
     _prepare(folder, options.events)
@@ -48,8 +51,11 @@ def main() -> None:
     if not (folder / "esdb").exists():
         write(spark.read.parquet(str(folder / "raw")), str(folder / "esdb"), indexes=["type", "country"], partitions=8)
         _sorted_parquet(spark, str(folder / "raw"), str(folder / "parquet"))
-    figures = {}
-    for work in _works(spark, folder, options.works.split(",")):
+    wanted = options.works.split(",")
+    figures: dict[str, Any] = {}
+    if "scaling" in wanted:
+        figures["scaling"] = _scaling(spark, folder, options.turns)
+    for work in _works(spark, folder, wanted):
         times: dict[str, list[float]] = {"esdb": [], "parquet": []}
         answers = {}
         for _ in range(options.turns + 1):  # the first turn warms up
@@ -129,6 +135,22 @@ def _works(spark: Any, folder: Path, wanted: list[str]) -> list[Work]:
     works = [Work("scan", 1.5, scan), Work("column", 2.0, column), Work("point", 1.0, point),
              Work("convert", 1.5, convert)]  # fmt: skip
     return [work for work in works if work.name in wanted]
+
+
+def _scaling(spark: Any, folder: Path, turns: int) -> dict[str, float]:
+    """Seconds of a full scan of the segments, cut into more and more input partitions for the two cores."""
+    seconds: dict[str, list[float]] = {}
+    for turn in range(turns + 1):
+        for count in PARTITIONS:
+            df = spark.read.format("esdb").option("partitions", count).load(str(folder / "esdb"))
+            started = perf_counter()
+            _consumed(df)
+            if turn:  # the first warms up
+                seconds.setdefault(str(count), []).append(perf_counter() - started)
+    medians = {count: median(found) for count, found in seconds.items()}
+    for count, found in medians.items():
+        print(f"scaling  {count:>2} input partitions {found:6.2f} s", flush=True)
+    return medians
 
 
 def _consumed(df: Any) -> int:

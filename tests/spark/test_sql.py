@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+import aggregator
 import esformat
 
 ROOT = Path(__file__).parents[2]
@@ -76,10 +77,20 @@ def test_page(spark, tmp_path, capsys):
         writer.add("ada", b"{}", timestamp=1_790_000_000_000_000, indexes={"type": "page"})
     user = pa.table({"user_id": ["x"], "at": pa.array([1], pa.timestamp("us", "UTC")), "type": ["page"]})
     blocks = re.findall(r"^```pyspark\n(.*?)^```$", (ROOT / "docs" / "spark.md").read_text("utf-8"), re.M | re.S)
-    names = {"folder": str(folder), "events": spark.createDataFrame(user)}
-    assert len(blocks) >= 2
+    root = tmp_path / "data"
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("visits", indexes=["type"])
+        topic.append([{"space": "bea", "timestamp": 1_790_000_000_000_000, "data": b"{}", "type": "search"}] * 3)
+    names = {"folder": str(folder), "events": spark.createDataFrame(user), "root": str(root), "spark": spark}
+    names["checkpoint"] = str(tmp_path / "checkpoint")
+    assert len(blocks) >= 5
     for block in blocks:
         exec(compile(block, "docs/spark.md", "exec"), names)
     printed = capsys.readouterr().out
     assert "|page|       1|" in printed
-    assert printed.endswith("1 1\n")
+    assert "\n1 1\n" in printed
+    assert "|search|     3|" in printed
+    assert spark.table("counts").collect() == [("search", 3)]
+    assert names["bea"].count() == 3
+    with aggregator.open(root) as catalog:
+        assert catalog.topic("sales").scan().count() == 1
