@@ -104,6 +104,7 @@ KEYS: Mapping[str, Key] = {
     "work.append_threads": Key(("work", "append_threads"), _whole, "appends at once"),
     "work.read_threads": Key(("work", "read_threads"), _whole, "reads at once"),
     "work.waiting": Key(("work", "waiting"), _whole, "appends, and reads, that may wait; more are refused"),
+    "work.patience": Key(("work", "patience_s"), _seconds, "how long they may wait, about"),
     "work.body_bytes": Key(("work", "body_bytes"), _size, "all request bodies in memory"),
     "tls.certificate": Key(("tls", "certificate"), _path, "certificate chain of the server, PEM"),
     "tls.key": Key(("tls", "key"), _path, "its private key, PEM"),

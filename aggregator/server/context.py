@@ -69,8 +69,8 @@ class Context:
         return cls(
             catalog,
             settings,
-            WorkPool("append", work.append_threads, work.waiting),
-            WorkPool("read", work.read_threads, work.waiting),
+            WorkPool("append", work.append_threads, work.waiting, work.patience_s),
+            WorkPool("read", work.read_threads, work.waiting, work.patience_s),
             Authority(settings.tokens or catalog.path / FILE),
             Health(settings.catalog.checkpoint_interval_s),
             BoundedSemaphore(max(2, os.cpu_count() or 1)),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from aggregator import OverloadedError
 
@@ -14,6 +16,10 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _END: Any = object()
 _AT_ONCE = 2
+_NEWEST = 0.1  # the share of the latest call in the mean
+MIN_RETRY_S = 0.1
+OVERBOOKED = 2
+"""So many times as many calls as there should be are run all the same: those whose bodies were read meanwhile."""
 
 
 def _begin(make: Callable[[], Iterator[T]]) -> tuple[Iterator[T], list[T]]:
@@ -24,34 +30,55 @@ def _begin(make: Callable[[], Iterator[T]]) -> tuple[Iterator[T], list[T]]:
 class WorkPool:
     """Runs blocking calls beside the event loop. All but `close` belong to the loop's thread."""
 
-    def __init__(self, name: str, threads: int, waiting: int) -> None:
-        """threads: calls at once. waiting: calls that may wait for a thread."""
+    def __init__(self, name: str, threads: int, waiting: int, patience_s: float = 0.25) -> None:
+        """threads: calls at once. waiting: calls that may wait for a thread, and patience_s: for about how long."""
         self.name = name
         self.capacity = threads + waiting
         self.busy = 0
         self.shed = 0
+        self._size, self._patience_s = threads, patience_s
+        self._mean_s = 0.0  # what a call takes, the latest ones most
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"{name}-")
 
+    @property
+    def wait_s(self) -> float:
+        """About how long a call would wait for a thread."""
+        return max(0, self.busy - self._size) * self._mean_s / self._size
+
     def check_room(self) -> None:
-        """Refuse now what could not be run: before a body is read. Raises OverloadedError."""
-        if self.busy >= self.capacity:
-            self.shed += 1
-            raise OverloadedError(
-                f"{self.busy} {self.name}s are under way, as many as the server takes",
-                hint="try again later; nothing of this request was done",
-                retry_after_s=1.0,
-            )
+        """Refuse now what would have to wait too long: before a body is read. Raises OverloadedError."""
+        if self.busy >= self.capacity or self.wait_s > self._patience_s:
+            self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        self.shed += 1
+        raise OverloadedError(
+            f"{self.busy} {self.name}s are under way, as many as the server takes",
+            hint="try again later; nothing of this request was done",
+            retry_after_s=max(MIN_RETRY_S, self.wait_s),
+        )
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The call's result. It runs to its end even if nobody waits for it any more. Raises OverloadedError."""
-        self.check_room()
+        """The call's result. It runs to its end even if nobody waits for it any more. Raises OverloadedError.
+
+        Who checked for room and then read a body is not refused for a few others that did the same.
+        """
+        if self.busy >= OVERBOOKED * self.capacity:
+            self._refuse()
         return await self._run(call, *args, **kwargs)
 
     async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         self.busy += 1
-        future = asyncio.wrap_future(self._threads.submit(call, *args, **kwargs))
+        future = asyncio.wrap_future(self._threads.submit(self._timed, partial(call, *args, **kwargs)))
         future.add_done_callback(self._done)
         return await asyncio.shield(future)  # it counts as long as it runs, whoever gives up waiting
+
+    def _timed(self, call: Callable[[], T]) -> T:
+        began = time.perf_counter()
+        try:
+            return call()
+        finally:
+            self._mean_s += (time.perf_counter() - began - self._mean_s) * _NEWEST
 
     def _done(self, future: asyncio.Future[T]) -> None:
         self.busy -= 1
