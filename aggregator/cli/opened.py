@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,18 @@ def _must_be(path: str) -> None:
     root = Path(path)
     if not (root / "manifest.sqlite").exists() and not (root / "log").is_dir() and not (root / "segments").is_dir():
         raise CatalogNotFoundError("no catalog is there", path=path, hint=f"`aggregator init {path}` makes one")
+
+
+def state_folder() -> Path:
+    """Where commands keep what they note for themselves; made where it is absent."""
+    folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "aggregator"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def state_file(given: str | None, name: str) -> Path:
+    """A file for notes: the one that is named, or one of that name in the folder for such."""
+    return state_folder() / f"{name}.json" if given is None else Path(given)
 
 
 def say_json(facts: Mapping[str, Any] | Sequence[Any]) -> None:

@@ -11,7 +11,8 @@ from esformat import __version__
 from esformat.cli.parts import CONTEXT_SETTINGS, Group, Verbs, run_program
 
 _COMMANDS = (
-    "init", "topics", "append", "scan", "tail", "stats", "import", "export", "verify", "retain", "compact", "erase",
+    "init", "topics", "append", "scan", "query", "tail", "shell", "collect", "forward",
+    "stats", "import", "export", "verify", "retain", "compact", "erase",
     "rebuild-manifest", "serve", "token", "bench", "demo",
 )  # fmt: skip
 _WRONG_USAGE = (CatalogNotFoundError, InvalidRequestError, TopicExistsError, TopicNotFoundError)

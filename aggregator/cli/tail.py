@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from time import sleep
+from typing import Any
 
 import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator import Topic
+from aggregator import Catalog, Topic
+from aggregator.cli.answers import format_of, shown_errors, statement_format_option, write_records
 from aggregator.cli.opened import catalog_argument, reading, topic_argument
+from aggregator.lql import parse_statement, to_text
+from aggregator.lql.tree import Position, Select
 from esformat.cli.parts import Limit
 from esformat.convert import write_batches
 
@@ -21,6 +26,8 @@ Examples:
   aggregator tail data clicks
   aggregator tail data clicks -n 3 --partition 0
   aggregator tail data clicks -f | grep purchase
+  aggregator tail data 'SELECT FROM app = web WHERE msg CONTAINS ERROR' -n 3
+  aggregator tail data 'SELECT "{ts} {vars:app} {msg}"' -f
 """
 
 
@@ -30,12 +37,23 @@ Examples:
 @click.option("-n", "--limit", type=Limit(), default=10, show_default=True, metavar="N", help="How many to begin with.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with events as they are appended, until interrupted.")
 @click.option("--partition", metavar="NAME", help="Only this partition.")
-def tail(catalog: str, topic: str, limit: int, follow: bool, partition: str | None) -> None:
+@statement_format_option
+def tail(catalog: str, topic: str, limit: int, follow: bool, partition: str | None, format_: str | None) -> None:
     """Print the events of TOPIC that were appended last, as JSON lines with their partition and record index.
 
     They are in the order of their timestamps among those that are printed together, else as they were appended.
+    Instead of a topic an LQL statement may stand that begins with SELECT: its last records, and with -f what comes, of
+    streams made later, too. --format goes with a statement.
     """
     with reading(catalog) as opened:
+        if topic not in opened.topics() and topic.split(None, 1)[:1] and topic.split()[0].upper() == "SELECT":
+            if partition is not None:
+                raise click.UsageError("--partition goes with a topic")
+            with shown_errors():
+                _tail_statement(opened, topic, limit, follow, format_)
+            return
+        if format_ is not None:
+            raise click.UsageError("--format goes with a statement")
         followed = _Followed(opened.topic(topic), partition)
         _write(followed.newest(limit))
         while follow:
@@ -44,6 +62,28 @@ def tail(catalog: str, topic: str, limit: int, follow: bool, partition: str | No
                 _write(fresh)
             else:
                 sleep(_EVERY_S)
+
+
+def _tail_statement(catalog: Catalog, text: str, limit: int, follow: bool, format_: str | None) -> None:
+    """The last records that a SELECT chooses, or those from its POSITION on, and what comes after them."""
+    statement = parse_statement(text)
+    if isinstance(statement, Select) and statement.position is None and statement.offset is None:
+        statement = replace(statement, position=Position("tail"), offset=-limit)
+    text = to_text(statement)
+    if follow:
+        answer: Any = catalog.tail(text)
+    else:
+        answer = catalog.query(text)
+        if not isinstance(statement, Select) or statement.count:
+            raise click.UsageError("a SELECT without COUNT can be followed; run others with `aggregator query`")
+    assert isinstance(statement, Select)  # tail refuses everything else
+    chosen = format_of(statement, format_)
+    if not follow:
+        write_records(answer.batches(), answer.schema, statement, chosen, sys.stdout.buffer)
+        return
+    for batch in answer.batches():
+        write_records(iter([batch]), batch.schema, statement, chosen, sys.stdout.buffer)
+        sys.stdout.flush()
 
 
 class _Followed:

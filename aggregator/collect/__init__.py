@@ -3,6 +3,17 @@
 from aggregator.collect.collector import Collector
 from aggregator.collect.events import Counts
 from aggregator.collect.settings import FORMATS, TYPES, Files, Settings
-from aggregator.collect.sinks import CatalogSink, ServerSink, Sink
+from aggregator.collect.sinks import CatalogSink, ServerSink, Sink, StoppedError
 
-__all__ = ["FORMATS", "TYPES", "CatalogSink", "Collector", "Counts", "Files", "ServerSink", "Settings", "Sink"]
+__all__ = [
+    "FORMATS",
+    "TYPES",
+    "CatalogSink",
+    "Collector",
+    "Counts",
+    "Files",
+    "ServerSink",
+    "Settings",
+    "Sink",
+    "StoppedError",
+]

@@ -18,7 +18,7 @@ from aggregator.collect.files import Found, Handles, Key, Tracked, is_compressed
 from aggregator.collect.lines import measure
 from aggregator.collect.progress import Batch, Part, Progress, load, save
 from aggregator.collect.settings import Files, Settings
-from aggregator.collect.sinks import Sink
+from aggregator.collect.sinks import Sink, StoppedError
 from aggregator.errors import SequenceConflictError
 
 LOOK_S = 2.0
@@ -59,7 +59,7 @@ class Collector:
     def run(self, sleep: Callable[[float], None], *, once: bool = False) -> None:
         """Collect until `stop`; once: until everything that is there now is stored, last lines without an end, too.
 
-        Raises AggregatorError, EsdbError, OSError; what was stored is noted.
+        Raises AggregatorError, EsdbError, OSError; what was stored is noted. A sink that waits may end it as well.
         """
         try:
             self._finish_pending()
@@ -69,6 +69,8 @@ class Collector:
                 if once:
                     break
                 sleep(self._settings.interval_s)
+        except StoppedError:  # the batch is noted
+            return
         finally:
             if self._changed:
                 self._save()

@@ -26,6 +26,11 @@ from aggregator.records import STREAM_SCHEMA
 TIMEOUT_S = 60.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
 Sleep = Callable[[float], None]
+"""Waits; raises StoppedError where nobody wants to wait any more."""
+
+
+class StoppedError(AggregatorError):
+    """The collector was ended while a batch waited to be taken; it is stored when the collector starts again."""
 
 
 class Sink(Protocol):

@@ -2,6 +2,16 @@
 
 from aggregator.forward.destinations import Destination, TryLaterError, make_destination
 from aggregator.forward.forwarder import Forwarder, columns_of
-from aggregator.forward.rendering import Sender, json_lines
+from aggregator.forward.rendering import Sender, fields_of, json_lines, lines
 
-__all__ = ["Destination", "Forwarder", "Sender", "TryLaterError", "columns_of", "json_lines", "make_destination"]
+__all__ = [
+    "Destination",
+    "Forwarder",
+    "Sender",
+    "TryLaterError",
+    "columns_of",
+    "fields_of",
+    "json_lines",
+    "lines",
+    "make_destination",
+]

@@ -1,0 +1,157 @@
+"""Answers to statements, printed: as a table, JSON lines, CSV, Arrow, or by the statement's format string."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, BinaryIO
+
+import click
+import pyarrow as pa
+
+from aggregator import Catalog
+from aggregator.cli.opened import reading, writing
+from aggregator.forward import columns_of, fields_of, json_lines, lines
+from aggregator.lql import LqlError, Template, parse_statement, to_text
+from aggregator.lql.columns import as_text
+from aggregator.lql.tree import CreatePipe, DeletePipe, Select, Statement, Truncate
+from esformat.cli.parts import chosen_format, is_terminal, say
+from esformat.convert import write_batches
+
+FORMATS = ("table", "json", "csv", "arrow", "template")
+ROWS_SHOWN = 50
+"""Records of a SELECT without LIMIT in a table, and in the shell."""
+
+
+def statement_format_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the option --format."""
+    return click.option(
+        "--format", "format_", type=click.Choice(FORMATS),
+        help="json is lines of JSON; template is the statement's format string. Default: that where it has one, else a "
+        "table on a terminal, and json in a pipe.",
+    )(command)  # fmt: skip
+
+
+@contextmanager
+def shown_errors() -> Iterator[None]:
+    """A statement that is wrong ends the command with status 2, and is shown with the place."""
+    try:
+        yield
+    except LqlError as error:
+        click.echo(f"aggregator: {error}", err=True)
+        raise click.exceptions.Exit(2) from None
+
+
+def changes(statement: Statement) -> bool:
+    """Whether it needs a catalog that is open for writing."""
+    return isinstance(statement, CreatePipe | DeletePipe) or (isinstance(statement, Truncate) and not statement.dry_run)
+
+
+def run_statement(path: str, text: str, format_: str | None, catalog: Catalog | None = None) -> None:
+    """Run a statement and print its answer. catalog: one that is open for reading already.
+
+    Raises LqlError, AggregatorError and what else reading raises.
+    """
+    statement = parse_statement(text)
+    limit = None if catalog is None else ROWS_SHOWN
+    if changes(statement):
+        with writing(path) as opened:
+            show(opened, statement, text, format_, limit)
+    elif catalog is not None:
+        show(catalog, statement, text, format_, limit)
+    else:
+        with reading(path) as opened:
+            show(opened, statement, text, format_, limit)
+
+
+def show(catalog: Catalog, statement: Statement, text: str, format_: str | None, limit: int | None) -> None:
+    """Print the answer of a statement. limit: of a SELECT that has none."""
+    if not isinstance(statement, Select) or statement.count:
+        _show_table(catalog.query(text), format_)
+        return
+    chosen = format_of(statement, format_)
+    limit = ROWS_SHOWN if chosen == "table" and limit is None else limit
+    shortened = statement.limit is None and limit is not None
+    if shortened:
+        text = to_text(replace(statement, limit=limit))
+    answer: Any = catalog.query(text)
+    rows = 0
+
+    def counted() -> Iterator[pa.RecordBatch]:
+        nonlocal rows
+        for batch in answer.batches():
+            rows += len(batch)
+            yield batch
+
+    write_records(counted(), answer.schema, statement, chosen, sys.stdout.buffer)
+    if shortened and rows == limit and is_terminal(sys.stdout):
+        click.echo(f"… the first {rows}: LIMIT gives more", err=True)
+
+
+def format_of(statement: Select, format_: str | None) -> str:
+    """The format to print records in."""
+    if format_ is not None:
+        return format_
+    return "template" if statement.format is not None else "table" if is_terminal(sys.stdout) else "json"
+
+
+def write_records(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, statement: Select, chosen: str, sink: BinaryIO
+) -> None:
+    """Write the records of a SELECT."""
+    if chosen == "arrow":
+        write_batches(batches, schema, chosen_format("arrow", "-"), sink)
+        return
+    if chosen in ("table", "csv"):
+        shaped = (_plain(batch) for batch in batches)
+        if chosen == "csv":
+            write_batches(shaped, PLAIN, "csv", sink)
+        else:
+            from esformat.cli.tables import show_table  # here: rich is slow to import
+
+            show_table(shaped, PLAIN)
+        return
+    template = Template.compile(statement.format or "{msg}")
+    for batch in batches:
+        columns = columns_of(batch)
+        texts = lines(batch, columns, template) if chosen == "template" else json_lines(batch, columns)
+        sink.write(b"".join(texts.to_pylist()))
+        sink.flush()
+
+
+PLAIN = pa.schema(
+    [("ts", pa.timestamp("us", "UTC")), ("tags", pa.string()), ("msg", pa.string()), ("fields", pa.string())]
+)
+"""Records as rows for people: tags as they are written, fields as JSON."""
+
+
+def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = columns_of(batch)
+    fields = [json.dumps(held, ensure_ascii=False, default=str) if held else None for held in fields_of(batch, columns)]
+    arrays = [
+        batch.column("timestamp"), as_text(batch.column("space")).cast(pa.string()),
+        as_text(batch.column("data")).cast(pa.string()), pa.array(fields, pa.string()),
+    ]  # fmt: skip
+    return pa.RecordBatch.from_arrays(arrays, schema=PLAIN)
+
+
+def _show_table(table: Any, format_: str | None) -> None:
+    chosen = format_ or ("table" if is_terminal(sys.stdout) else "json")
+    if chosen == "template":
+        raise click.UsageError("--format template goes with SELECT")
+    plain = [pa.field(f.name, pa.string() if pa.types.is_large_string(f.type) else f.type) for f in table.schema]
+    table = table.cast(pa.schema(plain, metadata=table.schema.metadata))
+    batches = table.combine_chunks().to_batches()
+    if chosen == "table":
+        from esformat.cli.tables import show_table  # here: rich is slow to import
+
+        show_table(batches, table.schema)
+        for name, total in (table.schema.metadata or {}).items():
+            say(f"{name.decode()}: {int(total):,}" if total.isdigit() else f"{name.decode()}: {total.decode()}")
+        return
+    writer = "jsonl" if chosen == "json" else chosen_format(chosen, "-")
+    write_batches(iter(batches), table.schema, writer, sys.stdout.buffer)
+    sys.stdout.buffer.flush()

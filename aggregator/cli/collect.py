@@ -1,0 +1,158 @@
+"""`aggregator collect`: lines of files into streams as they are written."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import click
+
+from aggregator.cli.opened import durability_option, say_json, state_file, writing
+from aggregator.collect import (
+    FORMATS,
+    TYPES,
+    CatalogSink,
+    Collector,
+    Counts,
+    Files,
+    ServerSink,
+    Settings,
+    Sink,
+    StoppedError,
+)
+from esformat.cli.parts import Pair, count, say
+
+_EXAMPLES = """\b
+Examples:
+  aggregator collect --path 'logs/*.log' --into data --tags app=web --once
+  aggregator collect --path logs/access.log --into data --format combined --tag-from client --once
+  aggregator collect --path 'logs/*.jsonl' --into data --format json --time at --column took=integer --once
+  aggregator collect --path logs/app.log --into data --format 'regex=^(?P<ts>[^ ]+) (?P<msg>.*)' --once
+  aggregator collect collect.toml --once --report json
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@click.argument("config", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--path", "--files", "path", multiple=True, metavar="GLOB", help="Files to collect. Repeatable.")
+@click.option("--into", metavar="CATALOG|URL", help="A catalog's directory, or http://host:port of a server.")
+@click.option("--topic", help="Default: logs.")
+@click.option("--tags", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Tags of the streams. Repeatable.")
+@click.option("--file-tag", metavar="NAME", help='The tag with the file\'s path. Default: file; "" for none.')
+@click.option("--format", "format_", metavar="FORMAT", help=f"{', '.join(FORMATS[:-1])}, or regex=PATTERN.")
+@click.option("--time", metavar="NAME", help="The key or group with the time. Default: time; of a regex ts.")
+@click.option("--tag-from", "tags_from", multiple=True, metavar="NAME", help="A key or group that becomes a tag.")
+@click.option("--field", "fields", multiple=True, metavar="NAME", help="A key that becomes a field.")
+@click.option(
+    "--column", "columns", type=Pair(), multiple=True, metavar="NAME=TYPE",
+    help=f"A key or group that becomes a typed column: {', '.join(TYPES)}.",
+)  # fmt: skip
+@click.option("--multiline", metavar="PATTERN", help="What the first line of each record matches.")
+@click.option("--encoding", metavar="NAME", help="Of the files. Default: utf-8.")
+@click.option("--max-line-bytes", type=int, metavar="N", help="What is longer is cut. Default: 1 MiB.")
+@click.option("--begin", type=click.Choice(["start", "end"]), help="Where files are begun at the first start.")
+@click.option("--compressed", type=click.Choice(["skip", "once"]), help="What to do with .gz files. Default: skip.")
+@click.option("--state", metavar="FILE", help="Where it notes how far it is. Default: in ~/.local/state/aggregator.")
+@click.option("--token", envvar="AGGREGATOR_TOKEN", metavar="TEXT", help="For a server. Or AGGREGATOR_TOKEN.")
+@click.option("--once", is_flag=True, help="Collect what is there, last lines without an end as well, and end.")
+@click.option("--report", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@durability_option
+def collect(
+    config: Path | None, path: tuple[str, ...], once: bool, report: str, durability: str, **options: Any
+) -> None:
+    """Collect lines of files into streams as they are written, each exactly once, until interrupted.
+
+    Rotation by renaming and by copying, restarts and kills are followed: what was stored is noted together with who
+    the files are. CONFIG is a TOML file with the same settings; several [[files]] may stand in it.
+    """
+    settings = _settings(config, path, options)
+    notes = state_file(settings.state, f"collect-{_digest(config, settings)}")
+    stop = Event()
+
+    def wait(seconds: float) -> None:
+        if stop.wait(seconds):
+            raise StoppedError("ended while a batch waited")
+
+    logging.basicConfig(format="aggregator: %(message)s", level=logging.WARNING)
+    sink = _sink(settings, durability, wait)
+    try:
+        made = Collector(settings, sink, notes, _now_us)
+        with ended_by_signals(stop, made.stop):
+            made.run(wait, once=once)
+    finally:
+        sink.close()
+    _report(made.counts, report)
+
+
+def _settings(config: Path | None, path: tuple[str, ...], options: dict[str, Any]) -> Settings:
+    if config is not None:
+        if path or options["into"]:
+            raise click.UsageError("CONFIG says what to collect: leave --path and --into out")
+        return Settings.load(config)
+    if not path or not options["into"]:
+        raise click.UsageError("give CONFIG, or --path and --into")
+    given = {name: options[name] for name in ("time", "multiline", "encoding", "max_line_bytes", "begin", "compressed")}
+    given = {name: value for name, value in given.items() if value is not None}
+    kind, _, pattern = (options["format_"] or "text").partition("=")
+    given |= {"format": kind, "pattern": pattern or None, "tags_from": options["tags_from"]}
+    given |= {"fields": options["fields"], "tags": dict(options["tags"]), "columns": dict(options["columns"])}
+    if options["file_tag"] is not None:
+        given["file_tag"] = options["file_tag"]
+    files = Files(path=path, **given)
+    return Settings(
+        options["into"], (files,), topic=options["topic"] or "logs", state=options["state"], token=options["token"]
+    )
+
+
+def _digest(config: Path | None, settings: Settings) -> str:
+    """Tells collectors apart that have no file for their notes named."""
+    facts = (
+        str(config.resolve()) if config is not None else f"{settings.into} {settings.topic} {settings.files[0].path}"
+    )
+    return hashlib.sha256(f"{Path.cwd()} {facts}".encode()).hexdigest()[:16]
+
+
+def _sink(settings: Settings, durability: str, sleep: Any) -> Sink:
+    if "://" in settings.into:
+        return ServerSink(settings.into, settings.topic, settings.partition, settings.token, sleep)
+    return CatalogSink(writing(settings.into, durability), settings.topic, settings.partition, sleep)
+
+
+def _now_us() -> int:
+    from time import time_ns
+
+    return time_ns() // 1000
+
+
+@contextmanager
+def ended_by_signals(stop: Event, end: Any) -> Iterator[None]:
+    """SIGTERM and Ctrl-C end the work behind what is under way."""
+
+    def ended(number: int, frame: Any) -> None:
+        stop.set()
+        end()
+
+    before = {number: signal.signal(number, ended) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _report(counts: Counts, report: str) -> None:
+    if report == "json":
+        say_json(asdict(counts))
+        return
+    told = [count(counts.lines, "line")]
+    told += [f"{number:,} {what}" for number, what in (
+        (counts.cut, "too long and cut"), (counts.failed, "not of the format"), (counts.untimed, "without a time"),
+    ) if number]  # fmt: skip
+    say(", ".join(told))

@@ -1,0 +1,68 @@
+"""`aggregator forward`: what a statement selects, sent on as it arrives."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import sys
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import click
+
+from aggregator.cli.answers import shown_errors
+from aggregator.cli.collect import ended_by_signals
+from aggregator.cli.opened import catalog_argument, reading, state_file
+from aggregator.forward import Forwarder, Sender, make_destination
+from aggregator.lql import Template, parse_statement
+from aggregator.lql.tree import Select
+from esformat.cli.parts import Pair, warn
+
+_EXAMPLES = """\b
+Examples:
+  aggregator forward data 'SELECT POSITION HEAD' --to stdout --once
+  aggregator forward data 'SELECT "{ts} {msg}" FROM app = web POSITION HEAD' --to file:web.txt --once
+  aggregator forward data 'SELECT WHERE msg CONTAINS ERROR' --to syslog://logs.example.org:514 -f
+  aggregator forward data 'SELECT FROM {logrange.pipe=errors}' --to https://example.org/in --header X-Key=k -f
+"""
+
+
+@click.command(epilog=_EXAMPLES)
+@catalog_argument
+@click.argument("statement", metavar="LQL")
+@click.option(
+    "--to", required=True, metavar="WHERE",
+    help="stdout, file:PATH, syslog://HOST:PORT (TCP), syslog+udp://…, syslog+tls://…, http://… or https://….",
+)  # fmt: skip
+@click.option("--state", metavar="FILE", help="Where it notes its position. Default: in ~/.local/state/aggregator.")
+@click.option("--once", is_flag=True, help="End when everything that is there was sent.")
+@click.option("-f", "--follow", is_flag=True, help="Go on with records as they arrive, which is the default.")
+@click.option("--header", "headers", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Of HTTP requests.")
+@click.option("--ca", metavar="FILE", help="Certificates that syslog+tls trusts. Default: the system's.")
+@click.option("--priority", type=click.IntRange(0, 191), default=134, show_default=True, help="Of syslog messages.")
+@click.option("--host", default="", metavar="NAME", help="Of syslog messages of streams without a tag host.")
+@click.option("--app", default="aggregator", show_default=True, help="The same of streams without a tag app.")
+def forward(catalog: str, statement: str, to: str, once: bool, follow: bool, **options: Any) -> None:
+    """Send the records that a SELECT chooses to another place, at least once, in order, until interrupted.
+
+    It begins with what arrives from now on, unless the statement has a POSITION, and goes on where it stopped when it
+    is started again. A destination that fails is tried again with growing pauses. JSON lines are sent, or lines by the
+    statement's format string; syslog gets messages of RFC 5424.
+    """
+    if once and follow:
+        raise click.UsageError("--once and --follow contradict each other")
+    logging.basicConfig(format="aggregator: %(message)s", level=logging.WARNING)
+    with shown_errors(), reading(catalog) as opened:
+        parsed = parse_statement(statement)
+        template = Template.compile(parsed.format) if isinstance(parsed, Select) and parsed.format else None
+        sender = Sender(options["priority"], options["host"], options["app"])
+        destination = make_destination(
+            to, template, sys.stdout.buffer, sender=sender, headers=dict(options["headers"]), ca=options["ca"]
+        )
+        digest = hashlib.sha256(f"{Path(catalog).resolve()} {statement} {to}".encode()).hexdigest()[:16]
+        made = Forwarder(opened, statement, destination, state_file(options["state"], f"forward-{digest}"))
+        with ended_by_signals(Event(), made.stop):
+            made.run(once=once)
+    if to not in ("stdout", "-"):
+        warn(f"{made.sent:,} records sent")
