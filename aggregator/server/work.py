@@ -17,6 +17,7 @@ T = TypeVar("T")
 _END: Any = object()
 _AT_ONCE = 2
 _NEWEST = 0.1  # the share of the latest call in the mean
+_LEAP, _LEAST_S = 4, 0.005  # so that a few slow calls among quick ones, such as the first of all, change it little
 MIN_RETRY_S = 0.1
 OVERBOOKED = 2
 """So many times as many calls as there should be are run all the same: those whose bodies were read meanwhile."""
@@ -78,7 +79,8 @@ class WorkPool:
         try:
             return call()
         finally:
-            self._mean_s += (time.perf_counter() - began - self._mean_s) * _NEWEST
+            took = min(time.perf_counter() - began, _LEAP * self._mean_s + _LEAST_S)
+            self._mean_s += (took - self._mean_s) * _NEWEST
 
     def _done(self, future: asyncio.Future[T]) -> None:
         self.busy -= 1
