@@ -24,6 +24,8 @@ from aggregator.model import Problem, Receipt
 from aggregator.policy import Durability, Limits, Retention, Roll
 from aggregator.reports import CompactionReport, Erasure, RebuildReport, Removed, RetentionReport, Traces
 from aggregator.scan import Scan
+from aggregator.selection import Selection
+from aggregator.tail import Tail
 from aggregator.topic import Topic
 
 __all__ = [
@@ -52,7 +54,9 @@ __all__ = [
     "Roll",
     "Scan",
     "SegmentMissingError",
+    "Selection",
     "SequenceConflictError",
+    "Tail",
     "Topic",
     "TopicExistsError",
     "TopicNotFoundError",

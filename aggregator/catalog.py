@@ -120,7 +120,7 @@ class Catalog:
         """A topic. Raises TopicNotFoundError, which is a KeyError; a topic is never made by asking for it."""
         found = self._topics().get(name)
         if found is None:
-            raise TopicNotFoundError(f"no topic {name!r}", path=str(self.path), hint="create_topic makes one")
+            raise TopicNotFoundError(f"no topic {name!r}", path=str(self.path), hint="make it first")
         return Topic(self._backend, found)
 
     def _topics(self) -> dict[str, TopicState]:
@@ -367,14 +367,28 @@ class Catalog:
         """Read every segment file from end to end; gives the problems that the catalog knows of, new ones included.
 
         A damaged file is set aside in `quarantine/`, where a copy can be repaired (`esdb repair`) and put back. Scans
-        that need it raise until then, or until `accept_losses`. Raises OSError, ReadOnlyError.
+        that need it raise until then, or until `accept_losses`. What was wrong with a segment that is whole again is
+        forgotten; what else is listed stays until `forget_problems`. Raises OSError, ReadOnlyError.
         """
         self._check_open()
         writing = writer_of(self._backend)
+        damaged: list[int] = []
         for topic in list(writing.state.topics.values()):
-            for number in writing.startup.check_contents(topic):
-                writing.pool.forget(number)
+            damaged += writing.startup.check_contents(topic)
+        for number in damaged:
+            writing.pool.forget(number)
+        writing.startup.forget_solved(damaged)
         return self.problems()
+
+    def forget_problems(self) -> list[Problem]:
+        """Forget the problems that are known, as somebody has looked after them; gives them. What is still wrong comes
+        back with the next opening or `verify`. Raises ReadOnlyError.
+        """
+        self._check_open()
+        writing = writer_of(self._backend)
+        known = self.problems()
+        writing.manifest.forget_problems(known)
+        return known
 
     def accept_losses(self) -> list[Problem]:
         """Go on without segments whose files are missing or set aside: scans pass over them. Gives what was lost.

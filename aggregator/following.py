@@ -34,7 +34,7 @@ class Following:
             self.manifest = Manifest(layout.manifest, read_only=True)
         except FileNotFoundError:
             raise CatalogNotFoundError(
-                "no catalog is there", path=str(layout.root), hint="open it without read_only=True to make one"
+                "no catalog is there", path=str(layout.root), hint="open it for writing to make one"
             ) from None
         self.pins = Pins(layout.reader_locks, read_only=True)
         self.pool = SegmentPool(layout)

@@ -27,7 +27,7 @@ class WriterLock:
             raise CatalogLockedError(
                 f"the catalog is open for writing by {_described(holder)}",
                 path=str(path.parent),
-                hint="close it there, or open it with read_only=True",
+                hint="close it there, or open it for reading only",
                 holder=holder,
             )
         now = datetime.now(UTC).isoformat(timespec="seconds")

@@ -115,10 +115,12 @@ class Log:
         self._mark = os.open(directory / MARK_NAME, os.O_WRONLY | os.O_CREAT, 0o666)
         try:
             self._start_file(position)
+            self._acknowledge(self._files[-1].end)
         except BaseException:
-            os.close(self._mark)
+            for descriptor in (self._mark, self._descriptor):
+                if descriptor >= 0:
+                    os.close(descriptor)
             raise
-        self._acknowledge(self._files[-1].end)
 
     # ------------------------------------------------------------ facts
 

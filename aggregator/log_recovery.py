@@ -13,6 +13,8 @@ from aggregator.log import LogFile
 from aggregator.log_file import Damage, Frame, list_files, read_file, read_frames
 from aggregator.log_frame import FILE_HEADER_BYTES, FrameKind
 
+_COPIED_BYTES = 4 << 20
+
 
 @dataclass(slots=True)
 class Recovered:
@@ -27,7 +29,7 @@ class Recovered:
 def recover(directory: Path, take: Callable[[Frame], None]) -> Recovered:
     """Read a log back: `take` gets every frame, in order. Raises OSError, UnknownVersionError.
 
-    A torn tail is cut off; other damage is reported, and the frames behind it are read. The files are synced.
+    A torn tail is cut off; other damage is reported, and the frames behind it are read. All of it is durable then.
     """
     found = list_files(directory)
     result = Recovered()
@@ -44,7 +46,7 @@ def recover(directory: Path, take: Callable[[Frame], None]) -> Recovered:
         result.files.append(_recover_file(path, start, is_last, take, result))
         result.position = result.files[-1].end
     for file in result.files:  # a crash may have come before their sync, and what is read here counts as acknowledged
-        _sync(file.path)
+        _sync(file.path, again=file is result.files[-1])
     return result
 
 
@@ -74,9 +76,17 @@ def _cut(path: Path, length: int) -> None:
     os.truncate(path, length)
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_WRONLY)
+def _sync(path: Path, *, again: bool) -> None:
+    """Bring a file to disk. again: its bytes are written once more before.
+
+    Of the last file a sync may have failed, in the process before or in an opening before. Then the kernel can take
+    pages for written that are not on disk, and another sync alone would do nothing about them.
+    """
+    descriptor = os.open(path, os.O_RDWR)
     try:
+        at = 0
+        while again and (few := os.pread(descriptor, _COPIED_BYTES, at)):
+            at += os.pwrite(descriptor, few, at)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)

@@ -131,7 +131,8 @@ class Limits(_Policy):
     """Budgets of a catalog.
 
     memory_bytes: of unsealed events. log_bytes: of the log's files. max_bytes: of everything on disk, at least 1 MiB,
-    kept up by removing the oldest segments, and never passed by more than a tenth; None: no limit. min_free_bytes: what retention leaves free on the disk.
+    kept up by removing the oldest segments, and never passed by more than a tenth; None: no limit.
+    min_free_bytes: what retention leaves free on the disk.
     """
 
     memory_bytes: int = 256 << 20

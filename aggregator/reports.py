@@ -81,7 +81,8 @@ class Traces:
 
     visible: events that scans give. segments: numbers of segment files, those that wait for scans included, that hold
     events of it. unsealed: events in memory. logged: events in log files. manifest: how often the bytes of its key
-    stand in the manifest's files (other keys may hold the same bytes; keys of less than 4 bytes are not looked for).
+    stand in the manifest's files, not counting longer keys of which they are a part (keys of less than 4 bytes are not
+    looked for).
     hidden: whether it is erased and not gone yet. quarantined: files set aside as damaged, which were not searched.
     """
 

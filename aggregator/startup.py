@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 from aggregator.errors import CorruptLogError
@@ -39,6 +39,7 @@ class Startup:
     def __init__(self, layout: Layout, state: CatalogState, manifest: Manifest, clock: Callable[[], int]) -> None:
         self._layout, self._state, self._manifest, self._clock = layout, state, manifest, clock
         self.swept: list[str] = []
+        self._began_us = clock()
 
     def check_segments(self) -> None:
         """Hold the segment files against the manifest. Before the log is read back. Raises OSError."""
@@ -151,6 +152,15 @@ class Startup:
             else:
                 self._report(path, f"the segment is missing ({_described(info)})", KEPT)
         return bad
+
+    def forget_solved(self, damaged: Collection[int]) -> None:
+        """Forget what earlier openings found wrong of segments that are whole now. damaged: those that are not."""
+        whole = {info.number for topic in self._state.topics.values() for info in topic.segments.view()}.difference(
+            damaged
+        )
+        known = [(problem, segment_number(Path(problem.subject))) for problem in self._manifest.problems()]
+        solved = [problem for problem, number in known if number in whole and problem.found_us < self._began_us]
+        self._manifest.forget_problems(problem for problem in solved if problem.subject.startswith("segments/"))
 
     def give_up(self, topic: Topic) -> list[Problem]:
         """Take segments whose files are not there out of a topic, so that scans go on without them."""

@@ -37,7 +37,7 @@ def writer_of(backend: Backend) -> Writing:
     if isinstance(backend, Writing):
         return backend
     raise ReadOnlyError(
-        "the catalog was opened for reading only", path=str(backend.layout.root), hint="open it without read_only=True"
+        "the catalog was opened for reading only", path=str(backend.layout.root), hint="open it for writing"
     )
 
 
@@ -189,10 +189,9 @@ class Topic:
         self._backend.refresh()
         question = self._question(space=space)
         assert question.space is not None
-        waiting = [number for number, _, _ in self._backend.manifest.retired()]
         backend = self._backend
         visible = self.scan(space=space).count()
-        return look_for(question.space, self._topic, backend.state, backend.layout, waiting, visible)
+        return look_for(question.space, self._topic, backend.state, backend.layout, backend.manifest, visible)
 
     def stats(self) -> dict[str, Any]:
         """Rows, bytes, segments, unsealed events, first and last times (µs) and record indexes; of each partition, too.

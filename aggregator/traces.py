@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +14,7 @@ from aggregator.errors import CorruptLogError
 from aggregator.files import Layout, manifest_files
 from aggregator.log_file import Frame, list_files, read_file, read_frames
 from aggregator.log_frame import EventsPrefix, FrameKind
+from aggregator.manifest import Manifest
 from aggregator.reports import Traces
 from aggregator.state import CatalogState, Topic
 from aggregator.tombstones import erased_spaces
@@ -22,9 +24,9 @@ LEAST_SEARCHED_BYTES = 4
 
 
 def look_for(
-    space: bytes, topic: Topic, state: CatalogState, layout: Layout, waiting: list[int], visible: int
+    space: bytes, topic: Topic, state: CatalogState, layout: Layout, manifest: Manifest, visible: int
 ) -> Traces:
-    """Search segments, memory, log and manifest. waiting: retired segments whose files may still be there.
+    """Search segments, those that are retired included, memory, log and manifest.
 
     Raises OSError, esformat.CorruptSegmentError for a segment that cannot be read.
     """
@@ -33,9 +35,11 @@ def look_for(
         parts = [part for p in topic.partitions.values() for part in (p.sealing, p.unsealed) if part is not None]
         batches = [piece.batch for part in parts for piece in part.pieces]
         partitions = {p.number for p in topic.partitions.values()}
+    waiting = [number for number, _, _ in manifest.retired()]
     held = [number for number in (*numbers, *waiting) if _holds(layout.segment(number), space)]
     quarantined = list(layout.quarantine.iterdir()) if layout.quarantine.is_dir() else []
-    in_manifest = sum(_stored(path, space) for path in manifest_files(layout.manifest))
+    longer = manifest.keys_with(space)
+    in_manifest = sum(_stored(path, space, longer) for path in manifest_files(layout.manifest))
     return Traces(
         visible, tuple(held), sum(_count(batch, space) for batch in batches),
         _logged(layout.log, topic, partitions, space), in_manifest,
@@ -77,10 +81,24 @@ def _logged(directory: Path, topic: Topic, partitions: set[int], space: bytes) -
     return count
 
 
-def _stored(path: Path, space: bytes) -> int:
+def _stored(path: Path, space: bytes, longer: set[bytes]) -> int:
+    """How often the bytes stand in a file other than as a part of longer keys."""
     if len(space) < LEAST_SEARCHED_BYTES:
         return 0
     try:
-        return path.read_bytes().count(space)
+        stored = path.read_bytes()
     except FileNotFoundError:
         return 0
+    shapes = {(place, len(key)) for key in longer for place in _places(key, space)}
+    return sum(
+        not any(stored[max(0, at - place) : at - place + length] in longer for place, length in shapes)
+        for at in _places(stored, space)
+    )
+
+
+def _places(stored: bytes, part: bytes) -> Iterator[int]:
+    """Where the bytes of `part` begin."""
+    at = stored.find(part)
+    while at >= 0:
+        yield at
+        at = stored.find(part, at + 1)

@@ -12,6 +12,7 @@ from esformat.cli.parts import count, moment, progress, say, warn
 _EXAMPLES = """\b
 Examples:
   aggregator verify data
+  aggregator verify data --accept-losses --forget
   aggregator verify data --format json
 """
 
@@ -19,17 +20,20 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @catalog_argument
 @click.option("--accept-losses", is_flag=True, help="Go on without segments that are missing or set aside.")
+@click.option("--forget", is_flag=True, help="Tell the known problems this once: you have looked after them.")
 @format_option
-def verify(catalog: str, accept_losses: bool, format_: str) -> int:
+def verify(catalog: str, accept_losses: bool, forget: bool, format_: str) -> int:
     """Read every segment of CATALOG against its checksums; recover the log, look for missing and orphaned files.
 
     A damaged segment is set aside in quarantine/, where `esdb repair` can make a copy of it; scans that need it fail
-    until it is put back, or --accept-losses says to go on without. Exit status 1 if the catalog knows of a problem,
-    also an old one.
+    until it is put back, or --accept-losses says to go on without. Exit status 1 if the catalog knows of a problem.
+    One of a segment that is whole again is forgotten; others, as what was lost, are listed until --forget.
     """
     with progress("verifying"), writing(catalog) as opened:
         problems = opened.verify()
         lost = opened.accept_losses() if accept_losses else []
+        if forget:
+            opened.forget_problems()
         segments, events = opened.stats()["segments"], opened.stats()["rows"]
     if format_ == "json":
         facts = {"segments": segments, "events": events}

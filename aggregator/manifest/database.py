@@ -9,6 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from aggregator.errors import CorruptManifestError, ManifestFailedError, UnknownVersionError
+from esformat import ClosedError
 
 APPLICATION_ID = 0x4553_4147
 """Marks an SQLite file as a manifest: "ESAG"."""
@@ -36,6 +37,10 @@ def errors_of(path: Path) -> Iterator[None]:
         raise ManifestFailedError(f"the manifest cannot be used now: {error}", path=str(path)) from None
     except sqlite3.IntegrityError:
         raise
+    except sqlite3.ProgrammingError as error:
+        if "closed" not in str(error):  # a mistake of ours
+            raise
+        raise ClosedError("the catalog is closed", path=str(path.parent), hint="open it again") from None
     except sqlite3.DatabaseError as error:
         raise CorruptManifestError(f"the manifest is damaged: {error}", path=str(path), hint=_REBUILD) from None
 

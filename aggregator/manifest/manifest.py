@@ -29,6 +29,18 @@ _ADD_TOPIC = """
 """
 _STREAMS_SINCE = 2  # the migration that made their tables
 _CUTS_SINCE = 5
+_KEYS = (
+    "SELECT min_space FROM segments WHERE instr(min_space, ?)",
+    "SELECT max_space FROM segments WHERE instr(max_space, ?)",
+    "SELECT space FROM tombstones WHERE instr(space, ?)",
+    "SELECT CAST(name AS BLOB) FROM topics WHERE instr(CAST(name AS BLOB), ?)",
+    "SELECT CAST(name AS BLOB) FROM partitions WHERE instr(CAST(name AS BLOB), ?)",
+    "SELECT CAST(producer AS BLOB) FROM producers WHERE instr(CAST(producer AS BLOB), ?)",
+)
+_STREAM_KEYS = (
+    "SELECT CAST(name AS BLOB) FROM streams WHERE instr(CAST(name AS BLOB), ?)",
+    "SELECT CAST(value AS BLOB) FROM stream_tags WHERE instr(CAST(value AS BLOB), ?)",
+)
 _ADD_SEGMENT = """
     INSERT INTO segments (number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, min_space,
         max_space, rows, size_bytes, checksum, level, created_us, signature, change)
@@ -184,6 +196,14 @@ class Manifest:
         with self._reading() as db:
             return list(db.execute("SELECT number, size_bytes, change FROM retired ORDER BY change, number"))
 
+    def keys_with(self, part: bytes) -> set[bytes]:
+        """Every key and name in which these bytes stand, and more than they."""
+        with self._reading() as db:
+            version = db.execute("PRAGMA user_version").fetchone()[0]
+            queries = [*_KEYS, *(_STREAM_KEYS if version >= _STREAMS_SINCE else ())]
+            found = {bytes(row[0]) for query in queries for row in db.execute(query, (part,))}
+        return found - {part}
+
     def problems(self) -> list[Problem]:
         """What was found wrong, oldest first."""
         with self._reading() as db:
@@ -314,6 +334,13 @@ class Manifest:
             change = _count_change(db)
             db.execute("DELETE FROM segments WHERE number = ?", (segment.number,))
             _put_segment(db, segment, change)
+
+    def forget_problems(self, problems: Iterable[Problem]) -> None:
+        """Of what was found wrong, what nobody needs to know any more."""
+        with self._writing() as db:
+            db.executemany(
+                "DELETE FROM problems WHERE subject = ? AND message = ?", [(p.subject, p.message) for p in problems]
+            )
 
     def add_problem(self, problem: Problem) -> None:
         """Keep what was found wrong; nothing is said twice."""

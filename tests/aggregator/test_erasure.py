@@ -34,6 +34,25 @@ def fill(topic, count=20, partition="0"):
     )
 
 
+@pytest.mark.usefixtures("quiet")
+def test_longer_keys_are_no_traces(root):
+    """Keys, streams and names that merely contain the erased one stay, and it is gone all the same."""
+    short = KEY[:-4]
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic(f"about {short}!")
+        for space in (short, KEY, f"before {KEY}"):
+            topic.append([{"space": space, "timestamp": 1}], f"{short}/0")
+            catalog.seal()
+        topic.erase(short)
+        assert not topic.traces(short).gone
+        catalog.compact()
+        assert topic.traces(short).gone
+        assert topic.scan(space=KEY).count() == 1
+        catalog.create_topic("other").append([{"space": short, "timestamp": 1}])
+        catalog.seal()
+        assert topic.traces(short).manifest
+
+
 def holding(root, text=KEY):
     """Files in which the bytes of a text stand."""
     found = [path for path in root.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]

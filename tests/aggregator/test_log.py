@@ -40,6 +40,54 @@ def test_appends_come_back(directory, durability):
     assert not result.torn_bytes
 
 
+@pytest.mark.parametrize("call", ["pwrite", "fsync"])
+def test_a_log_that_cannot_begin_leaves_nothing_open(directory, monkeypatch, call):
+    """No descriptor stays behind, whatever failed."""
+    Bench(directory).log.close()
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208
+    with monkeypatch.context() as patch:
+        patch.setattr(log_module.os, call, fail)
+        with pytest.raises(OSError, match="space"):
+            Bench(directory)
+    assert os.listdir("/proc/self/fd") == before  # noqa: PTH208
+
+
+def test_what_is_read_back_is_written_once_more_before_it_is_synced(directory, monkeypatch):
+    """A sync that failed may have left pages that only seem to be on disk: the bytes of the last file come anew."""
+    bench = Bench(directory)
+    for number in range(20):
+        bench.append(0, bytes([number]) * 1000)
+    bench.log.close()
+    (_, path) = list_files(directory)[-1]
+    stored = path.read_bytes()
+    calls = []
+    real = os.pwrite
+
+    def pwrite(descriptor, data, at):
+        calls.append((at, bytes(data)))
+        return real(descriptor, data[: len(data) // 2 + 1], at)  # as if the disk took a part
+
+    def fsync(_):
+        calls.append("sync")
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(log_module.os, "pwrite", pwrite)
+    monkeypatch.setattr(log_module.os, "fsync", fsync)
+    for _ in range(2):
+        calls.clear()
+        with pytest.raises(OSError, match="Input"):
+            read_back(directory)
+        written = bytearray(len(stored))
+        for at, data in calls[:-1]:
+            written[at : at + len(data)] = data
+        assert (bytes(written), calls[-1]) == (stored, "sync")
+    assert path.read_bytes() == stored
+
+
 def test_many_threads_share_a_sync(directory, monkeypatch):
     """Eight threads need far fewer syncs than appends, and every append is there once."""
     syncs = []

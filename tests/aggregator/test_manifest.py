@@ -12,6 +12,7 @@ from aggregator.manifest import Edit, Manifest
 from aggregator.manifest.database import migrations
 from aggregator.model import PartitionInfo, Problem, ProducerEntry, SegmentInfo, Tombstone, TopicInfo
 from aggregator.policy import Retention, Roll
+from esformat import ClosedError
 from esformat.parts import make_schema
 
 TOPIC = TopicInfo(0, "007", "text", ("type",), Roll(rows=10), Retention(max_bytes=5), 1)
@@ -172,6 +173,15 @@ def test_damage_is_refused(manifest, path, damage):
     with pytest.raises(CorruptManifestError, match="rebuild-manifest"):
         Manifest(path)
     assert path.read_bytes() == left
+
+
+def test_a_closed_manifest_is_not_a_damaged_one(path):
+    """Who comes too late is told that it is closed."""
+    manifest = Manifest(path)
+    manifest.close()
+    for use in (manifest.retired, manifest.scrub, lambda: manifest.put("a", "b")):
+        with pytest.raises(ClosedError, match="closed"):
+            use()
 
 
 def test_absent_manifest_is_not_made_by_readers(path):

@@ -187,13 +187,18 @@ def test_missing_and_damaged_segments(data, segments):
     path.write_bytes(stored)
     with aggregator.open(data.root) as catalog:
         assert catalog.topic("t").scan().count() == len(data.all)
+        assert catalog.problems() == [problem]
+        assert catalog.verify() == []  # it is solved
     path.unlink()
     with aggregator.open(data.root) as catalog:
         assert len(catalog.accept_losses()) == 1
         assert catalog.accept_losses() == []
     with aggregator.open(data.root) as catalog:
         assert [event.timestamp for event in catalog.topic("t").scan()] == [n for n in data.all if n >= ROWS]
-        assert any("given up" in problem.action for problem in catalog.problems())
+        known = catalog.verify()
+        assert any("given up" in problem.action for problem in known)
+        assert catalog.forget_problems() == known
+        assert catalog.verify() == []
 
 
 def test_a_repaired_segment_is_taken_in(data):

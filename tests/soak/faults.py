@@ -85,13 +85,13 @@ def _kind(path: str) -> str:
 
 
 def _after_failed_sync(run: Run) -> list[str]:
-    """A log file whose sync failed is not synced again."""
+    """A log file whose sync failed is not synced again, unless it was begun or written anew before."""
     wrong = []
     for place in run.hit:
         name, path = run.calls[place]
         if path.endswith(".log") and (name, path) in run.calls[place + 1 :]:
             again = [call for call in run.calls[place + 1 :] if call[1] == path]
-            if name == "fdatasync" or not any(call[0] == "open" for call in again):
+            if name == "fdatasync" or not any(call[0] in ("open", "pwrite") for call in again):
                 wrong.append(f"{path} was synced again after it had failed")
     return wrong
 

@@ -192,6 +192,8 @@ def test_verify_finds_damage(command, clicks):
     assert "damaged" in command("verify", "data", "--format", "json").json["problems"][0]["message"]
     assert len(command("verify", "data", "--accept-losses", "--format", "json").json["lost"]) == 1
     assert command("scan", "data", "clicks", "--count").text == "1\n"
+    assert command("verify", "data", "--forget").status == 1
+    assert command("verify", "data").text == "data: ok, 1 event, 0 segments\n"
 
 
 def test_rebuild_manifest(command, clicks):
