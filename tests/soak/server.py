@@ -184,8 +184,8 @@ def overload(seconds: float, batch: int = BATCH, folder: Path | None = None) -> 
     server = Served(root)
     requests = [append_request(body(number, batch)) for number in range(16)]
     try:
-        warm = asyncio.run(send(server.place, requests, min(2.0, seconds), rate=None, lanes=8))
-        calm = asyncio.run(send(server.place, requests, min(10.0, seconds), rate=None, lanes=8))
+        warm = asyncio.run(send(server.place, requests, min(5.0, seconds), rate=None, lanes=8))
+        calm = asyncio.run(send(server.place, requests, min(20.0, seconds), rate=None, lanes=8))
         storm = asyncio.run(send(server.place, requests, seconds, rate=TIMES * calm.rate(), lanes=400))
         begun = time.monotonic()
         after = asyncio.run(send(server.place, requests, min(5.0, seconds), rate=None, lanes=8))
