@@ -37,13 +37,29 @@ def reviews(tmp_path_factory):
     return path, [tuple(row) for row in csv.reader(io.StringIO("".join(lines)))][1:]
 
 
+def example(name):
+    """A script of `examples/` as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
+def test_demo(spark, tmp_path):
+    """Real events converted, read back, asked in SQL and loaded: as many as there were, at each step."""
+    answers = example("spark_demo").main(spark, tmp_path / "demo")
+    events = answers["events"]
+    assert events > 0
+    assert answers["converted"].events == answers["loaded"].events == answers["in the catalog"] == events
+    assert answers["history"] == answers["of that file"] == answers["most"][0].changes
+    assert answers["converted"].ok
+    assert answers["loaded"].ok
+
+
 def test_sessions_of_real_reviews(spark, reviews):
     """Real reviews round trip exactly; sessions and judges are what plain Python finds."""
     path, rows = reviews
-    spec = importlib.util.spec_from_file_location("spark_sessions", ROOT / "examples" / "spark_sessions.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    answers = script.main(spark, str(path), str(path.with_name("segments")))
+    answers = example("spark_sessions").main(spark, str(path), str(path.with_name("segments")))
 
     found = spark.read.format("esdb").load(str(path.with_name("segments"))).toArrow()
     times = found["timestamp"].cast(pa.int64()).to_pylist()
