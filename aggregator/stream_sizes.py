@@ -51,12 +51,14 @@ def shares(backend: Backend, source: Source | None) -> Iterator[Share]:
 
 def shares_of(pool: SegmentPool, snapshot: Snapshot, wanted: set[str]) -> Iterator[Share]:
     """The shares of the streams with those names."""
+    segments: dict[int, list[SegmentInfo]] = {}
+    for info in snapshot.segments:
+        segments.setdefault(info.partition, []).append(info)
     for number, _ in snapshot.partitions:
         every = hidden_in(snapshot.tombstones, number)
         hidden = {name.encode(): every[name.encode()] for name in wanted if name.encode() in every} if every else {}
-        for info in snapshot.segments:
-            if info.partition == number:
-                yield from _sealed(pool, snapshot, info, wanted, hidden)
+        for info in segments.get(number, ()):
+            yield from _sealed(pool, snapshot, info, wanted, hidden)
         for part in snapshot.unsealed:
             if part.partition == number:
                 yield from _unsealed(snapshot, part, wanted, hidden)
@@ -87,7 +89,8 @@ def _sealed(
             continue
         low, high = info.min_timestamp, info.max_timestamp
         if few:
-            table = segment[name].scan(columns=["space", "timestamp", RECORD_INDEX]).to_table()
+            columns = ["space", "timestamp", RECORD_INDEX] if hidden else ["timestamp"]
+            table = segment[name].scan(columns=columns).to_table()
             times = numbers(without_hidden(table, hidden), "timestamp")
             low, high = int(times.min()), int(times.max())
         yield Share(snapshot.topic.name, name, info.number, left, left * record_bytes(info), low, high)
