@@ -193,6 +193,12 @@ class Topic:
         visible = self.scan(space=space).count()
         return look_for(question.space, self._topic, backend.state, backend.layout, backend.manifest, visible)
 
+    def ends(self) -> dict[str, int]:
+        """For each partition the record index after its last event: what the next one gets, at the earliest."""
+        self._backend.refresh()
+        with self._backend.state.view_lock:
+            return {name: partition.visible_end for name, partition in self._topic.partitions.items()}
+
     def stats(self) -> dict[str, Any]:
         """Rows, bytes, segments, unsealed events, first and last times (µs) and record indexes; of each partition, too.
 

@@ -55,6 +55,7 @@ def test_the_first_example(catalog, sealed):
     assert seen(topic.read(from_index=2, reverse=True, limit=2)) == [ROWS[2], ROWS[1]]
     assert [event.columns["record_index"] for event in topic.read(from_index=1)] == [1, 2, 3]
     assert seen(topic.read(start=3, end=5)) == ROWS[2:]
+    assert topic.ends() == {"0": 4}
     assert seen(topic.read(from_index=2, start=3, reverse=True, limit=3)) == [ROWS[2], ROWS[0]]
     assert topic.scan().count() == 4
     assert topic.scan(space="a", start=4).count() == 2

@@ -72,7 +72,7 @@ class Pager:
         None as a position: from the beginning, or, descending, from the end.
         Raises InvalidRequestError (a column that is not there).
         """
-        ends = {name: facts["end_index"] for name, facts in topic.stats()["partitions"].items()}
+        ends = topic.ends()
         ahead = {name: _begin(given, ends.get(name, 0), wanted) for name, given in positions.items()}
         order = sorted(ahead, key=lambda name: (-ahead[name] if wanted.descending else ahead[name], name))
         made = _Making(wanted)
