@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import random
 import shutil
 from unittest import mock
@@ -362,3 +363,26 @@ def test_a_manifest_rebuilt_while_space_is_freed(tmp_path):
     assert aggregator.rebuild_manifest(images[0]).superseded == 1
     with aggregator.open(images[0]) as catalog:
         assert messages(catalog) == ["5", "6", "7", "8", "9"]
+
+
+@pytest.mark.parametrize("names", [["data"], ["data", "timestamp"]])
+def test_spark_reads_without_what_is_hidden(tmp_path, names):
+    """Tasks that Spark gets leave it out, whether sealed or not, whatever columns they read."""
+    plan = pytest.importorskip("aggregator.spark.plan")
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"a": "1"}, [{"ts": i, "msg": str(i)} for i in range(10)])
+        catalog.write({"b": "1"}, [{"ts": 0, "msg": "b"}])
+        catalog.seal()
+        catalog.write({"a": "1"}, [{"ts": i, "msg": f"u{i}"} for i in range(3, 8)])
+        backend = catalog._backend
+        with backend.housekeeping._compacting:  # nothing is freed meanwhile
+            catalog.query("TRUNCATE a = 1 BEFORE 5000")
+            snapshot, pin = backend.snapshot(backend.state.topics["logs"], None)
+            union = plan.with_facts(plan.catalog_schema(snapshot.schemas, (), binary_keys=False).arrow)
+            wanted = pa.schema([plan.readable(union).field(name) for name in names])
+            request = plan.Request(wanted, union)
+            tasks = pickle.loads(pickle.dumps(plan.plan_tasks(backend.layout, snapshot, request, partition_bytes=1)))
+            batches = [batch for task in tasks for batch in plan.read_task(task, request)]
+            pin.release()
+    found = [data.decode() for batch in batches for data in batch.column("data").to_pylist()]
+    assert sorted(found) == ["5", "6", "7", "8", "9", "b", "u5", "u6", "u7"]
