@@ -51,6 +51,7 @@ def scan_rows(
     stretches, (low, high) = scan._stretches, scan._span  # made a line above, and nobody else's yet
     scan._stretches = lambda: _clipped(stretches(), first, last)
     scan._span = max(low, first), min(high, last)
+    scan._threads = 1  # each of the readers has one processor
     return scan
 
 

@@ -46,6 +46,8 @@ class Scan:
     Arrow C stream. It can be used any number of times, and by several threads; each use reads anew.
     """
 
+    _threads = min(os.cpu_count() or 1, 8)  # that decode a long answer; who has one processor says so
+
     def __init__(
         self,
         reader: Reader,
@@ -250,7 +252,7 @@ class Scan:
         if self._query.limit is not None:
             batches = (self._read_group(group, columns, narrowed) for group in groups)
             return (batch for batch in batches if len(batch))
-        return _in_parallel(groups, lambda group: self._read_group(group, columns, narrowed))
+        return _in_parallel(groups, lambda group: self._read_group(group, columns, narrowed), self._threads)
 
     def _read_lazily(
         self, groups: Iterator[list[Portion]], columns: Sequence[str], narrowed: Narrowed
@@ -313,7 +315,7 @@ class Scan:
         groups = self._groups(self._directed(), narrowed)
         if self._query.limit is not None:
             return (batch for batch in map(read, groups) if len(batch))
-        return _in_parallel(groups, read)
+        return _in_parallel(groups, read, self._threads)
 
     def _merge_sources(self, columns: Sequence[str], narrowed: Narrowed) -> Iterator[MergeSource]:
         """Sources in time order: each long run, and short runs side by side, sorted together."""
@@ -445,13 +447,12 @@ def _same_run(reader: Reader, before: Stretch, after: Stretch) -> bool:
     return left.spaces[-1] == right.spaces[0] and left.groupings[-1] == right.groupings[0]
 
 
-def _in_parallel(groups: Iterator[list[Portion]], read: Callable[[list[Portion]], T]) -> Iterator[T]:
+def _in_parallel(groups: Iterator[list[Portion]], read: Callable[[list[Portion]], T], threads: int) -> Iterator[T]:
     """What is read of each group, in order, by threads a few groups ahead; a short answer takes no threads."""
     few = list(islice(groups, MIN_PARALLEL_BATCHES))
-    if len(few) < MIN_PARALLEL_BATCHES:
-        yield from (rows for rows in map(read, few) if len(rows))
+    if len(few) < MIN_PARALLEL_BATCHES or threads == 1:
+        yield from (rows for rows in map(read, chain(few, groups)) if len(rows))
         return
-    threads = min(os.cpu_count() or 1, 8)
     pool = ThreadPoolExecutor(threads, thread_name_prefix="esformat-scan")
     pending: deque[Future[T]] = deque()
     try:
