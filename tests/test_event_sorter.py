@@ -222,6 +222,7 @@ MEASURED = """
 import sys
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import esformat
 
 path, kind, memory = sys.argv[1:]
@@ -232,13 +233,14 @@ def status(name):
     return int(line.split()[1]) >> 10
 
 def small(batches):
+    pages = pa.array([b'{"page": %d, "session": "0123456789abcdef"}' % page for page in range(977)])
     for number in range(batches):
         count = 50_000
         users = rng.integers(0, 10**6, count)
         yield pa.table({
-            "space": pa.array([f"user-{n}" for n in users.tolist()]),
+            "space": pc.binary_join_element_wise("user", pa.array(users).cast(pa.string()), "-"),
             "timestamp": pa.array(number * count + rng.integers(0, count, count)),
-            "data": pa.array(np.char.mod('{"page": %d, "session": "0123456789abcdef"}', users % 977).astype("S")),
+            "data": pages.take(pa.array(users % 977)),
             "request": pa.array(number * count + np.arange(count)),
         })
 

@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.mark.skipif(not tracing.POSSIBLE, reason="system calls are watched on Linux on x86-64")
 def test_faults_at_system_calls(tmp_path):
     """Killed at calls of every kind, syncs that fail, a full disk, no descriptors: what was promised holds."""
-    command = [sys.executable, "-m", "tests.soak.faults", "--points", "40", "--seconds", "12", "--open-seconds", "10"]
+    command = [sys.executable, "-m", "tests.soak.faults", "--points", "40", "--seconds", "10", "--open-seconds", "10"]
     for mode in ("kill", "torn", "sync", "full", "descriptors"):
         command += ["--mode", mode]
     environment = os.environ | {"TMPDIR": str(tmp_path)}

@@ -103,6 +103,7 @@ class Campaign:
         self._folder, self._random = folder, random.Random(seed)
         self._sites = 0
         self.outcome = Outcome()
+        workload.batch((workload.KEPT, workload.PARTITIONS[0], 0))  # what Arrow imports at first, once for all children
         self._site = self._new_site()
         run = tracing.run(self._site.workload(), self._site.root, None)
         if not run.ended_well:
