@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
@@ -290,18 +291,20 @@ def measure_histories(work: dict[str, Any], folder: Path) -> dict[str, Any]:
             catalog.seal()
         for when in ("apart", "merged"):
             assert topic.stats()["segments"] == (work["segments"] if when == "apart" else 1)
-            times = []
+            times, work_times = [], []
             for round_ in range(12):
                 for space in range(0, work["spaces"], work["spaces"] // 50):
-                    begin = time.perf_counter()
+                    begin, busy = time.perf_counter(), time.thread_time()
                     events = list(topic.scan(space=f"customer-{space:06d}"))
-                    took = (time.perf_counter() - begin) * 1000
+                    took, busy = (time.perf_counter() - begin) * 1000, (time.thread_time() - busy) * 1000
                     assert len(events) == work["segments"] * work["rows"] // work["spaces"]
                     if round_ > 1:  # the first warm the caches
                         times.append(took)
+                        work_times.append(busy)
             figures |= {
                 f"{when}_p50_ms": float(np.percentile(times, 50)),
                 f"{when}_p99_ms": float(np.percentile(times, 99)),
+                f"{when}_cpu_ms": float(np.percentile(work_times, 50)),
             }
             catalog.compact()
     return figures | {"events": len(events), "segments": work["segments"]}
@@ -354,7 +357,8 @@ def main() -> int:
     failed = False
     for id_ in [name.strip() for name in args.only.split(",") if name.strip()]:
         for name in [store for store in args.stores.split(",") if store in WORKS[id_].get("only", STORES)]:
-            figures = run_child(name, id_, args.seconds)
+            when = {"load": round(os.getloadavg()[0], 1), "at": datetime.now(UTC).isoformat(timespec="minutes")}
+            figures = run_child(name, id_, args.seconds) | when
             run["works"].setdefault(id_, {})[name] = figures
             failed |= "failed" in figures
             print(id_, name, {key: round(value, 2) if isinstance(value, float) else value

@@ -48,15 +48,16 @@ TARGETS: list[tuple[str, str, Callable[[Works], float | None], float, bool, str]
 ]  # fmt: skip
 
 
-def verdicts(works: Works) -> list[tuple[str, str, str, str]]:
-    """Work, target, what was measured, and whether that is enough."""
+def verdicts(works: Works) -> list[tuple[str, ...]]:
+    """Work, target, what was measured, whether that is enough, and the load of the machine just before."""
     rows = []
     for id_, target, value_of, bar, more, form in TARGETS:
         value = value_of(works)
         if value is not None:
             met = value >= bar if more else value <= bar
             bad = "not reached" if target.startswith("aim") else "MISSED"
-            rows.append((id_, target, form.format(value), "met" if met else bad))
+            loads = [str(works[name][SUBJECT]["load"]) for name in works if name.split("-")[0] == id_]
+            rows.append((id_, target, form.format(value), "met" if met else bad, ", ".join(loads)))
     return rows
 
 
@@ -66,12 +67,12 @@ def rates(works: Works) -> list[tuple[str, ...]]:
     for id_, stores in works.items():
         for name, found in stores.items():
             if "failed" in found:
-                rows.append((id_, name, "FAILED", "", "", ""))
+                rows.append((id_, name, "FAILED", "", "", "", str(found["load"])))
             elif "rate" in found:
                 rows.append(
                     (
                         id_, name, f"{found['rate']:,.0f}", f"{found['p50_ms']:.1f} / {found['p99_ms']:.1f}",
-                        f"{found['resident_mib']:,.0f}", _per_event(found),
+                        f"{found['resident_mib']:,.0f}", _per_event(found), str(found["load"]),
                     )
                 )  # fmt: skip
     return rows
@@ -82,8 +83,8 @@ def _per_event(found: Mapping[str, Any]) -> str:
     return "–" if found.get("retained") else f"{found['disk_mib'] * (1 << 20) / found['events']:.0f}"
 
 
-RATE_HEADINGS = ("work", "store", "events/s", "append p50 / p99 ms", "resident MiB", "bytes/event on disk")
-TARGET_HEADINGS = ("work", "target", "measured", "verdict")
+RATE_HEADINGS = ("work", "store", "events/s", "append p50 / p99 ms", "resident MiB", "bytes/event on disk", "load")
+TARGET_HEADINGS = ("work", "target", "measured", "verdict", "load")
 
 
 def show(run: Mapping[str, Any]) -> None:
