@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import resource
 import signal
@@ -48,6 +49,8 @@ def serve(path: Path, settings: Settings) -> None:
         with aggregator.open(path, durability=store.durability, limits=store.limits) as catalog:
             server = _Server(catalog, settings)
             check_public(settings, server.context)
+            gc.collect()
+            gc.freeze()  # what is there by now stays: looking through it again takes 50 ms, for which nothing is answered
             server.run(sockets=[listener])
             server.context.close()
         _log.info("stopped")
