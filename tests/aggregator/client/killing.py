@@ -24,6 +24,7 @@ from aggregator.client import Client, Retry
 PATIENT = Retry(deadline_s=120.0, first_s=0.01, longest_s=0.2)
 SENDERS = 4
 SENDINGS = 3
+LEAST_BATCHES = 12  # of each sender, however slow the machine is
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,8 @@ def exactly_once(data: Path, kills: int, chance: random.Random) -> Report:
             time.sleep(chance.uniform(0.05, 0.4))
             server.kill()
             server.start()
-        time.sleep(0.2)
+        while any(sender.is_alive() and len(sender.receipts) < LEAST_BATCHES for sender in senders):
+            time.sleep(0.05)
         stop.set()
         for sender in senders:
             sender.join()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from killing import PATIENT, exactly_once
+from killing import LEAST_BATCHES, PATIENT, SENDERS, exactly_once
 from serving import Serving
 
 import aggregator
@@ -14,9 +14,9 @@ from aggregator.client import Client, Sizing
 def test_three_times_each_with_kills_in_between(tmp_path):
     """Each batch is sent three times, by clients that reconnect; the same key with another body is refused."""
     report = exactly_once(tmp_path / "data", 1, random.Random(3))
-    assert report.batches > 20
-    assert report.conflicts
-    assert report.events
+    assert report.batches >= SENDERS * LEAST_BATCHES
+    assert report.conflicts >= SENDERS
+    assert report.events > report.batches
 
 
 def test_writer_over_kills(tmp_path):
