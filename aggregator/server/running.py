@@ -50,7 +50,7 @@ def serve(path: Path, settings: Settings) -> None:
             server = _Server(catalog, settings)
             check_public(settings, server.context)
             gc.collect()
-            gc.freeze()  # what is there by now stays: looking through it again takes 50 ms, for which nothing is answered
+            gc.freeze()  # what is there by now stays: to look through it again holds everything up for 50 ms
             server.run(sockets=[listener])
             server.context.close()
         _log.info("stopped")
