@@ -38,8 +38,8 @@ def reviews(tmp_path_factory):
 
 
 def example(name):
-    """A script of `examples/` as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "examples" / f"{name}.py")
+    """A script of `docs/examples/` as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / "examples" / f"{name}.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
     return script

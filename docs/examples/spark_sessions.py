@@ -2,7 +2,7 @@
 # Sessions of reviewers with SQL: who wrote how many reviews in one sitting?
 #
 # Reads a CSV of reviews (`reviewerId,vendorId,rating,date`), makes segments of it, and asks three questions of them. As
-# a notebook: cells begin at `# %%`. As a script: `python examples/spark_sessions.py reviews.csv reviews/`.
+# a notebook: cells begin at `# %%`. As a script: `python docs/examples/spark_sessions.py reviews.csv reviews/`.
 
 # %%
 from __future__ import annotations
