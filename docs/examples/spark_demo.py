@@ -1,8 +1,8 @@
 # %% [markdown]
 # Spark on the events that `esdb demo` tells of: the git history around here, or else the files of this Python.
 #
-# `python docs/examples/spark_demo.py [folder]`: Parquet becomes segments, those are read back, SQL is asked of them, they
-# are loaded into a catalog. Starting Spark takes most of its time.
+# `python docs/examples/spark_demo.py [folder]`: Parquet becomes segments, those are read back, SQL is asked of them,
+# they are loaded into a catalog. Starting Spark takes most of its time.
 
 # %%
 from __future__ import annotations
