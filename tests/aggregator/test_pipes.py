@@ -120,7 +120,7 @@ def test_exactly_once_over_crashes(tmp_path, monkeypatch):
         level(catalog, "p")
     assert len(images) > 4
     for image in (*images, root):
-        for _ in range(2):
+        for _ in range(2 if image == root else 1):
             with aggregator.open(image) as catalog:
                 level(catalog, "p")
                 catalog.write({"a": "3"}, [{"msg": "13"}])

@@ -7,7 +7,7 @@ from tests.soak.streams import run
 
 def test_streams_equal_lists(tmp_path):
     """Killed processes, one after another, over one catalog: nothing is lost, doubled or out of order."""
-    model = run(tmp_path, 11, lives=3, longest_s=1.2)
+    model = run(tmp_path, 11, lives=3, longest_s=0.8)
     assert model.wrong == []
     assert model.counts["lives"] == 3
-    assert model.counts["records"] > 100
+    assert model.counts["records"] > 50
