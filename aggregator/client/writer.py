@@ -102,8 +102,9 @@ class Writer:
         size = row_bytes(row)
         with self._changed:
             if self._admit(size, 1):
+                first = not self._outbox.waiting
                 self._outbox.add_row(row, size, time.monotonic())
-                self._wake()
+                self._wake(first)
 
     def add_table(self, table: Any) -> None:
         """Add events of anything with the Arrow C stream. Raises as `add` does; nothing was added then, but for a
@@ -116,8 +117,9 @@ class Writer:
         for part in parts:
             with self._changed:
                 if self._admit(part.nbytes, len(part)):
+                    first = not self._outbox.waiting
                     self._outbox.add_table(part, time.monotonic())
-                    self._wake()
+                    self._wake(first)
 
     def _admit(self, size: int, count: int) -> bool:
         self._check_open()
@@ -134,9 +136,10 @@ class Writer:
         if self._closing:
             raise ClosedError("the writer is closed", hint="make another one")
 
-    def _wake(self) -> None:
+    def _wake(self, first: bool) -> None:
         """Wake who sends, where that is worth it: for a first event, and for a full batch."""
-        if self._outbox.waiting == 1 or (self._outbox.due_s(time.monotonic()) or 1) <= 0:
+        due_s = self._outbox.due_s(time.monotonic())
+        if first or (due_s is not None and due_s <= 0):
             self._changed.notify_all()
 
     # ------------------------------------------------------------ state

@@ -43,14 +43,30 @@ def test_rows_and_tables(catalog, client):
     writer.close()
 
 
-def test_lingering(catalog, client):
-    """A single event goes by itself after a while."""
-    writer = client.topic("activity").writer(linger_s=0.01)
-    writer.add("s", timestamp=7)
+def wait_for(catalog, times):
     end = time.monotonic() + 20
-    while not stored(catalog) and time.monotonic() < end:
+    while stored(catalog) != times and time.monotonic() < end:
         time.sleep(0.01)
-    assert stored(catalog) == [7]
+    assert stored(catalog) == times
+
+
+def test_lingering(catalog, client):
+    """A single event, or a small table, goes by itself after a while."""
+    writer = client.topic("activity").writer(linger_s=0.01)
+    time.sleep(0.05)  # it waits for something to do
+    writer.add("s", timestamp=7)
+    wait_for(catalog, [7])
+    writer.add_table(pa.table({"space": ["s"] * 3, "timestamp": [8, 9, 10]}))
+    wait_for(catalog, [7, 8, 9, 10])
+    writer.close()
+
+
+def test_a_full_batch_does_not_linger(catalog, client):
+    """It goes as soon as it is full."""
+    writer = client.topic("activity").writer(linger_s=60, sizing=SMALL)
+    for n in range(10):
+        writer.add("s", timestamp=n)
+    wait_for(catalog, list(range(10)))
     writer.close()
 
 
