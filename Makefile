@@ -50,6 +50,7 @@ soak: $(VENV)/dev.stamp  ## The full figures of docs/reliability.md (an hour or 
 	$(BIN)/python -m tests.soak.power_cuts --cuts 200
 	CATALOG_EXAMPLES=200 $(BIN)/python -m pytest -q tests/aggregator/test_catalog_model.py
 	$(BIN)/python -m tests.soak.server --seconds 60 --connections 500
+	PYTHONPATH=.:tests/aggregator/client $(BIN)/python -m killing --kills 100
 
 clean:  ## Remove the environment and everything generated.
 	rm -rf $(VENV) demo-output fuzz-output build site dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
