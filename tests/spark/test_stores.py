@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from clicks import click_table, in_file_order, write_clicks
 
 import esformat.spark
+from esformat.spark import jobs
 
 from .test_read import rows, rows_of
 
@@ -41,13 +43,15 @@ def test_prefix_of_a_bucket(spark, lake):
     assert rows(df) == rows_of(expected)
     one = esformat.spark.read(spark, lake, where="space = 'customer-1' AND type = 'page'")
     assert rows(one) == rows_of(expected[(expected.space == "customer-1") & (expected.type == "page")])
-    assert esformat.spark.jobs.verify(spark, [lake]).events == 2000
-    with pytest.raises(Exception, match=r"no \.esdb file"):
+    assert jobs.verify(spark, [lake]).events == 2000
+    with pytest.raises(Exception, match="nothing"):
         spark.read.format("esdb").load(f"{lake}/nothing").count()
 
 
-def test_spark_submit(spark, tmp_path):
+def test_spark_submit(tmp_path):
     """A job under the spark-submit that PySpark brings, with the program itself as its script."""
+    if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
+        pytest.skip("spark-submit needs a Java of the machine")
     write_clicks(tmp_path / "a.esdb", click_table(100))
     home = Path(pyspark.__file__).parent
     environment = dict(os.environ) | {"SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable}
