@@ -28,7 +28,7 @@ FIRST_WINDOW_ROWS = 1 << 12
 """The same at first, where a limit may end it soon."""
 LAZILY = 1 << 62
 """A limit that no segment reaches: it makes a scan read block by block."""
-FEW_KEPT_ROWS, FEW_KEPT_BYTES = 1 << 18, 64 << 20
+FEW_KEPT_ROWS, FEW_KEPT_BYTES = 1 << 17, 32 << 20
 """What is kept of a segment is put into order at once, and not window by window, where it is not more than this."""
 
 

@@ -17,7 +17,7 @@ from aggregator.cli.opened import catalog_argument, reading, state_file
 from aggregator.forward import Forwarder, Sender, make_destination
 from aggregator.lql import Template, parse_statement
 from aggregator.lql.tree import Select
-from esformat.cli.parts import Pair, warn
+from esformat.cli.parts import Pair, count, say
 
 _EXAMPLES = """\b
 Examples:
@@ -65,4 +65,4 @@ def forward(catalog: str, statement: str, to: str, once: bool, follow: bool, **o
         with ended_by_signals(Event(), made.stop):
             made.run(once=once)
     if to not in ("stdout", "-"):
-        warn(f"{made.sent:,} records sent")
+        say(f"{count(made.sent, 'record')} sent")

@@ -26,7 +26,6 @@ from esformat.cli.parts import is_terminal, say
 
 _EXAMPLES = """\b
 Examples:
-  aggregator shell data
   echo "SHOW PARTITIONS; SELECT LIMIT 3;" | aggregator shell data
   cat statements.lql | aggregator shell data --format json
 """

@@ -10,7 +10,7 @@ from aggregator.lql.tag_set import bare
 from aggregator.lql.tokens import KEYWORDS
 
 _QUOTED = r"\"(?:[^\"\\]|\\.)*\"|'[^']*'|`(?:[^`]|``)*`"
-_PIECE = re.compile(rf"{_QUOTED}|\{{(?:[^}}\"'`]|{_QUOTED})*\}}|(?P<end>;)|[^;\"'`{{]+|.", re.DOTALL)
+_PIECE = re.compile(rf"{_QUOTED}|\{{(?:[^}}\"'`]|{_QUOTED})*\}}|(?P<end>;)|[^;\"'`{{]+|.+", re.DOTALL)
 _WORD = re.compile(r"[\w./:-]*$")
 _BEHIND_NAME = re.compile(r"(?P<name>[\w./:-]+)\s*(?:=|!=|LIKE|PREFIX|SUFFIX|CONTAINS)\s*[\w./:-]*$", re.IGNORECASE)
 _IN_BRACES = re.compile(r"\{(?:[^}]*,)?\s*[\w./:-]*$")

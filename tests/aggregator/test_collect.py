@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator.collect import CatalogSink, Collector, Files, Settings, collector
+from aggregator.collect import CatalogSink, Collector, Files, ServerSink, Settings, StoppedError, collector
 from aggregator.collect.lines import measure, split
 from aggregator.collect.settings import Cutting
 from aggregator.collect.times import to_micros
@@ -204,6 +204,20 @@ def test_a_kill_loses_and_doubles_nothing(rig, when, happens):
     assert Counter(rig.messages()) == Counter(line.encode() for line in lines)
 
 
+def test_an_end_while_a_batch_waits(rig):
+    """A collector that is ended while its batch is refused stores it at its next start."""
+    rig.write("a.log", "one\n")
+
+    class Full(CatalogSink):
+        def append(self, events, producer, sequence):
+            raise StoppedError("ended")
+
+    rig.collect(sink=Full(rig.open(), "logs", "0", time.sleep))
+    assert rig.messages() == []
+    rig.collect()
+    assert rig.messages() == [b"one"]
+
+
 def test_random_life_of_files(tmp_path):
     """Writing, rotation of both kinds, deletion of what was collected, kills and restarts: every line once."""
     for seed in range(2):
@@ -247,6 +261,25 @@ def test_begun_at_the_end(rig):
     rig.write("b.log", "four\n")
     rig.collect()
     assert rig.messages() == [b"four", b"three"]
+
+
+def test_into_a_server(rig):
+    """Batches go over HTTP as well, once however often they are sent; the topic is made by the first."""
+    running = pytest.importorskip("aggregator.server.running")
+    rig.write("a.log", "one\ntwo\n")
+    with rig.open() as catalog, running.RunningServer(catalog) as server:
+
+        class Again(ServerSink):
+            def append(self, events, producer, sequence):
+                super().append(events, producer, sequence)
+                super().append(events, producer, sequence)
+
+        rig.collect(sink=Again(server.url, "logs", "0", None, time.sleep))
+        assert sorted(event.data for event in catalog.query("SELECT")) == [b"one", b"two"]
+        nowhere = ServerSink(server.url + "/nowhere", "logs", "0", None, time.sleep)
+        rig.write("a.log", "three\n")
+        with pytest.raises(aggregator.AggregatorError, match="404"):
+            rig.collect(sink=nowhere)
 
 
 # ------------------------------------------------------------ lines

@@ -43,6 +43,7 @@ class Result:
 def command(capfdbinary, monkeypatch, tmp_path):
     """Run `aggregator` with some arguments; every error must be one line without a traceback."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "clicks.jsonl").write_text(CLICKS)
 
     def command(*arguments, stdin: bytes = b"") -> Result:

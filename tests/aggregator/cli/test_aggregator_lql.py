@@ -1,0 +1,209 @@
+"""Statements, the shell, the collector and the forwarder from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import aggregator
+from aggregator.cli.shell import is_whole
+from aggregator.cli.statements import completions, split
+
+COMMAND = [sys.executable, "-W", "error", "-m", "aggregator"]
+
+
+@pytest.fixture
+def streams(command, tmp_path):
+    """A catalog `data` with three records of two streams."""
+    with aggregator.open(tmp_path / "data", durability="none") as catalog:
+        catalog.write({"app": "web"}, [{"ts": 1, "msg": "one", "n": 5}, {"ts": 3, "msg": "three"}])
+        catalog.write({"app": "db"}, [{"ts": 2, "msg": "two"}])
+    return tmp_path / "data"
+
+
+def test_query_formats(command, streams):
+    """Records and tables in every format."""
+    assert command("query", "data", "SELECT FROM app = web").rows == [
+        {"ts": "1970-01-01T00:00:00.000001Z", "msg": "one", "tags": {"app": "web"}, "fields": {"n": "5"}},
+        {"ts": "1970-01-01T00:00:00.000003Z", "msg": "three", "tags": {"app": "web"}},
+    ]
+    assert command("query", "data", "SELECT '{vars:app}: {msg}' LIMIT 2").text == "web: one\ndb: two\n"
+    assert command("query", "data", "SELECT LIMIT 2", "--format", "template").text == "one\ntwo\n"
+    table = command("query", "data", "SELECT LIMIT 1", "--format", "table").text
+    assert table.split() == [
+        "ts", "tags", "msg", "fields", table.split()[4], "1970-01-01T00:00:00.000001Z", "{app=web}", "one", '{"n":',
+        '"5"}',
+    ]  # fmt: skip
+    csv = command("query", "data", "SELECT LIMIT 1", "--format", "csv").text
+    assert csv.splitlines()[0].replace('"', "") == "ts,tags,msg,fields"
+    csv = command("query", "data", "SELECT COUNT GROUP BY app", "--format", "csv").text
+    assert csv.splitlines() == ['"app","count"', '"db",1', '"web",2']
+    assert command("query", "data", "SHOW PARTITIONS").rows[0]["records"] == 2
+    assert "total records: 3" in command("query", "data", "SHOW PARTITIONS", "--format", "table").text
+    assert command("query", "data", "-", stdin=b"SELECT COUNT").rows == [{"count": 3}]
+
+
+def test_query_as_arrow(streams):
+    """A stream in a pipe."""
+    done = subprocess.run(
+        [*COMMAND, "query", str(streams), "SELECT", "--format", "arrow"], stdout=subprocess.PIPE, check=True
+    )
+    assert pa.ipc.open_stream(done.stdout).read_all()["data"].to_pylist() == [b"one", b"two", b"three"]
+
+
+def test_wrong_statements(command, streams):
+    """Status 2, and the place is shown."""
+    done = command("query", "data", "SELECT FROM app lik 'w*'")
+    assert (done.status, done.text) == (2, "")
+    assert done.err.splitlines()[0].startswith('aggregator: "lik" was not expected here; did you mean LIKE?')
+    assert done.err.splitlines()[2].strip() == "^^^"
+    for arguments in (
+        ("query", "SELECT LIMIT x"),
+        ("tail", "SELECT COUNT"),
+        ("forward", "SHOW PARTITIONS", "--to", "-"),
+    ):
+        done = command(arguments[0], "data", *arguments[1:])
+        assert (done.status, done.text) == (2, ""), arguments
+
+
+def test_tail_of_a_statement(command, streams):
+    """The last records that match; with -f those that come."""
+    assert [row["msg"] for row in command("tail", "data", "SELECT", "-n", "2").rows] == ["two", "three"]
+    assert command("tail", "data", "select '{msg}' FROM app = web", "-n", "1").text == "three\n"
+    assert [r["msg"] for r in command("tail", "data", "SELECT FROM app = web POSITION HEAD").rows] == ["one", "three"]
+    assert command("tail", "data", "SELECT", "--partition", "0").status == 2
+    assert command("tail", "data", "selection").status == 2
+    with subprocess.Popen(
+        [*COMMAND, "tail", str(streams), "SELECT '{msg}' FROM app = new", "-f"], stdout=subprocess.PIPE
+    ) as following:
+        with aggregator.open(streams) as catalog:
+            deadline = time.monotonic() + 30
+            while not select.select([following.stdout], [], [], 0.1)[0]:
+                assert time.monotonic() < deadline
+                catalog.write({"app": "new"}, [{"msg": "came"}])
+        assert following.stdout.readline() == b"came\n"
+        following.send_signal(signal.SIGINT)
+        assert following.wait(20) == 130
+
+
+def test_shell_in_a_pipe(command, streams):
+    """Statements end with semicolons; the first that is wrong ends it."""
+    done = command("shell", "data", stdin=b"SELECT '{msg}' WHERE msg = 'a;b' OR msg = one;\n\nSELECT COUNT\n;")
+    assert (done.status, done.text) == (0, 'one\n{"count":3}\n')
+    done = command("shell", "data", stdin=b"SELECT COUNT; SELEC; SELECT COUNT")
+    assert done.status == 2
+    assert len(done.text.splitlines()) == 1
+    done = command("shell", "data", stdin=b"\\help")
+    assert "semicolon" in done.text
+
+
+def test_shell_at_a_terminal(streams, tmp_path):
+    """A prompt, statements over several lines, errors with the place, and an end."""
+    pytest.importorskip("prompt_toolkit")
+    main, child = pty.openpty()
+    environment = os.environ | {"XDG_STATE_HOME": str(tmp_path / "state"), "TERM": "dumb", "COLUMNS": "200"}
+    with subprocess.Popen(
+        [*COMMAND, "shell", str(streams)], stdin=child, stdout=child, stderr=child, env=environment, close_fds=True
+    ) as shell:
+        os.close(child)
+        seen = b""
+
+        def until(text):
+            nonlocal seen
+            deadline = time.monotonic() + 60
+            while text not in seen:
+                assert time.monotonic() < deadline, seen
+                if select.select([main], [], [], 0.2)[0]:
+                    seen += os.read(main, 65536)
+            seen = seen[seen.index(text) + len(text) :]
+
+        until(b"lql> ")
+        os.write(main, b"SELECT '{vars:app}<{msg}>'\r")
+        os.write(main, b"WHERE msg = two;\r")
+        until(b"db<two>")
+        os.write(main, b"SELECT WHER;\r")
+        until(b"did you mean WHERE?")
+        os.write(main, b"\\format csv\r")
+        os.write(main, b"SELECT COUNT;\r")
+        until(b"count")
+        os.write(main, b"\\quit\r")
+        assert shell.wait(20) == 0
+    os.close(main)
+    assert "WHERE msg = two" in (tmp_path / "state" / "aggregator" / "history").read_text()
+
+
+def test_where_statements_end():
+    """Not at a semicolon in quotes or braces."""
+    text = 'SELECT WHERE msg = \';\' AND msg != "\\";"; SHOW PARTITIONS {a=";",b=x;y} ;; SELECT `;` '
+    ended, rest = split(text)
+    assert ended == ['SELECT WHERE msg = \';\' AND msg != "\\";"', 'SHOW PARTITIONS {a=";",b=x;y}']
+    assert rest == " SELECT `;` "
+    assert split("SELECT 'open") == ([], "SELECT 'open")
+    assert [is_whole(one) for one in ("SELECT", "SELECT;", "SELECT\n", "\\help", "", "SELECT ';")] == [
+        False, True, True, True, True, False
+    ]  # fmt: skip
+
+
+def test_completion():
+    """Keywords, names of tags, and their values behind one."""
+    streams = [{"app": "web", "zone": "eu"}, {"app": "web store", "pod": "p1"}]
+
+    def words(before):
+        return [text for text, _ in completions(before, streams, ["errors", "warnings"])]
+
+    assert words("SEL") == ["SELECT"]
+    assert words("SELECT FROM ap") == ["app"]
+    assert words("SELECT FROM app = w") == ["web", '"web store"'][:1]
+    assert words("SELECT FROM app = ") == ["web", '"web store"']
+    assert words("SELECT FROM {zone=eu,p") == ["pod"]
+    assert words("DELETE PIPE e") == ["errors"]
+    assert list(completions("select fr", streams)) == [("FROM", 2)]
+
+
+def test_collect(command, streams):
+    """Files into a catalog; the second run finds nothing new."""
+    Path("logs").mkdir()
+    Path("logs/a.log").write_text("first\nsecond")
+    arguments = ("collect", "--path", "logs/*.log", "--into", "data", "--tags", "app=files", "--file-tag", "", "--once")
+    assert command(*arguments).text == "2 lines\n"
+    assert command(*arguments, "--report", "json").json["lines"] == 0
+    assert command("query", "data", "SELECT '{msg}' FROM app = files").text == "first\nsecond\n"
+    assert command("collect", "--path", "x").status == 2
+    assert command("collect", "--path", "x", "--into", "data", "--format", "xml").status == 2
+    assert command("collect", "--path", "x", "--into", "nowhere").status == 2
+
+
+def test_collect_until_it_is_ended(streams, tmp_path):
+    """A signal ends it behind what it stores; what was written until then is there."""
+    (tmp_path / "a.log").write_text("first\n")
+    state = tmp_path / "notes.json"
+    with subprocess.Popen(
+        [*COMMAND, "collect", "--path", str(tmp_path / "*.log"), "--into", str(streams), "--state", str(state)],
+        stdout=subprocess.PIPE,
+    ) as collecting:
+        deadline = time.monotonic() + 30
+        while not state.exists() or json.loads(state.read_text())["sequence"] == 0:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        collecting.terminate()
+        assert collecting.wait(30) == 0
+        assert collecting.stdout.read() == b"1 line\n"
+
+
+def test_forward(command, streams):
+    """What is there to a file, once; the second run finds nothing new."""
+    arguments = ("forward", "data", "SELECT '{msg}' POSITION HEAD", "--to", "file:out.txt", "--once")
+    assert command(*arguments).text == "3 records sent\n"
+    assert Path("out.txt").read_text() == "one\ntwo\nthree\n"
+    assert command(*arguments).text == "0 records sent\n"
+    assert command("forward", "data", "SELECT", "--to", "nowhere").status == 2
