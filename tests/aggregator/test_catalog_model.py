@@ -121,8 +121,8 @@ class CatalogMachine(RuleBasedStateMachine):
             assert hidden == 0 or (hidden > 0 and self.topic.erasures())
             self.given = spared
         assert segments - len(report.removed) <= policy.get("segments", segments)
-        self.topic.set_policy(retention={})
         self._after(crash)
+        self.topic.set_policy(retention={})
 
     @staticmethod
     def _lies_in(item, segment):
