@@ -24,9 +24,9 @@ logger = logging.getLogger("aggregator")
 
 TICK_S = 1.0
 """How long a change of the clock or of a policy may go unnoticed."""
-NICE = 10
+NICE = 5
 """How far background threads stand back behind those that append and read. One that the system puts aside while it
-holds the interpreter's lock holds up everybody: next to full load, reads of the newest events wait a third as long."""
+holds the interpreter's lock holds up everybody: next to full load, reads of the newest events wait half as long."""
 MIN_BACK_OFF_S, MAX_BACK_OFF_S = 0.5, 30.0
 
 

@@ -159,7 +159,9 @@ def measure(name: str, work: dict[str, Any], seconds: float, folder: Path) -> di
         def reader(space: str) -> int:
             return int(topic.scan(space=space, reverse=True, limit=100).to_table().num_rows)
 
+    busy = time.process_time()
     took = load.run(seconds, reader)
+    busy = time.process_time() - busy
     refused = getattr(store, "refused", 0)
     peak = resident_mib("VmHWM")
     store.close()
@@ -172,6 +174,7 @@ def measure(name: str, work: dict[str, Any], seconds: float, folder: Path) -> di
         "events": load.events, "rate": load.events / took, "p50_ms": float(np.percentile(times, 50)),
         "p99_ms": float(np.percentile(times, 99)), "refused": refused, "resident_mib": peak, "before_mib": before,
         "disk_mib": size / (1 << 20), "retained": retention is not None,
+        "cpu_us": busy * 1e6 / load.events,
     }  # fmt: skip
     if load.read:
         reads = np.array(load.read) * 1000

@@ -67,12 +67,13 @@ def rates(works: Works) -> list[tuple[str, ...]]:
     for id_, stores in works.items():
         for name, found in stores.items():
             if "failed" in found:
-                rows.append((id_, name, "FAILED", "", "", "", str(found["load"])))
+                rows.append((id_, name, "FAILED", "", "", "", "", str(found["load"])))
             elif "rate" in found:
                 rows.append(
                     (
                         id_, name, f"{found['rate']:,.0f}", f"{found['p50_ms']:.1f} / {found['p99_ms']:.1f}",
-                        f"{found['resident_mib']:,.0f}", _per_event(found), str(found["load"]),
+                        f"{found['resident_mib']:,.0f}", _per_event(found),
+                        f"{found['cpu_us']:.1f}" if "cpu_us" in found else "–", str(found["load"]),
                     )
                 )  # fmt: skip
     return rows
@@ -83,7 +84,16 @@ def _per_event(found: Mapping[str, Any]) -> str:
     return "–" if found.get("retained") else f"{found['disk_mib'] * (1 << 20) / found['events']:.0f}"
 
 
-RATE_HEADINGS = ("work", "store", "events/s", "append p50 / p99 ms", "resident MiB", "bytes/event on disk", "load")
+RATE_HEADINGS = (
+    "work",
+    "store",
+    "events/s",
+    "append p50 / p99 ms",
+    "resident MiB",
+    "bytes/event on disk",
+    "processor µs/event",
+    "load",
+)
 TARGET_HEADINGS = ("work", "target", "measured", "verdict", "load")
 
 
