@@ -7,7 +7,7 @@ from typing import Any
 
 from aggregator.cli.opened import say_json
 from aggregator.errors import InvalidRequestError
-from aggregator.load import Load, Request, appends, make_topic, reads, run
+from aggregator.load import Load, appends, make_topic, reads, run
 from esformat.cli.parts import progress
 
 WORKS = ("append", "read")
@@ -30,14 +30,12 @@ def bench_url(
     with progress("sending"):
         if interface == "native":
             make_topic(url, topic, token)
-        requests: list[Request] = []
-        for partition in range(load["partitions"] if work == "append" else 1):
-            name = str(partition)
-            requests += (
-                appends(interface, topic, name, body, load["batch"], load["payload"], load["spaces"], compression)
-                if work == "append"
-                else reads(interface, topic, name, load["spaces"])
-            )
+        partitions = [str(number) for number in range(load["partitions"])]
+        sizes = load["batch"], load["payload"], load["spaces"]
+        if work == "append":
+            requests = appends(interface, topic, partitions, body, *sizes, compression)
+        else:
+            requests = reads(interface, topic, partitions[0], load["spaces"])
         facts = run(Load(url, seconds, threads, rate, token), requests)
     facts |= {
         "work": work,

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -48,27 +49,29 @@ def events_batch(seed: int, count: int, payload: int, spaces: int) -> pa.RecordB
 
 
 def appends(
-    interface: str, topic: str, partition: str, body: str, count: int, payload: int, spaces: int,
+    interface: str, topic: str, partitions: Sequence[str], body: str, count: int, payload: int, spaces: int,
     compression: str = "none",
 ) -> list[Request]:  # fmt: skip
-    """Appends of `count` events each. interface: "native" or "plateau". body: "arrow" or "jsonl" (native only).
+    """Appends of `count` events each, to one partition after the other.
 
+    interface: "native" or "plateau". body: "arrow" or "jsonl" (native only).
     compression: "none", "gzip" or "zstd" (native only).
     """
     batches = [events_batch(seed, count, payload, spaces) for seed in range(SHAPES)]
     if interface == "plateau":
-        path = f"/topic/{quote(topic, safe='')}/partition/{quote(partition, safe='')}"
+        path = f"/topic/{quote(topic, safe='')}/partition/"
         made = [_arrow(_with_time(batch), pa.ipc.new_file) for batch in batches]
         media = "application/vnd.apache.arrow.file"
     else:
-        path = f"/v1/topics/{quote(topic, safe='')}/events?partition={quote(partition, safe='')}"
+        path = f"/v1/topics/{quote(topic, safe='')}/events?partition="
         made = [_arrow(batch, pa.ipc.new_stream) if body == "arrow" else _lines(batch) for batch in batches]
         media = "application/vnd.apache.arrow.stream" if body == "arrow" else "application/x-ndjson"
     headers: tuple[tuple[str, str], ...] = (("Content-Type", media),)
     if compression != "none":
         headers += (("Content-Encoding", compression),)
         made = [_compressed(each, compression) for each in made]
-    return [Request("POST", path, headers, each, count) for each in made]
+    places = [path + quote(partition, safe="") for partition in partitions]
+    return [Request("POST", place, headers, each, count) for each in made for place in places]
 
 
 def reads(interface: str, topic: str, partition: str, spaces: int) -> list[Request]:

@@ -94,7 +94,7 @@ def test_every_form_is_stored(server, interface, body, compression):
     topic = "native" if interface == "native" else "pl"
     if interface == "native":
         server.catalog.create_topic(topic)
-    facts = run(Load(server.url, 0.3, 3), appends(interface, topic, "0", body, 50, 40, 5, compression))
+    facts = run(Load(server.url, 0.3, 3), appends(interface, topic, ["0", "1"], body, 50, 40, 5, compression))
     assert facts["failed"] == facts["shed"] == 0
     assert facts["events"] == 50 * facts["done"] == server.catalog.topic(topic).scan().count() > 0
     assert facts["latency_ms"]["p50"] <= facts["latency_ms"]["p99.9"] <= facts["latency_ms"]["max"]
@@ -105,7 +105,7 @@ def test_every_form_is_stored(server, interface, body, compression):
 
 def test_a_missing_topic_is_a_failure(server):
     """Counted by its status, not as done and not as shed."""
-    facts = run(Load(server.url, 0.2, 1), appends("native", "absent", "0", "arrow", 5, 5, 5))
+    facts = run(Load(server.url, 0.2, 1), appends("native", "absent", ["0"], "arrow", 5, 5, 5))
     assert facts["done"] == facts["shed"] == 0
     assert facts["errors"] == {"status 404": facts["failed"]}
 
