@@ -81,13 +81,15 @@ def test_staged_segments_move(catalog):
     assert not list(staging.staging(Layout(catalog.path)).glob("*.json"))
 
 
-def test_appended_meanwhile(catalog):
-    """Where record indexes and numbers were given away since, the segments get others."""
+@pytest.mark.parametrize("sealed", [True, False])
+def test_appended_meanwhile(catalog, sealed):
+    """Where record indexes were given away since, and numbers if those events were sealed, the segments get others."""
     table = click_table(600)
     adder, target, made = staged(catalog, table.slice(0, 200))
     topic = catalog.topic("clicks")
     topic.append(table.slice(200, 400))
-    catalog.seal()
+    if sealed:
+        catalog.seal()
     added = adder.add(target, made, PLAIN)
     assert (added.first, added.last) == (400, 599)
     assert events_of(topic) == payloads(table.slice(200), 0) + payloads(table.slice(0, 200), 400)
