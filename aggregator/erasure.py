@@ -115,9 +115,7 @@ class Erasures:
         if any(_reaches_unsealed(partition, cut) for cuts in left.values() for cut in cuts):
             self._sealer.seal(topic, partition)
         for segment, counts in self._holding(topic, partition, left).items():
-            with self._footprint.making(topic, segment.size_bytes, urgent=True) as fits:
-                if not fits:  # retention makes room; the next call goes on
-                    return
+            with self._footprint.rewriting(topic, segment.size_bytes):
                 made = self._rewritten(topic, partition, segment, {space: left[space] for space in counts}, counts)
                 added = [] if made is None else [made]
                 if self._removal.replace(topic, [segment], added, "erased"):

@@ -201,6 +201,23 @@ class Footprint:
                 with self._lock:
                     self._making[number] -= size_bytes
 
+    @contextmanager
+    def rewriting(self, topic: Topic, size_bytes: int) -> Iterator[None]:
+        """While a segment of up to so many bytes is made that takes the place of one with hidden events.
+
+        Never without room: what is erased does not wait, and no other event has to go for it. Until the old file is
+        gone the limit may be passed by this one segment; appends are refused meanwhile.
+        """
+        number = topic.info.number
+        size_bytes += SEGMENT_BYTES
+        with self._lock:
+            self._making[number] += size_bytes
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._making[number] -= size_bytes
+
     def retire(self, topic: Topic, segments: Iterable[SegmentInfo]) -> None:
         """Count segments as waiting for scans; before they leave the topic's own count."""
         with self._lock:

@@ -206,3 +206,19 @@ def test_counts_are_those_of_the_disk(tmp_path, monkeypatch):
         assert footprint.total() == pytest.approx(sum(files.values()), abs=1000)
     with aggregator.open(root, limits={"max_bytes": LIMIT}) as catalog:
         assert catalog._backend.footprint.total_of(catalog.topic("t")._topic) == segments
+
+
+def test_erasing_where_no_room_is_left(tmp_path):
+    """A space goes from the one segment that fills its topic's limit, and no other event goes with it."""
+    with aggregator.open(tmp_path) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(events(0))
+        catalog.seal()
+        topic.set_policy(retention={"bytes": topic.stats()["sealed_bytes"]})
+        others = sum(n % 7 != 3 for n in range(ROWS))
+        topic.erase("s3")
+        report = topic.compact()
+        assert (report.erased, report.still_erasing) == (("s3",), ())
+        assert topic.traces("s3").gone
+        assert topic.retain().removed == ()
+        assert topic.scan().count() == others
