@@ -39,8 +39,8 @@ def test_types_that_the_topic_has():
         read_events(
             pa.py_buffer(body.replace(b"7", b"x")), LINES, types={"n": pa.int64()}, binary_keys=False, max_bytes=1
         )
-    filler = b" " * (9 << 20)  # the second line lies in another block of the reader
-    long = b'{"space": "a", "timestamp": 1, "n": 1}' + filler + b'\n{"space": "a", "timestamp": "1970-01-01", "n": 2.5}'
+    filler = (b"\n" + b" " * (1 << 20)) * 9 + b"\n"  # the second line lies in another block of the reader
+    long = b'{"space": "a", "timestamp": 1, "n": 1}' + filler + b'{"space": "a", "timestamp": "1970-01-01", "n": 2.5}'
     table = read_events(pa.py_buffer(long), LINES, types={}, binary_keys=True, max_bytes=1)
     assert (table["n"].to_pylist(), table["space"].to_pylist()) == ([1.0, 2.5], [b"a", b"a"])
 
