@@ -110,6 +110,7 @@ KINDS = {
     "metadata": records(2).replace_schema_metadata({"k": "v"}),
     "not null": records(2).cast(pa.schema([pa.field("time", pa.int64(), False), pa.field("n", pa.int64(), False)])),
     "int32 twice": records(2, i=pa.array([1, 2], pa.int32())),
+    "lists instead of numbers": records(2, i=pa.array([[1.5], []])),
     "only time": records(2).select(["time"]),
 }  # fmt: skip
 
