@@ -145,6 +145,20 @@ def test_cut_and_written_anew(rig):
     assert rig.messages() == [b"four", b"one", b"three", b"two"]
 
 
+def test_cut_and_written_anew_while_it_runs(rig):
+    """Nothing is read in the middle of new contents, however soon they reach beyond the old ones."""
+    rig.write("a.log", "one\n")
+    sink = CatalogSink(rig.open(), "logs", "0", time.sleep)
+    made = Collector(rig.settings(), sink, rig.root / "notes.json", int)
+    made.step()
+    rig.write("a.log", "two\nthree\nfour\n", "wb")
+    for _ in range(3):
+        made.step()
+    made._handles.close()
+    sink.close()
+    assert rig.messages() == [b"four", b"one", b"three", b"two"]
+
+
 def test_compressed_files(rig):
     """Passed over, or read once; one that was collected before it was compressed goes on where it was."""
     rig.files["path"] = (str(rig.logs / "*"),)
