@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 from clicks import click_table, in_file_order, write_clicks
 
 import esformat
 
 pytest_plugins = ["object_store"]
+
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # as for what a script starts in the background: children inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

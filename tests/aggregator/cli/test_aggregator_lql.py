@@ -9,6 +9,7 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -86,6 +87,8 @@ def test_tail_of_a_statement(command, streams):
     with subprocess.Popen(
         [*COMMAND, "tail", str(streams), "SELECT '{msg}' FROM app = new", "-f"], stdout=subprocess.PIPE
     ) as following:
+        guard = threading.Timer(60, following.kill)
+        guard.start()
         with aggregator.open(streams) as catalog:
             deadline = time.monotonic() + 30
             while not select.select([following.stdout], [], [], 0.1)[0]:
@@ -94,6 +97,7 @@ def test_tail_of_a_statement(command, streams):
         assert following.stdout.readline() == b"came\n"
         following.send_signal(signal.SIGINT)
         assert following.wait(20) == 130
+        guard.cancel()
 
 
 def test_shell_in_a_pipe(command, streams):
