@@ -11,9 +11,8 @@ import esformat
 
 pytest_plugins = ["object_store"]
 
-if (
-    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-):  # as for what a script starts in the background: children inherit it
+# What a script starts in the background ignores interrupts, and so would every process that a test starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
