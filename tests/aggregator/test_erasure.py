@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from threading import Lock
 
 import pytest
 
@@ -168,13 +169,13 @@ def test_a_crash_on_the_way(root, tmp_path, monkeypatch, step):
             kind, name = {
                 "sealed": (Sealer, "seal"), "rewritten": (type(catalog._backend.housekeeping.removal), "replace"),
             }[step]  # fmt: skip
-            original = getattr(kind, name)
+            original, copied = getattr(kind, name), Lock()
 
             def copying(*given, **named):
-                if step == "rewritten" and not image.exists():
+                if step == "rewritten" and copied.acquire(blocking=False):
                     shutil.copytree(root, image)  # the new file is there, and the manifest does not name it
                 done = original(*given, **named)
-                if step == "sealed" and not image.exists():
+                if step == "sealed" and copied.acquire(blocking=False):
                     shutil.copytree(root, image)
                 return done
 

@@ -151,7 +151,7 @@ class Workload:
                 receipt = catalog.topic(topic).append(batch(key), partition, producer="p", sequence=sequence)
             except (OverloadedError, ManifestFailedError, MemoryError) as error:
                 self._note("refused", key, type(error).__name__, str(error))
-                time.sleep(0.01)
+                time.sleep(max(0.01, getattr(error, "retry_after_s", 0.0)))
                 continue
             except LogFailedError as error:
                 kept_out = "nothing of the batch was kept" in str(error)
