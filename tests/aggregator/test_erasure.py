@@ -9,7 +9,6 @@ from threading import Lock
 import pytest
 
 import aggregator
-from aggregator.housekeeping import Housekeeping
 from aggregator.sealing import Sealer
 
 KEY = "person-4711@example.org"
@@ -18,12 +17,6 @@ KEY = "person-4711@example.org"
 @pytest.fixture
 def root(tmp_path):
     return tmp_path / "data"
-
-
-@pytest.fixture
-def quiet(monkeypatch):
-    """Nothing happens by itself."""
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
 
 
 def fill(topic, count=20, partition="0"):

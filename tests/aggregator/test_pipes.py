@@ -77,6 +77,7 @@ def test_backfill_of_all_that_is_there(tmp_path, monkeypatch):
         assert [facts(catalog, name)["gone"] for name in ("everything", "one")] == [0, 0]
 
 
+@pytest.mark.usefixtures("quiet")
 def test_saved_at_once_and_caught_up(tmp_path):
     """A pipe is there after a crash right behind its creation, and copies what came without waiting for a write."""
     with aggregator.open(tmp_path / "c") as catalog:
@@ -92,6 +93,7 @@ def test_saved_at_once_and_caught_up(tmp_path):
         assert copies(catalog, "p") == [str(i) for i in range(10)]
 
 
+@pytest.mark.usefixtures("quiet")
 def test_exactly_once_over_crashes(tmp_path, monkeypatch):
     """Wherever a crash falls between batches of copies, sealed or not, each record is copied once."""
     monkeypatch.setattr(pipes, "SLICE_ROWS", 7)

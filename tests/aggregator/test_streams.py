@@ -132,6 +132,7 @@ def test_expressions_choose_streams(tmp_path):
             catalog.streams("app = ")
 
 
+@pytest.mark.usefixtures("quiet")
 def test_streams_after_a_crash(tmp_path):
     """A copy of the files of a running catalog knows every stream: those kept, those sealed since, unsealed ones."""
     with aggregator.open(tmp_path / "c") as catalog:

@@ -233,6 +233,7 @@ def test_equal_times_are_cut_between(tmp_path):
         assert messages(catalog) == expected
 
 
+@pytest.mark.usefixtures("quiet")
 def test_hidden_at_once_for_everybody(tmp_path):
     """Scans, counts, tails and positions that are under way, readers in other processes; later records are kept."""
     with aggregator.open(tmp_path / "c") as catalog, aggregator.open(tmp_path / "c", read_only=True) as reader:
@@ -312,6 +313,7 @@ def test_what_truncation_hides_pipes_do_not_copy(tmp_path):
         assert catalog.streams() == [{"logrange.pipe": "p"}]
 
 
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_crash_while_space_is_freed(tmp_path, when):
     """Before or after the new file takes its place: nothing hidden is back, nothing else gone, no problem told."""
@@ -342,6 +344,7 @@ def test_a_crash_while_space_is_freed(tmp_path, when):
     assert images
 
 
+@pytest.mark.usefixtures("quiet")
 def test_a_manifest_rebuilt_while_space_is_freed(tmp_path):
     """Of a file and the one that it was made from only one counts."""
     apply = Manifest.apply
