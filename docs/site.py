@@ -19,6 +19,7 @@ import click
 
 from aggregator.cli import main as aggregator
 from esformat.cli import main as esdb
+from esformat.cli.program import CONTEXT_SETTINGS
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("README.md", "CONTRIBUTING.md", "LICENSE", "docs", "spec", "benchmarks/results")
@@ -92,7 +93,7 @@ def command_line() -> str:
 
 
 def _help(command: click.Command, name: str) -> str:
-    with click.Context(command, info_name=name, max_content_width=100, terminal_width=100) as context:
+    with click.Context(command, info_name=name, terminal_width=100, **CONTEXT_SETTINGS) as context:
         return f"```text\n{command.get_help(context).rstrip()}\n```\n"
 
 
