@@ -100,13 +100,13 @@ def _by_size(original: OpenOriginal, size_bytes: int) -> Iterator[Selection]:
     if size_bytes < 1:
         raise UsageError(f"a part of {size_bytes} bytes holds nothing")
     first = stored = row = 0
-    last_key = None
+    last_space = None
     for ref in original.blocks():
-        if stored >= size_bytes and ref.first_key != last_key:
+        if stored >= size_bytes and ref.first_key[0] != last_space:
             yield rows_in([(first, ref.first_row)])
             first, stored = ref.first_row, 0
         stored += ref.handle.length
-        last_key = ref.last_key
+        last_space = ref.last_key[0]
         row = ref.first_row + ref.rows
     yield rows_in([(first, row)])
 
