@@ -20,16 +20,35 @@ _FLOCK = "hhqqi"  # type, whence, start, length, process: Linux's struct flock
 
 
 def _lock(descriptor: int, kind: int, start: int, length: int) -> None:
-    """Lock or unlock bytes, at once. Raises OSError where another holds them.
+    """Lock or unlock bytes; waits where another's lock is in the way, which no reader meets on Linux.
 
-    On Linux by the lock of an open file: a lock of a process would be the same for every catalog that the process has
+    There by the lock of an open file: a lock of a process would be the same for every catalog that the process has
     open, and go when the first of them is closed.
     """
     if sys.platform == "linux":
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0))
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLKW, struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0))
     else:
-        command = {fcntl.F_RDLCK: fcntl.LOCK_SH, fcntl.F_WRLCK: fcntl.LOCK_EX}.get(kind, fcntl.LOCK_UN)
-        fcntl.lockf(descriptor, command | (fcntl.LOCK_NB if kind != fcntl.F_UNLCK else 0), length, start)
+        fcntl.lockf(descriptor, fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_SH, length, start)
+
+
+def _is_locked(descriptor: int, start: int, length: int) -> bool:
+    """Whether another open file holds a lock on one of these bytes.
+
+    Linux is asked without taking a lock: one that is held for a moment only would still be in the way of a reader that
+    begins in that moment. Elsewhere the reader waits for that moment to pass.
+    """
+    if sys.platform == "linux":
+        question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
+        (found, *_) = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, question))
+        locked = found != fcntl.F_UNLCK
+    else:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
+            fcntl.lockf(descriptor, fcntl.LOCK_UN, length, start)
+            locked = False
+        except OSError:
+            locked = True
+    return locked
 
 
 class Pins:
@@ -67,12 +86,7 @@ class Pins:
                 return True
             if self._descriptor < 0 or not change:
                 return False
-            try:  # our own locks would not be in the way; there are none below `change`
-                _lock(self._descriptor, fcntl.F_WRLCK, 0, change)
-            except OSError:
-                return True
-            _lock(self._descriptor, fcntl.F_UNLCK, 0, change)
-            return False
+            return _is_locked(self._descriptor, 0, change)  # our own locks are not counted; none is below `change`
 
     def close(self) -> None:
         """Let go of all pins."""

@@ -155,6 +155,28 @@ def test_pins(tmp_path):
     ours.close()
 
 
+def test_pins_are_never_refused(tmp_path):
+    """A reader may begin at any moment, also while the writer looks for readers."""
+    path = tmp_path / "readers.lock"
+    code = (
+        "import sys, pathlib; from aggregator.pins import Pins\n"
+        "pins = Pins(pathlib.Path(sys.argv[1]), read_only=False); print('looking', flush=True)\n"
+        "while True: pins.holds_before(1000)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(path)], stdout=subprocess.PIPE, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    ) as writer:
+        try:
+            assert writer.stdout.readline() == b"looking\n"
+            reader = Pins(path, read_only=True)
+            for _ in range(20_000):
+                reader.take(5).release()
+            reader.close()
+            assert writer.poll() is None
+        finally:
+            writer.kill()
+
+
 def test_readers_beside_a_writer_at_work(root, tmp_path):
     """While a process ingests and seals, a reader's answers only grow, without a gap and with no event twice."""
     command = [sys.executable, str(Path(__file__).with_name("ingest_child.py")), str(root), "fsync", "300", "4"]
