@@ -39,7 +39,7 @@ def _is_locked(descriptor: int, start: int, length: int) -> bool:
     """
     if sys.platform == "linux":
         question = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, start, length, 0)
-        (found, *_) = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, question))
+        found: int = struct.unpack(_FLOCK, fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, question))[0]
         locked = found != fcntl.F_UNLCK
     else:
         try:
