@@ -27,14 +27,13 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.environment import describe
-from benchmarks.ingest_report import show, write_page
+from benchmarks.ingest_report import report
 from benchmarks.ingest_stores import PARTITIONS, STORES, Batch, Store
 
 EVENT_BYTES = 128
 POOL_EVENTS = 200_000
 RETENTION_BYTES = 200 << 20
 RESULT = Path(__file__).parent / "results" / "ingest.json"
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 WORKS: dict[str, dict[str, Any]] = {
     "I1": {"batch": 1000, "appenders": 4, "retain": True},
     "I2": {"batch": 100, "appenders": 16, "retain": True},
@@ -353,7 +352,8 @@ def main() -> int:
         print(json.dumps(figures))
         return 0
     run = json.loads(RESULT.read_text()) if RESULT.exists() else {"works": {}}
-    run["environment"] = describe(())
+    if args.only:
+        run["environment"] = describe(())
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     for stale in RESULT.parent.glob("ingest-*"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -367,9 +367,7 @@ def main() -> int:
             print(id_, name, {key: round(value, 2) if isinstance(value, float) else value
                               for key, value in figures.items()}, flush=True)  # fmt: skip
             RESULT.write_text(json.dumps(run, indent=1) + "\n")
-    show(run)
-    if args.write_docs:
-        write_page(PAGE, run)
+    report(run, write_docs=args.write_docs)
     return int(failed)
 
 

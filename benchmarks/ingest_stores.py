@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 import struct
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -202,7 +203,7 @@ def _suffixes(prepared: tuple[list[bytes], list[bytes]], number: int) -> list[tu
     return [(key[:16] + head + key[16:], value) for key, value in zip(keys, values, strict=True)]
 
 
-class _KeyValue:
+class _KeyValue(ABC):
     """Keys of 16 bytes of space, the number of the batch, the place in it and the timestamp; the payload as value."""
 
     def __init__(self) -> None:
@@ -226,8 +227,8 @@ class _KeyValue:
             items += _suffixes(prepared, self._number)
         self._put(items)
 
-    def _put(self, items: list[tuple[bytes, bytes]]) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def _put(self, items: list[tuple[bytes, bytes]]) -> None: ...
 
 
 class LMDB(_KeyValue):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.bars import BARS, SUBJECT
+from benchmarks.section import machine, table
 
 Run = Mapping[str, Any]
 """What `run.to_json` makes."""
@@ -148,25 +149,15 @@ def markdown(run: Run) -> str:
         for found in run["bars"]
     )
     environment = run["environment"]
-    machine = (
-        f"{environment['cpu']}, {environment['cores']} cores, {environment['memory_gib']} GiB, {environment['kernel']},"
-        f" Python {environment['python']}; load before the run {environment['load_before']}; {environment['date']}."
-    )
     versions = {**environment["libraries"], **environment["contenders"]}
     parts = [
         f"### {headline(run)}",
         LEGEND,
-        _markdown_table(("work", *names), rows),
-        _markdown_table(("work", "demand (at 1 M events)", "measured", "verdict"), bars),
+        table(("work", *names), rows),
+        table(("work", "demand (at 1 M events)", "measured", "verdict"), bars),
         "\n".join(f"- {line}" for line in (*notes(run), *failures(run))),
-        f"Machine: {machine}",
+        machine(environment),
         "Versions: " + ", ".join(f"{name}: {version}" for name, version in versions.items()) + ".",
         *(f"Not installed: {name}." for name in run["options"]["skipped"]),
     ]
     return "\n\n".join(filter(None, parts))
-
-
-def _markdown_table(heading: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    heading = list(heading)
-    lines = [heading, ["---", *["---:"] * (len(heading) - 1)], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

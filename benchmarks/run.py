@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks import documentation, plots, report
+from benchmarks import documentation, plots, report, section
 from benchmarks.contenders.protocol import Contender
 from benchmarks.contenders.registry import NAMES, installed
 from benchmarks.environment import describe
@@ -27,7 +27,6 @@ from benchmarks.works import WORKS
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results"
-PAGE = HERE.parent / "docs" / "benchmarks.md"
 STANDARD_EVENTS = 1_000_000
 KEPT_EVENTS = (STANDARD_EVENTS, 5_000_000)  # of the runs that the documentation shows
 WIDTH_UNSEEN = 200  # where the output is not a terminal
@@ -145,8 +144,8 @@ def write_docs(console: Console) -> bool:
     if not runs:
         console.print(f"no full run is kept in {RESULTS}: run the benchmark first", style="bold red")
         return False
-    documentation.rewrite(PAGE, runs)
-    console.print(f"rewrote {PAGE}")
+    documentation.rewrite(runs)
+    console.print(f"rewrote {section.PAGE}")
     return True
 
 

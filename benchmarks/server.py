@@ -25,10 +25,9 @@ from typing import Any
 
 import aggregator
 from benchmarks.environment import describe
-from benchmarks.server_report import show, write_page
+from benchmarks.server_report import report
 
 RESULT = Path(__file__).parent / "results" / "server.json"
-PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 OVERLOAD = 10  # times the capacity
 WORKS = {
     "H1": "appends of 10,000 events in Arrow, native routes, closed loop",
@@ -171,7 +170,8 @@ def main() -> int:
     parser.add_argument("--write-docs", action="store_true", help="rewrite the section of docs/benchmarks.md")
     args = parser.parse_args()
     run = json.loads(RESULT.read_text()) if RESULT.exists() else {"works": {}}
-    run["environment"] = describe(())
+    if args.only:
+        run["environment"] = describe(())
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     for stale in RESULT.parent.glob("server-*"):
         shutil.rmtree(stale, ignore_errors=True)
@@ -185,9 +185,7 @@ def main() -> int:
         run["works"][id_] = figures
         print(id_, json.dumps(figures), flush=True)
         RESULT.write_text(json.dumps(run, indent=1) + "\n")
-    show(run)
-    if args.write_docs:
-        write_page(PAGE, run)
+    report(run, write_docs=args.write_docs)
     return int(failed)
 
 

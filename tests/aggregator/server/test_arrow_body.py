@@ -128,9 +128,9 @@ def test_hostile_bodies(body, at, junk, cut):
     damaged = body[:at] if cut else body[:at] + junk + body[at + len(junk) :]
     try:
         table = read(damaged)
-        table.validate(full=True)
-    except (InvalidEventError, pa.ArrowInvalid):
+    except InvalidEventError:
         return
+    table.validate(full=True)
     table.slice(0, 10).to_pylist()
 
 
