@@ -9,7 +9,7 @@ import pytest
 from event_strategies import Recording, examples, recordings
 from hypothesis import given
 from hypothesis import strategies as st
-from small_pieces import cut_small
+from small_pieces import Pieces, cut_small
 
 import esformat
 from esformat.tools import merge, split
@@ -71,3 +71,18 @@ def test_wrong_use(tmp_path, how):
     with pytest.raises(esformat.UsageError):
         split(path, tmp_path, **how)
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_space_in_several_groupings_is_one_part(tmp_path):
+    """Splitting by size never divides a space, also where a block begins with its next grouping."""
+    path = tmp_path / "a.esdb"
+    with cut_small(Pieces(block_rows=1, leaf_runs=1, leaf_blocks=1, chunk_entries=1)):
+        with esformat.create(path) as writer:
+            for space, grouping in (("s", ""), ("s", "a"), ("s", "b"), ("t", "")):
+                writer.add(space, b"", grouping=grouping, timestamp=1)
+        parts = split(path, tmp_path, size_bytes=1)
+    held = []
+    for part in parts:
+        with esformat.open(part) as segment:
+            held.append([(event.space, event.grouping) for event in segment.scan()])
+    assert held == [[("s", ""), ("s", "a"), ("s", "b")], [("t", "")]]
