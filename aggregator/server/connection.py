@@ -1,19 +1,23 @@
 """`Connection`: uvicorn's HTTP protocol with limits of its own: headers that stall or never end, readers that stall.
 
-uvicorn times neither; a client could hold a connection, and what an open answer pins, for as long as it likes.
+uvicorn times neither; a client could hold a connection, and what an open answer pins, for as long as it likes. And what
+`admission` refuses is answered here, with one write, before there is a task for it; its body is read and thrown away.
 """
 
 from __future__ import annotations
 
 import asyncio
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from starlette.responses import Response
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from aggregator.server.admission import Admission
 
 LINGER_S = 5.0
 """How long the rest of a body is read, and thrown away, after its request was refused."""
 
 
-def connection_type(stall_s: float, max_header_bytes: int) -> type[HttpToolsProtocol]:
+def connection_type(stall_s: float, max_header_bytes: int, admission: Admission) -> type[HttpToolsProtocol]:
     """The protocol class of a server. stall_s: for headers to be complete, and for a reader to go on reading."""
 
     class Connection(HttpToolsProtocol):
@@ -21,6 +25,7 @@ def connection_type(stall_s: float, max_header_bytes: int) -> type[HttpToolsProt
         _write_timer: asyncio.TimerHandle | None = None
         _header_bytes = 0
         _in_headers = True
+        _refused = False  # Invariant: true from the answer to a request without a cycle to the end of its body
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
             super().connection_made(transport)
@@ -44,12 +49,38 @@ def connection_type(stall_s: float, max_header_bytes: int) -> type[HttpToolsProt
             self._in_headers = False
             self._header_bytes = 0
             self._wait(None)
-            super().on_headers_complete()
+            refusal = self._refusal()
+            if refusal is None:
+                super().on_headers_complete()
+            else:
+                self._refused = True
+                self._write(refusal)
+                self._wait(LINGER_S)
+
+        def _refusal(self) -> Response | None:
+            """Only where nothing is under way on the connection: answers keep their order and their reader's pace."""
+            idle = self.cycle is None or self.cycle.response_complete
+            if not idle or self.flow.write_paused or not self.parser.should_keep_alive():
+                return None
+            return admission.refusal(self.parser.get_method(), self.url, self.headers)
+
+        def _write(self, answer: Response) -> None:
+            headers = [*self.server_state.default_headers, *answer.raw_headers]
+            lines = [b"%b: %b\r\n" % header for header in headers]
+            self.transport.write(b"".join([STATUS_LINE[answer.status_code], *lines, b"\r\n", bytes(answer.body)]))
+
+        def on_body(self, body: bytes) -> None:
+            if not self._refused:
+                super().on_body(body)
 
         def on_message_complete(self) -> None:
             self._in_headers = True
             self._wait(None)
-            super().on_message_complete()
+            if self._refused:
+                self._refused = False
+                self.on_response_complete()
+            else:
+                super().on_message_complete()
 
         def on_response_complete(self) -> None:
             if self.cycle is not None and self.cycle.more_body and not self.transport.is_closing():

@@ -34,7 +34,7 @@ class Guard:
         body = _Body(receive, self._context)
         try:
             self._check(scope)
-        except (ProblemError, OverloadedError) as problem:
+        except ProblemError as problem:
             await answer(problem_of(problem), scope["path"])(scope, receive, watch.send)
         else:
             await self._app(scope, body.receive, watch.send)
@@ -43,7 +43,7 @@ class Guard:
             watch.done()
 
     def _check(self, scope: Scope) -> None:
-        """Refuse what can be refused before anything else is done. Raises ProblemError, OverloadedError."""
+        """Refuse what can be refused before anything else is done. Raises ProblemError."""
         http = self._context.settings.http
         headers = scope["headers"]
         if sum(len(name) + len(value) + 4 for name, value in headers) + len(scope["raw_path"]) > http.max_header_bytes:
@@ -56,14 +56,6 @@ class Guard:
         length = int(lengths[0][:20]) if lengths else 0
         if length > http.max_append_bytes:
             raise too_large(http.max_append_bytes)
-        template = self._context.append_paths.get(scope["path"])
-        if template is not None and scope["method"] == "POST" and not any(n == b"idempotency-key" for n, _ in headers):
-            try:
-                self._context.check_room(length)
-            except OverloadedError:
-                scope["state"]["route"] = template
-                self._context.open_by_route[template] += 1
-                raise
 
 
 def _from_elsewhere(headers: list[tuple[bytes, bytes]]) -> bool:

@@ -24,6 +24,7 @@ from starlette.routing import Route
 import aggregator
 from aggregator import Catalog, InvalidRequestError
 from aggregator.server.address import is_loopback, split_address
+from aggregator.server.admission import Admission
 from aggregator.server.app import make_app
 from aggregator.server.connection import connection_type
 from aggregator.server.context import Context
@@ -144,9 +145,10 @@ class _Server(uvicorn.Server):
         http, tls = settings.http, settings.tls
         files = (tls.certificate, tls.key, tls.client_ca)
         certificate, key, client_ca = (None if file is None else str(file) for file in files)
+        protocol = connection_type(http.stall_s, http.max_header_bytes, Admission(self.context))
         super().__init__(
             uvicorn.Config(
-                app, http=connection_type(http.stall_s, http.max_header_bytes), ws="none", lifespan="on",
+                app, http=protocol, ws="none", lifespan="on",
                 server_header=False, proxy_headers=False, access_log=False, log_config=None,
                 timeout_keep_alive=round(http.keep_alive_s),
                 timeout_graceful_shutdown=round(http.drain_s), limit_concurrency=http.max_connections,
