@@ -17,7 +17,7 @@ from esformat import InvalidEventError
 LIMIT = 2_000_000
 ROWS, SIZE = 100, 200
 LIMITS = [({"max_bytes": LIMIT}, None), (None, {"bytes": LIMIT})]
-PATIENCE_S = 20
+PATIENCE_S = 60
 
 
 def events(first, rows=ROWS, size=SIZE):

@@ -63,13 +63,13 @@ def test_overload_and_recovery(tmp_path, stuck, limits):
         for number in range(20):
             with pytest.raises(aggregator.OverloadedError):
                 topic.append(batch(10**6 + number))
-        assert time.monotonic() - began < 1
+        assert time.monotonic() - began < 5
         backend = catalog._backend
         assert backend.budget.held_bytes <= backend.limits.memory_bytes
         assert backend.log.size_bytes <= 256 << 10 or "log_bytes" not in limits
         assert topic.scan().count() == kept
         stuck.open.set()
-        for _ in range(500):
+        for _ in range(3000):
             try:
                 receipt = topic.append(batch(kept))
                 break
@@ -103,12 +103,12 @@ def test_sealing_that_fails_is_tried_again(tmp_path, stuck):
         topic = catalog.create_topic("t", roll={"rows": 10})
         kept, _ = fill(topic)
         assert topic.scan().count() == kept
-        deadline = time.monotonic() + 5
+        deadline = time.monotonic() + 60
         while catalog._backend.maintenance.problem is None and time.monotonic() < deadline:
             time.sleep(0.02)
         assert "no space left" in catalog._backend.maintenance.problem.lower()
         stuck.failing = False
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while catalog._backend.budget.held_bytes and time.monotonic() < deadline:
             time.sleep(0.05)
         assert topic.append(batch(kept)).first == kept

@@ -18,7 +18,7 @@ from aggregator.lql import TagSet
 from aggregator.pipe_copy import copied_events
 
 
-def wait_until(condition, seconds=20.0):
+def wait_until(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come about"

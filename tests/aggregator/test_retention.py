@@ -92,7 +92,7 @@ def root(tmp_path):
 def fill(catalog, topic, times, partition="0", payload=100):
     """One segment with an event at each time, as soon as there is room for it."""
     events = [{"space": f"s{t % 7}", "timestamp": t, "data": os.urandom(payload)} for t in times]
-    end = time.monotonic() + 8
+    end = time.monotonic() + 60
     while True:
         try:
             topic.append(events, partition)
@@ -104,7 +104,7 @@ def fill(catalog, topic, times, partition="0", payload=100):
     catalog.seal()
 
 
-def until(condition, seconds=8.0):
+def until(condition, seconds=60.0):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end, "it did not come to pass"

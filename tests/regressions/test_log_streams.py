@@ -37,9 +37,12 @@ def test_a_tail_of_nothing_spins(catalog):
     found = []
     thread = threading.Thread(target=lambda: found.extend(tail))
     thread.start()
-    start = time.process_time()
-    time.sleep(0.5)
-    assert time.process_time() - start < 0.1
+    spent = []
+    while len(spent) < 20 and min(spent, default=1) >= 0.1:  # other threads may still be busy with what was before
+        start = time.process_time()
+        time.sleep(0.5)
+        spent.append(time.process_time() - start)
+    assert spent[-1] < 0.1
     catalog.write({"app": "later"}, [{"msg": "here"}])
     thread.join(20)
     assert [event.data for event in found] == [b"here"]

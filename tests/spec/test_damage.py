@@ -120,7 +120,7 @@ def test_forged(how):
     assert errors, "nothing was refused"
     with pytest.raises((read_esdb.Corrupt, read_esdb.TooNew)):
         _read_independently(damaged)
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < 30
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) << 10 < BOMB_BYTES
 
 
