@@ -90,13 +90,13 @@ def read_events(
     text = body.to_pybytes()
     if text.startswith(_COMPRESSED):
         raise InvalidEventError("the body is compressed", hint="say so with Content-Encoding: gzip, or zstd")
-    if not text.strip():
+    if not text or text.isspace():
         return _NO_EVENTS
     roles = _roles(types, binary_keys)
     if media == CSV:
         return _load(text, "csv", _with_grouping(roles, text))
     roles = replace(roles, grouping="grouping" if b'"grouping"' in text else None)
-    if _BINARY_DATA.search(text):
+    if b'"base64"' in text and _BINARY_DATA.search(text):
         return _with_bytes(text, roles)
     return _load(text, "jsonl", roles)
 
@@ -124,7 +124,7 @@ def _load(text: bytes, format_: str, roles: Roles) -> pa.Table:
     if not text.endswith(b"\n"):
         text += b"\n"
     try:
-        with Load(["-"], roles, InputOptions(format=format_), bad_rows=_Refuse(), stdin=io.BytesIO(text)) as load:
+        with Load(["-"], roles, InputOptions(format=format_), bad_rows=_Refuse(), stdin=pa.py_buffer(text)) as load:
             batches = list(load.batches())
             if any(batch.schema != batches[0].schema for batch in batches):  # of a long body: look at all of it first
                 batches = list(load.batches(load.survey()))

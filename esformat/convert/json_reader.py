@@ -74,7 +74,9 @@ class JsonReader:
             return None
         if not data.strip() or deepest(data) > DEEPEST:
             return None
-        found = _read(data, pa.schema(list(self._types.items())), strict=self._parses_all)
+        found = None
+        if self._types:
+            found = _read(data, pa.schema(list(self._types.items())), strict=self._parses_all)
         if found is None:
             found = _read(data, None)
         if found is not None and _texts_for_times(found.schema) != found.schema:

@@ -73,7 +73,7 @@ class Load:
         *,
         bad_rows: BadRows | None = None,
         progress: Progress | None = None,
-        stdin: Pipe | None = None,
+        stdin: Pipe | pa.Buffer | None = None,
     ) -> None:
         """Take `inputs`, paths or "-", in their order. Raises InputError if one is missing or of no known format."""
         self._roles = roles

@@ -33,17 +33,22 @@ _SPOOL_CHUNK_BYTES = 1 << 20
 class Source:
     """One input by path, or standard input where the path is "-". Close it: it may hold a temporary file."""
 
-    def __init__(self, path: str, *, stdin: Pipe | None = None) -> None:
-        """Take the input at `path`. Raises InputError if there is no such file."""
+    def __init__(self, path: str, *, stdin: Pipe | pa.Buffer | None = None) -> None:
+        """Take the input at `path`; `stdin` may be bytes in memory. Raises InputError if there is no such file."""
         self.path = "<stdin>" if path == "-" else path
-        self._stdin = stdin
+        self._held: pa.Buffer | None = None
         self._spool: Spool | None = None
-        if path == "-":
+        if path == "-" and isinstance(stdin, pa.Buffer):
+            self._held = stdin
+        elif path == "-":
             self._spool = Spool(_standard_input() if stdin is None else stdin, owned=False)
         elif not self._is_regular_file():
             self._spool = Spool(self._open_file(), owned=True)  # a pipe gives its bytes once
-        self.size_bytes = 0 if self._spool else Path(path).stat().st_size  # 0 where it shows only at the end
-        self._raw: IO[bytes] | None = None  # what is being read
+        self._raw: IO[bytes] | pa.NativeFile | None = None  # what is being read
+        if self._held is not None:
+            self.size_bytes = self._held.size
+        else:
+            self.size_bytes = 0 if self._spool else Path(path).stat().st_size  # 0 where it shows only at the end
 
     def position_bytes(self) -> int:
         """Tell how many stored bytes the current reading has passed."""
@@ -56,10 +61,9 @@ class Source:
     @contextmanager
     def open(self) -> Iterator[pa.NativeFile]:
         """Read from the start, decompressed. Raises InputError where reading fails in the middle, too."""
-        with self.guard(), self._rewound() as raw, pa.PythonFile(raw, mode="r") as plain:
-            self._raw = raw
-            compression = compression_of(raw.read(_PEEK_BYTES))
-            raw.seek(0)
+        with self.guard(), self._plain() as plain:
+            compression = compression_of(plain.read(_PEEK_BYTES))
+            plain.seek(0)
             if compression is None:
                 yield plain
             else:
@@ -70,13 +74,12 @@ class Source:
     def open_seekable(self) -> Iterator[pa.NativeFile]:
         """Read from any place, decompressed, over a temporary file if need be."""
         with self.guard():
-            with self._rewound() as raw:
-                compression = compression_of(raw.read(_PEEK_BYTES))
-            if self._spool is None and compression is None:
-                with self._open_file() as file, pa.PythonFile(file, mode="r") as plain:
-                    self._raw = file
+            with self._plain() as plain:
+                compression = compression_of(plain.read(_PEEK_BYTES))
+                if self._spool is None and compression is None:
+                    plain.seek(0)
                     yield plain
-                return
+                    return
             with tempfile.TemporaryFile() as copy:
                 with self.open() as stream:
                     while chunk := stream.read(_SPOOL_CHUNK_BYTES):
@@ -117,10 +120,18 @@ class Source:
         except OSError as error:
             raise InputError(_cause(error), path=self.path) from error
 
-    def _rewound(self) -> IO[bytes]:
-        if self._spool is None:
-            return self._open_file()
-        return io.BufferedReader(self._spool.reader())
+    @contextmanager
+    def _plain(self) -> Iterator[pa.NativeFile]:
+        """Read from the start, as stored."""
+        if self._held is not None:
+            with pa.BufferReader(self._held) as held:
+                self._raw = held
+                yield held
+            return
+        with self._open_file() if self._spool is None else io.BufferedReader(self._spool.reader()) as raw:
+            self._raw = raw
+            with pa.PythonFile(raw, mode="r") as plain:
+                yield plain
 
 
 def _standard_input() -> Pipe:

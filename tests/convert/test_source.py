@@ -7,6 +7,7 @@ import io
 import os
 import threading
 
+import pyarrow as pa
 import pytest
 
 from esformat.convert.errors import InputError
@@ -24,6 +25,18 @@ def read_from(source: Source, offset: int) -> bytes:
     with source.open_seekable() as stream:
         stream.seek(offset)
         return stream.read()
+
+
+def test_bytes_in_memory(compression):
+    """They are read like a file: more than once, from any place, decompressed; nothing is copied to a spool."""
+    _, compress = compression
+    stored = compress(DATA)
+    source = Source("-", stdin=pa.py_buffer(stored))
+    assert read(source) == DATA
+    assert read(source) == DATA
+    assert read_from(source, 100_000) == DATA[100_000:]
+    assert (source.size_bytes, source.stored_bytes()) == (len(stored), len(stored))
+    source.close()
 
 
 def test_any_compression(tmp_path, compression):
