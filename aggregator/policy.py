@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from aggregator.errors import InvalidRequestError
+from esformat.parts import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(|[kKmMgGtT]i?)[bB]?")
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -97,15 +98,22 @@ class _Policy:
 
 @dataclass(frozen=True, slots=True)
 class Roll(_Policy):
-    """When the unsealed events of a partition become a segment: at whichever comes first."""
+    """When the unsealed events of a partition become a segment: at whichever of rows, bytes and age comes first.
+
+    frame_bytes: how many bytes of their payloads are compressed together, about: few for lookups of single events, many
+    for searches through all of them. None: 4 KiB, or 64 KiB where they are records of streams.
+    """
 
     rows: int = 500_000
     bytes: int = 64 << 20
     age_us: int = 300_000_000
+    frame_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if min(self.rows, self.bytes) < 1 or self.age_us < 1:
             raise InvalidRequestError("roll limits are at least 1")
+        if self.frame_bytes is not None and not LEAST_FRAME_BYTES <= self.frame_bytes <= MOST_FRAME_BYTES:
+            raise InvalidRequestError(f"frame_bytes must lie between {LEAST_FRAME_BYTES} and {MOST_FRAME_BYTES}")
 
 
 @dataclass(frozen=True, slots=True)

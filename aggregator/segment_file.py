@@ -15,16 +15,25 @@ import esformat
 from aggregator.checksum import hasher64
 from aggregator.files import make_directory
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
+from aggregator.records import FIELDS
 from aggregator.segment_signature import MAX_SPACES, signature_of_spaces
 from esformat.parts import EventSchema, make_schema
 
 PROPERTY = "aggregator"
+STREAM_FRAME_BYTES = 64 << 10
+"""Records of streams are searched more often than looked up: docs/decisions/0030-frames-of-streams.md."""
 _READ_BYTES = 1 << 20
 
 
 def arrow_schema(schema: EventSchema) -> pa.Schema:
     """The columns of a segment: those of the schema, and the record index."""
     return schema.arrow.append(pa.field(RECORD_INDEX, pa.int64(), nullable=False))
+
+
+def frame_bytes(topic: TopicInfo, schema: SchemaInfo) -> int | None:
+    """About how many bytes of payloads a frame of the topic's segments holds; None: as many as the format takes."""
+    of_streams = STREAM_FRAME_BYTES if FIELDS in schema.schema.positions else None
+    return topic.roll.frame_bytes or of_streams
 
 
 def write_segment(
@@ -57,7 +66,7 @@ def write_segment(
     )  # fmt: skip
     writer = esformat.create(
         path, indexes=schema.schema.indexes, schema=arrow_schema(schema.schema), keys=topic.keys,
-        properties=properties, threads=threads,
+        frame_bytes=frame_bytes(topic, schema), properties=properties, threads=threads,
     )  # fmt: skip
     with writer:
         for table in tables:

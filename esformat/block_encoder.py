@@ -94,6 +94,8 @@ class BlockFormat:
     dictionaries: dict[int, ColumnDictionary]
     raw: dict[int, int]
     """Raw byte planes by column; -1 is the timestamps."""
+    frame_bytes: int | None = None
+    """About how many bytes a frame of text or binary holds; None: FRAME_TARGET_BYTES."""
 
     @property
     def dictionary_number(self) -> int:
@@ -152,15 +154,17 @@ def may_want_codes(kind: pa.DataType) -> bool:
     return bool(pt.is_string(kind) or pt.is_large_string(kind))
 
 
-def train_on(sample: pa.Array, byte_count: int, codec: Codec, level: int | None) -> bytes:
+def train_on(
+    sample: pa.Array, byte_count: int, codec: Codec, level: int | None, frame_bytes: int | None = None
+) -> bytes:
     """A zstd dictionary for a column of `byte_count` bytes in all, or b"" where it does not pay for itself.
 
-    `sample`: rows of the column in segment order, many short runs of them.
+    `sample`: rows of the column in segment order, many short runs of them. `frame_bytes`: as `frame_rows` takes it.
     """
     offsets, data = bytes_of(sample)
     if codec is not Codec.ZSTD or byte_count < MIN_SAMPLED_BYTES or not len(data):
         return b""
-    rows = frame_rows(len(sample), len(data))
+    rows = frame_rows(len(sample), len(data), frame_bytes)
     edges = offsets[np.append(np.arange(0, len(sample), rows), len(sample))]
     pieces: list[bytes | bytearray | memoryview] = [
         bytes(data[a:b]) for a, b in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True) if b > a
@@ -204,7 +208,8 @@ class BlockEncoder:
             stored = form.dictionaries.get(place)
             zstd = zstd_of(stored) if stored else None
             framed = make_compressor(form.codec, form.level, zstd) if zstd else plain
-            self._columns.append(EncodeContext(plain, framed, zstd is not None, form.raw.get(place, 0)))
+            raw = form.raw.get(place, 0)
+            self._columns.append(EncodeContext(plain, framed, zstd is not None, raw, form.frame_bytes))
 
     def encode(self, rows: SortedRows, bounds: list[int]) -> list[EncodedBlock]:
         """Blocks of the rows between consecutive `bounds`."""

@@ -212,9 +212,7 @@ class SegmentBuilder:
         for key, root in small:
             self._table[key] = self._write(root)
         self._table[BlockKind.DIRECTORY_ROOT, 0, 0] = self._write(encode_root(self._leaves, self._context))
-        complete = Metadata(
-            self._metadata.schema, self._metadata.codec, self._metadata.level, self._metadata.properties, statistics
-        )
+        complete = replace(self._metadata, statistics=statistics)
         self._table[BlockKind.METADATA, 0, 0] = self._write(complete.encode())
         footer = self._write(encode_footer(self._table))
         self._sink.write(Trailer(opening, footer).encode())

@@ -105,16 +105,17 @@ def _encode_numbers(array: pa.Array, bounds: list[int], context: EncodeContext) 
     return [head + pack for head, pack in zip(heads, packs, strict=True)]
 
 
-def frame_rows(row_count: int, byte_count: int) -> int:
-    """Rows in each frame so that a frame holds about `FRAME_TARGET_BYTES`: a power of two up to MAX_FRAME_ROWS."""
+def frame_rows(row_count: int, byte_count: int, frame_bytes: int | None = None) -> int:
+    """Rows in each frame of about `frame_bytes` (None: FRAME_TARGET_BYTES): a power of two up to MAX_FRAME_ROWS."""
+    target = frame_bytes or FRAME_TARGET_BYTES
     mean = byte_count / row_count if row_count else 0
-    fitting = int(FRAME_TARGET_BYTES / mean) if mean * MAX_FRAME_ROWS > FRAME_TARGET_BYTES else MAX_FRAME_ROWS
+    fitting = int(target / mean) if mean * MAX_FRAME_ROWS > target else MAX_FRAME_ROWS
     return 1 << max(0, fitting.bit_length() - 1)
 
 
 def _encode_bytes(array: pa.Array, bounds: list[int], context: EncodeContext) -> list[bytes]:
     offsets, data = bytes_of(array)
-    rows = frame_rows(len(array), len(data))
+    rows = frame_rows(len(array), len(data), context.frame_bytes)
     flags = NEEDS_DICTIONARY if context.has_dictionary else 0
     heads = _headers(Shape.BYTES, array, bounds, context, flags, rows)
     lengths = encode_int_runs(np.diff(offsets), bounds, context.plain)

@@ -46,9 +46,9 @@ _MIX = 0x9E3779B97F4A7C15  # 2^64 / golden ratio: spreads consecutive numbers
 class FormatChoice:
     """Sees all events in order of arrival, and says in the end how to store them."""
 
-    def __init__(self, schema: EventSchema, codec: Codec, level: int | None) -> None:
+    def __init__(self, schema: EventSchema, codec: Codec, level: int | None, frame_bytes: int | None = None) -> None:
         self._schema = schema
-        self._codec, self._level = codec, level
+        self._codec, self._level, self._frame_bytes = codec, level, frame_bytes
         self._fields = dict(enumerate(schema.fields))
         sampled = [field.name for field in schema.fields if is_bytes(field.type)] if codec is Codec.ZSTD else []
         self._sample = _Sample(schema, sampled)
@@ -107,7 +107,7 @@ class FormatChoice:
                 chosen[place] = ColumnDictionary(place, values=values)
             elif field.name in ordered:
                 total = self._sample.column_bytes[field.name]
-                zstd = train_on(ordered[field.name], total, self._codec, self._level)
+                zstd = train_on(ordered[field.name], total, self._codec, self._level, self._frame_bytes)
                 if zstd:
                     chosen[place] = ColumnDictionary(place, zstd)
         return chosen

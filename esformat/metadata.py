@@ -9,7 +9,7 @@ from typing import Any
 
 from esformat.block import Block, encode_block
 from esformat.errors import CorruptSegmentError, UsageError
-from esformat.layout import BlockKind
+from esformat.layout import MAX_FRAME_BYTES, BlockKind
 from esformat.schema import EventSchema
 
 FORMAT_NAME = "esdb"
@@ -32,13 +32,18 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """What the metadata block holds."""
+    """What the metadata block holds.
+
+    frame_bytes: about how many bytes the writer put into a frame of text or binary; None: its usual number. Readers
+    have no need of it.
+    """
 
     schema: EventSchema
     codec: str
     level: int | None
     properties: dict[str, str]
     statistics: Statistics | None = None
+    frame_bytes: int | None = None
 
     def encode(self) -> bytes:
         """One framed metadata block."""
@@ -49,6 +54,8 @@ class Metadata:
             "level": self.level,
             "properties": self.properties,
         }
+        if self.frame_bytes is not None:
+            document["frame_bytes"] = self.frame_bytes
         if self.statistics is not None:
             document["statistics"] = {name: getattr(self.statistics, name) for name in Statistics.__dataclass_fields__}
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), sort_keys=True)
@@ -62,12 +69,16 @@ class Metadata:
             if document["format"] != FORMAT_NAME:
                 raise CorruptSegmentError("the metadata is of another format", offset=block.offset)
             stored = document.get("statistics")
+            frame_bytes = document.get("frame_bytes")
+            if frame_bytes is not None and not 0 < int(frame_bytes) <= MAX_FRAME_BYTES:
+                raise ValueError(f"frames of {frame_bytes} bytes")
             return cls(
                 EventSchema.from_json(document["schema"]),
                 str(document["codec"]),
                 None if document["level"] is None else int(document["level"]),
                 {str(name): str(value) for name, value in document["properties"].items()},
                 None if stored is None else _statistics(stored),
+                None if frame_bytes is None else int(frame_bytes),
             )
         except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
             if isinstance(error, CorruptSegmentError):

@@ -34,23 +34,6 @@ class Shape(enum.IntEnum):
     STRUCT = 7
 
 
-_NODE = struct.Struct(
-    "<"
-    "B"  # shape
-    "B"  # flags: 1 validity stored, 2 frames need the dictionary
-    "H"  # rows per frame (bytes), else zero
-)
-_FRAMES = struct.Struct(
-    "<"
-    "B"  # codec of the frames
-    "B"  # bytes of each entry of the frame table: 2 or 4
-)
-VALIDITY, NEEDS_DICTIONARY = 1, 2
-FRAME_TARGET_BYTES = 4096  # measured: docs/decisions/0005-blocks-and-frames.md
-MAX_FRAME_ROWS = 1024
-MANY_VALUES = 64
-
-
 NODE = struct.Struct(
     "<"
     "B"  # shape
@@ -68,12 +51,16 @@ MAX_FRAME_ROWS = 1024
 
 @dataclass(frozen=True, slots=True)
 class EncodeContext:
-    """What encoding one column takes: compressors, and the choices that were measured on its first block."""
+    """What encoding one column takes: compressors, and the choices that were measured on its first block.
+
+    frame_bytes: about how many bytes a frame of text or binary holds; None: as many as point reads want.
+    """
 
     plain: Compressor
     framed: Compressor
     has_dictionary: bool = False
     raw: int = 0
+    frame_bytes: int | None = None
 
 
 @dataclass(slots=True)

@@ -127,6 +127,7 @@ class Segment:
             "keys": "binary" if self._reader.schema.binary_keys else "text",
             "codec": self._reader.metadata.codec,
             "level": self._reader.metadata.level,
+            "frame_bytes": self._reader.metadata.frame_bytes,
             "indexes": {name: dict(facts) for name, facts in statistics.indexes.items()},
             "properties": self.properties,
             "blocks": self._block_facts(),

@@ -46,7 +46,7 @@ class SegmentWriting:
         *, budget: Budget, pool: Executor, threads: int, temp_dir: Path,
     ) -> None:  # fmt: skip
         """`temp_dir`: where rows of indexes go that do not fit in memory."""
-        self._form = BlockFormat(metadata.schema, codec, metadata.level, dictionaries, {})
+        self._form = BlockFormat(metadata.schema, codec, metadata.level, dictionaries, {}, metadata.frame_bytes)
         self._hashes = SpaceHashes(temp_dir)
         self._builder = SegmentBuilder(sink, metadata, self._form, hashes=self._hashes)
         self._builder.start()

@@ -21,6 +21,8 @@ from esformat.metadata import Metadata, Statistics, check_properties, is_unicode
 from esformat.pieces import pieces_of
 from esformat.schema import KEY_COLUMNS, EventSchema, default_schema, make_schema
 
+LEAST_FRAME_BYTES, MOST_FRAME_BYTES = 512, 1 << 20
+
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
@@ -30,6 +32,7 @@ class WriteOptions:
     level: int | None
     codec_name: str
     properties: dict[str, str]
+    frame_bytes: int | None
     threads: int
     budget: Budget
     temp_dir: Path | None
@@ -43,6 +46,7 @@ def create(
     keys: str = "text",
     codec: str = "zstd",
     level: int | None = None,
+    frame_bytes: int | None = None,
     properties: Mapping[str, str] | None = None,
     overwrite: bool = False,
     threads: int | None = None,
@@ -57,6 +61,8 @@ def create(
         one, `data` (binary) and a nullable string column for each index.
     keys: "text" (space and grouping are `str`) or "binary".
     codec, level: "zstd" (level 1 by default), "lz4" (needs the extra of that name) or "none".
+    frame_bytes: how many bytes of text or binary values are compressed together, about; 4 KiB by default, which suits
+        lookups of single events. Searches through all payloads want 32 KiB or 64 KiB.
     properties: text by name, kept in the file.
     overwrite: replace an existing file, atomically; otherwise it is an error.
     threads: how many encode at a time; by default one per processor. The bytes are the same for any number.
@@ -78,6 +84,12 @@ def create(
         raise UsageError(f"codec {codec!r} has no levels")
     if level is not None and not (isinstance(level, int) and -100 <= level <= 22):
         raise UsageError(f"zstd level {level!r} is not between -100 and 22")
+    if frame_bytes is not None and not (
+        isinstance(frame_bytes, int) and LEAST_FRAME_BYTES <= frame_bytes <= MOST_FRAME_BYTES
+    ):
+        raise UsageError(
+            f"frame_bytes must be a whole number from {LEAST_FRAME_BYTES} to {MOST_FRAME_BYTES}, not {frame_bytes!r}"
+        )
     if threads is not None and not (isinstance(threads, int) and threads > 0):
         raise UsageError(f"threads must be a whole number from 1, not {threads!r}")
     if schema is not None and not isinstance(schema, pa.Schema):
@@ -93,7 +105,14 @@ def create(
     if temporary is not None and not temporary.is_dir():
         raise UsageError(f"temp_dir {str(temporary)!r} is no directory")
     options = WriteOptions(
-        codec_from_name(codec), level, codec, check_properties(properties), workers, Budget.of(memory), temporary
+        codec_from_name(codec),
+        level,
+        codec,
+        check_properties(properties),
+        frame_bytes,
+        workers,
+        Budget.of(memory),
+        temporary,
     )
     known = None if schema is None else make_schema(schema, indexes, binary_keys=keys == "binary")
     return Writer(path, known, indexes, keys == "binary", options, overwrite=overwrite)
@@ -223,7 +242,9 @@ class Writer:
         if self._sorter is None:
             assert self._schema is not None
             options = self._options
-            metadata = Metadata(self._schema, options.codec_name, options.level, options.properties)
+            metadata = Metadata(
+                self._schema, options.codec_name, options.level, options.properties, frame_bytes=options.frame_bytes
+            )
             self._sorter = EventSorter(
                 self._publication.file, metadata, options.codec, options.budget, options.threads, self._temp_dir
             )

@@ -20,8 +20,8 @@ NAMES = [
 SCAN = "*, grouping=None, start=None, end=None, reverse=False, limit=None, columns=None"
 SIGNATURES = {
     "create": (
-        "path, *, indexes=(), schema=None, keys='text', codec='zstd', level=None, properties=None, overwrite=False, "
-        "threads=None, memory=None, temp_dir=None"
+        "path, *, indexes=(), schema=None, keys='text', codec='zstd', level=None, frame_bytes=None, properties=None, "
+        "overwrite=False, threads=None, memory=None, temp_dir=None"
     ),
     "open": "path, *, cache_bytes=...",
     "set_cache_bytes": "cache_bytes",

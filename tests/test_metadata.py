@@ -36,6 +36,7 @@ def document(metadata: Metadata) -> dict:
     [
         Metadata(SCHEMA, "zstd", None, {}, STATISTICS),
         Metadata(SCHEMA, "zstd", -3, {"source": "shop", "ключ": "\0 значение"}),
+        Metadata(SCHEMA, "zstd", 3, {}, STATISTICS, 1 << 16),
         Metadata(EventSchema((), binary_keys=True), "none", None, {}, Statistics(0, 0, 0, 0, None, None)),
     ],
 )
@@ -65,6 +66,7 @@ WRONG = [
     broken(schema=...), broken(schema={"keys": "numbers", "columns": []}), broken(schema={"keys": "text", "columns": 5}),
     broken(schema={"keys": "text", "columns": [{"name": "a", "type": "int7", "nullable": True, "indexed": False}]}),
     broken(codec=...), broken(level="high"), broken(properties=[1]),
+    broken(frame_bytes=0), broken(frame_bytes=-5), broken(frame_bytes=1 << 40), broken(frame_bytes="large"),
     broken(statistics={}), broken(statistics=3),
     broken(statistics={"events": -1, "spaces": 0, "runs": 0, "data_blocks": 0, "min_timestamp": None, "max_timestamp": None, "indexes": {}}),
     broken(statistics={"events": 1, "spaces": 0, "runs": 0, "data_blocks": 0, "min_timestamp": "x", "max_timestamp": None, "indexes": {}}),

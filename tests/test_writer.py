@@ -66,6 +66,9 @@ WRONG_CREATIONS = [
     ({"codec": "lz4", "level": 3}, "codec 'lz4' has no levels"),
     ({"level": 23}, "zstd level 23 is not between -100 and 22"),
     ({"level": "high"}, "zstd level 'high' is not"),
+    ({"frame_bytes": 511}, "frame_bytes must be a whole number from 512 to 1048576, not 511"),
+    ({"frame_bytes": (1 << 20) + 1}, "frame_bytes must be"),
+    ({"frame_bytes": "4 KiB"}, "frame_bytes must be"),
     ({"threads": 0}, "threads must be a whole number from 1, not 0"),
     ({"threads": -2}, "threads must be a whole number from 1, not -2"),
     ({"properties": {"a": 1}}, "property 'a' must map text to text"),
@@ -291,6 +294,26 @@ def test_levels_make_smaller_files(path):
         sizes.append(target.stat().st_size)
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > sizes[-1]
+
+
+def test_larger_frames_hold_the_same_events(path):
+    """They are smaller in all, and a file says how large its own are; one of the usual size says nothing of it."""
+    rng = np.random.default_rng(4)
+    data = [f"order {n} of {rng.integers(1 << 40)} took {n % 7} ms".encode() for n in range(3000)]
+    table = pa.table({"space": ["a"] * 3000, "timestamp": range(3000), "data": data})
+    sizes = []
+    for frame_bytes in (None, 1024, 4096, 32 << 10):
+        target = path.with_name(f"{frame_bytes}.esdb")
+        with esformat.create(target, frame_bytes=frame_bytes) as writer:
+            writer.add_table(table)
+        with esformat.open(target) as segment:
+            assert segment.info()["frame_bytes"] == frame_bytes
+            assert segment.scan(columns=["data"]).to_table()["data"].to_pylist() == data
+            assert [event.data for event in segment["a"].scan(start=1000, end=1003)] == data[1000:1003]
+        assert esformat.verify(target).ok
+        sizes.append(target.stat().st_size)
+    assert sizes[1] > sizes[2] > sizes[3]
+    assert 0 <= sizes[2] - sizes[0] <= 100  # its metadata, twice
 
 
 def test_events_and_tables_arrive_in_order(path):

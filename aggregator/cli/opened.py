@@ -31,7 +31,7 @@ def policy_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that say when a topic rolls and what it keeps."""
     for name, text in (
         ("retention", "What is kept: bytes, age, segments; e.g. bytes=10GiB, age=30d. Repeatable."),
-        ("roll", "When events become a segment: rows, bytes, age; e.g. age=60s. Repeatable."),
+        ("roll", "When events become a segment: rows, bytes, age; and frame_bytes; e.g. age=60s. Repeatable."),
     ):
         command = click.option(f"--{name}", type=Pair(), multiple=True, metavar="WHAT=LIMIT", help=text)(command)
     return command

@@ -5,9 +5,12 @@ from esformat.event_rows import rows_of_batch
 from esformat.intake import EventRows, check_table, to_arrow
 from esformat.launch import launch
 from esformat.schema import KEY_COLUMNS, TIMESTAMP_TYPE, EventSchema, Field, default_schema, make_schema
+from esformat.writer import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
 
 __all__ = [
     "KEY_COLUMNS",
+    "LEAST_FRAME_BYTES",
+    "MOST_FRAME_BYTES",
     "TIMESTAMP_TYPE",
     "EventRows",
     "EventSchema",

@@ -20,7 +20,6 @@ from esformat.codec import Codec, codec_from_name, make_compressor
 from esformat.dictionary import ColumnDictionary, encode_dictionary
 from esformat.metadata import Metadata
 from esformat.node import EncodeContext
-from esformat.schema import EventSchema
 from esformat.tools.assembly import AssemblyPlan
 from esformat.tools.original import Original, open_data_block
 from esformat.tools.selection import Selection, everything, single_blocks
@@ -62,9 +61,9 @@ def plan_assembly(
     if own and _identity(own) not in numbering:
         kept.append(own)
         numbering[_identity(own)] = len(kept)
-    form = BlockFormat(
-        metadata.schema, codec_from_name(metadata.codec), metadata.level, {column.column: column for column in own}, {}
-    )
+    codec = codec_from_name(metadata.codec)
+    columns = {column.column: column for column in own}
+    form = BlockFormat(metadata.schema, codec, metadata.level, columns, {}, metadata.frame_bytes)
     return AssemblyPlan(metadata, form, kept, numbering[_identity(own)] if own else 0, numbers), copied
 
 
@@ -83,9 +82,10 @@ def plan_anew(
         if values is not None:
             own.append(ColumnDictionary(place, values=values))
         elif is_bytes(field.type):
-            zstd = train(originals, metadata.schema, place, codec, metadata.level, selections)
+            zstd = train(originals, metadata, place, codec, selections)
             own += [ColumnDictionary(place, zstd)] if zstd else []
-    form = BlockFormat(metadata.schema, codec, metadata.level, {column.column: column for column in own}, {})
+    columns = {column.column: column for column in own}
+    form = BlockFormat(metadata.schema, codec, metadata.level, columns, {}, metadata.frame_bytes)
     return AssemblyPlan(metadata, form, [own] if own else [], 1 if own else 0, [{} for _ in originals])
 
 
@@ -109,7 +109,7 @@ def _own_dictionary(
             continue
         zstd = next((c.zstd for dictionary in every for c in dictionary if c.column == place and c.zstd), b"")
         if not every and len(originals) > 1:  # small ones, which together may be worth training
-            zstd = train(originals, metadata.schema, place, codec, metadata.level)
+            zstd = train(originals, metadata, place, codec)
         if zstd and codec is Codec.ZSTD:
             columns.append(ColumnDictionary(place, zstd))
     return columns
@@ -137,10 +137,9 @@ def _common_values(held: Sequence[dict[int, Dictionary]], place: int) -> pa.Arra
 
 def train(
     originals: Sequence[Original],
-    schema: EventSchema,
+    metadata: Metadata,
     place: int,
     codec: Codec,
-    level: int | None,
     selections: Sequence[Selection] | None = None,
 ) -> bytes:
     """A zstd dictionary for a column, trained on a sample of what is selected; b"" where it does not pay.
@@ -149,7 +148,7 @@ def train(
     """
     if codec is not Codec.ZSTD:
         return b""
-    kind = schema.fields[place].type
+    kind = metadata.schema.fields[place].type
     pieces: list[pa.Array] = []
     stored = sampled = 0
     for original, selection in zip(originals, selections or [everything] * len(originals), strict=True):
@@ -169,4 +168,6 @@ def train(
     events = sum(o.metadata.statistics.events for o in originals if o.metadata.statistics)
     if not sampled:
         return b""
-    return train_on(pa.concat_arrays(pieces), int(stored * max(1.0, events / sampled)), codec, level)
+    return train_on(
+        pa.concat_arrays(pieces), int(stored * max(1.0, events / sampled)), codec, metadata.level, metadata.frame_bytes
+    )

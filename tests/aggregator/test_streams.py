@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 import aggregator
+import esformat
 from aggregator.lql import TagSet, parse_source
 from aggregator.stream_index import StreamIndex
 from esformat import InvalidEventError
@@ -217,6 +218,30 @@ def test_fifty_thousand_streams(tmp_path):
         expected = sum(f"app{i % 500}".startswith("app1") and i % 2 == 0 for i in range(50_000))
         assert found == expected
         assert min(spent) <= 0.2, spent
+
+
+def test_frames_of_streams_are_large(tmp_path):
+    """Segments with records of streams have larger frames than others, unless their topic's policy says otherwise."""
+
+    def frames():
+        catalog.seal()
+        paths = sorted(catalog.path.rglob("*.esdb"), key=lambda path: path.stat().st_mtime_ns)
+        with esformat.open(paths[-1]) as segment:
+            assert [event.data for event in segment.scan()] == [b"m"]
+            return segment.info()["frame_bytes"]
+
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"a": "1"}, [{"msg": "m"}])
+        assert frames() == 64 << 10
+        catalog.topic("logs").set_policy(roll={"frame_bytes": "16 KiB"})
+        catalog.write({"a": "1"}, [{"msg": "m"}])
+        assert frames() == 16 << 10
+        catalog.create_topic("events").append([{"space": "s", "timestamp": 1, "data": b"m"}])
+        assert frames() is None
+        with pytest.raises(aggregator.InvalidRequestError, match="frame_bytes must lie between 512 and 1048576"):
+            catalog.create_topic("odd", roll={"frame_bytes": 100})
+    with aggregator.open(tmp_path / "c") as catalog:
+        assert catalog.topic("logs").roll.frame_bytes == 16 << 10
 
 
 def test_several_streams_in_one_batch(tmp_path):

@@ -61,7 +61,9 @@ def test_plateaus_files(tmp_path, name, text):
     assert settings.retention.to_json() == {
         "max_bytes": 1 << 30, "max_age_us": 7 * 86_400_000_000, "max_segments": 100,
     }  # fmt: skip
-    assert settings.roll.to_json() == {"rows": 100_000, "bytes": 10 << 20, "age_us": 60_000_000}
+    assert settings.roll.to_json() == {
+        "rows": 100_000, "bytes": 10 << 20, "age_us": 60_000_000, "frame_bytes": None,
+    }  # fmt: skip
 
 
 def test_sources():
