@@ -9,6 +9,9 @@ process then commits:
                          there, those it removes are not to be seen any more
     _committed-JOB.json  the record once those are gone; it stays, and says what the write did
 
+On the local disk a record is renamed. In a store, which cannot rename, the next one is put beside it: of several
+records of a write the last of these names counts.
+
 Readers list the records before and after the files, and again if they differ. Records that were left behind by a
 process that is gone are brought to their end by the next write: undone before the moment of the commit, done after it.
 A directory without such records is a plain directory: files can be copied into and out of it.
@@ -18,29 +21,29 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
-import shutil
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from esformat.commit_folder import OWNER, REQUESTS, CommitFolder, LocalFolder, StoredFolder, staging_of
 from esformat.errors import UsageError
-from esformat.publish import sync_directory
+from esformat.store import Store, StoredAt
+from esformat.write_owner import lives, this_owner
 
-STALE_SECONDS = 24 * 3600
-"""A write on another machine that changed nothing for so long is taken for dead."""
 ATTEMPTS = 50
 WAIT_SECONDS = 0.05
 
 _JOB = re.compile(r"[0-9a-z]{8,64}")
+_STATES = ("pending", "replacing", "committed")  # in the order of their coming
 _RECORD = re.compile(r"_(pending|replacing|committed)-([0-9a-z]{8,64})\.json")
 _STAGING = re.compile(r"_staging-([0-9a-z]{8,64})")
-_OWNER = "owner.json"
-_NEXT_RECORD = "record.json"
+
+Records = Mapping[str, str]
+"""The state of each write that left a record, by job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Write:
     job: what tells it from all other writes, 8 to 64 characters of 0-9 and a-z. suffix: of the files that it makes.
     """
 
-    folder: str
+    folder: CommitFolder
     job: str
     suffix: str = ".esdb"
 
@@ -58,30 +61,24 @@ class Write:
         if not _JOB.fullmatch(self.job):
             raise UsageError(f"{self.job!r} cannot name a write", hint="8 to 64 characters of 0-9 and a-z")
 
-    @property
-    def staging(self) -> Path:
-        """Where tasks put their files."""
-        return Path(self.folder) / f"_staging-{self.job}"
-
-    def _record(self, state: str) -> Path:
-        return Path(self.folder) / f"_{state}-{self.job}.json"
-
     def begin(self) -> None:
         """Make the staging directory, after clearing away what dead writes left.
 
         Raises UsageError for a job that was begun before.
         """
-        folder = Path(self.folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        sweep(folder)
-        if self._record("committed").exists() or self.staging.exists():
-            raise UsageError(f"write {self.job} is under way or was committed before", path=self.folder)
-        self.staging.mkdir()
-        (self.staging / _OWNER).write_text(json.dumps(_this_owner()), "utf-8")
+        self.folder.make()
+        names = sweep(self.folder)
+        if _name("committed", self.job) in names or staging_of(self.job) in names:
+            raise UsageError(f"write {self.job} is under way or was committed before", path=self.folder.name)
+        self.folder.begin_staging(self.job, json.dumps(this_owner()).encode())
 
     def staged(self, name: str) -> str:
-        """The path for a task's file; hidden, so that nobody takes it for a finished one."""
-        return str(self.staging / f".{name}{self.suffix}")
+        """The name for a task's file, relative to the directory; hidden: nobody takes it for a finished one."""
+        return self.folder.staged(self.job, f".{name}{self.suffix}")
+
+    def place(self, staged: str) -> str | StoredAt:
+        """Where a file of that name is."""
+        return self.folder.place(staged)
 
     def commit(
         self, staged: Sequence[str], *, removed: Iterable[str] = (), facts: Mapping[str, Any] | None = None,
@@ -89,31 +86,72 @@ class Write:
     ) -> list[str]:  # fmt: skip
         """Make staged files visible and hide `removed` ones, all at once; then delete those. Returns the new names.
 
-        removed: paths relative to the directory. facts: kept in the record. forget: older records go, too: what they
-        wrote is gone. Raises OSError; then nothing has changed, unless the record says `replacing`.
+        staged, removed: names relative to the directory. facts: kept in the record. forget: older records go, too: what
+        they wrote is gone. Raises OSError; then nothing has changed, unless the record says `replacing`.
         """
-        folder = Path(self.folder)
         names = [f"part-{number:05}-{self.job}{self.suffix}" for number in range(len(staged))]
+        older = _records(self.folder.names()) if forget else {}
         record = {
             "added": names,
             "removed": list(removed),
-            "forgotten": sorted(job for job, state in _records(folder) if state == "committed") if forget else [],
+            "forgotten": sorted(job for job, state in older.items() if state == "committed"),
             "facts": dict(facts or {}),
-            "owner": _this_owner(),
+            "owner": this_owner(),
         }
-        _write_record(self.staging / _NEXT_RECORD, record)
-        (self.staging / _NEXT_RECORD).rename(self._record("pending"))
-        for path, name in zip(staged, names, strict=True):
-            Path(path).rename(folder / name)
-        sync_directory(folder)
-        self._record("pending").rename(self._record("replacing"))
-        sync_directory(folder)
-        _complete(folder, self.job)
+        pending = _name("pending", self.job)
+        self.folder.put_record(self.job, pending, json.dumps(record, indent=1).encode())
+        self.folder.publish(list(zip(staged, names, strict=True)))
+        self.folder.turn_record(pending, _name("replacing", self.job))
+        _complete(self.folder, self.job)
         return names
 
     def abort(self) -> None:
-        """Leave nothing behind of a write that was not committed."""
-        _undo(Path(self.folder), self.job)
+        """Leave nothing behind of a write that was not committed; one that was is brought to its end."""
+        with contextlib.suppress(FileNotFoundError):
+            _end(self.folder, self.job, _records(self.folder.names()))
+
+
+def commit_of(folder: CommitFolder, job: str) -> dict[str, Any]:
+    """The record of a write that was committed. Raises FileNotFoundError."""
+    return _read_record(folder, _name("committed", job))
+
+
+def commits(folder: CommitFolder) -> dict[str, dict[str, Any]]:
+    """The record of each committed write that still stands, by job."""
+
+    def read(item: tuple[str, str]) -> dict[str, Any] | None:
+        with contextlib.suppress(FileNotFoundError):
+            return _read_record(folder, _name(item[1], item[0]))
+        return None
+
+    try:
+        records = _records(folder.names())
+    except FileNotFoundError:
+        return {}
+    standing = [item for item in records.items() if item[1] != "pending"]
+    with ThreadPoolExecutor(REQUESTS, thread_name_prefix="esformat-commit") as pool:
+        found = zip(standing, pool.map(read, standing), strict=True)
+        return {job: record for (job, _), record in found if record is not None}
+
+
+def sweep(folder: CommitFolder) -> list[str]:
+    """Bring to their end the writes of processes that are gone. Returns the names of records that were there before."""
+    names = folder.names()
+    records = _records(names)
+    for job, state in records.items():
+        with contextlib.suppress(FileNotFoundError):  # its owner was quicker
+            if state == "pending" and _lives(folder, _name(state, job)):
+                continue
+            if state != "committed" or {_name("pending", job), _name("replacing", job)} & set(names):
+                _end(folder, job, records)
+    for name in names:
+        found = _STAGING.fullmatch(name)
+        if found is not None and records.get(found[1], "committed") == "committed" and not _stages(folder, name):
+            _end(folder, found[1], {})
+    return names
+
+
+# ------------------------------------------------------------ what readers see
 
 
 def committed(find: Callable[[], Sequence[str]], roots: Iterable[str | Path]) -> list[str]:
@@ -125,177 +163,158 @@ def committed(find: Callable[[], Sequence[str]], roots: Iterable[str | Path]) ->
     tops = {Path(root) for root in roots}
     folders: set[Path] = set()
     for attempt in range(ATTEMPTS):
-        before = {folder: _records(folder) for folder in folders}
+        before = {folder: _local_records(folder) for folder in folders}
         paths = find()
-        folders = {folder for path in paths for folder in _between(Path(path), tops)}
-        after = {folder: _records(folder) for folder in folders}
+        folders = {folder for parent in {Path(path).parent for path in paths} for folder in _between(parent, tops)}
+        after = {folder: _local_records(folder) for folder in folders}
         if before == after:
             with contextlib.suppress(FileNotFoundError):  # a record that has its next name by now
-                hidden = {path for folder, records in after.items() for path in _hidden(folder, records)}
-                return [path for path in paths if Path(path) not in hidden]
+                hidden = {
+                    str(folder / name)
+                    for folder, records in after.items()
+                    for name in _hidden(LocalFolder(str(folder)), records)
+                }
+                return [path for path in paths if str(Path(path)) not in hidden] if hidden else list(paths)
         if attempt > 1:
             time.sleep(WAIT_SECONDS)
-    raise UsageError(
-        "the directory changes faster than it can be listed", path=str(min(folders)), hint="read it a moment later"
-    )
+    raise _restless(str(min(folders)))
 
 
-def _between(path: Path, tops: set[Path]) -> list[Path]:
-    """The directories from the one that a file lies in up to the root above it; that one alone where there is none."""
-    folders = list(path.parents)
+def committed_objects(store: Store, directory: str, wanted: Callable[[str], bool]) -> list[str]:
+    """The paths of the wanted objects below a directory of a store, as they are between two commits; in order.
+
+    Two listings that are alike are the state at every moment between them: no object comes back under its name.
+    Raises UsageError where the directory never stands still; OSError.
+    """
+    before: frozenset[str] | None = None
+    for attempt in range(ATTEMPTS):
+        paths = (path for path in store.list(directory) if not _is_staged(path))
+        found = frozenset(path for path in paths if wanted(path) or _RECORD.fullmatch(path.rpartition("/")[2]))
+        if found == before or not found:
+            with contextlib.suppress(FileNotFoundError):  # a record that has its next name by now
+                return sorted(filter(wanted, found - _hidden_objects(store, found)))
+        before = found
+        if attempt > 1:
+            time.sleep(WAIT_SECONDS)
+    raise _restless(store.name_of(directory))
+
+
+def _hidden_objects(store: Store, paths: Iterable[str]) -> set[str]:
+    below: dict[str, list[str]] = {}
+    for path in paths:
+        folder, _, name = path.rpartition("/")
+        if name.startswith("_"):
+            below.setdefault(folder, []).append(name)
+    folders = {prefix: StoredFolder(store, prefix) for prefix in below}
+    return {
+        f"{prefix}/{name}" if prefix else name
+        for prefix, folder in folders.items()
+        for name in _hidden(folder, _records(below[prefix]))
+    }
+
+
+def _is_staged(path: str) -> bool:
+    return "/_staging-" in path and any(_STAGING.fullmatch(part) for part in path.split("/")[:-1])
+
+
+def _restless(name: str) -> UsageError:
+    return UsageError("the directory changes faster than it can be listed", path=name, hint="read it a moment later")
+
+
+def _between(parent: Path, tops: set[Path]) -> list[Path]:
+    """The directories from one up to the root above it; that one alone where there is none."""
+    folders = [parent, *parent.parents]
     for number, folder in enumerate(folders):
         if folder in tops:
             return folders[: number + 1]
     return folders[:1]
 
 
-def commits(folder: str | Path) -> dict[str, dict[str, Any]]:
-    """The record of each committed write that still stands, by job."""
-    found = {}
-    for job, state in _records(Path(folder)):
-        if state != "pending":
-            with contextlib.suppress(FileNotFoundError):
-                found[job] = _read_record(Path(folder) / f"_{state}-{job}.json")
-    return found
-
-
-def sweep(folder: str | Path) -> None:
-    """Bring to their end the writes of processes that are gone."""
-    folder = Path(folder)
-    for job, state in _records(folder):
-        with contextlib.suppress(FileNotFoundError):  # its owner was quicker
-            if state == "replacing":
-                _complete(folder, job)
-            elif state == "pending":
-                record = folder / f"_pending-{job}.json"
-                if not _lives(_read_record(record).get("owner"), record):
-                    _undo(folder, job)
-    for staging in folder.glob("_staging-*"):
-        found = _STAGING.fullmatch(staging.name)
-        if found is not None and not _lives(_owner_of(staging), staging):
-            _undo(folder, found[1])
+def _hidden(folder: CommitFolder, records: Records) -> list[str]:
+    """Names of files that are there and not to be seen. Raises FileNotFoundError for a record that went on."""
+    hidden: list[str] = []
+    for job, state in records.items():
+        if state != "committed":
+            hidden += _read_record(folder, _name(state, job))["added" if state == "pending" else "removed"]
+    return hidden
 
 
 # ------------------------------------------------------------ records
 
 
-def _records(folder: Path) -> frozenset[tuple[str, str]]:
-    """Job and state of each write that left a record."""
-    with os.scandir(folder) as entries:
-        found = [_RECORD.fullmatch(entry.name) for entry in entries if entry.name.startswith("_")]
-    return frozenset((each[2], each[1]) for each in found if each)
+def _name(state: str, job: str) -> str:
+    return f"_{state}-{job}.json"
 
 
-def _write_record(path: Path, record: Mapping[str, Any]) -> None:
-    """Write a record, whole and synced."""
-    with path.open("xb") as file:
-        file.write(json.dumps(record, indent=1).encode())
-        file.flush()
-        os.fsync(file.fileno())
+def _records(names: Iterable[str]) -> dict[str, str]:
+    """The state of each write among names: the last one, where it has several records."""
+    found: dict[str, str] = {}
+    for name in names:
+        record = _RECORD.fullmatch(name)
+        if record is not None:
+            state, job = record.groups()
+            found[job] = max(state, found.get(job, state), key=_STATES.index)
+    return found
 
 
-def _read_record(path: Path) -> dict[str, Any]:
+def _local_records(folder: Path) -> dict[str, str]:
+    return _records(LocalFolder(str(folder)).names())
+
+
+def _read_record(folder: CommitFolder, name: str) -> dict[str, Any]:
     try:
-        record = json.loads(path.read_bytes())
+        record = json.loads(folder.read(name))
         names = [*record["added"], *record["removed"], *record["forgotten"]]
-        sound = all(isinstance(name, str) and _is_below(name) for name in names)
+        sound = all(isinstance(each, str) and _is_below(each) for each in names)
         if not isinstance(record["facts"], dict) or not sound:
             raise ValueError("a name leads elsewhere")
     except (ValueError, KeyError, TypeError) as error:
         raise UsageError(
-            f"the record of a write is broken: {error}", path=str(path), hint="restore it, or write the files again"
-        ) from None
+            f"the record of a write is broken: {error}", path=f"{folder.name}/{name}",
+            hint="restore it, or write the files again",
+        ) from None  # fmt: skip
     return dict(record)
 
 
 def _is_below(name: str) -> bool:
     """Whether a relative path stays in its directory."""
-    return bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts
+    path = PurePosixPath(name)
+    return bool(name) and not path.is_absolute() and ".." not in path.parts
 
 
-def _hidden(folder: Path, records: Iterable[tuple[str, str]]) -> list[Path]:
-    """Files that are there and not to be seen."""
-    hidden = []
-    for job, state in records:
-        if state != "committed":
-            record = _read_record(folder / f"_{state}-{job}.json")
-            hidden += [folder / name for name in record["added" if state == "pending" else "removed"]]
-    return hidden
+def _end(folder: CommitFolder, job: str, records: Records) -> None:
+    """Bring a write to its end, whatever became of its owner: done from the moment of the commit, undone before."""
+    state = records.get(job)
+    if state == "replacing":
+        _complete(folder, job)
+        return
+    if state == "pending":
+        folder.remove(_read_record(folder, _name(state, job))["added"])
+        folder.remove([_name(state, job)])
+    elif state == "committed":
+        folder.remove([_name("pending", job), _name("replacing", job)])
+    folder.clear_staging(job)
 
 
-def _complete(folder: Path, job: str) -> None:
+def _complete(folder: CommitFolder, job: str) -> None:
     """What follows the moment of a commit; can be done again from anywhere in it."""
-    replacing = folder / f"_replacing-{job}.json"
-    record = _read_record(replacing)
-    for name in record["removed"]:
-        (folder / name).unlink(missing_ok=True)
-    for other in record["forgotten"]:
-        (folder / f"_committed-{other}.json").unlink(missing_ok=True)
-    replacing.rename(folder / f"_committed-{job}.json")
-    sync_directory(folder)
-    shutil.rmtree(folder / f"_staging-{job}", ignore_errors=True)
+    replacing = _name("replacing", job)
+    record = _read_record(folder, replacing)
+    folder.remove([_name("pending", job)])
+    folder.remove(record["removed"])
+    folder.remove([_name("committed", other) for other in record["forgotten"]])
+    folder.turn_record(replacing, _name("committed", job))
+    folder.clear_staging(job)
 
 
-def _undo(folder: Path, job: str) -> None:
-    """Take back a write that was not committed."""
-    pending = folder / f"_pending-{job}.json"
-    with contextlib.suppress(FileNotFoundError):
-        for name in _read_record(pending)["added"]:
-            (folder / name).unlink(missing_ok=True)
-        pending.unlink()
-    shutil.rmtree(folder / f"_staging-{job}", ignore_errors=True)
+def _lives(folder: CommitFolder, record: str) -> bool:
+    return lives(_read_record(folder, record).get("owner"), folder.changed(record))
 
 
-# ------------------------------------------------------------ who writes
-
-
-def _this_owner() -> dict[str, Any]:
-    """The process that runs the write: Spark's driver, where this is one of the helpers that it starts."""
-    pid = os.getpid()
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        parent = pid
-        while parent > 1:
-            name, above, _ = _process(parent)
-            if name == "java":
-                pid = parent
-                break
-            parent = above
-    return {"host": socket.gethostname(), "pid": pid, "started": _started(pid)}
-
-
-def _process(pid: int) -> tuple[str, int, str]:
-    """Name, parent and time of start of a process, as Linux tells them."""
-    text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-    name = text[text.index("(") + 1 : text.rindex(")")]
-    fields = text[text.rindex(")") + 2 :].split()
-    return name, int(fields[1]), fields[19]
-
-
-def _started(pid: int) -> str:
+def _stages(folder: CommitFolder, staging: str) -> bool:
+    """Whether somebody still writes into a staging directory."""
     try:
-        return _process(pid)[2]
-    except (OSError, ValueError, IndexError):
-        return ""
-
-
-def _owner_of(staging: Path) -> Any:
-    try:
-        return json.loads((staging / _OWNER).read_bytes())
+        owner = json.loads(folder.read(f"{staging}/{OWNER}"))
     except (OSError, ValueError):
-        return None
-
-
-def _lives(owner: Any, witness: Path) -> bool:
-    """Whether the process that runs a write is still there, as far as can be told."""
-    try:
-        if isinstance(owner, dict) and owner["host"] == socket.gethostname():
-            os.kill(int(owner["pid"]), 0)
-            return bool(owner["started"] == _started(int(owner["pid"])))
-    except ProcessLookupError:
-        return False
-    except (PermissionError, KeyError, TypeError, ValueError):
-        pass
-    try:
-        return time.time() - witness.stat().st_mtime < STALE_SECONDS
-    except FileNotFoundError:
-        return True  # somebody else is at it
+        owner = None
+    return lives(owner, folder.changed(staging))

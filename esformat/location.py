@@ -9,19 +9,19 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
-from esformat.commits import committed
+from esformat.commit_folder import CommitFolder, LocalFolder, StoredFolder
+from esformat.commits import committed, committed_objects
 from esformat.errors import UsageError
 from esformat.publish import Publication
 from esformat.remote import RemoteSource
 from esformat.source import FileSource, Source
-from esformat.store import ArrowStore, FsspecStore, Store
+from esformat.store import ArrowStore, FsspecStore, StoredAt
 from esformat.upload import Upload
 
 SUFFIX = ".esdb"
@@ -34,27 +34,16 @@ _WILD = re.compile(r"[*?[]")
 _CONNECTIONS = 32
 
 
-@dataclass(frozen=True, slots=True)
-class StoredAt:
-    """A place in a store."""
-
-    store: Store
-    path: str
-
-    @property
-    def name(self) -> str:
-        """The place as messages show it."""
-        return self.store.name_of(self.path)
-
-
-Target = str | os.PathLike[str] | tuple[Any, str] | Source
-"""A path, a URI, a pair of a filesystem and a path in it, or a source."""
+Target = str | os.PathLike[str] | tuple[Any, str] | StoredAt | Source
+"""A path, a URI, a pair of a filesystem and a path in it, a place in a store, or a source."""
 Place = str | StoredAt
 """A path of the local disk, or a place in a store."""
 
 
 def locate(target: Any) -> Place:
     """The place that a path, a URI or a pair of filesystem and path names. Raises UsageError for anything else."""
+    if isinstance(target, StoredAt):
+        return target
     if isinstance(target, tuple) and len(target) == 2 and isinstance(target[1], str | os.PathLike):
         return _in_filesystem(target[0], os.fspath(target[1]))
     if not isinstance(target, str | os.PathLike):
@@ -80,6 +69,12 @@ def publication_of(target: Any, *, overwrite: bool) -> Publication | Upload:
     if isinstance(place, StoredAt):
         return Upload(place.store, place.path, overwrite=overwrite)
     return Publication(Path(place), overwrite=overwrite)
+
+
+def folder_at(target: Any) -> CommitFolder:
+    """The place of several files that writes are committed to. Raises UsageError."""
+    place = locate(target)
+    return StoredFolder(place.store, place.path.rstrip("/")) if isinstance(place, StoredAt) else LocalFolder(place)
 
 
 def within(directory: Any, name: str) -> Path | str | tuple[Any, str]:
@@ -159,7 +154,7 @@ def segments_at(targets: Any) -> Iterator[Place | Source]:
     One target or several, in order; what a directory or pattern holds comes by name. Raises UsageError where
     nothing is.
     """
-    one = isinstance(targets, str | os.PathLike | Source) or (
+    one = isinstance(targets, str | os.PathLike | StoredAt | Source) or (
         isinstance(targets, tuple) and len(targets) == 2 and not isinstance(targets[0], str | os.PathLike | Source)
     )
     seen: set[str] = set()
@@ -204,7 +199,7 @@ def segments_below(directory: str) -> list[str]:
         str(Path(folder, name))
         for folder, _, names in os.walk(directory, onerror=passed_over)
         for name in names
-        if name.endswith(SUFFIX) and not _is_hidden(name)
+        if is_segment(name)
     ]
 
 
@@ -214,19 +209,23 @@ def _in_store(place: StoredAt) -> list[Place]:
     if wild is None and path.endswith(SUFFIX):
         return [place]
     directory = path[: wild.start()].rpartition("/")[0] if wild else path.rstrip("/")
-    names = sorted(place.store.list(directory))
-    if wild:
-        pattern = _as_expression(path)
-        names = [name for name in names if pattern.fullmatch(name)]
-    else:
-        names = [name for name in names if name.endswith(SUFFIX)] or ([path] if path in names else [])
-    found = [StoredAt(place.store, name) for name in names if not _is_hidden(name.rpartition("/")[2])]
+    pattern = _as_expression(path) if wild else None
+
+    def wanted(name: str) -> bool:
+        return not _is_hidden(name) and (pattern.fullmatch(name) is not None if pattern else is_segment(name))
+
+    found = [StoredAt(place.store, name) for name in committed_objects(place.store, directory, wanted)]
     return [place] if not found and not wild and not path.endswith("/") else list(found)
 
 
-def _is_hidden(name: str) -> bool:
+def is_segment(path: str) -> bool:
+    """Whether a path's last step is the name of a segment."""
+    return path.endswith(SUFFIX) and not _is_hidden(path)
+
+
+def _is_hidden(path: str) -> bool:
     """Whether a file is none of the segments of a directory: files being written are hidden."""
-    return name.startswith(".")
+    return path.rpartition("/")[2].startswith(".")
 
 
 def _as_expression(pattern: str) -> re.Pattern[str]:

@@ -13,12 +13,13 @@ from esformat.cache import Budgets, Cache
 from esformat.checksum import checksum64
 from esformat.errors import ClosedError, CorruptSegmentError, EsdbError, SegmentChangedError
 from esformat.layout import BlockKind
-from esformat.location import Place, StoredAt
+from esformat.location import Place
 from esformat.reader import SHARED_CACHE, Reader
 from esformat.remote import RemoteSource
 from esformat.segment import Segment
 from esformat.source import FileSource, Source, explained
 from esformat.space_filter import bucket_count, page_may_contain, page_of
+from esformat.store import StoredAt
 
 FILTER_BYTES = 64 << 20
 """What a collection keeps of its files' space filters."""

@@ -7,9 +7,11 @@ scheme; nothing here tries twice.
 from __future__ import annotations
 
 import contextlib
+import datetime as dt
 import os
 import secrets
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
@@ -20,6 +22,7 @@ ReadRange = Callable[[int, int], bytes]
 """Bytes from an offset, as many as asked for; fewer where the object is shorter."""
 
 _STAMPS = ("ETag", "etag", "generation", "Last-Modified", "LastModified", "last_modified", "mtime", "created")
+_TIMES = ("LastModified", "last_modified", "mtime", "updated", "created")
 _WHOLE_ARROW = ("s3", "gcs")  # what is written there appears when the stream is closed
 _WHOLE_FSSPEC = ("s3", "s3a", "gs", "gcs", "abfs", "az", "memory")  # one call puts a file that appears whole
 _COPY_BYTES = 8 << 20
@@ -57,9 +60,34 @@ class Store(Protocol):
         """Remove an object. Raises OSError."""
         ...
 
+    def copy(self, source: str, target: str) -> None:
+        """Make an object that is like another one, within the store: whole when it appears, whatever was there."""
+        ...
+
+    def delete_below(self, directory: str) -> None:
+        """Remove all objects below a directory. Raises OSError."""
+        ...
+
     def list(self, directory: str) -> list[str]:
         """The paths of all objects below a directory."""
         ...
+
+    def times(self, directory: str) -> dict[str, float]:
+        """The same, with when each was written, in seconds since 1970."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAt:
+    """A place in a store."""
+
+    store: Store
+    path: str
+
+    @property
+    def name(self) -> str:
+        """The place as messages show it."""
+        return self.store.name_of(self.path)
 
 
 def _stamp(facts: Mapping[str, Any]) -> str:
@@ -136,12 +164,31 @@ class ArrowStore:
         """Remove an object."""
         self._filesystem.delete_file(path)
 
+    def copy(self, source: str, target: str) -> None:
+        """Copy an object; where that is done by writing, to a partial name first."""
+        if self._kind in _WHOLE_ARROW:
+            self._filesystem.copy_file(source, target)
+            return
+        with self._filesystem.open_input_file(source) as file:
+            self.put(target, file)
+
+    def delete_below(self, directory: str) -> None:
+        """Remove a directory and all in it; on S3 a thousand objects in one request."""
+        self._filesystem.delete_dir(directory)
+
     def list(self, directory: str) -> list[str]:
         """The paths of all objects below a directory."""
+        return [info.path for info in self._files(directory)]
+
+    def times(self, directory: str) -> dict[str, float]:
+        """The same, with their times."""
+        return {info.path: (info.mtime_ns or 0) / 1e9 for info in self._files(directory)}
+
+    def _files(self, directory: str) -> Sequence[Any]:
         from pyarrow.fs import FileSelector, FileType
 
         selector = FileSelector(directory.rstrip("/"), recursive=True, allow_not_found=True)
-        return [info.path for info in self._filesystem.get_file_info(selector) if info.type == FileType.File]
+        return [info for info in self._filesystem.get_file_info(selector) if info.type == FileType.File]
 
 
 class FsspecStore:
@@ -207,7 +254,32 @@ class FsspecStore:
         """Remove an object."""
         self._filesystem.rm_file(path)
 
+    def copy(self, source: str, target: str) -> None:
+        """Copy an object; where that does not appear whole, to a partial name first."""
+        if self._kind in _WHOLE_FSSPEC:
+            self._filesystem.cp_file(source, target)
+            return
+        folder, slash, name = target.rpartition("/")
+        partial = folder + slash + partial_name(name, secrets.token_hex(6))
+        self._filesystem.cp_file(source, partial)
+        self._filesystem.mv(partial, target)
+
+    def delete_below(self, directory: str) -> None:
+        """Remove a directory and all in it."""
+        self._filesystem.invalidate_cache(directory)
+        self._filesystem.rm(directory, recursive=True)
+
     def list(self, directory: str) -> list[str]:
         """The paths of all objects below a directory."""
         self._filesystem.invalidate_cache(directory)
         return list(self._filesystem.find(directory))
+
+    def times(self, directory: str) -> dict[str, float]:
+        """The same, with their times; now, where a filesystem has none."""
+        self._filesystem.invalidate_cache(directory)
+        found = self._filesystem.find(directory, detail=True)
+        return {path: _seconds(next((facts[n] for n in _TIMES if facts.get(n)), None)) for path, facts in found.items()}
+
+
+def _seconds(moment: Any) -> float:
+    return moment.timestamp() if isinstance(moment, dt.datetime) else float(moment or time.time())

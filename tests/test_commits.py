@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from esformat import UsageError, commits
+from esformat import UsageError, commit_folder, commits
+from esformat.commit_folder import LocalFolder
 from esformat.commits import Write, committed, sweep
 
 OLD, NEW = (
@@ -34,13 +35,13 @@ def staged(write, contents):
     paths = []
     for number, content in enumerate(contents):
         paths.append(write.staged(f"{number}-{os.urandom(2).hex()}"))
-        Path(paths[-1]).write_bytes(content)
+        Path(write.place(paths[-1])).write_bytes(content)
     return paths
 
 
 def make(folder, job, contents, **options):
     """A whole write."""
-    write = Write(str(folder), job, ".bin")
+    write = Write(LocalFolder(str(folder)), job, ".bin")
     write.begin()
     return write, lambda: write.commit(staged(write, contents), **options)
 
@@ -63,7 +64,7 @@ def test_append(folder):
     make(folder, "newjob00", NEW.values(), facts={"events": 2})[1]()
     assert seen(folder) == OLD | NEW
     assert left(folder) == sorted([*OLD, *NEW, "_committed-newjob00.json", "_committed-oldjob00.json"])
-    assert commits.commits(folder)["newjob00"]["facts"] == {"events": 2}
+    assert commits.commits(LocalFolder(str(folder)))["newjob00"]["facts"] == {"events": 2}
 
 
 def test_overwrite(folder):
@@ -76,7 +77,7 @@ def test_overwrite(folder):
 def test_abort(folder):
     """Nothing is left of a write that is given up, its tasks' files included."""
     before = left(folder)
-    write = Write(str(folder), "newjob00", ".bin")
+    write = Write(LocalFolder(str(folder)), "newjob00", ".bin")
     write.begin()
     staged(write, NEW.values())
     assert seen(folder) == OLD
@@ -105,16 +106,16 @@ def die_at(monkeypatch, step):
         return call
 
     for owner, name in [
-        (commits, "_write_record"), (Path, "rename"), (Path, "unlink"), (commits, "sync_directory"),
-        (commits.shutil, "rmtree"),
+        (commit_folder, "_write_synced"), (Path, "rename"), (Path, "replace"), (Path, "unlink"),
+        (commit_folder, "sync_directory"), (commit_folder.shutil, "rmtree"),
     ]:  # fmt: skip
         monkeypatch.setattr(owner, name, counted(getattr(owner, name)))
 
 
-@pytest.mark.parametrize("step", range(15))
+@pytest.mark.parametrize("step", range(16))
 def test_died_at_every_step(folder, step, monkeypatch):
     """Wherever the process dies, readers see all old files or all new ones, then and after the next write's sweep."""
-    write = Write(str(folder), "newjob00", ".bin")
+    write = Write(LocalFolder(str(folder)), "newjob00", ".bin")
     write.begin()
     paths = staged(write, NEW.values())
     finished = False
@@ -128,12 +129,12 @@ def test_died_at_every_step(folder, step, monkeypatch):
     found = seen(folder)
     assert found == (NEW if finished else found)
     assert found in (OLD, NEW)
-    monkeypatch.setattr(commits, "_lives", lambda owner, witness: False)
-    sweep(folder)
+    monkeypatch.setattr(commits, "lives", lambda owner, changed: False)
+    sweep(LocalFolder(str(folder)))
     assert seen(folder) == found
     record = "oldjob00" if found == OLD else "newjob00"
     assert left(folder) == sorted([*found, f"_committed-{record}.json"])
-    assert finished == (step >= 13)
+    assert finished == (step >= 14)
 
 
 def test_readers_see_old_or_new(folder):
@@ -152,7 +153,7 @@ def test_readers_see_old_or_new(folder):
     reader = threading.Thread(target=look)
     reader.start()
     for number in range(60):
-        write = Write(str(folder), f"job{number:06}", ".bin")
+        write = Write(LocalFolder(str(folder)), f"job{number:06}", ".bin")
         write.begin()
         removed = [Path(path).name for path in committed(lambda: [str(p) for p in folder.glob("*.bin")], [folder])]
         write.commit(staged(write, [b"0", b"1"]), removed=removed, forget=True)
@@ -165,27 +166,28 @@ def test_readers_see_old_or_new(folder):
 def test_dead_writers_are_swept_and_live_ones_spared(folder):
     """The next write clears away what a process left that is gone; not what a running one is at."""
     code = (
-        "import sys; from esformat.commits import Write; w = Write(sys.argv[1], 'deadjob0', '.bin'); w.begin(); "
-        "open(w.staged('0'), 'w').close()"
+        "import sys; from esformat.commits import Write; from esformat.commit_folder import LocalFolder; "
+        "w = Write(LocalFolder(sys.argv[1]), 'deadjob0', '.bin'); w.begin(); open(w.place(w.staged('0')), 'w').close()"
     )
     subprocess.run([sys.executable, "-c", code, str(folder)], check=True)
-    living = Write(str(folder), "livejob0", ".bin")
+    living = Write(LocalFolder(str(folder)), "livejob0", ".bin")
     living.begin()
     make(folder, "newjob00", NEW.values())[1]()
     assert not (folder / "_staging-deadjob0").exists()
-    assert living.staging.exists()
+    assert Path(living.place("_staging-livejob0")).exists()
 
 
 def test_writers_elsewhere_get_a_day(folder):
     """What another machine's writer left is taken for dead once nothing changed for a day."""
-    write = Write(str(folder), "farjob00", ".bin")
+    write = Write(LocalFolder(str(folder)), "farjob00", ".bin")
     write.begin()
-    (write.staging / "owner.json").write_text(json.dumps({"host": "elsewhere", "pid": 1, "started": ""}))
-    sweep(folder)
-    assert write.staging.exists()
-    os.utime(write.staging, (0, 0))
-    sweep(folder)
-    assert not write.staging.exists()
+    staging = folder / "_staging-farjob00"
+    (staging / "owner.json").write_text(json.dumps({"host": "elsewhere", "pid": 1, "started": ""}))
+    sweep(LocalFolder(str(folder)))
+    assert staging.exists()
+    os.utime(staging, (0, 0))
+    sweep(LocalFolder(str(folder)))
+    assert not staging.exists()
 
 
 def test_files_below(folder):
@@ -199,13 +201,13 @@ def test_files_below(folder):
 
 def test_same_job_twice(folder):
     with pytest.raises(UsageError, match="under way or was committed before"):
-        Write(str(folder), "oldjob00", ".bin").begin()
+        Write(LocalFolder(str(folder)), "oldjob00", ".bin").begin()
 
 
 @pytest.mark.parametrize("job", ["short", "UPPERCASE", "../../../etc", "with space", "x" * 65])
 def test_names_of_writes(tmp_path, job):
     with pytest.raises(UsageError, match="cannot name a write"):
-        Write(str(tmp_path), job)
+        Write(LocalFolder(str(tmp_path)), job)
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"added": ["/etc/x"], "removed": [], "forgotten": [], "facts": {}}',
@@ -216,4 +218,4 @@ def test_broken_record(folder, content):
     with pytest.raises(UsageError, match="the record of a write is broken"):
         seen(folder)
     with pytest.raises(UsageError, match="the record of a write is broken"):
-        sweep(folder)
+        sweep(LocalFolder(str(folder)))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from esformat.commits import committed
+from esformat.commit_folder import CommitFolder, LocalFolder, StoredFolder
+from esformat.commits import committed, committed_objects
 from esformat.errors import UsageError
-from esformat.location import SUFFIX, Place, StoredAt, segments_below
+from esformat.location import SUFFIX, Place, is_segment, segments_below
 from esformat.location import segments_at as places_at
 from esformat.remote import RemoteSource
+from esformat.retry import retry
 from esformat.segment import Segment, open_segment
+from esformat.store import StoredAt
 
 
 def segments_at(paths: Sequence[str]) -> list[Place]:
@@ -29,9 +32,33 @@ def segments_at(paths: Sequence[str]) -> list[Place]:
     return places
 
 
-def listed_below(folder: str) -> list[Place]:
-    """The segments of a local directory; none where there is no directory, or nothing in it."""
-    return segments_at([folder]) if Path(folder).is_dir() and segments_below(folder) else []
+def listed_below(folder: CommitFolder) -> dict[str, Place]:
+    """The segments of a directory or prefix, by their names relative to it; none where nothing is."""
+    if isinstance(folder, StoredFolder):
+        found = committed_objects(folder.store, folder.prefix, is_segment)
+        before = len(folder.prefix) + 1
+        return {path[before:]: StoredAt(folder.store, path) for path in found}
+    here = Path(folder.name)
+    paths = committed(lambda: segments_below(str(here)), [here]) if here.is_dir() else []
+    return {str(Path(path).relative_to(here)): path for path in sorted(paths)}
+
+
+def folder_of(place: Place) -> tuple[CommitFolder, str]:
+    """The directory or prefix that a segment lies in directly, and its name there."""
+    if isinstance(place, StoredAt):
+        prefix, _, name = place.path.rpartition("/")
+        return StoredFolder(place.store, prefix), name
+    return LocalFolder(str(Path(place).parent)), Path(place).name
+
+
+def size_of(place: Place) -> int:
+    """The bytes of a segment. Raises OSError."""
+    if isinstance(place, str):
+        return Path(place).stat().st_size
+    facts = retry(place.store.facts, place.path)
+    if facts is None:
+        raise FileNotFoundError(f"{place.name} is gone")
+    return facts.size
 
 
 def _directory_of(path: str) -> Path:

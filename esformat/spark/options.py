@@ -150,7 +150,7 @@ def parse_paths(text: str) -> tuple[str, ...]:
 class WriteOptions:
     """Options of `df.write.format("esdb")`.
 
-    path: the directory to write into (`save(path)`).
+    path: the directory to write into, one that all machines share, or a prefix of an object store (`save(path)`).
     space, timestamp: columns that become those of the events; grouping: the same, None: there is none, unless a column
     is called so.
     indexes: columns that get an index.
@@ -184,11 +184,6 @@ class WriteOptions:
         path = options.get("path", str)
         if not path:
             raise UsageError("there is nowhere to write", hint='give a path: df.write.format("esdb").save(path)')
-        if "://" in path and not path.startswith("file:///"):
-            raise UsageError(
-                "segments are written to directories that all machines share", path=path,
-                hint="write to one, and copy the finished files to the object store",
-            )  # fmt: skip
         level, codec = options.get("level", _level), options.get("codec", one_of("zstd", "lz4", "none")) or "zstd"
         if level is not None and codec != "zstd":
             raise UsageError(f"codec {codec!r} has no levels")

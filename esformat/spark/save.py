@@ -6,7 +6,6 @@ import json
 import secrets
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,9 +15,9 @@ from pyspark.sql.types import StructType
 
 from esformat.commits import Write
 from esformat.errors import UsageError
-from esformat.location import SUFFIX
+from esformat.location import SUFFIX, folder_at
 from esformat.spark.event_columns import EventColumns
-from esformat.spark.files import listed_below
+from esformat.spark.files import listed_below, size_of
 from esformat.spark.options import WriteOptions
 from esformat.spark.portions import portions
 from esformat.spark.scan_plan import read_schemas
@@ -28,9 +27,9 @@ from esformat.writer import create
 
 @dataclass(frozen=True, slots=True)
 class StagedSegment:
-    """A finished segment that waits for the commit."""
+    """A finished segment that waits for the commit. name: relative to where the write goes."""
 
-    path: str
+    name: str
     events: int
     stored_bytes: int
 
@@ -55,16 +54,16 @@ class SegmentWriter(DataSourceArrowWriter):
         self._columns = EventColumns.choose(self._arrow, options)
         self._overwrite = overwrite
         self._facts = _object(options.facts)
+        self._write = Write(folder_at(options.path), options.job or secrets.token_hex(8), SUFFIX)
         if not overwrite:
             self._check_fits()
-        self._write = Write(options.path, options.job or secrets.token_hex(8), SUFFIX)
         self._write.begin()
 
     def _check_fits(self) -> None:
         """Refuse to append columns that could not be read together with those that are there."""
-        there = listed_below(self._options.path)
+        there = listed_below(self._write.folder)
         if there:
-            schemas = read_schemas(there)
+            schemas = read_schemas(list(there.values()))
             keys = pa.binary() if self._columns.binary_keys else pa.string()
             if schemas[0][1].field("space").type != keys:
                 raise UsageError(
@@ -79,40 +78,37 @@ class SegmentWriter(DataSourceArrowWriter):
         task = "0-0" if context is None else f"{context.partitionId()}-{context.taskAttemptId()}"
         segments = []
         for number, batches in enumerate(self._portions(iterator)):
-            path = self._write.staged(f"{task}-{number}-{secrets.token_hex(4)}")
-            segments.append(self._write_segment(path, batches))
+            name = self._write.staged(f"{task}-{number}-{secrets.token_hex(4)}")
+            segments.append(self._write_segment(name, batches))
         return TaskResult(tuple(segments))
 
     def _portions(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
         return portions(batches, most_bytes=self._options.segment_bytes, most_events=self._options.segment_events)
 
-    def _write_segment(self, path: str, batches: list[pa.RecordBatch]) -> StagedSegment:
-        options = self._options
+    def _write_segment(self, name: str, batches: list[pa.RecordBatch]) -> StagedSegment:
+        options, place = self._options, self._write.place(name)
         with create(
-            path, indexes=options.indexes, schema=self._columns.payload(self._arrow), codec=options.codec,
+            place, indexes=options.indexes, schema=self._columns.payload(self._arrow), codec=options.codec,
             level=options.level, keys="binary" if self._columns.binary_keys else "text", threads=1,
         ) as writer:  # fmt: skip
             for batch in batches:
                 writer.add_table(batch.rename_columns(list(self._columns.names)))
             batches.clear()  # the writer holds them now
             events = writer.num_events
-        return StagedSegment(path, events, Path(path).stat().st_size)
+        return StagedSegment(name, events, size_of(place))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish what the tasks wrote; an overwrite hides what was there in the same moment."""
         results = [message for message in messages if isinstance(message, TaskResult)]
         segments = [segment for result in results for segment in result.segments]
-        removed: list[str] = []
-        if self._overwrite:
-            folder = Path(self._options.path)
-            removed = [str(Path(str(place)).relative_to(folder)) for place in listed_below(self._options.path)]
+        removed = list(listed_below(self._write.folder)) if self._overwrite else []
         facts = {
             **self._facts,
             "files": len(segments),
             "events": sum(segment.events for segment in segments),
             "bytes": sum(segment.stored_bytes for segment in segments),
         }
-        staged = [segment.path for segment in segments]
+        staged = [segment.name for segment in segments]
         self._write.commit(staged, removed=removed, facts=facts, forget=self._overwrite)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -53,7 +53,7 @@ def read_schemas(places: Sequence[Place]) -> list[tuple[str, pa.Schema]]:
         with open_place(place, cache_bytes=0) as segment:
             return segment.path, schema_of(segment)
 
-    schemas = _in_threads(read, places)
+    schemas = in_threads(read, places)
     for name, schema in schemas:
         if schema.binary_keys != schemas[0][1].binary_keys:
             raise UsageError(
@@ -70,7 +70,7 @@ def find_candidates(places: Sequence[Place], bounds_of: BoundsOf) -> list[Candid
             pieces = candidate_rows(segment, bounds_of(schema_of(segment)))
             return Candidate(place, identity(segment), tuple(pieces))
 
-    return _in_threads(find, places)
+    return in_threads(find, places)
 
 
 def share_out(
@@ -127,7 +127,8 @@ def opened_as_planned(rows: RowRange) -> Iterator[Segment]:
         yield segment
 
 
-def _in_threads(work: Callable[[Place], T], places: Sequence[Place]) -> list[T]:
+def in_threads(work: Callable[[Place], T], places: Sequence[Place]) -> list[T]:
+    """What `work` gives for each place, in order: several at once, as opening means waiting."""
     if len(places) < 2:
         return [work(place) for place in places]
     with ThreadPoolExecutor(min(len(places), OPENING_THREADS), thread_name_prefix="esformat-plan") as pool:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from esformat.commits import commits
+from esformat.commits import commit_of
 from esformat.errors import UsageError
+from esformat.location import folder_at
 from esformat.spark.cluster import clustered
 from esformat.spark.options import WriteOptions, as_list
 from esformat.spark.source import register
@@ -38,7 +39,7 @@ def write(
     segment_bytes: int | str | None = None,
     **options: str | int,
 ) -> Written:
-    """Write a DataFrame as segments of a directory, clustered: a space lies in one of them, a large one in neighbours.
+    """Write a DataFrame as segments of a directory or prefix, clustered: a space lies in one, or in neighbours.
 
     Spark shuffles the rows by range of space and time, sorts each range, and each task writes one segment or more. A
     space with more events than a task takes is split by time.
@@ -62,5 +63,5 @@ def write(
     WriteOptions.parse({**given, "path": path})
     rows = clustered(df, space=space, timestamp=timestamp, grouping=grouping, partitions=partitions)
     rows.write.format("esdb").options(**given).mode(mode).save(path)
-    facts = commits(path)[job]["facts"]
+    facts = commit_of(folder_at(path), job)["facts"]
     return Written(job, facts["files"], facts["events"], facts["bytes"])

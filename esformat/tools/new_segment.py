@@ -14,6 +14,7 @@ from esformat.metadata import Statistics
 from esformat.publish import Publication
 from esformat.reader import Reader
 from esformat.segment import Segment, open_segment
+from esformat.store import StoredAt
 from esformat.tools.assembly import Assembly, AssemblyPlan
 from esformat.tools.column_indexes import ColumnIndexes
 from esformat.tools.index_map import IndexSource, mapped_lists
@@ -54,7 +55,7 @@ def check_output(out: Target, inputs: Sequence[Target]) -> None:
     """Raises UsageError if the place of a new segment is one of the inputs: they are never changed."""
     place = locate(out)
     for each in inputs:
-        if isinstance(each, str | os.PathLike | tuple) and _is_same(place, locate(each)):
+        if isinstance(each, str | os.PathLike | tuple | StoredAt) and _is_same(place, locate(each)):
             name = place if isinstance(place, str) else place.name
             raise UsageError("the output is an input, too", path=name, hint="choose another name")
 

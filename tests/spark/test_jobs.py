@@ -185,7 +185,7 @@ def test_choose_neighbours_up_to_the_target():
     """Small ones, by first space, of one kind, never above the target; nobody is merged with nothing."""
     sizes = [("c", 40, "x"), ("a", 40, "x"), ("b", 30, "x"), ("d", 60, "x"), ("e", 10, "y"), ("f", 10, "x")]
     members = [Member(name, size, name.encode(), kind) for name, size, kind in sizes]
-    groups = [[member.path for member in group] for group in choose(members, 100)]
+    groups = [[member.name for member in group] for group in choose(members, 100)]
     assert groups == [["a", "b"], ["c", "f"]]
     assert choose(members[:1], 100) == []
 

@@ -1,4 +1,4 @@
-"""Segments in an object store, read by Spark's tasks from a real S3 endpoint; and spark-submit as it is shipped."""
+"""Segments in an object store, read and written by Spark's tasks at a real S3 endpoint; and spark-submit."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pyspark
 import pytest
 from clicks import click_table, in_file_order, write_clicks
+from object_store import keys, uploads
+from pyspark.sql import functions as fn
 
 import esformat.spark
 from esformat.spark import jobs
 
 from .test_read import rows, rows_of
+from .test_write import dying  # noqa: F401 - a fixture, asked for by its name
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def lake(spark, s3, bucket, tmp_path):
-    """2,000 clicks in two objects below a prefix; Spark's workers know the endpoint from their environment."""
-    table = click_table(2000)
-    for number in range(2):
-        write_clicks(tmp_path / f"{number}.esdb", table.slice(1000 * number, 1000))
-        s3.client().upload_file(str(tmp_path / f"{number}.esdb"), bucket, f"lake/deep/{number}.esdb")
+def prefix(spark, s3, bucket):
+    """An empty prefix; Spark's workers know the endpoint from their environment."""
     known = dict(spark.sparkContext.environment)
     spark.sparkContext.environment.update(s3.environment)
     esformat.spark.register(spark)
@@ -34,6 +34,22 @@ def lake(spark, s3, bucket, tmp_path):
     spark.sparkContext.environment.clear()
     spark.sparkContext.environment.update(known)
     esformat.spark.register(spark)
+
+
+@pytest.fixture
+def lake(s3, bucket, prefix, tmp_path):
+    """2,000 clicks in two objects below a prefix."""
+    table = click_table(2000)
+    for number in range(2):
+        write_clicks(tmp_path / f"{number}.esdb", table.slice(1000 * number, 1000))
+        s3.client().upload_file(str(tmp_path / f"{number}.esdb"), bucket, f"lake/deep/{number}.esdb")
+    return prefix
+
+
+def objects(s3, bucket):
+    """Names of all objects below the prefix, but for records of commits and empty ones that stand for directories."""
+    names = [key.removeprefix("lake/") for key in keys(s3, bucket) if not key.endswith("/")]
+    return [name for name in names if not name.startswith("_committed-")]
 
 
 def test_prefix_of_a_bucket(spark, lake):
@@ -46,6 +62,62 @@ def test_prefix_of_a_bucket(spark, lake):
     assert jobs.verify(spark, [lake]).events == 2000
     with pytest.raises(Exception, match="nothing"):
         spark.read.format("esdb").load(f"{lake}/nothing").count()
+
+
+def test_writes_into_a_bucket(spark, s3, bucket, prefix):
+    """Append adds, overwrite replaces, whichever way they are written; nothing else is left in the bucket."""
+    table = click_table(2000)
+    expected = rows_of(in_file_order(table))
+    df = spark.createDataFrame(table)
+    first, second = df.where("space < 'customer-3'"), df.where("space >= 'customer-3'")
+    written = esformat.spark.write(first, prefix, indexes=["type"], partitions=2)
+    assert written.files == len(objects(s3, bucket)) == 2
+    second.coalesce(1).write.format("esdb").option("indexes", "type").mode("append").save(prefix)
+    assert rows(spark.read.format("esdb").load(prefix)) == expected
+    assert len(objects(s3, bucket)) == 3
+    with pytest.raises(Exception, match="column 'type' is int32 in what is written and string in"):
+        first.withColumn("type", fn.lit(1)).write.format("esdb").mode("append").save(prefix)
+    esformat.spark.write(spark.read.format("esdb").load(prefix), prefix, mode="overwrite", partitions=1)
+    assert rows(spark.read.format("esdb").load(prefix)) == expected
+    assert len(keys(s3, bucket)) <= 3  # a segment, a record, the prefix
+    assert uploads(s3, bucket) == []
+
+
+@pytest.mark.usefixtures("dying")
+def test_tasks_that_die_leave_nothing_in_a_bucket(spark, s3, bucket, prefix, tmp_path):
+    """Killed after it put an object, a task is tried again: every row once. One that fails for good changes nothing."""
+    table = click_table(2000)
+    writer = spark.createDataFrame(table).repartition(2).write.format("dying").option("segmentEvents", 500)
+    writer.option("die", f"killed:{tmp_path / 'died'}").mode("append").save(prefix)
+    assert (tmp_path / "died").exists()
+    assert rows(spark.read.format("esdb").load(prefix)) == rows_of(in_file_order(table))
+    before = objects(s3, bucket)
+    assert all(name.startswith("part-") for name in before)
+    with pytest.raises(Exception, match="the disk is full"):
+        writer.option("die", f"always:{tmp_path / 'flag'}").mode("overwrite").save(prefix)
+    assert objects(s3, bucket) == before
+
+
+def test_jobs_in_a_bucket(spark, s3, bucket, prefix, tmp_path):
+    """Files of another format into a prefix; then merged, indexed and erased there, each object replaced whole."""
+    table = click_table(1000)
+    for number in range(2):
+        pq.write_table(table.slice(500 * number, 500), tmp_path / f"{number}.parquet")
+    done = jobs.convert(spark, [str(tmp_path)], prefix, group_bytes=1, indexes=["type"], partitions=1)
+    assert (done.ok, done.events, done.made) == (True, 1000, 2)
+    assert jobs.convert(spark, [str(tmp_path)], prefix).skipped == 2
+    done = jobs.compact(spark, prefix)
+    assert (done.ok, done.events, done.made, len(objects(s3, bucket))) == (True, 1000, 1, 1)
+    assert jobs.reindex(spark, [prefix], ["type", "country"]).made == 1
+    done = jobs.erase(spark, [prefix], ["customer-1"])
+    assert (done.ok, done.made) == (True, 1)
+    assert jobs.erase(spark, [prefix], ["customer-1"]).skipped == 1
+    expected = in_file_order(table)
+    assert rows(spark.read.format("esdb").load(prefix)) == rows_of(expected[expected.space != "customer-1"])
+    assert jobs.verify(spark, [prefix]).ok
+    assert len(objects(s3, bucket)) == 1
+    with pytest.raises(esformat.UsageError, match="a directory that all machines share"):
+        jobs.export(spark, [prefix], prefix, format="parquet")
 
 
 def test_spark_submit(tmp_path):

@@ -1,18 +1,18 @@
-"""`compact`: many small segments of a directory into few larger ones."""
+"""`compact`: many small segments of a directory or prefix into few larger ones."""
 
 from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from esformat.commits import Write
 from esformat.errors import UsageError
+from esformat.location import SUFFIX, Place, folder_at
 from esformat.segment import open_segment
-from esformat.spark.jobs.in_place import local_segments
+from esformat.spark.files import listed_below, name_of, size_of
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.spark.jobs.waves import in_waves
 from esformat.tools import merge
@@ -24,7 +24,7 @@ TARGET_BYTES = 256 << 20
 class Member:
     """A segment as the choice sees it. kind: schema and indexes, which must be the same in what is merged."""
 
-    path: str
+    name: str
     stored_bytes: int
     first_space: bytes
     kind: str
@@ -35,7 +35,7 @@ def choose(members: Sequence[Member], target_bytes: int) -> list[list[Member]]:
     groups: list[list[Member]] = []
     size = 0
     small = [member for member in members if 2 * member.stored_bytes <= target_bytes]
-    for member in sorted(small, key=lambda each: (each.kind, each.first_space, each.path)):
+    for member in sorted(small, key=lambda each: (each.kind, each.first_space, each.name)):
         if groups and groups[-1][0].kind == member.kind and size + member.stored_bytes <= target_bytes:
             groups[-1].append(member)
             size += member.stored_bytes
@@ -48,67 +48,70 @@ def choose(members: Sequence[Member], target_bytes: int) -> list[list[Member]]:
 def compact(
     spark: SparkSession, path: str, *, target_bytes: int = TARGET_BYTES, progress: Progress | None = None
 ) -> Summary:
-    """Merge small segments of a directory into segments of up to `target_bytes`, copying the blocks that fit.
+    """Merge small segments of a directory or prefix into segments of up to `target_bytes`, copying the blocks that fit.
 
     Readers see the small ones or the large one. Segments above half of the target are left alone, so running it again
     goes on where it was, and then does nothing. Segments with other columns or indexes are not merged with each other.
     Raises UsageError.
     """
-    if not Path(path).is_dir():
-        raise UsageError("is no directory", path=path, hint="compact works on one directory of segments")
+    folder = folder_at(path)
+    places = listed_below(folder)
+    if not places:
+        raise UsageError(f"no {SUFFIX} file", path=path, hint="compact works on one directory or prefix of segments")
     summary = Summary("compact")
     members: list[Member] = []
-    files = local_segments([path])
-    for file, member, reason in in_waves(spark, files, _member):
+    for (name, place), member, reason in in_waves(spark, list(places.items()), _member):
         if member is None:
-            summary.failed.append((file, reason or "unknown"))
+            summary.failed.append((name_of(place), reason or f"nothing is known of {name}"))
         else:
             members.append(member)
     groups = choose(members, target_bytes)
     summary.files = sum(map(len, groups))
     summary.skipped = len(members) - summary.files
-    sizes = {member.path: member.stored_bytes for group in groups for member in group}
+    sizes = {member.name: member.stored_bytes for group in groups for member in group}
     total, done = sum(sizes.values()), 0
-    writes = [Write(path, secrets.token_hex(8)) for _ in groups]
-    jobs = [(write, [member.path for member in group]) for write, group in zip(writes, groups, strict=True)]
+    writes = [Write(folder, secrets.token_hex(8)) for _ in groups]
+    jobs = [
+        (write, {member.name: places[member.name] for member in group})
+        for write, group in zip(writes, groups, strict=True)
+    ]
     try:
         for write in writes:
             write.begin()
-        for (write, paths), merged, reason in in_waves(spark, jobs, _merge):
+        for (write, inputs), merged, reason in in_waves(spark, jobs, _merge):
             if merged is None:
-                summary.failed.append((paths[0], reason or "unknown"))
+                summary.failed.append((name_of(next(iter(inputs.values()))), reason or "unknown"))
             else:
                 staged, events = merged
-                summary.bytes += Path(staged).stat().st_size
-                removed = [str(Path(each).relative_to(path)) for each in paths]
-                write.commit([staged], removed=removed, facts={"job": "compact", "events": events})
+                summary.bytes += size_of(write.place(staged))
+                write.commit([staged], removed=list(inputs), facts={"job": "compact", "events": events})
                 summary.made += 1
                 summary.events += events
-            done += sum(sizes[each] for each in paths)
+            done += sum(sizes[each] for each in inputs)
             if progress:
                 progress(done, total)
     finally:
         for write in writes:
-            if write.staging.exists():
-                write.abort()
+            write.abort()
     return summary.finish()
 
 
-def _member(path: str) -> Member:
-    with open_segment(path, cache_bytes=0) as segment:
+def _member(item: tuple[str, Place]) -> Member:
+    name, place = item
+    with open_segment(place, cache_bytes=0) as segment:
         first = next(iter(segment.spaces()), "")
         key = first if isinstance(first, bytes) else first.encode()
-        return Member(path, segment.size_bytes, key, f"{segment.schema.to_string()} indexed: {segment.indexes}")
+        return Member(name, segment.size_bytes, key, f"{segment.schema.to_string()} indexed: {segment.indexes}")
 
 
-def _merge(job: tuple[Write, list[str]]) -> tuple[str, int]:
-    write, paths = job
+def _merge(job: tuple[Write, dict[str, Place]]) -> tuple[str, int]:
+    write, inputs = job
     before = 0
-    for path in paths:
-        with open_segment(path, cache_bytes=0) as segment:
+    for place in inputs.values():
+        with open_segment(place, cache_bytes=0) as segment:
             before += segment.num_events
     staged = write.staged(f"merged-{secrets.token_hex(4)}")
-    events = merge(paths, staged).statistics.events
+    events = merge(list(inputs.values()), write.place(staged)).statistics.events
     if events != before:
-        raise UsageError(f"{before} events became {events}", path=paths[0])
+        raise UsageError(f"{before} events became {events}", path=write.folder.name)
     return staged, events

@@ -12,10 +12,12 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.types import BinaryType
 
+from esformat.commit_folder import LocalFolder
 from esformat.commits import Write, commits
 from esformat.errors import UsageError
+from esformat.location import folder_at
 from esformat.spark.event_columns import column_name
-from esformat.spark.jobs.in_place import local_segments
+from esformat.spark.files import name_of, segments_at
 from esformat.spark.jobs.inputs import (
     GROUP_BYTES,
     INPUT_FORMATS,
@@ -46,7 +48,7 @@ def convert(
     progress: Progress | None = None,
     **roles: Any,
 ) -> Summary:
-    """Convert files of another format into segments of the directory `out`, clustered by space.
+    """Convert files of another format into segments of the directory or prefix `out`, clustered by space.
 
     inputs: files, directories, patterns. format: one of INPUT_FORMATS; None: by the files' names. read_options: as of
     `spark.read.format(format)`; JSON and CSV that cannot be read fail, unless `mode` says otherwise. roles: `space`,
@@ -101,10 +103,12 @@ def export(
     format: one of OUTPUT_FORMATS; JSON means JSON lines, and CSV has a header. Binary columns become
     base64 in CSV, as they do in JSON. Restarts and failures as for `convert`.
     """
+    if not isinstance(folder_at(out), LocalFolder):
+        raise UsageError("Spark's own formats are written to a directory that all machines share", path=out)
     if format not in OUTPUT_FORMATS:
         raise UsageError(f"format {format!r} is none of {', '.join(OUTPUT_FORMATS)}")
     summary = Summary("export")
-    todo = not_done([InputFile.at(path) for path in local_segments(inputs)], _ledgers(out), out, summary)
+    todo = not_done([InputFile.at(path) for path in _local_segments(inputs)], _ledgers(out), out, summary)
     total, done = sum(file.size_bytes for file in todo), 0
     for group in choose_groups(todo, group_bytes):
         try:
@@ -118,6 +122,17 @@ def export(
     return summary.finish()
 
 
+def _local_segments(inputs: Sequence[str]) -> list[str]:
+    places = segments_at(inputs)
+    for place in places:
+        if not isinstance(place, str):
+            raise UsageError(
+                "what was exported is remembered by time of change, which objects are not asked for",
+                path=name_of(place), hint='read them with spark.read.format("esdb"), and write what you read',
+            )  # fmt: skip
+    return [place for place in places if isinstance(place, str)]
+
+
 def _export_group(
     spark: SparkSession, group: list[InputFile], out: str, format: str, options: dict[str, str], summary: Summary
 ) -> None:
@@ -128,17 +143,18 @@ def _export_group(
         options.setdefault("escape", '"')
         binary = [field.name for field in df.schema if isinstance(field.dataType, BinaryType)]
         df = df.withColumns({name: fn.base64(fn.col(column_name(name))) for name in binary})
-    write = Write(out, secrets.token_hex(8), f".{format}")
+    write = Write(LocalFolder(out), secrets.token_hex(8), f".{format}")
     write.begin()
     try:
-        folder = write.staging / "data"
+        folder = Path(out) / write.folder.staged(write.job, "data")
         df.write.format(format).options(**options).save(str(folder))
         counted = spark.read.format(format).options(**{**_COUNT_OPTIONS.get(format, {}), **options}).load(str(folder))
         found = counted.count()
         if found != rows:
             raise UsageError(f"{rows} events were read and {found} rows written", path=out)
-        staged = sorted(str(path) for path in folder.glob("part-*"))
-        stored = sum(Path(path).stat().st_size for path in staged)
+        parts = sorted(folder.glob("part-*"))
+        stored = sum(path.stat().st_size for path in parts)
+        staged = [str(path.relative_to(out)) for path in parts]
         write.commit(staged, facts={"job": "export", "rows": rows, "inputs": ledger(group)})
     except BaseException:
         write.abort()
@@ -150,5 +166,4 @@ def _export_group(
 
 def _ledgers(out: str) -> list[list[list[Any]]]:
     """What committed groups name as their inputs."""
-    records = commits(out).values() if Path(out).is_dir() else ()
-    return [record["facts"].get("inputs", []) for record in records]
+    return [record["facts"].get("inputs", []) for record in commits(folder_at(out)).values()]

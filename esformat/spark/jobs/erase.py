@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from esformat.errors import CorruptSegmentError, UsageError
+from esformat.location import Place
 from esformat.segment import open_segment
+from esformat.spark.files import name_of
 from esformat.spark.jobs.in_place import Remade, remake_all
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.tools import erase as erase_spaces
@@ -31,14 +33,14 @@ class _Erase:
     def __init__(self, spaces: tuple[str | bytes, ...]) -> None:
         self._spaces = spaces
 
-    def __call__(self, path: str, out: str) -> Remade:
-        with open_segment(path, cache_bytes=0) as segment:
+    def __call__(self, place: Place, out: Place) -> Remade:
+        with open_segment(place, cache_bytes=0) as segment:
             events = segment.num_events
             held = [space for space in self._spaces if segment.may_contain(space) and segment.find(space) is not None]
         if not held:
-            return Remade(None, events)
-        report = erase_spaces(path, out, held)
+            return Remade(False, events)
+        report = erase_spaces(place, out, held)
         if not report.ok:
             found = "; ".join(f"{check.what}: {check.found}" for check in report.checks if not check.ok)
-            raise CorruptSegmentError(f"something is left of the erased spaces: {found}", path=path)
-        return Remade(out, events - report.events, f"{report.events} events of {len(report.erased)} spaces erased")
+            raise CorruptSegmentError(f"something is left of the erased spaces: {found}", path=name_of(place))
+        return Remade(True, events - report.events, f"{report.events} events of {len(report.erased)} spaces erased")

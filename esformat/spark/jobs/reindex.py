@@ -1,4 +1,4 @@
-"""`reindex`: all segments of a directory get the same indexes."""
+"""`reindex`: all segments of some directories or prefixes get the same indexes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from esformat.errors import UsageError
+from esformat.location import Place
 from esformat.segment import open_segment
+from esformat.spark.files import name_of
 from esformat.spark.jobs.in_place import Remade, remake_all
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.tools import reindex as reindex_segment
@@ -29,12 +31,12 @@ class _Reindex:
     def __init__(self, indexes: tuple[str, ...]) -> None:
         self._indexes = indexes
 
-    def __call__(self, path: str, out: str) -> Remade:
-        with open_segment(path, cache_bytes=0) as segment:
+    def __call__(self, place: Place, out: Place) -> Remade:
+        with open_segment(place, cache_bytes=0) as segment:
             events = segment.num_events
             if set(segment.indexes) == set(self._indexes):
-                return Remade(None, events)
-        made = reindex_segment(path, out, self._indexes)
+                return Remade(False, events)
+        made = reindex_segment(place, out, self._indexes)
         if made.statistics.events != events:
-            raise UsageError(f"{events} events became {made.statistics.events}", path=path)
-        return Remade(out, events)
+            raise UsageError(f"{events} events became {made.statistics.events}", path=name_of(place))
+        return Remade(True, events)

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from esformat.location import Place, StoredAt
+from esformat.location import Place
 from esformat.remote import RemoteSource
 from esformat.spark.files import name_of, segments_at
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.spark.jobs.waves import in_waves
+from esformat.store import StoredAt
 from esformat.verify import Report
 from esformat.verify import verify as verify_segment
 

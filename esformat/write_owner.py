@@ -1,0 +1,59 @@
+"""Who runs a write that other processes may have to bring to its end: noted where they find it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+STALE_SECONDS = 24 * 3600
+"""A write on another machine that changed nothing for so long is taken for dead."""
+
+
+def this_owner() -> dict[str, Any]:
+    """The process that runs the write: Spark's driver, where this is one of the helpers that it starts."""
+    pid = os.getpid()
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        parent = pid
+        while parent > 1:
+            name, above, _ = _process(parent)
+            if name == "java":
+                pid = parent
+                break
+            parent = above
+    return {"host": socket.gethostname(), "pid": pid, "started": _started(pid)}
+
+
+def _process(pid: int) -> tuple[str, int, str]:
+    """Name, parent and time of start of a process, as Linux tells them."""
+    text = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
+    name = text[text.index("(") + 1 : text.rindex(")")]
+    fields = text[text.rindex(")") + 2 :].split()
+    return name, int(fields[1]), fields[19]
+
+
+def _started(pid: int) -> str:
+    try:
+        return _process(pid)[2]
+    except (OSError, ValueError, IndexError):
+        return ""
+
+
+def lives(owner: Any, changed: float | None) -> bool:
+    """Whether the process that runs a write is still there, as far as can be told.
+
+    changed: when the write last changed anything, in seconds since 1970; None: nothing of it is there any more, so
+    somebody else is at it.
+    """
+    try:
+        if isinstance(owner, dict) and owner["host"] == socket.gethostname():
+            os.kill(int(owner["pid"]), 0)
+            return bool(owner["started"] == _started(int(owner["pid"])))
+    except ProcessLookupError:
+        return False
+    except (PermissionError, KeyError, TypeError, ValueError):
+        pass
+    return changed is None or time.time() - changed < STALE_SECONDS

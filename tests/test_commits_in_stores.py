@@ -1,0 +1,256 @@
+"""Several objects at once, in stores that cannot rename: seen together or not at all, whoever dies, whoever looks."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import tempfile
+from itertools import count
+
+import fsspec
+import pytest
+from object_store import keys
+
+from esformat import commits
+from esformat.commit_folder import StoredFolder
+from esformat.commits import Write, commit_of, committed_objects, sweep
+from esformat.location import locate
+from esformat.store import FsspecStore
+
+OLD = {"part-00000-oldjob00.bin": b"old 0", "part-00001-oldjob00.bin": b"old 1"}
+NEW = {"part-00000-newjob00.bin": b"new 0", "part-00001-newjob00.bin": b"new 1"}
+_numbers = count()
+
+
+class _Died(BaseException):
+    pass
+
+
+class Watched:
+    """A store with a hook before each change of it, and one in the middle of each listing."""
+
+    def __init__(self, store):
+        self.store = store
+        self.before_change = lambda: None
+        self.while_listing = lambda: None
+
+    def __getattr__(self, name):
+        real = getattr(self.store, name)
+        if name not in ("put", "copy", "delete", "delete_below"):
+            return real
+
+        def changing(*arguments):
+            self.before_change()
+            return real(*arguments)
+
+        return changing
+
+    def list(self, directory):
+        """Two pages, with time between them: the first half of the names, then those that come later by then."""
+        first = sorted(self.store.list(directory))
+        first = first[: len(first) // 2]
+        self.while_listing()
+        return first + [path for path in sorted(self.store.list(directory)) if not first or path > first[-1]]
+
+
+def put(store, path, content):
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.seek(0)
+        store.put(path, file)
+
+
+@pytest.fixture
+def in_memory():
+    """A prefix of a store in memory."""
+    prefix = f"/commits-{next(_numbers)}/lake"
+    yield StoredFolder(Watched(FsspecStore(fsspec.filesystem("memory"))), prefix)
+    fsspec.filesystem("memory").store.clear()
+
+
+@pytest.fixture
+def in_bucket(s3, bucket):
+    """A prefix of a bucket of a real S3 endpoint."""
+    place = locate(f"s3://{bucket}/lake")
+    return StoredFolder(Watched(place.store), place.path)
+
+
+@pytest.fixture(params=["memory", "s3"])
+def folder(request):
+    """A prefix with the objects of one write."""
+    made = request.getfixturevalue("in_memory" if request.param == "memory" else "in_bucket")
+    make(made, "oldjob00", OLD.values())
+    return made
+
+
+def staged(write, contents):
+    """What tasks put."""
+    names = [write.staged(f"{number}-{os.urandom(2).hex()}") for number in range(len(contents))]
+    for name, content in zip(names, contents, strict=True):
+        put(write.folder.store, write.place(name).path, content)
+    return names
+
+
+def make(folder, job, contents, **options):
+    """A whole write."""
+    write = Write(folder, job, ".bin")
+    write.begin()
+    write.commit(staged(write, contents), **options)
+
+
+def seen(folder):
+    """What a reader sees: names and contents."""
+    paths = committed_objects(folder.store, folder.prefix, lambda path: path.endswith(".bin"))
+    return {path.removeprefix(folder.prefix + "/"): _bytes(folder.store, path) for path in paths}
+
+
+def _bytes(store, path):
+    facts, read = store.open(path)
+    return read(0, facts.size)
+
+
+def left(folder):
+    """Names of all objects."""
+    return sorted(path.removeprefix(folder.prefix + "/") for path in folder.store.store.list(folder.prefix))
+
+
+def test_append_and_overwrite(folder):
+    """What was appended is beside what was there; an overwrite leaves its own objects and record."""
+    make(folder, "newjob00", NEW.values(), facts={"events": 2})
+    assert seen(folder) == OLD | NEW
+    assert left(folder) == sorted([*OLD, *NEW, "_committed-newjob00.json", "_committed-oldjob00.json"])
+    assert commit_of(folder, "newjob00")["facts"] == {"events": 2}
+    make(folder, "lastjob0", [b"x"], removed=[*OLD, *NEW], forget=True)
+    assert seen(folder) == {"part-00000-lastjob0.bin": b"x"}
+    assert left(folder) == ["_committed-lastjob0.json", "part-00000-lastjob0.bin"]
+
+
+def test_abort(folder):
+    """Nothing is left of a write that is given up; what a task puts there afterwards is not seen, and swept."""
+    before = left(folder)
+    write = Write(folder, "newjob00", ".bin")
+    write.begin()
+    staged(write, NEW.values())
+    assert seen(folder) == OLD
+    write.abort()
+    assert left(folder) == before
+    staged(write, NEW.values())
+    assert seen(folder) == OLD
+
+
+@pytest.mark.parametrize("step", range(13))
+def test_died_at_every_step(in_memory, step, monkeypatch):
+    """Wherever the driver dies, readers see all old objects or all new ones, then and after the next write's sweep."""
+    make(in_memory, "oldjob00", OLD.values())
+    write = Write(in_memory, "newjob00", ".bin")
+    write.begin()
+    names = staged(write, NEW.values())
+    steps = count()
+
+    def die():
+        if next(steps) >= step:
+            raise _Died
+
+    in_memory.store.before_change = die
+    finished = False
+    try:
+        write.commit(names, removed=list(OLD), forget=True)
+        finished = True
+    except _Died:
+        pass
+    in_memory.store.before_change = lambda: None
+    found = seen(in_memory)
+    assert found in (OLD, NEW)
+    monkeypatch.setattr(commits, "lives", lambda owner, changed: False)
+    sweep(in_memory)
+    assert seen(in_memory) == found
+    assert left(in_memory) == sorted([*found, f"_committed-{'oldjob00' if found == OLD else 'newjob00'}.json"])
+    assert finished == (step >= 12)
+    if step == 3:  # the record and both copies are there, and are not to be seen
+        assert found == OLD
+    if step == 4:  # the moment of the commit
+        assert found == NEW
+
+
+def _before_a_commit(folder):
+    """Objects of a write and one that was copied there, whose name comes before those of records; the next write."""
+    make(folder, "oldjob00", OLD.values())
+    old = {**OLD, "A.bin": b"a"}
+    put(folder.store, f"{folder.prefix}/A.bin", old["A.bin"])
+    write = Write(folder, "newjob00", ".bin")
+    write.begin()
+    return old, write, staged(write, NEW.values())
+
+
+@pytest.mark.parametrize("page", range(3))
+def test_commit_during_a_listing(in_memory, page):
+    """A whole commit between two pages of the first, the second or the third listing of a reader."""
+    old, write, names = _before_a_commit(in_memory)
+    pages = count()
+
+    def commit():
+        if next(pages) == page:
+            write.commit(names, removed=list(old), forget=True)
+
+    in_memory.store.while_listing = commit
+    assert seen(in_memory) in (old, NEW)
+
+
+@pytest.mark.parametrize("step", range(13))
+def test_listings_take_time(in_memory, step):
+    """A commit that goes on between two pages of a listing: the reader sees all old objects, or all new ones."""
+    old, write, names = _before_a_commit(in_memory)
+    steps, results = count(), []
+
+    def look():
+        if next(steps) == step:
+            in_memory.store.before_change = lambda: None
+            in_memory.store.while_listing = finish
+            results.append(seen(in_memory))
+
+    def finish():
+        """All that is left of the commit, as another process does it, and later than the pages before."""
+        in_memory.store.while_listing = lambda: None
+        Write(in_memory, "newjob00", ".bin").abort()
+
+    in_memory.store.before_change = look
+    with contextlib.suppress(FileNotFoundError):  # the other process was quicker, or undid it
+        write.commit(names, removed=list(old), forget=True)
+    assert results in ([old], [NEW]) or (step >= 12 and results == [])
+
+
+@pytest.mark.parametrize("kind", ["memory", "s3"])
+def test_readers_see_old_or_new(kind, request):
+    """A reader that looks before every step of every write sees the objects of one write, never of two, never none."""
+    folder = request.getfixturevalue("in_memory" if kind == "memory" else "in_bucket")
+    make(folder, "oldjob00", OLD.values())
+    found = []
+    folder.store.before_change = lambda: found.append(set(seen(folder)))
+    for number in range(2 if kind == "memory" else 1):
+        removed = list(seen(folder))
+        make(folder, f"job{number:06}", [b"0", b"1"], removed=removed, forget=True)
+    assert len(found) > 10
+    assert all(len(names) == 2 and len({name.split("-")[2] for name in names}) == 1 for names in found)
+
+
+def test_dead_writers_are_swept_and_live_ones_spared(folder, monkeypatch):
+    """The next write clears away what is left of writes elsewhere after a day; not what a running one is at."""
+    for job in ("deadjob0", "livejob0"):
+        Write(folder, job, ".bin").begin()
+    owner = json.dumps({"host": "elsewhere", "pid": 1, "started": ""}).encode()
+    put(folder.store, f"{folder.prefix}/_staging-deadjob0/owner.json", owner)
+    sweep(folder)
+    assert "_staging-deadjob0/owner.json" in left(folder)
+    monkeypatch.setattr("esformat.write_owner.STALE_SECONDS", -60)
+    sweep(folder)
+    assert left(folder) == sorted([*OLD, "_committed-oldjob00.json", "_staging-livejob0/owner.json"])
+
+
+def test_other_clients_see_no_more(in_bucket, s3, bucket):
+    """After an overwrite nothing but its objects and record is in the bucket, uploads that were begun included."""
+    make(in_bucket, "oldjob00", OLD.values())
+    make(in_bucket, "newjob00", [bytes(6 << 20), b"1"], removed=list(OLD), forget=True)
+    names = ["_committed-newjob00.json", "part-00000-newjob00.bin", "part-00001-newjob00.bin"]
+    assert [key for key in keys(s3, bucket) if not key.endswith("/")] == [f"lake/{name}" for name in names]
+    assert _bytes(in_bucket.store, f"{bucket}/lake/{names[1]}") == bytes(6 << 20)
