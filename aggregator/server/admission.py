@@ -24,7 +24,7 @@ class Admission:
     def refusal(self, method: bytes, url: bytes, headers: list[tuple[bytes, bytes]]) -> Response | None:
         """The answer to a request that is refused for lack of room; None for one that a route has to see.
 
-        headers: names in lower case. A batch that has a name may be known already, and then it needs no room.
+        headers: names in lower case.
         """
         began = time.perf_counter()
         context = self._context
@@ -32,16 +32,15 @@ class Admission:
         template = context.append_paths.get(path)
         if method != b"POST" or template is None:
             return None
-        length = 0
+        length, named = 0, False
         for name, value in headers:
-            if name == b"idempotency-key":
-                return None
+            named |= name == b"idempotency-key"
             if name == b"content-length":
                 length = int(value[:20]) if value.isdigit() else 0
         if length > context.settings.http.max_append_bytes:
             return None  # "later" would be wrong
         try:
-            context.check_room(length)
+            context.check_room(length, named=named)
         except OverloadedError as error:
             made = answer(problem_of(error), path)
             context.tell(Told("POST", template, made.status_code, time.perf_counter() - began, len(made.body), ""))

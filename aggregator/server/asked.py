@@ -10,10 +10,10 @@ from typing import Any
 
 from starlette.requests import Request
 
-from aggregator.server.body import read_body
+from aggregator.server.body import read_plain
+from aggregator.server.context import Context
 from aggregator.server.formats import read_time
 from aggregator.server.problems import ProblemError
-from aggregator.server.settings import Http
 from esformat import InvalidEventError
 
 _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no", "")
@@ -98,12 +98,12 @@ class Asked:
             raise wrong(f"{name}_base64 is no base64") from None
 
 
-async def json_object(request: Request, http: Http, known: Sequence[str]) -> dict[str, Any]:
+async def json_object(request: Request, context: Context, known: Sequence[str]) -> dict[str, Any]:
     """The members of a body that is a JSON object, of which none is unknown; none of an empty body.
 
-    Raises ProblemError: 400, and what `read_body` raises.
+    Raises ProblemError: 400, and what `read_plain` raises.
     """
-    body = (await read_body(request, http)).to_pybytes()
+    body = await read_plain(request, context)
     try:
         found = json.loads(body) if body.strip() else {}
     except (ValueError, RecursionError):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
+from dataclasses import dataclass
 
 import pyarrow as pa
 from starlette.requests import Request
 
+from aggregator.server.context import Context
 from aggregator.server.problems import ProblemError
 from aggregator.server.settings import Http
 
@@ -14,19 +15,37 @@ ENCODINGS = ("gzip", "zstd")
 _PIECE = 1 << 20
 
 
-async def read_body(request: Request, http: Http) -> pa.Buffer:
-    """The body as its sender meant it.
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A body as it was sent. max_bytes: what it may have, decompressed."""
 
-    Raises ProblemError: 413 over the limit, 415 for an encoding that is not known, 400 for bytes that are not in it.
-    """
+    stored: bytes
+    encoding: str
+    max_bytes: int
+
+    def plain(self) -> pa.Buffer:
+        """The body as its sender meant it. It takes the processor long: call it in a thread of a pool.
+
+        Raises ProblemError: 413 over the limit, 400 for bytes that are not in the encoding.
+        """
+        if self.encoding == "identity" or not self.stored:
+            return pa.py_buffer(self.stored)
+        return decompress(self.stored, self.encoding, self.max_bytes)
+
+
+async def read_body(request: Request, http: Http) -> Body:
+    """The body, once all of it is there. Raises ProblemError: 415 for an encoding that is not known."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("identity", *ENCODINGS):
         raise ProblemError(415, "unsupported-encoding", f"Content-Encoding {encoding[:40]!r} is not spoken here",
                            "send gzip, zstd or no compression", accept_encoding=", ".join(ENCODINGS))  # fmt: skip
-    stored = await request.body()
-    if encoding == "identity" or not stored:
-        return pa.py_buffer(stored)
-    return await asyncio.to_thread(decompress, stored, encoding, http.max_append_bytes)
+    return Body(await request.body(), encoding, http.max_append_bytes)
+
+
+async def read_plain(request: Request, context: Context) -> bytes:
+    """The plain bytes of a body that is a question or a definition. Raises what `read_body` and `plain` raise."""
+    body = await read_body(request, context.settings.http)
+    return body.stored if body.encoding == "identity" else (await context.reads.run(body.plain)).to_pybytes()
 
 
 def decompress(stored: bytes, encoding: str, max_bytes: int) -> pa.Buffer:

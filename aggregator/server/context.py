@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import BoundedSemaphore
-from typing import ParamSpec, TypeVar
+from typing import TypeVar
 
 from starlette.requests import Request
 
@@ -18,7 +18,6 @@ from aggregator.server.settings import Settings
 from aggregator.server.tokens import FILE, Authority
 from aggregator.server.work import WorkPool
 
-P = ParamSpec("P")
 T = TypeVar("T")
 MAX_PATHS = 10_000
 """Of appends that are remembered."""
@@ -86,12 +85,12 @@ class Context:
         for listener in self.listeners:
             listener(told)
 
-    def understand(self, read: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Read a body that takes the processor long: no more at a time than there are processors, so that the event
-        loop has its turn. Called in the threads of `appends`, of which others wait for the disk meanwhile.
+    def understand(self, read: Callable[[], T]) -> T:
+        """Decompress and read a body, which takes the processor long: no more at a time than there are processors, so
+        that the event loop has its turn. For the threads of `appends`, of which others wait for the disk meanwhile.
         """
         with self.readers:
-            return read(*args, **kwargs)
+            return read()
 
     def know_append(self, path: str, template: str) -> None:
         """Take note of where appends go."""
@@ -100,11 +99,15 @@ class Context:
                 self.append_paths.clear()
             self.append_paths[path] = template
 
-    def check_room(self, length: int) -> None:
-        """Refuse an append of that many bytes now, if it would be when it has been read. Raises OverloadedError."""
+    def check_room(self, length: int, *, named: bool) -> None:
+        """Refuse an append of that many bytes now, if it would be when it has been read. Raises OverloadedError.
+
+        named: it has an idempotency key. Such a batch may be there already, and then it needs a thread, but no memory.
+        """
         self.appends.check_room()
-        most = self.settings.catalog.limits.memory_bytes // 16  # a batch that never fits is told so, not "later"
-        self.catalog.check_room(min(length, most))
+        if not named:
+            most = self.settings.catalog.limits.memory_bytes // 16  # a batch that never fits is told so, not "later"
+            self.catalog.check_room(min(length, most))
 
     def saw_schema(self, place: tuple[str, str], schema: str) -> None:
         """Take note of the schema of a batch for a (topic, partition)."""

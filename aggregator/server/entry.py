@@ -32,9 +32,9 @@ def entered(route: Route, context: Context) -> Route:
                 check(access, operation, request.path_params.get("topic"))
             if operation.scope == "write" and request.method == "POST":
                 context.know_append(request.scope["path"], route.path)
-                if "idempotency-key" not in request.headers:  # a batch that is known needs no room
-                    length = request.headers.get("content-length", "")
-                    context.check_room(int(length) if length.isdecimal() else 0)
+                length = request.headers.get("content-length", "")
+                named = "idempotency-key" in request.headers
+                context.check_room(int(length) if length.isdecimal() else 0, named=named)
             response: Response = await route.endpoint(request)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it

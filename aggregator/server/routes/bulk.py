@@ -55,11 +55,10 @@ def routes(context: Context) -> list[Route]:
         request.state.access.require("write", topic)
         index = request.path_params.get("index")
         target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
-        context.appends.check_room()
         body = await read_body(request, context.settings.http)
 
         def work() -> tuple[list[Action], list[Outcome | Wrong]]:
-            actions = list(read_actions(body.to_pybytes(), index))
+            actions = context.understand(lambda: list(read_actions(body.plain().to_pybytes(), index)))
             if not actions:
                 raise ProblemError(400, "invalid-request", "request body is required")
             made = [record_of(action) for action in actions]

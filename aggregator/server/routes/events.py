@@ -78,14 +78,15 @@ def routes(context: Context) -> list[Route]:
         asked = Asked(request, ["partition"])
         producer, sequence = idempotency_key(request)
         media = input_media(request, INPUTS)
-        context.appends.check_room()
         body = await read_body(request, context.settings.http)
 
         def store() -> Receipt:
             topic = context.catalog.topic(request.path_params["topic"])
             events = context.understand(
-                read_events, body, media, types=_types(topic, media), binary_keys=topic.keys == "binary",
-                max_bytes=context.settings.http.max_append_bytes,
+                lambda: read_events(
+                    body.plain(), media, types=_types(topic, media), binary_keys=topic.keys == "binary",
+                    max_bytes=body.max_bytes,
+                )
             )  # fmt: skip
             return topic.append(events, asked.text("partition", "0") or "", producer=producer, sequence=sequence)
 

@@ -66,11 +66,10 @@ def routes(context: Context) -> list[Route]:
         topic = asked.text("topic") or STREAMS_TOPIC
         request.state.access.require("write", topic)
         target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
-        context.appends.check_room()
         body = await read_body(request, context.settings.http)
 
         def work() -> list[Outcome]:
-            items = list(records_of(read_request(body.to_pybytes(), media)))
+            items = context.understand(lambda: list(records_of(read_request(body.plain().to_pybytes(), media))))
             if target.producer is not None and any("ts" not in record for _, record in items):
                 raise ProblemError(400, "invalid-event", "with an Idempotency-Key each record needs a time of its own")
             make_stream_topic(context.catalog, topic, context.settings)

@@ -61,7 +61,7 @@ def routes(context: Context) -> list[Route]:
     )  # fmt: skip
     async def create_pipe(request: Request) -> Response:
         Asked(request, [])
-        asked = await json_object(request, context.settings.http, ("name", "from", "where", "backfill"))
+        asked = await json_object(request, context, ("name", "from", "where", "backfill"))
         for name in ("name", "from", "where"):
             if not isinstance(asked.get(name, "x"), str):
                 raise wrong(f"{name} must be a text")

@@ -81,7 +81,6 @@ def routes(context: Context) -> list[Route]:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != ARROW_FILE:
             raise ProblemError(400, "invalid-request", f"the content type must be {ARROW_FILE}")
-        context.appends.check_room()
         body = await request.body()
         place = request.path_params["topic"], request.path_params["partition"]
         receipt, definition = await context.appends.run(

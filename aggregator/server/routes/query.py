@@ -19,7 +19,7 @@ from aggregator.lql.tree import CreatePipe, DeletePipe, Select, Truncate
 from aggregator.selection import Selection
 from aggregator.server.answers import Batches, Streamed, encode, encode_text, media_for, stream_scan
 from aggregator.server.asked import Asked, wrong
-from aggregator.server.body import read_body
+from aggregator.server.body import read_plain
 from aggregator.server.context import Context
 from aggregator.server.media import ARROW_STREAM, CSV, JSON, LINES, OUTPUTS, TEXT, media_of
 from aggregator.server.operation import operation, parameter
@@ -187,7 +187,7 @@ async def _question(request: Request, context: Context) -> _Question:
     if media not in (JSON, TEXT):
         raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not taken here",
                            f"send {JSON} or {TEXT}")  # fmt: skip
-    body = (await read_body(request, context.settings.http)).to_pybytes()
+    body = await read_plain(request, context)
     try:
         text = body.decode()
         found = json.loads(text) if media == JSON else {"query": text}

@@ -49,12 +49,14 @@ def routes(context: Context) -> list[Route]:
         names = TagSet.parse(tags).as_dict()
         producer, sequence = idempotency_key(request)
         media = input_media(request, known)
-        context.appends.check_room()
         body = await read_body(request, context.settings.http)
 
+        def parse() -> _Parsed:
+            plain = body.plain()
+            return read_lines(plain) if media == TEXT else read_records(plain, media, max_bytes=body.max_bytes)
+
         def store() -> Receipt:
-            limit = context.settings.http.max_append_bytes
-            records: _Parsed = read_lines(body) if media == TEXT else read_records(body, media, max_bytes=limit)
+            records = context.understand(parse)
             if producer is not None and not _timed(records):
                 raise ProblemError(400, "invalid-event", "with an Idempotency-Key each record needs a ts",
                                    "else its repetition would be another record")  # fmt: skip
@@ -99,12 +101,11 @@ def routes(context: Context) -> list[Route]:
         request.state.access.require("write", name)
         producer, sequence = idempotency_key(request)
         media = input_media(request, (BATCH, ONE))
-        context.appends.check_room()
         body = await read_body(request, context.settings.http)
 
         def store() -> Receipt:
             now = None if producer is not None else time.time_ns() // 1000
-            events = read_cloud_events(body.to_pybytes(), media, now)
+            events = context.understand(lambda: read_cloud_events(body.plain().to_pybytes(), media, now))
             if name not in catalog.topics():
                 with contextlib.suppress(TopicExistsError):
                     roll, retention = context.settings.roll, context.settings.retention

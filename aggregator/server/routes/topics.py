@@ -64,7 +64,7 @@ def routes(context: Context) -> list[Route]:
     async def put_topic(request: Request) -> Response:
         Asked(request, [])
         name = request.path_params["topic"]
-        asked = await json_object(request, context.settings.http, ("indexes", "keys", "roll", "retention"))
+        asked = await json_object(request, context, ("indexes", "keys", "roll", "retention"))
         indexes = _texts(asked.get("indexes", []), "indexes")
         roll, retention = Roll.of(_mapping(asked, "roll")), Retention.of(_mapping(asked, "retention"))
         keys = asked.get("keys", "text")
@@ -99,7 +99,7 @@ def routes(context: Context) -> list[Route]:
     )  # fmt: skip
     async def patch_topic(request: Request) -> Response:
         Asked(request, [])
-        asked = await json_object(request, context.settings.http, ("roll", "retention"))
+        asked = await json_object(request, context, ("roll", "retention"))
         roll = Roll.of(_mapping(asked, "roll")) if "roll" in asked else None
         retention = Retention.of(_mapping(asked, "retention")) if "retention" in asked else None
 
@@ -129,7 +129,7 @@ def routes(context: Context) -> list[Route]:
 
         async def endpoint(request: Request) -> Response:
             asked = Asked(request, parameters)
-            body = await json_object(request, context.settings.http, ("spaces",)) if name == "erase" else {}
+            body = await json_object(request, context, ("spaces",)) if name == "erase" else {}
             topic = request.path_params["topic"]
             return JSONResponse(await context.appends.run(lambda: work(catalog.topic(topic), asked, body)))
 

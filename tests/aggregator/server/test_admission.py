@@ -1,0 +1,144 @@
+"""Appends without room are refused at their headers: cheaply, in order, and without harm to the connection."""
+
+from __future__ import annotations
+
+import gzip
+import socket
+import threading
+
+import httpx
+import pytest
+from served import served
+
+from aggregator.server import admission, connection
+from aggregator.server.body import Body
+
+LINE = b'{"space": "a", "timestamp": 1}\n'
+PATH = "/v1/topics/t/events"
+TYPE = {"content-type": "application/x-ndjson"}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with served(tmp_path_factory.mktemp("admission") / "data") as running:
+        httpx.put(f"{running.url}/v1/topics/t", json={}).raise_for_status()
+        httpx.post(running.url + PATH, content=LINE, headers=TYPE).raise_for_status()  # the path is known from here on
+        yield running
+
+
+@pytest.fixture
+def full(server, monkeypatch):
+    """The same server while no append has room; what is refused early is listed."""
+    refused = []
+    decide = admission.Admission.refusal
+
+    def seen(self, method, url, headers):
+        answer = decide(self, method, url, headers)
+        if answer is not None:
+            refused.append(url)
+        return answer
+
+    monkeypatch.setattr(admission.Admission, "refusal", seen)
+    monkeypatch.setattr(server.context.appends, "busy", server.context.appends.capacity)
+    return refused
+
+
+def talk(server, *requests):
+    """Send requests at once over one connection; gives all that comes back until it is idle for the server's answer."""
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as made:
+        made.sendall(b"".join(requests))
+        received = b""
+        while received.count(b"HTTP/1.1 ") < len(requests) or not received.endswith(b"}"):
+            piece = made.recv(65536)
+            if not piece:
+                break
+            received += piece
+    return received
+
+
+def append(body, *headers):
+    lines = [f"POST {PATH} HTTP/1.1", "host: x", "content-type: application/x-ndjson", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+def test_a_refusal_and_the_connection(server, full):
+    """The answer says when to come again; what was sent of the body is no request, and the next request is one."""
+    body = b"GET /healthz HTTP/1.1\r\n\r\n" * 10_000
+    with httpx.Client(base_url=server.url, timeout=30) as web:
+        answer = web.post(PATH, content=body, headers=TYPE)
+        assert answer.status_code == 429
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert int(answer.headers["retry-after"]) >= 1
+        assert answer.json()["retry_after_ms"] > 0
+        assert answer.headers["date"]
+        before = web.get("/healthz").status_code, len(full)
+    assert before == (200, 1)
+    told = httpx.get(f"{server.url}/metrics").text
+    assert 'aggregator_requests_shed_total{route="/v1/topics/{topic}/events"}' in told
+
+
+def test_refusals_one_after_the_other(server, full):
+    """Requests that were sent together are answered each, in their order; chunks are thrown away as well."""
+    sized = append(LINE, f"content-length: {len(LINE)}")
+    chunked = append(b"1f\r\n" + LINE + b"\r\n0\r\n\r\n", "transfer-encoding: chunked")
+    missing = b"GET /v1/topics/nobody HTTP/1.1\r\nhost: x\r\n\r\n"
+    received = talk(server, sized, chunked, missing, sized)
+    found = [part[:3] for part in received.split(b"HTTP/1.1 ")[1:]]
+    assert found == [b"429", b"429", b"404", b"429"]
+    assert len(full) >= 2
+
+
+def test_nobody_is_asked_for_a_body_without_room(server, full):
+    """Who asks first is told so, and sends nothing."""
+    received = talk(server, append(b"", "content-length: 500000", "expect: 100-continue"))
+    assert received.startswith(b"HTTP/1.1 429 ")
+    assert b"100 Continue" not in received
+
+
+@pytest.mark.parametrize(("length", "status"), [(99_999_999_999, b"413"), (500_000, b"429")])
+def test_what_never_fits(server, full, length, status):
+    """It is not told to come again."""
+    assert talk(server, append(b"", f"content-length: {length}"))[9:12] == status
+
+
+def test_a_batch_that_is_known(server, monkeypatch):
+    """It needs no memory, and so is told what became of it while there is none; a new one is refused."""
+    named = {**TYPE, "idempotency-key": "p:1"}
+    first = httpx.post(server.url + PATH, content=LINE, headers=named)
+    budget = server.catalog._backend.ingest._budget
+    monkeypatch.setattr(budget, "held_bytes", budget.limit_bytes)
+    assert httpx.post(server.url + PATH, content=LINE, headers=TYPE).status_code == 429
+    again = httpx.post(server.url + PATH, content=LINE, headers=named)
+    assert (first.status_code, again.json()) == (200, {**first.json(), "repeated": True})
+
+
+def test_a_refused_body_that_never_ends(server, full, monkeypatch):
+    """The connection is cut after a while."""
+    monkeypatch.setattr(connection, "LINGER_S", 0.2)
+    host, port = server.url.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as made:
+        made.sendall(append(LINE, "content-length: 500000"))
+        received = b""
+        while piece := made.recv(65536):
+            received += piece
+    assert received.startswith(b"HTTP/1.1 429 ")
+    assert full
+
+
+def test_bodies_are_decompressed_in_the_servers_threads(server, monkeypatch):
+    """Never more at a time than its pools have threads, whoever sends what."""
+    names = []
+    plain = Body.plain
+
+    def seen(self):
+        names.append(threading.current_thread().name)
+        return plain(self)
+
+    monkeypatch.setattr(Body, "plain", seen)
+    packed = {"content-encoding": "gzip"}
+    with httpx.Client(base_url=server.url, timeout=30) as web:
+        assert web.post(PATH, content=gzip.compress(LINE), headers={**TYPE, **packed}).status_code == 200
+        query = gzip.compress(b"SHOW PARTITIONS")
+        assert web.post("/v1/query", content=query, headers={"content-type": "text/plain", **packed}).status_code == 200
+    assert [name.split("-")[0] for name in names] == ["append", "read"]
