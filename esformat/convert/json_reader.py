@@ -23,6 +23,7 @@ from esformat.convert.source import Source
 
 _TOO_LONG = "the line is too long"
 _EXACT_IN_FLOAT = float(2**53)
+_SPACES = b" \t\r\n\v\f"
 
 
 class JsonReader:
@@ -72,12 +73,13 @@ class JsonReader:
             data.decode()
         except UnicodeDecodeError:
             return None
-        if not data.strip() or deepest(data) > DEEPEST:
+        dense = data.translate(None, _SPACES)
+        if not dense or _has_bare_null(dense) or deepest(data) > DEEPEST:
             return None
         found = None
         if self._types:
             found = _read(data, pa.schema(list(self._types.items())), strict=self._parses_all)
-        if found is None:
+        if found is None and b"[null" not in dense:  # of such lists it would lose elements
             found = _read(data, None)
         if found is not None and _texts_for_times(found.schema) != found.schema:
             found = _read(data, _texts_for_times(found.schema))
@@ -165,9 +167,18 @@ def _read(data: bytes, types: pa.Schema | None, *, strict: bool = False) -> pa.R
                 unexpected_field_behavior="infer" if types is None else "error" if strict else "ignore",
             ),
         )
+        table.validate(full=True)
     except pa.ArrowInvalid:
         return None
     return table.combine_chunks().to_batches()[0] if len(table) else None
+
+
+def _has_bare_null(dense: bytes) -> bool:
+    """Tell whether one of the lines, whose spaces are left out, may be, or end in, a null in no object.
+
+    The parser ends the process if one comes first, and takes others for objects. Such letters in a text count, too.
+    """
+    return dense.startswith(b"null") or b"}null" in dense
 
 
 def _texts_for_times(schema: pa.Schema) -> pa.Schema:
