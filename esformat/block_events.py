@@ -20,10 +20,9 @@ from esformat.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
 from esformat.encoding import decode_node
 from esformat.event import Event
 from esformat.node import Shape, read_head
-from esformat.packing import decode_ints
+from esformat.packing import decode_ints, read_pack
 from esformat.query import Narrowed, Portion, Query
 from esformat.reader import Reader
-from esformat.schema import DATA_COLUMN
 
 MANY_ROWS = 64
 
@@ -50,21 +49,23 @@ def find_rows(reader: Reader, query: Query, portion: Portion, block: DataBlock, 
 def _rows_equal(reader: Reader, block: DataBlock, name: str, value: Any, low: int, high: int) -> list[int]:
     """Rows [low, high) of a block that have `value` in an indexed column."""
     place = reader.schema.positions[name]
-    context = reader.contexts(block.dictionary)[place]
+    plain = reader.own().plain
+    short = block.short_codes(place, plain)
+    if short is not None:
+        base, stored = short
+        return _find_byte(stored, reader.value_codes(block.dictionary, place).get(value, -1) - base, low, high)
     body = block.body
-    head = read_head(body, block.chunks[FIRST_COLUMN_CHUNK + place], block.row_count, context.plain)
-    if head.shape != Shape.CODES:
+    head = read_head(body, block.chunks[FIRST_COLUMN_CHUNK + place], block.row_count, plain)
+    equal: npt.NDArray[np.bool_]
+    if head.shape == Shape.CODES:
+        code = reader.value_codes(block.dictionary, place).get(value, -1)
+        equal = decode_ints(body, read_pack(body, head.at, block.row_count), plain, low, high) == code
+    else:
+        context = reader.contexts(block.dictionary)[place]
         column = block.column(place, reader.fields[place].type, context).slice(low, high - low)
-        equal = np.asarray(
-            pc.equal(column, pa.scalar(value, column.type)).fill_null(False).to_numpy(zero_copy_only=False)
-        )
-        return (np.nonzero(equal)[0] + low).tolist()
-    code = reader.value_codes(block.dictionary, place).get(value, -1)
-    pack, stored = block.planes_at(head.at, context.plain)
-    if pack.width == 1:
-        return _find_byte(stored, code - pack.base, low, high)
-    found: npt.NDArray[np.int64] = np.nonzero(decode_ints(body, pack, context.plain, low, high) == code)[0] + low
-    rows: list[int] = found.tolist()
+        same = pc.equal(column, pa.scalar(value, column.type)).fill_null(False)
+        equal = np.asarray(same.to_numpy(zero_copy_only=False)).astype(np.bool_)
+    rows: list[int] = (equal.nonzero()[0] + low).tolist()
     return rows
 
 
@@ -72,17 +73,23 @@ def _find_byte(stored: bytes, byte: int, low: int, high: int) -> list[int]:
     """Where a byte value stands in stored[low:high]."""
     if not 0 <= byte <= 255:
         return []
+    rows: list[int] = []
     if high - low > MANY_ROWS:
         found = np.frombuffer(stored, np.uint8, high - low, low) == byte
-        rows: list[int] = (found.nonzero()[0] + low).tolist()
+        rows += (found.nonzero()[0] + low).tolist()
         return rows
-    return [row for row, code in enumerate(stored[low:high], low) if code == byte]
+    at = stored.find(byte, low, high)
+    while at >= 0:
+        rows.append(at)
+        at = stored.find(byte, at + 1, high)
+    return rows
 
 
 class BlockAttributes:
     """The columns of the events of one block besides `data`, decoded when first asked for.
 
-    Holds copies of the compressed chunks, some hundred bytes each, so that events neither pin blocks nor need the file.
+    Holds copies of the compressed chunks, some hundred bytes each, so that events neither pin blocks nor need the file;
+    all events of a block share them.
     """
 
     __slots__ = ("_chunks", "_columns", "_dictionary", "_reader", "_row_count", "_shown")
@@ -93,8 +100,7 @@ class BlockAttributes:
         self._shown = shown
         self._row_count = block.row_count
         self._dictionary = block.dictionary
-        at, body = block.chunks, block.body
-        self._chunks = [bytes(body[at[chunk] : at[chunk + 1]]) for chunk in reader.attribute_chunks]
+        self._chunks = block.pieces(reader.attribute_chunks)
         self._columns: list[tuple[str, bool, pa.Array]] | None = None
 
     def indexes(self, row: int) -> dict[str, Any]:
@@ -161,7 +167,7 @@ class EventMaker:
         self._reader = reader
         self._shown = shown
         self._space, self._grouping, self._reverse = space, grouping, reverse
-        self._place = reader.schema.positions.get(DATA_COLUMN)
+        self._place = reader.data_place
         self._plain = reader.own().plain
 
     def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> Iterator[Event]:

@@ -215,9 +215,6 @@ class BlockGroup:
             attributes=self._attributes(columns, places),
         )
 
-    def _key_objects(self, name: str) -> npt.NDArray[np.object_]:
-        return np.asarray(self._run_keys(name).to_numpy(zero_copy_only=False))
-
     def _attributes(self, columns: Sequence[str], places: I64 | None) -> Attributes:
         names = [name for name in columns if name not in ("space", "grouping", "timestamp", DATA_COLUMN)]
         if self._reader.direct and len(names) == len(self._reader.attribute_chunks):
@@ -363,7 +360,7 @@ class FramePlan:
                 last = first + len(node.table)
                 if self.touched is None:
                     frames.append(node.body[node.at : node.end])
-                    lengths += node.table
+                    lengths += node.table.tolist()
                 else:
                     chosen = node.stored_frames(self.touched[first:last].nonzero()[0].tolist())
                     frames += chosen
@@ -378,11 +375,6 @@ class FramePlan:
             decompressor.decompress_run(codec, memoryview(b"".join(frames)), lengths, mine.tolist(), view[at:end])
             at = end
         return out
-
-
-def _decompressed_alike(member: tuple[BytesNode, int]) -> tuple[int, int, bool]:
-    node, dictionary = member
-    return dictionary, node.codec, node.head.needs_dictionary
 
 
 def _both(mask: Mask | None, other: Mask) -> Mask:

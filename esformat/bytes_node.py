@@ -29,6 +29,8 @@ from esformat.packing import (
 )
 
 MANY_VALUES = 64
+FEW_FRAMES = 4  # up to here a call for each is quicker than one for all
+_ENTRY_TYPES: dict[int, np.dtype[Any]] = {2: np.dtype("<u2"), 4: np.dtype("<u4")}  # of a frame table, by their bytes
 
 
 class BytesNode:
@@ -38,6 +40,7 @@ class BytesNode:
     """
 
     __slots__ = (
+        "_ends",
         "at",
         "body",
         "codec",
@@ -68,13 +71,16 @@ class BytesNode:
         frames = -(-count // rows)
         try:
             self.codec, width = FRAMES.unpack_from(body, lengths.end)
-            self.table = struct.unpack_from(f"<{frames}{'H' if width == 2 else 'I'}", body, lengths.end + 2)
         except struct.error:
             raise CorruptSegmentError("a frame table is cut short") from None
-        if width not in (2, 4):
+        if width not in _ENTRY_TYPES:
             raise CorruptSegmentError(f"a frame table has entries of {width} bytes")
         self.at = lengths.end + 2 + width * frames
-        self.end = self.at + sum(self.table)
+        if self.at > len(body):
+            raise CorruptSegmentError("a frame table is cut short")
+        self.table = np.frombuffer(body, _ENTRY_TYPES[width], frames, lengths.end + 2)
+        self._ends = np.add.accumulate(self.table, dtype=np.int64).data
+        self.end = self.at + self._ends[-1] if frames else self.at
         if self.end > len(body):
             raise CorruptSegmentError("frames reach beyond their block")
 
@@ -82,22 +88,35 @@ class BytesNode:
         """What the node's frames are decompressed with."""
         return context.framed if self.head.needs_dictionary else context.plain
 
-    def all_lengths(self, context: DecodeContext) -> npt.NDArray[np.int64]:
-        """The length of every value. Raises CorruptSegmentError if one is out of bounds."""
+    def all_lengths(self, context: DecodeContext) -> npt.NDArray[np.integer[Any]]:
+        """The length of every value, as bytes where they are stored so.
+
+        Raises CorruptSegmentError if one is out of bounds.
+        """
+        if self.short:
+            return np.frombuffer(plane_bytes(self.body, self.lengths, context.plain), np.uint8)
         return check_lengths(decode_ints(self.body, self.lengths, context.plain))
 
-    def stored_frames(self, frames: list[int]) -> list[memoryview]:
-        """The stored bytes of some frames, ascending."""
-        edges = list(accumulate(self.table, initial=self.at))
-        return [self.body[edges[frame] : edges[frame + 1]] for frame in frames]
+    def stored_frames(self, frames: Sequence[int]) -> list[memoryview]:
+        """The stored bytes of some frames."""
+        return [self._stored(frame, frame + 1) for frame in frames]
+
+    def _stored(self, first: int, last: int) -> memoryview:
+        """The stored bytes of frames [first, last)."""
+        at, ends = self.at, self._ends
+        return self.body[at + ends[first - 1] if first else at : at + ends[last - 1]]
 
     def all_values(self, context: DecodeContext) -> tuple[npt.NDArray[Any], bytes]:
         """The lengths of all values and their bytes side by side; null slots are empty."""
         lengths = self.all_lengths(context)
         sizes = frame_sizes(lengths, self.rows)
+        if len(sizes) <= FEW_FRAMES:
+            decompress = self.decompressor(context).decompress
+            stored = zip(self.stored_frames(range(len(sizes))), sizes.tolist(), strict=True)
+            return lengths, b"".join([decompress(self.codec, frame, size) for frame, size in stored])
         out = np.empty(int(sizes.sum()), np.uint8)  # not zeroed: what lengths only claim costs no memory
-        stored = self.body[self.at : self.end]
-        self.decompressor(context).decompress_run(self.codec, stored, self.table, sizes.tolist(), out.data)
+        run = self.body[self.at : self.end]
+        self.decompressor(context).decompress_run(self.codec, run, self.table.tolist(), sizes.tolist(), out.data)
         return lengths, out.tobytes()
 
     def values(self, low: int, high: int, context: DecodeContext, frames: Cache) -> list[bytes | None]:
@@ -121,7 +140,8 @@ class BytesNode:
         first = places[0] // rows
         if self.short and places[-1] // rows == first:
             near, stored = self._frame(first, context, frames)
-            values = [stored[near[at] : near[at + 1]] for at in (place - first * rows for place in places)]
+            start = first * rows
+            values = [stored[near[place - start] : near[place - start + 1]] for place in places]
             return values if self.head.valid is None else self._with_nulls(values, places)
         edges = self._edges(context)
         wanted = np.array(places)
@@ -152,9 +172,7 @@ class BytesNode:
         key = (self.key, number)
         stored: bytes | None = frames.find(key)
         if stored is None:
-            at = self.at + sum(self.table[:number])
-            frame = self.body[at : at + self.table[number]]
-            stored = self.decompressor(context).decompress(self.codec, frame, edges[-1])
+            stored = self.decompressor(context).decompress(self.codec, self._stored(number, number + 1), edges[-1])
             frames.keep(key, stored, len(stored))
         return edges, stored
 
@@ -172,21 +190,20 @@ class BytesNode:
         self, first: int, last: int, edges: npt.NDArray[np.int64], context: DecodeContext, frames: Cache
     ) -> bytes:
         """The uncompressed bytes of frames [first, last); several that are missing are decompressed with one call."""
-        key, rows, table = self.key, self.rows, self.table
+        key, rows = self.key, self.rows
         known: list[bytes] = [found for n in range(first, last) if (found := frames.find((key, n))) is not None]
         if len(known) == last - first:
             return known[0] if last - first == 1 else b"".join(known)
-        at = self.at + sum(table[:first])
         bounds = [int(edges[min(number * rows, self.count)]) for number in range(first, last + 1)]
         sizes = [b - a for a, b in pairwise(bounds)]
         decompressor = self.decompressor(context)
         if last - first == 1:
-            made = decompressor.decompress(self.codec, self.body[at : at + table[first]], sizes[0])
+            made = decompressor.decompress(self.codec, self._stored(first, last), sizes[0])
             frames.keep((key, first), made, len(made))
             return made
-        lengths = table[first:last]
+        lengths = self.table[first:last].tolist()
         out = bytearray(bounds[-1] - bounds[0])
-        decompressor.decompress_run(self.codec, self.body[at : at + sum(lengths)], lengths, sizes, memoryview(out))
+        decompressor.decompress_run(self.codec, self._stored(first, last), lengths, sizes, memoryview(out))
         made = bytes(out)
         for number, (a, b) in enumerate(pairwise(bounds), first):
             frames.keep((key, number), made[a - bounds[0] : b - bounds[0]], b - a)
@@ -200,16 +217,18 @@ class BytesNode:
 
 def check_lengths(lengths: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """`lengths`, unless one of them is negative or absurd: then CorruptSegmentError."""
-    if len(lengths) and lengths.dtype != np.uint8 and (int(lengths.min()) < 0 or int(lengths.max()) > MAX_FRAME_BYTES):
+    if not len(lengths) or lengths.dtype == np.uint8:
+        return lengths
+    if np.minimum.reduce(lengths) < 0 or np.maximum.reduce(lengths) > MAX_FRAME_BYTES:
         raise CorruptSegmentError("a stored length is out of bounds")
     return lengths
 
 
-def frame_sizes(lengths: npt.NDArray[np.int64], rows: int) -> npt.NDArray[np.int64]:
+def frame_sizes(lengths: npt.NDArray[np.integer[Any]], rows: int) -> npt.NDArray[np.int64]:
     """Uncompressed bytes of every frame, from the lengths of all values."""
     if not len(lengths):
         return np.zeros(0, dtype=np.int64)
-    sizes: npt.NDArray[np.int64] = np.add.reduceat(lengths, np.arange(0, len(lengths), rows))
+    sizes: npt.NDArray[np.int64] = np.add.reduceat(lengths, np.arange(0, len(lengths), rows), dtype=np.int64)
     if int(sizes.sum()) > MAX_FRAME_BYTES:
         raise CorruptSegmentError("the lengths of a block's values are out of bounds")
     return sizes

@@ -10,6 +10,7 @@ Timestamps are differences within a run; the first row of each run counts from t
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -26,8 +27,8 @@ from esformat.codec import Decompressor
 from esformat.encoding import decode_node, encode_node
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_BLOCK_ROWS, BlockKind
-from esformat.node import DecodeContext, EncodeContext
-from esformat.packing import Pack, decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
+from esformat.node import DecodeContext, EncodeContext, Shape, read_head
+from esformat.packing import decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
 
 _HEAD = struct.Struct(
     "<"
@@ -64,21 +65,47 @@ def encode_runs_of_keys(runs: Runs, context: EncodeContext) -> bytes:
 class Keys:
     """Decoded keys: kept as their bytes side by side, given as a list for look-ups or as an array for scans."""
 
-    __slots__ = ("_data", "_lengths", "_list", "all_empty")
+    __slots__ = ("_asked", "_data", "_lengths", "all_empty", "listed")
 
     def __init__(self, lengths: npt.NDArray[Any], data: bytes) -> None:
         self.all_empty = not data
         self._lengths, self._data = lengths, data
-        self._list: list[bytes] | None = None
+        self.listed: list[bytes] | None = None
+        self._asked = False
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+    def places_of(self, key: bytes) -> tuple[int, int]:
+        """Where a key stands among ascending keys: [first, last), empty at the place where it would stand.
+
+        The first question is answered from the bytes: making a list costs more than that, and only pays for several.
+        """
+        if self.listed is None and not self._asked:
+            self._asked = True
+            edges = [0, *np.cumsum(self._lengths).tolist()]
+            data, count = self._data, len(self._lengths)
+
+            def at(place: int) -> bytes:
+                return data[edges[place] : edges[place + 1]]
+
+            first = bisect_left(range(count), key, key=at)
+            if first == count or at(first) != key:
+                return first, first
+            if first + 1 == count or at(first + 1) != key:
+                return first, first + 1
+        keys = self.as_list()
+        first = bisect_left(keys, key)
+        return first, bisect_right(keys, key, first)
 
     def as_list(self) -> list[bytes]:
         """The keys as Python bytes."""
-        if self._list is None:
+        if self.listed is None:
             if self.all_empty:
-                self._list = [b""] * len(self._lengths)
+                self.listed = [b""] * len(self._lengths)
             else:
-                self._list = slices(self._data, list(accumulate(self._lengths.tolist(), initial=0)))
-        return self._list
+                self.listed = slices(self._data, list(accumulate(self._lengths.tolist(), initial=0)))
+        return self.listed
 
     def as_array(self) -> pa.Array:
         """The keys as an Arrow binary array."""
@@ -100,7 +127,7 @@ def decode_runs_of_keys(body: memoryview, at: int, count: int, context: DecodeCo
     """Read what `encode_runs_of_keys` wrote; also the byte after it. Raises CorruptSegmentError."""
     pack = read_pack(body, at, count)
     rows = decode_ints(body, pack, context.plain)
-    if count and (int(rows.min()) < 1 or int(rows.max()) > 1 << 48):
+    if count and (np.minimum.reduce(rows) < 1 or np.maximum.reduce(rows) > 1 << 48):
         raise CorruptSegmentError("a run of rows breaks the format")
     spaces, at = decode_keys(body, pack.end, count, context)
     groupings, at = decode_keys(body, at, count, context)
@@ -144,9 +171,13 @@ class DataBlock:
     """A data block whose checksum was verified, opened: where each chunk lies. Columns are decoded on demand."""
 
     __slots__ = (
+        "_asked",
+        "_codes",
         "_nodes",
-        "_planes",
+        "_pieces",
+        "_steps",
         "_times",
+        "_wraps",
         "base",
         "body",
         "chunks",
@@ -162,8 +193,12 @@ class DataBlock:
         body = block.body
         self.body, self.row_count, self.dictionary, self.offset = body, block.count, block.dictionary, block.offset
         self._nodes: dict[int, BytesNode] = {}
-        self._planes: dict[int, tuple[Pack, bytes]] = {}
+        self._codes: dict[int, tuple[int, bytes] | None] = {}
+        self._asked = False  # whether a question needed timestamps
+        self._steps: I64 | None = None
+        self._wraps = False
         self._times: dict[int, I64] = {}
+        self._pieces: list[bytes] | None = None
         self.size_bytes = len(body) + 40 * block.count + 1000  # 40: what is kept of each row once it was asked for
         try:
             self.base, self.run_count, count = _HEAD.unpack_from(body)
@@ -185,13 +220,26 @@ class DataBlock:
             raise CorruptSegmentError("the runs of a data block do not fit its rows", offset=self.offset)
         return runs
 
-    def planes_at(self, at: int, decompressor: Decompressor) -> tuple[Pack, bytes]:
-        """Packed numbers, one for each row, at byte `at`: their header and byte planes, kept for the next question."""
-        known = self._planes.get(at)
-        if known is None:
-            pack = read_pack(self.body, at, self.row_count)
-            known = self._planes[at] = (pack, plane_bytes(self.body, pack, decompressor))
-        return known
+    def short_codes(self, position: int, decompressor: Decompressor) -> tuple[int, bytes] | None:
+        """The codes of a column as a base and one byte for each row, kept for the next question; None where they are
+        not stored so.
+        """
+        try:
+            return self._codes[position]
+        except KeyError:
+            head = read_head(self.body, self.chunks[FIRST_COLUMN_CHUNK + position], self.row_count, decompressor)
+            pack = read_pack(self.body, head.at, self.row_count) if head.shape == Shape.CODES else None
+            short = pack is not None and pack.width == 1
+            made = (pack.base, plane_bytes(self.body, pack, decompressor)) if pack is not None and short else None
+            self._codes[position] = made
+            return made
+
+    def pieces(self, chunks: list[int]) -> list[bytes]:
+        """Copies of the same few chunks every time, made once."""
+        if self._pieces is None:
+            at, body = self.chunks, self.body
+            self._pieces = [bytes(body[at[chunk] : at[chunk + 1]]) for chunk in chunks]
+        return self._pieces
 
     def bytes_node(self, position: int, context: DecodeContext) -> BytesNode:
         """The node of a column of strings or binary, kept for the next question."""
@@ -204,34 +252,40 @@ class DataBlock:
 
     def run_timestamps(self, start: int, low: int, high: int, decompressor: Decompressor) -> list[int]:
         """Timestamps of rows [low, high) of the one run that begins at row `start` of this block, µs."""
-        pack, stored = self.planes_at(self.chunks[TIMESTAMPS_CHUNK], decompressor)
-        count, base = pack.numbers, pack.base
-        if high - start > FEW_ROWS or pack.width == 8 or base < 0:  # the last two may wrap round at 2^64, as NumPy does
+        steps = self._steps
+        if steps is None or high - start > FEW_ROWS or self._wraps:
             return self.run_times(start, high, decompressor)[low - start :].tolist()  # type: ignore[no-any-return]
-        from_bytes = int.from_bytes
-        steps = [from_bytes(stored[row::count], "little") for row in range(start, high)]
-        if base:
-            steps = [base + step for step in steps]
-        if steps:
-            steps[0] += self.base
-        return list(accumulate(steps))[low - start :]
+        times = steps[start:high].tolist()
+        if times:
+            times[0] += self.base
+        return list(accumulate(times))[low - start :]
 
     def run_times(self, start: int, high: int, decompressor: Decompressor) -> I64:
         """Timestamps of rows [start, high) of the one run that begins at row `start`; kept if it is a large one."""
         known = self._times.get(start)
         if known is not None and len(known) >= high - start:
             return known[: high - start]
-        pack, stored = self.planes_at(self.chunks[TIMESTAMPS_CHUNK], decompressor)
-        wide = np.zeros((high - start, 8), dtype=np.uint8)
-        wide[:, : pack.width] = np.frombuffer(stored, np.uint8).reshape(pack.width, pack.numbers)[:, start:high].T
-        numbers = wide.view("<i8")[:, 0]
-        if pack.base:
-            numbers += pack.base
-        numbers[:1] += self.base  # as an array: a scalar would warn where it wraps
-        times: I64 = np.cumsum(numbers)
+        steps = self._some_steps(start, high, decompressor)
+        times: I64 = np.add.accumulate(steps)
+        times += self.base  # modulo 2^64, as they were written
         if 4 * (high - start) >= self.row_count:
             self._times[start] = times
         return times
+
+    def _some_steps(self, start: int, high: int, decompressor: Decompressor) -> I64:
+        """What each of rows [start, high) adds to the timestamp of the row before, or for the first of a run to the
+        block's base. From the second question on all rows' are kept.
+        """
+        if self._steps is not None:
+            return self._steps[start:high]
+        pack = read_pack(self.body, self.chunks[TIMESTAMPS_CHUNK], self.row_count)
+        if not self._asked:
+            self._asked = True
+            return decode_ints(self.body, pack, decompressor, start, high)
+        steps = decode_ints(self.body, pack, decompressor)
+        self._wraps = bool(np.minimum.reduce(steps) < 0)  # one that is less than 0 is 2^63 or more
+        self._steps = steps
+        return steps[start:high]
 
     def column(self, position: int, kind: pa.DataType, context: DecodeContext) -> pa.Array:
         """All values of one column of the schema."""

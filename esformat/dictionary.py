@@ -15,7 +15,7 @@ import zstandard
 
 from esformat.block import Block, encode_block
 from esformat.codec import load_dictionary
-from esformat.encoding import decode_node, encode_node
+from esformat.encoding import decode_node, encode_node, end_of_node
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_PAGE_ENTRIES, BlockKind
 from esformat.node import DecodeContext, EncodeContext
@@ -50,8 +50,35 @@ def encode_dictionary(columns: Sequence[ColumnDictionary], context: EncodeContex
     return encode_block(BlockKind.DICTIONARY, b"".join(parts), count=len(columns))
 
 
+@dataclass(frozen=True, slots=True)
+class StoredDictionary:
+    """One column's entry in a dictionary block, its values not yet decoded: most questions need none of them."""
+
+    column: int
+    zstd: bytes
+    count: int
+    type: pa.DataType
+    node: memoryview
+    offset: int
+
+    def values(self, context: DecodeContext) -> pa.Array | None:
+        """The values; None where the column has no codes. Raises CorruptSegmentError."""
+        if not self.count:
+            return None
+        values, _ = decode_node(self.node, 0, self.count, self.type, context)
+        if values.null_count:
+            raise CorruptSegmentError("a dictionary holds a null", offset=self.offset)
+        return values
+
+
 def decode_dictionary(block: Block, fields: Sequence[Field], context: DecodeContext) -> list[ColumnDictionary]:
     """Read what `encode_dictionary` wrote. Raises CorruptSegmentError."""
+    stored = open_dictionary(block, fields, context)
+    return [ColumnDictionary(entry.column, entry.zstd, entry.values(context)) for entry in stored]
+
+
+def open_dictionary(block: Block, fields: Sequence[Field], context: DecodeContext) -> list[StoredDictionary]:
+    """The same with the values yet to be decoded. Raises CorruptSegmentError."""
     body, at = block.body, 0
     columns = []
     for _ in range(block.count):
@@ -63,12 +90,10 @@ def decode_dictionary(block: Block, fields: Sequence[Field], context: DecodeCont
             raise CorruptSegmentError("a dictionary block breaks the format", offset=block.offset)
         zstd = bytes(body[at : at + zstd_bytes])
         at += zstd_bytes
-        values = None
-        if count:
-            values, at = decode_node(body, at, count, fields[place].type, context)
-            if values.null_count:
-                raise CorruptSegmentError("a dictionary holds a null", offset=block.offset)
-        columns.append(ColumnDictionary(place, zstd, values))
+        kind = fields[place].type
+        end = end_of_node(body, at, count, kind, context) if count else at
+        columns.append(StoredDictionary(place, zstd, count, kind, body[at:end], block.offset))
+        at = end
     if at != len(body):
         raise CorruptSegmentError("a dictionary block is longer than its columns", offset=block.offset)
     return columns
@@ -79,6 +104,6 @@ def with_null(values: pa.Array) -> pa.Array:
     return pa.concat_arrays([pa.nulls(1, values.type), values])
 
 
-def zstd_of(column: ColumnDictionary) -> zstandard.ZstdCompressionDict | None:
+def zstd_of(column: ColumnDictionary | StoredDictionary) -> zstandard.ZstdCompressionDict | None:
     """The zstd dictionary, ready for use."""
     return load_dictionary(column.zstd) if column.zstd else None

@@ -91,7 +91,7 @@ class Leaf:
     """
 
     __slots__ = (
-        "block_checks", "block_max", "block_min", "block_offsets", "block_rows", "first_block", "first_row",
+        "_firsts", "block_checks", "block_max", "block_min", "block_offsets", "block_rows", "first_block", "first_row",
         "has_groupings", "last_row", "run_edges", "run_keys", "run_rows", "size_bytes",
     )  # fmt: skip
 
@@ -107,28 +107,26 @@ class Leaf:
             raise CorruptSegmentError("a directory leaf's counts are out of bounds", offset=block.offset)
         self.run_keys, at = decode_runs_of_keys(body, _LEAF.size, block.count, context)
         columns, at = decode_columns(body, at, block_count, 5, context.plain)
-        rows, lengths, checks, low, span = columns
-        high = low + span  # modulo 2^64, as they were written
-        if (
-            at != len(body)
-            or int(rows.min()) < 1
-            or int(rows.sum()) != int(self.run_keys.rows.sum())
-            or bool((high < low).any())
-        ):
+        high = columns[3] + columns[4]  # modulo 2^64, as they were written
+        wrapped = high < columns[3]
+        columns[4] = high
+        rows, lengths, self.block_checks, self.block_min, self.block_max = columns.tolist()
+        self.run_edges: I64 = np.empty(block.count + 1, dtype=np.int64)
+        self.run_edges[0] = first_row
+        np.cumsum(self.run_keys.rows, out=self.run_edges[1:])
+        self.run_edges[1:] += first_row
+        self.run_rows: list[int] = self.run_edges.tolist()
+        self.block_rows: list[int] = list(accumulate(rows, initial=first_row))
+        self.block_offsets: list[int] = list(accumulate(lengths, initial=data_offset))
+        self.last_row = self.run_rows[-1]
+        if at != len(body) or min(rows) < 1 or self.block_rows[-1] != self.last_row or wrapped.any():
             raise CorruptSegmentError("a directory leaf contradicts itself", offset=block.offset)
-        for length in (int(lengths.min()), int(lengths.max())):
+        for length in (min(lengths), max(lengths)):
             check_length(length, block.offset)
         self.has_groupings = not self.run_keys.groupings.all_empty
         self.first_row, self.first_block = first_row, first_block
-        self.run_edges: I64 = np.concatenate([[first_row], first_row + np.cumsum(self.run_keys.rows)])
-        self.run_rows: list[int] = self.run_edges.tolist()
-        self.block_rows: list[int] = list(accumulate(rows.tolist(), initial=first_row))
-        self.block_offsets: list[int] = list(accumulate(lengths.tolist(), initial=data_offset))
-        self.block_checks: list[int] = checks.tolist()
-        self.block_min: list[int] = low.tolist()
-        self.block_max: list[int] = high.tolist()
-        self.last_row = self.run_rows[-1]
-        self.size_bytes = 130 * (block.count + block_count) + 2 * len(body)  # as measured with both lists of keys made
+        self._firsts: dict[bytes, int] | None = None  # the first run of each space
+        self.size_bytes = 190 * (block.count + block_count) + 2 * len(body)  # as measured with all of it made
 
     @property
     def spaces(self) -> list[bytes]:
@@ -151,12 +149,19 @@ class Leaf:
         return BlockHandle(offset, self.block_offsets[block + 1] - offset, self.block_checks[block])
 
     def runs_of(self, space: bytes) -> tuple[int, int]:
-        """The runs [first, last) of a space in this leaf."""
-        spaces = self.spaces
-        first = bisect_left(spaces, space)
-        if first == len(spaces) or spaces[first] != space:
-            return first, first
-        return first, bisect_right(spaces, space, first)
+        """The runs [first, last) of a space in this leaf; an empty range where it has none."""
+        firsts = self._firsts
+        if firsts is None:
+            spaces = self.run_keys.spaces
+            places = spaces.places_of(space)
+            if spaces.listed is not None:  # asked before: from now on a look into a dictionary
+                keys = spaces.listed
+                self._firsts = dict(zip(reversed(keys), range(len(keys) - 1, -1, -1), strict=True))
+            return places
+        first = firsts.get(space)
+        if first is None:
+            return 0, 0
+        return first, bisect_right(self.spaces, space, first) if self.has_groupings else first + 1
 
     def block_of(self, row: int) -> int:
         """The leaf's block that holds a row of the segment."""
@@ -200,7 +205,7 @@ class Root:
     """The decoded root: one entry per leaf, each list in leaf order; `rows` and `blocks` have one more, the total."""
 
     __slots__ = (
-        "_places", "blocks", "data_offsets", "first_spaces", "max_timestamps", "min_timestamps", "rows", "run_count",
+        "_first_spaces", "_places", "blocks", "data_offsets", "max_timestamps", "min_timestamps", "rows", "run_count",
     )  # fmt: skip
 
     def __init__(self, block: Block, context: DecodeContext) -> None:
@@ -208,28 +213,26 @@ class Root:
         body, count = block.body, block.count
         if count > len(body) + 1:  # more leaves than a root of that size can name
             raise CorruptSegmentError("the directory root's count is out of bounds", offset=block.offset)
-        first_spaces, at = decode_keys(body, 0, count, context)
+        self._first_spaces, at = decode_keys(body, 0, count, context)
         columns, at = decode_columns(body, at, count, 9, context.plain)
         high = columns[7] + columns[8]  # modulo 2^64, as they were written
-        runs, rows, blocks, data_offsets, offsets, lengths, checks, low = (column.tolist() for column in columns[:8])
-        if (
-            at != len(body)
-            or min([*runs, *rows, *blocks], default=1) < 1
-            or min([*data_offsets, *offsets], default=1) < 1
-            or bool((high < columns[7]).any())
-        ):
+        if at != len(body) or columns[:5].min(initial=1) < 1 or (high < columns[7]).any():
             raise CorruptSegmentError("the directory root contradicts itself", offset=block.offset)
-        self.first_spaces = first_spaces.as_list()
+        columns[8] = high
+        runs, rows, blocks, self.data_offsets, *self._places, self.min_timestamps, self.max_timestamps = (
+            columns.tolist()
+        )
         self.run_count = sum(runs)
         self.rows: list[int] = list(accumulate(rows, initial=0))
         self.blocks: list[int] = list(accumulate(blocks, initial=0))
-        self.data_offsets = data_offsets
-        self._places = offsets, lengths, checks
-        self.min_timestamps: list[int] = low
-        self.max_timestamps: list[int] = high.tolist()
 
     def __len__(self) -> int:
         return len(self.data_offsets)
+
+    @property
+    def first_spaces(self) -> list[bytes]:
+        """The first space of each leaf."""
+        return self._first_spaces.as_list()
 
     def handle(self, leaf: int) -> BlockHandle:
         """Where a leaf lies."""
@@ -238,8 +241,12 @@ class Root:
 
     def leaves_of(self, space: bytes) -> range:
         """The leaves that can hold a space: usually one."""
-        first = bisect_left(self.first_spaces, space)
-        last = bisect_right(self.first_spaces, space, first)
+        spaces = self._first_spaces.listed
+        if spaces is None:
+            first, last = self._first_spaces.places_of(space)
+        else:
+            first = bisect_left(spaces, space)
+            last = bisect_right(spaces, space, first)
         return range(max(0, first - 1), last)
 
     def leaf_of_row(self, row: int) -> int:

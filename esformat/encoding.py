@@ -190,6 +190,16 @@ def decode_node(
     return _decode_nested(body, head, count, kind, context, depth)
 
 
+def end_of_node(body: memoryview, at: int, count: int, kind: pa.DataType, context: DecodeContext) -> int:
+    """The byte after a node; values of one level are not decoded for it. Raises CorruptSegmentError."""
+    head = read_head(body, at, count, context.plain)
+    if head.shape == Shape.BYTES:
+        return int(BytesNode(body, at, count, context).end)
+    if head.shape == Shape.INTS:
+        return read_pack(body, head.at, count).end
+    return decode_node(body, at, count, kind, context)[1]
+
+
 def _decode_bytes(
     body: memoryview, at: int, count: int, kind: pa.DataType, context: DecodeContext
 ) -> tuple[pa.Array, int]:
@@ -198,7 +208,7 @@ def _decode_bytes(
     sizes = frame_sizes(lengths, node.rows)
     out = pa.allocate_buffer(int(sizes.sum()))
     stored = body[node.at : node.end]
-    node.decompressor(context).decompress_run(node.codec, stored, node.table, sizes.tolist(), memoryview(out))
+    node.decompressor(context).decompress_run(node.codec, stored, node.table.tolist(), sizes.tolist(), memoryview(out))
     return bytes_array(lengths, out, kind, node.head.valid), node.end
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -63,13 +64,30 @@ class EncodeContext:
     frame_bytes: int | None = None
 
 
-@dataclass(slots=True)
 class DecodeContext:
     """What decoding takes: decompressors without and with the block's dictionary, and a column's values."""
 
-    plain: Decompressor
-    framed: Decompressor
-    values: pa.Array | None = None
+    __slots__ = ("_decode_values", "_values", "framed", "plain")
+
+    def __init__(
+        self,
+        plain: Decompressor,
+        framed: Decompressor,
+        values: pa.Array | None = None,
+        decode_values: Callable[[], pa.Array] | None = None,
+    ) -> None:
+        """`decode_values`: gives the values when they are first asked for."""
+        self.plain, self.framed = plain, framed
+        self._values = values
+        self._decode_values = decode_values
+
+    @property
+    def values(self) -> pa.Array | None:
+        """The values by code, the null of code 0 first; None for a column without codes."""
+        if self._decode_values is not None:
+            self._values = self._decode_values()
+            self._decode_values = None
+        return self._values
 
 
 def shape_of(kind: pa.DataType) -> Shape:

@@ -233,28 +233,31 @@ def _decompress_together(
 
 def decode_columns(
     body: memoryview, at: int, count: int, columns: int, decompressor: Decompressor
-) -> tuple[list[npt.NDArray[np.int64]], int]:
-    """Several packs of `count` numbers each that stand one after another; also the byte after the last."""
-    parts = []
+) -> tuple[npt.NDArray[np.int64], int]:
+    """Several packs of `count` numbers each that stand one after another, as (columns × count); also the byte after
+    the last.
+    """
+    packs = []
     for _ in range(columns):
         pack = read_pack(body, at, count)
-        parts.append((body, pack))
+        packs.append(pack)
         at = pack.end
-    if any(pack.width > pack.raw for _, pack in parts):
-        numbers = decode_many(parts, decompressor).reshape(columns, count)
-    else:
-        numbers = _raw_columns(parts, count)
-    return list(numbers), at
+    if any(pack.codec or pack.end - pack.raw_at != pack.width * count for pack in packs):
+        return decode_many([(body, pack) for pack in packs], decompressor).reshape(columns, count), at
+    return _uncompressed_columns(body, packs, count), at
 
 
-def _raw_columns(parts: list[tuple[memoryview, Pack]], count: int) -> npt.NDArray[np.int64]:
-    """Packs whose planes are all stored raw, as the directory's are, one row for each: no decompression call."""
-    wide = np.zeros((len(parts), count, 8), dtype=np.uint8)
-    for row, (body, pack) in zip(wide, parts, strict=True):
-        width = pack.width
-        row[:, :width] = np.frombuffer(body, np.uint8, width * count, pack.raw_at).reshape(width, count).T
+def _uncompressed_columns(body: memoryview, packs: list[Pack], count: int) -> npt.NDArray[np.int64]:
+    """Packs whose planes are stored as they are, as the directory's are, one row for each."""
+    wide = np.zeros((len(packs), count, 8), dtype=np.uint8)
     numbers: npt.NDArray[np.int64] = wide.view("<i8")[:, :, 0]
-    numbers += np.array([[pack.base] for _, pack in parts], dtype=np.int64)
+    for row, pack in enumerate(packs):
+        width = pack.width
+        if width:
+            planes = np.frombuffer(body, np.uint8, width * count, pack.raw_at)
+            wide[row, :, :width] = planes.reshape(width, count).T
+        if pack.base:
+            numbers[row] += pack.base
     return numbers
 
 

@@ -16,6 +16,7 @@ from esformat.reader import Reader
 from esformat.schema import EventSchema
 
 MANY_LISTS = 100  # of columns are remembered as checked
+MANY_CONDITIONS = 1000  # are remembered as met in every data block
 
 
 class Query(NamedTuple):
@@ -117,7 +118,7 @@ def _checked_columns(asked: Asked, columns: Any) -> tuple[str, ...]:
 
 def conditions_of(name: str | Mapping[str, Any], value: Any) -> dict[str, Any]:
     """The conditions of `scan_index`, from a mapping or a name and a value. Raises UsageError."""
-    if isinstance(name, Mapping):
+    if not isinstance(name, str) and isinstance(name, Mapping):
         if value is not None:
             raise UsageError("give either a mapping of conditions or a name and a value, not both")
         if not name:
@@ -163,6 +164,9 @@ def narrow(reader: Reader, query: Query, low: int, high: int) -> Narrowed:
     unmet: list[tuple[str, Any]] = []
     root = reader.root
     for name, value in query.conditions:
+        if (name, value) in reader.everywhere:
+            unmet.append((name, value))
+            continue
         index = Index(reader, name)
         posting = index.find(value)
         if posting is None:
@@ -170,6 +174,8 @@ def narrow(reader: Reader, query: Query, low: int, high: int) -> Narrowed:
         if posting.names_blocks:
             unmet.append((name, value))
             if index.everywhere(value, posting):
+                if len(reader.everywhere) < MANY_CONDITIONS:
+                    reader.everywhere.add((name, value))
                 continue
             first, last = block_span(reader, low, high) if high - low < root.rows[-1] else (0, root.blocks[-1])
             found = index.numbers(value, posting, first, last)

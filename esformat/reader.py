@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from threading import Lock, local
 from typing import Any
 
@@ -12,7 +13,7 @@ from esformat.block import Block, decode_block
 from esformat.cache import Budgets, Cache
 from esformat.codec import Decompressor
 from esformat.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
-from esformat.dictionary import ColumnDictionary, decode_dictionary, with_null, zstd_of
+from esformat.dictionary import ColumnDictionary, StoredDictionary, open_dictionary, with_null, zstd_of
 from esformat.directory import Leaf, Root
 from esformat.errors import CorruptSegmentError, EsdbError, UnsupportedVersionError
 from esformat.footer import Key, decode_footer
@@ -30,6 +31,7 @@ CACHE_BYTES = 256 << 20
 SHARED_CACHE = Budgets.of(CACHE_BYTES)
 READ_GAP_BYTES = 16 << 10
 """Blocks that lie no further apart are read together, gap included: a leaf between two of them, or a pruned block."""
+_threads = local()  # of each, the decompressor that it uses for all segments
 
 
 class _Tail:
@@ -77,8 +79,12 @@ class Reader:
         """Whether events are `data`, indexed columns and numbers, no more: then blocks become events without Arrow."""
         self.attribute_chunks = [FIRST_COLUMN_CHUNK + place for place, _ in others]
         """Chunks of the columns besides `data`."""
+        self.data_place = next((place for place, field in enumerate(self.fields) if field.name == DATA_COLUMN), None)
+        """The place of the column `data`; None without one."""
         self.checked_columns: set[tuple[str, ...]] = set()
         """Lists of columns that questions named before, found good."""
+        self.everywhere: set[tuple[str, Any]] = set()
+        """Conditions that earlier questions set, of which every data block is known to hold an event."""
         self.root = Root(tail.block(self.table[BlockKind.DIRECTORY_ROOT, 0, 0], BlockKind.DIRECTORY_ROOT), self.own())
         if self.root.rows[-1] != self.statistics.events or self.root.blocks[-1] != self.statistics.data_blocks:
             raise CorruptSegmentError("the directory and the statistics disagree about the number of events")
@@ -90,7 +96,7 @@ class Reader:
         self._blocks = Cache(budgets.blocks)
         self.frames = Cache(budgets.frames)
         """Decompressed frames of strings and binary."""
-        self._dictionaries: dict[int, list[ColumnDictionary]] = {}
+        self._dictionaries: dict[int, list[StoredDictionary]] = {}
         self._lock = Lock()
 
     def _keep(self, tail: _Tail, key: Key, handle: BlockHandle) -> None:
@@ -125,11 +131,11 @@ class Reader:
     def own(self) -> DecodeContext:
         """What this thread decodes everything but columns with."""
         try:
-            return self._mine.own  # type: ignore[no-any-return]
+            return _threads.own  # type: ignore[no-any-return]
         except AttributeError:
             plain = Decompressor()
             made = DecodeContext(plain, plain)
-            self._mine.own = made
+            _threads.own = made
             return made
 
     def contexts(self, dictionary: int) -> list[DecodeContext]:
@@ -145,23 +151,27 @@ class Reader:
         return made
 
     def _make_contexts(self, number: int) -> list[DecodeContext]:
-        plain = self.own().plain
-        contexts = [DecodeContext(plain, plain) for _ in self.fields]
-        for column in self.dictionary(number) if number else ():
+        own = self.own()
+        contexts = [own] * len(self.fields)
+        for column in self._stored_dictionary(number) if number else ():
             zstd = zstd_of(column)
-            framed = Decompressor(zstd) if zstd else plain
-            values = None if column.values is None else with_null(column.values)
-            contexts[column.column] = DecodeContext(plain, framed, values)
+            framed = Decompressor(zstd) if zstd else own.plain
+            values = partial(_values_by_code, column, own) if column.count else None
+            contexts[column.column] = DecodeContext(own.plain, framed, decode_values=values)
         return contexts
 
     def dictionary(self, number: int) -> list[ColumnDictionary]:
         """The columns of a dictionary block; from its spare copy where the first is damaged."""
+        own = self.own()
+        return [ColumnDictionary(c.column, c.zstd, c.values(own)) for c in self._stored_dictionary(number)]
+
+    def _stored_dictionary(self, number: int) -> list[StoredDictionary]:
         with self._lock:
             if number not in self._dictionaries:
                 self._dictionaries[number] = self._read_dictionary(number)
             return self._dictionaries[number]
 
-    def _read_dictionary(self, number: int) -> list[ColumnDictionary]:
+    def _read_dictionary(self, number: int) -> list[StoredDictionary]:
         context = self.own()
         failure: CorruptSegmentError | None = None
         for copy in (0, 1):
@@ -169,7 +179,7 @@ class Reader:
             if key in self.table:
                 try:
                     block = self._opening.get(key) or self.read(self.table[key], BlockKind.DICTIONARY)
-                    return decode_dictionary(block, self.fields, context)
+                    return open_dictionary(block, self.fields, context)
                 except CorruptSegmentError as error:
                     failure = error
         raise failure or CorruptSegmentError(f"the file has no dictionary {number}", path=self.name)
@@ -270,13 +280,21 @@ class Reader:
 
     def value_codes(self, dictionary: int, place: int) -> dict[Any, int]:
         """Code of each value of a column that is stored as codes, in blocks that name a dictionary number."""
-        return self._tables.get((3, dictionary, place), lambda: _Codes(self._values(dictionary, place))).codes
+        key = (3, dictionary, place)
+        known = self._tables.find(key)
+        if known is None:
+            known = self._tables.get(key, lambda: _Codes(self._values(dictionary, place)))
+        return known.codes
 
     def _values(self, dictionary: int, place: int) -> pa.Array:
-        for column in self.dictionary(dictionary) if dictionary else ():
-            if column.column == place and column.values is not None:
-                return column.values
+        for column in self._stored_dictionary(dictionary) if dictionary else ():
+            if column.column == place and column.count:
+                return column.values(self.own())
         raise CorruptSegmentError(f"column {self.fields[place].name!r} has codes but no dictionary", path=self.name)
+
+
+def _values_by_code(column: StoredDictionary, own: DecodeContext) -> pa.Array:
+    return with_null(column.values(own))
 
 
 def _is_data(field: Field) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,11 +12,8 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from esformat.ahead import announce_groups, each_ahead, portions_ahead, stretches_ahead
-from esformat.block_events import EventMaker, find_rows
+from esformat.ahead import announce_groups, portions_ahead
 from esformat.block_group import BlockGroup, Later, at_once
-from esformat.data_block import DataBlock
-from esformat.directory import Leaf
 from esformat.event import Event
 from esformat.event_rows import EventRows, rows_of_batch
 from esformat.index import Index
@@ -25,11 +21,11 @@ from esformat.merge import Source as MergeSource
 from esformat.merge import merge_by_time
 from esformat.query import Narrowed, Portion, Query, Stretch, narrow, portions
 from esformat.reader import Reader
+from esformat.run_events import RunEvents
 from esformat.schema import DATA_COLUMN
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
 BATCH_STORED_BYTES = 2 << 20
-POINT_BLOCKS = 8  # the same where the answer is one run of rows, made into events block by block
 MIN_PARALLEL_BATCHES = 4
 SORTED_ROWS = 8192  # short runs up to so many rows are sorted together rather than merged
 
@@ -137,67 +133,13 @@ class Scan:
 
     def __iter__(self) -> Iterator[Event]:
         if self._keys is not None and not self._merged and self._direct():
-            events = chain.from_iterable(self._direct_events())
-            return events if self._query.limit is None else islice(events, self._query.limit)
+            return iter(RunEvents(self._reader, self._query, self._stretches, self._span, self._keys))
         events = chain.from_iterable(self._decoded_events())
         return events if self._query.limit is None else islice(events, self._query.limit)
 
     def _direct(self) -> bool:
         wanted = self._query.columns
-        payload = self._reader.schema.positions.get(DATA_COLUMN)
-        return self._reader.direct and (wanted is None or payload is None or DATA_COLUMN in wanted)
-
-    def _direct_events(self) -> Iterator[Iterator[Event]]:
-        """Events of one run of rows, block by block."""
-        assert self._keys is not None
-        shown = None if self._query.columns is None else frozenset(self._query.columns)
-        maker = EventMaker(self._reader, *self._keys, reverse=self._query.reverse, shown=shown)
-        return self._filtered_events(maker) if self._query.filtered else self._all_events(maker)
-
-    def _all_events(self, maker: EventMaker) -> Iterator[Iterator[Event]]:
-        """Every event, or the first `limit`: their rows are known before anything is read."""
-        reader, reverse, left = self._reader, self._query.reverse, self._query.limit
-        for leaf_number, first, last, run_start in stretches_ahead(reader, self._query, self._directed()):
-            if left is not None:
-                if not left:
-                    return
-                first, last = (max(first, last - left), last) if reverse else (first, min(last, first + left))
-                left -= last - first
-            leaf = reader.leaf(leaf_number)
-            edges = leaf.block_rows
-            blocks = range(bisect_right(edges, first) - 1, bisect_left(edges, last))
-            if len(blocks) == 1:
-                opened: Iterable[tuple[int, DataBlock]] = [(blocks[0], reader.data_block(leaf, blocks[0]))]
-            else:
-                opened = self._few_at_a_time(leaf, blocks[::-1] if reverse else blocks)
-            for number, block in opened:
-                origin = edges[number]
-                low, high = max(first - origin, 0), min(last - origin, block.row_count)
-                yield maker.stretch(block, max(run_start - origin, 0), low, high)
-
-    def _few_at_a_time(self, leaf: Leaf, numbers: Iterable[int]) -> Iterator[tuple[int, DataBlock]]:
-        """Data blocks of a leaf that lie near each other, read together."""
-        rest = iter(numbers)
-        while few := list(islice(rest, POINT_BLOCKS)):
-            yield from zip(few, self._reader.few_data_blocks(leaf, few), strict=True)
-
-    def _filtered_events(self, maker: EventMaker) -> Iterator[Iterator[Event]]:
-        """The events that meet time and conditions, block by block."""
-        reader, query = self._reader, self._query
-        narrowed = self._narrow()
-        if narrowed.nothing:
-            return
-        found = chain.from_iterable(portions(reader, query, stretch, narrowed) for stretch in self._directed())
-        for portion in each_ahead(reader, query, found):
-            leaf, number, first, last, _, run_start = portion
-            origin = leaf.block_rows[number]
-            block = reader.data_block(leaf, number)
-            rows = find_rows(reader, query, portion, block, narrowed)
-            start = max(run_start - origin, 0)
-            if rows is None:
-                yield maker.stretch(block, start, first - origin, last - origin)
-            elif rows:
-                yield maker.picked(block, start, rows)
+        return self._reader.direct and (wanted is None or self._reader.data_place is None or DATA_COLUMN in wanted)
 
     def _event_columns(self) -> tuple[str, ...]:
         """Columns to read for events: the keys always, of the others those that were asked for."""

@@ -185,14 +185,16 @@ class Segment:
         for number in leaves_ahead(reader, reader.root.leaves_of(key), together=True):
             leaf = reader.leaf(number)
             first, last = leaf.runs_of(key)
+            edges = leaf.run_rows
             for run in range(first, last):
-                low, high = leaf.run_rows[run], leaf.run_rows[run + 1]
+                low, high = edges[run], edges[run + 1]
                 start = low
-                if groupings and groupings[-1][0] == leaf.groupings[run]:  # a run that goes on in the next leaf
+                grouping = leaf.groupings[run] if leaf.has_groupings else b""
+                if groupings and groupings[-1][0] == grouping:  # a run that goes on in the next leaf
                     start = low - groupings[-1][1]
-                    groupings[-1] = (groupings[-1][0], groupings[-1][1] + high - low)
+                    groupings[-1] = (grouping, groupings[-1][1] + high - low)
                 else:
-                    groupings.append((leaf.groupings[run], high - low))
+                    groupings.append((grouping, high - low))
                 stretches.append(Stretch(number, low, high, start))
         if not stretches:
             return None

@@ -30,6 +30,7 @@ from esformat import (
     pieces,
     postings,
     reader,
+    run_events,
     scan,
     space_filter,
 )
@@ -62,7 +63,7 @@ PLACES = {
     "opening_bytes": [(reader, "OPENING_BYTES")],
     "read_gap_bytes": [(reader, "READ_GAP_BYTES")],
     "batch_blocks": [(scan, "BATCH_BLOCKS")],
-    "point_blocks": [(scan, "POINT_BLOCKS")],
+    "point_blocks": [(run_events, "POINT_BLOCKS")],
     "batch_stored_bytes": [(scan, "BATCH_STORED_BYTES")],
     "min_parallel_batches": [(scan, "MIN_PARALLEL_BATCHES")],
     "sorted_rows": [(scan, "SORTED_ROWS")],

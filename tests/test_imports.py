@@ -67,7 +67,7 @@ LEVELS = (
     ("event_sorter",),
     ("writer",),
     ("ahead", "block_events"),
-    ("block_group",),
+    ("block_group", "run_events"),
     ("scan",),
     ("collection_scan", "selection", "space"),
     ("dataset",),
