@@ -62,13 +62,8 @@ def _contains(value: str) -> Test:
 
     def test(texts: pa.Array) -> pa.BooleanArray:
         texts = as_binary(texts)
-        rows = substring.rows_to_look_at(texts, wanted)
-        if rows is None:
-            return pc.match_substring_regex(texts, pattern)
-        result = np.zeros(len(texts), np.bool_)
-        if len(rows):
-            result[rows] = np.asarray(pc.match_substring_regex(texts.take(pa.array(rows)), pattern))
-        return pa.array(result)
+        found = substring.texts_with(texts, wanted)
+        return pc.match_substring_regex(texts, pattern) if found is None else pa.array(found)
 
     return test
 

@@ -10,6 +10,7 @@ import aggregator
 import esformat
 from aggregator import source
 from aggregator.lql import substring
+from aggregator.lql.predicate import text_test
 from esformat import scan as scans
 
 
@@ -111,25 +112,39 @@ def test_explain_counts_the_blocks_that_are_read(tmp_path, monkeypatch):
             assert (told["blocks pruned"] > 0) == (text != "WHERE msg = x")
 
 
-@pytest.mark.parametrize("wanted", [b"ab", b"needle", b"\x00\xff", b"aaaa", b"x" * 300, b"end"])
+@pytest.mark.parametrize("wanted", [b"abc", b"needle", b"\x00\xff\x00", b"aaaa", b"x" * 12, b"end"])
 @pytest.mark.parametrize("shift", [0, 3])
-def test_rows_that_can_hold_a_substring(monkeypatch, wanted, shift):
-    """No text that holds it is left out, wherever the batch begins and a chunk ends."""
+@pytest.mark.parametrize("address", [0, 1])
+def test_texts_with_a_substring(monkeypatch, wanted, shift, address):
+    """Those that hold it and no others, wherever the batch begins, a text or a chunk ends, the bytes lie in memory."""
     monkeypatch.setattr(substring, "LEAST_BYTES", 1)
     monkeypatch.setattr(substring, "_CHUNK", 64)
-    monkeypatch.setattr(substring, "_FEW", 1)
     rng = np.random.default_rng(5)
     texts = [bytes(rng.integers(97, 123, rng.integers(0, 40)).astype(np.uint8)) for _ in range(300)]
     for place in (0, 3, 4, 150, 299):
         texts[place] = texts[place][:7] + wanted + texts[place][7:]
-    array = pa.array(texts, pa.binary()).slice(shift)
-    rows = substring.rows_to_look_at(array, wanted)
-    holding = [row for row, text in enumerate(texts[shift:]) if wanted in text]
-    assert rows is None or set(holding) <= set(rows.tolist()) <= set(range(len(array)))
-    assert (rows is None) == (wanted == b"x" * 300)  # too many places to look at
-    again = substring.rows_to_look_at(array.cast(pa.large_binary()), wanted)
-    assert (again is None) == (rows is None)
-    assert rows is None or again.tolist() == rows.tolist()
+    for place in (10, 11, 200, 201):  # one end of it here, the other in the next text
+        texts[place], texts[place + 1] = texts[place] + wanted[: 1 + place % 2], wanted[1 + place % 2 :]
+    for place in (20, 21):  # next to nothing
+        texts[place : place + 3] = [b"", texts[place][: place % 2] + wanted, b""]
+    array = pa.array(texts, pa.large_binary() if address else pa.binary())
+    moved = pa.py_buffer(b"-" * address + array.buffers()[2].to_pybytes()).slice(address)
+    array = pa.Array.from_buffers(array.type, len(array), [None, array.buffers()[1], moved]).slice(shift)
+    found = substring.texts_with(array, wanted)
+    assert found is not None
+    assert found.tolist() == [wanted in text for text in texts[shift:]]
+
+
+def test_substrings_that_are_sought_text_by_text(monkeypatch):
+    """Where bytes of all texts at once tell too little: two bytes, few texts, a pair that is everywhere."""
+    monkeypatch.setattr(substring, "LEAST_BYTES", 100)
+    everywhere = pa.array([b"abababababab"] * 100)
+    assert substring.texts_with(everywhere, b"aba") is None
+    assert substring.texts_with(everywhere, b"ab") is None
+    assert substring.texts_with(pa.array([b"abc"] * 33), b"xyz") is None
+    assert substring.texts_with(pa.array([b"abc"] * 34), b"xyz").tolist() == [False] * 34
+    for wanted in ("aba", "ab", "bab", "abc", "b"):
+        assert text_test("CONTAINS", wanted)(everywhere).tolist() == [wanted != "abc"] * 100
 
 
 def segment_answers(segment, wanted):
