@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Protocol, cast
 
@@ -50,21 +51,42 @@ def media_for(request: Request, offered: Sequence[str] = OUTPUTS) -> str:
 def encode(batches: Iterator[pa.RecordBatch], schema: pa.Schema, media: str) -> Iterator[bytes]:
     """The batches in a format, in chunks of about CHUNK_BYTES. `batches` is closed when nobody asks any more."""
     out = _Chunks()
+    file = pa.BufferedOutputStream(pa.PythonFile(out, mode="w"), CHUNK_BYTES)  # an encoder writes many small pieces
     try:
-        sink = open_sink(_FORMATS[media], cast("BinaryIO", out), schema)
-        for batch in batches:
+        sink = open_sink(_FORMATS[media], cast("BinaryIO", file), schema)
+        for batch in _joined(batches):
             step = max(1, batch.num_rows * _BATCH_BYTES // max(batch.nbytes, 1))
             for start in range(0, batch.num_rows, step):
                 sink.write(batch.slice(start, step))
+                file.flush()
                 if out.size >= CHUNK_BYTES:
                     yield out.take()
         sink.finish()
+        file.flush()
         if out.size:
             yield out.take()
     finally:
         close = getattr(batches, "close", None)
         if close is not None:
             close()
+
+
+def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Small batches together, as each costs an encoder as much as many rows do."""
+    waiting: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        waiting.append(batch)
+        size += batch.nbytes
+        if size >= CHUNK_BYTES:
+            yield _concatenated(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield _concatenated(waiting)
+
+
+def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 
 def encode_text(lines: Iterator[str]) -> Iterator[bytes]:
@@ -86,12 +108,11 @@ def encode_text(lines: Iterator[str]) -> Iterator[bytes]:
             close()
 
 
-class _Chunks:
+class _Chunks(io.RawIOBase):
     """A file that keeps what is written until it is taken."""
 
-    closed = False
-
     def __init__(self) -> None:
+        super().__init__()
         self.size = 0
         self._pieces: list[Any] = []
         self._taken = 0
@@ -103,12 +124,13 @@ class _Chunks:
         self._pieces.append(piece)
         return length
 
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
     def tell(self) -> int:
         """How many bytes were written in all."""
         return self._taken + self.size
-
-    def flush(self) -> None:
-        """Nothing is held back."""
 
     def take(self) -> bytes:
         """What was written since the last time."""
@@ -134,7 +156,18 @@ async def stream_scan(
             schema, batches = _opened(found)
             yield from encode(batches, schema, media)
 
-    return await Streamed.begun(pool.pull(chunks), media, headers)
+    return await answer_of(pool.pull(chunks), media, headers)
+
+
+async def answer_of(chunks: AsyncIterator[bytes], media: str, headers: Mapping[str, str] | None = None) -> Response:
+    """The answer with these chunks. The first is waited for, so that what fails before it is told by a status; an
+    answer that has no other goes out at once, with its length.
+    """
+    first = await anext(chunks, b"")
+    second = await anext(chunks, None)  # it is there already, or nothing is
+    if second is None:
+        return Response(first, 200, dict(headers or {}), media)
+    return Streamed(first + second, chunks, media, headers)
 
 
 def _opened(found: Batches) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -161,13 +194,6 @@ class Streamed(Response):
         self._first, self._rest = first, rest
         with contextlib.suppress(KeyError):
             del self.headers["content-length"]
-
-    @classmethod
-    async def begun(
-        cls, chunks: AsyncIterator[bytes], media: str, headers: Mapping[str, str] | None = None
-    ) -> Streamed:
-        """With the first chunk waited for, so that what fails before it is told by a status."""
-        return cls(await anext(chunks, b""), chunks, media, headers)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.ensure_future(_disconnected(receive))

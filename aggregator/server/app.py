@@ -22,10 +22,10 @@ from aggregator.server.settings import Settings
 from aggregator.server.syslog_service import syslog
 
 GROUPS: tuple[Callable[[Context], list[Route]], ...] = (
+    events.routes,
     health.routes,
     docs.routes,
     plateau.routes,
-    events.routes,
     topics.routes,
     query.routes,
     pipes.routes,
@@ -33,7 +33,7 @@ GROUPS: tuple[Callable[[Context], list[Route]], ...] = (
     otlp.routes,
     bulk.routes,
 )
-"""Every group of routes."""
+"""Every group of routes. They are looked through in this order: what is asked most comes first."""
 
 SERVICES: tuple[Callable[[Context], AbstractAsyncContextManager[None]], ...] = (syslog,)
 """What runs beside the routes while the application does, such as a listener for syslog."""

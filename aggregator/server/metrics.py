@@ -7,7 +7,7 @@ told as ages, by the server's clock.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
@@ -52,16 +52,32 @@ class Metrics:
             "aggregator_open_requests_by_route", "The same by route: of /v1/tail, live tails", ["route"],
             registry=self._registry,
         )  # fmt: skip
+        self._known: dict[tuple[str, str, int], Callable[[Told], None]] = {}
         self._context = context
         context.listeners.append(self._tell)
 
     def _tell(self, told: Told) -> None:
-        route = told.route or "none"
-        self._seconds.labels(told.method, route).observe(told.seconds)
-        self._requests.labels(told.method, route, str(told.status)).inc()
-        self._sent.inc(told.sent_bytes)
-        if told.status == 429:
-            self._shed.labels(route).inc()
+        key = (told.method, told.route, told.status)
+        tell = self._known.get(key)
+        if tell is None:
+            tell = self._known[key] = self._teller(*key)
+        tell(told)
+
+    def _teller(self, method: str, route: str, status: int) -> Callable[[Told], None]:
+        """What counts the requests of one kind, with everything looked up."""
+        route = route or "none"
+        observe = self._seconds.labels(method, route).observe
+        count = self._requests.labels(method, route, str(status)).inc
+        shed = self._shed.labels(route).inc if status == 429 else None
+
+        def tell(told: Told) -> None:
+            observe(told.seconds)
+            count()
+            self._sent.inc(told.sent_bytes)
+            if shed is not None:
+                shed()
+
+        return tell
 
     def page(self) -> bytes:
         """All of them, in Prometheus's text format. Reads the catalog: call it in a thread."""

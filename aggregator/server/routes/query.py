@@ -17,7 +17,7 @@ from starlette.routing import Route
 from aggregator.lql import parse_statement, to_text
 from aggregator.lql.tree import CreatePipe, DeletePipe, Select, Truncate
 from aggregator.selection import Selection
-from aggregator.server.answers import Batches, Streamed, encode, encode_text, media_for, stream_scan
+from aggregator.server.answers import Batches, Streamed, answer_of, encode, encode_text, media_for, stream_scan
 from aggregator.server.asked import Asked, wrong
 from aggregator.server.body import read_plain
 from aggregator.server.context import Context
@@ -90,7 +90,7 @@ def routes(context: Context) -> list[Route]:
 
         pool = context.reads if isinstance(statement, Select) else context.appends
         if media == TEXT:
-            return await Streamed.begun(pool.pull(lambda: _text(make())), TEXT)
+            return await answer_of(pool.pull(lambda: _text(make())), TEXT)
         return await stream_scan(pool, make, media)
 
     async def _page(asked: _Question, position: str, media: str) -> Response:

@@ -117,6 +117,29 @@ def test_chunks(media):
         assert empty == expected[media]
 
 
+def test_small_batches_become_one():
+    """Each would cost its encoder, and who reads the answer, as much as a large one."""
+    (chunk,) = encode(iter([BATCH.slice(row, 1) for row in range(50)]), BATCH.schema, ARROW_STREAM)
+    (batch,) = pa.ipc.open_stream(chunk)
+    assert batch == BATCH.slice(0, 50)
+
+
+class Short(Source):
+    """One small batch."""
+
+    def batches(self):
+        yield BATCH.slice(0, 10)
+
+
+@pytest.mark.parametrize("media", OUTPUTS)
+def test_a_short_answer_has_a_length(media):
+    """It is sent at once, and whoever reads it knows how much there will be."""
+    with answering(Short()) as address:
+        answer = httpx.get("http://{}:{}/".format(*address), params={"media": media})
+    assert int(answer.headers["content-length"]) == len(answer.content) > 0
+    assert answer.headers["content-type"].startswith(media)
+
+
 def test_a_damaged_segment_breaks_the_connection(tmp_path):
     """Damage that shows in the middle of a scan, behind events that were sent already."""
     with served(tmp_path) as server, httpx.Client(base_url=server.url, timeout=30) as web:
