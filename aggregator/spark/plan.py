@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,14 +21,17 @@ from aggregator.schema_change import union_schema
 from aggregator.segment_table import Bounds as TableBounds
 from aggregator.segment_table import SegmentView
 from aggregator.source import View
+from aggregator.spark.replaced import KEY_COLUMNS, RowKey, Share, key_of, opened_now
 from aggregator.state import Snapshot, UnsealedPart
 from aggregator.tombstones import Hidden, hidden_in
 from aggregator.unsealed import Piece
+from esformat import Segment
 from esformat.parts import EventSchema, default_schema
 from esformat.spark.parts import (
     Bounds,
     Domain,
     RowRange,
+    SegmentGoneError,
     bounds_of_filters,
     column_of,
     convert_batch,
@@ -48,12 +53,14 @@ _ANY = Question()
 
 @dataclass(frozen=True, slots=True)
 class SegmentRows:
-    """Rows of a sealed segment. indexes: the record indexes [first, end) to read of them; None: all.
+    """Rows of a sealed segment; the same events as a share, for when it is gone.
 
+    indexes: the record indexes [first, end) to read of them; None: all.
     hidden: spaces of which events are hidden, and which those are.
     """
 
     rows: RowRange
+    share: Share
     partition: str
     indexes: tuple[int, int] | None
     hidden: tuple[tuple[bytes, tuple[Cut, ...]], ...]
@@ -155,13 +162,16 @@ def plan_tasks(
             "a segment is missing", path=error.filename, hint="`aggregator verify` lists what is missing"
         ) from None
     tasks: list[Task] = []
-    for ranges in share_out(candidates, partition_bytes=partition_bytes, partitions=partitions):
+    shared_out = share_out(candidates, partition_bytes=partition_bytes, partitions=partitions)
+    for ranges, ends in zip(shared_out, _ends(shared_out), strict=True):
         task = []
-        for rows in ranges:
+        for rows, (first, end) in zip(ranges, ends, strict=True):
             info = chosen[str(rows.place)]
             inside = _inside(info, spans[info.partition])
             hidden = _hidden(snapshot, info)
-            task.append(SegmentRows(rows, names[info.partition], None if inside else spans[info.partition], hidden))
+            share = Share(info, first, end)
+            span = None if inside else spans[info.partition]
+            task.append(SegmentRows(rows, share, names[info.partition], span, hidden))
         tasks.append(tuple(task))
     fresh = (
         batch
@@ -170,6 +180,19 @@ def plan_tasks(
         for batch in _unsealed(snapshot, part, names[part.partition], spans[part.partition], request)
     )
     return [*tasks, *((UnsealedRows(stream),) for stream in _streams(fresh, request.wanted))]
+
+
+def _ends(tasks: Sequence[Sequence[RowRange]]) -> list[list[tuple[RowKey | None, RowKey | None]]]:
+    """Between which keys the events of each range lie; None on the sides where no other task has any of the segment."""
+    cuts = [
+        key_of(following[0]) if task[-1].place == following[0].place else None for task, following in pairwise(tasks)
+    ]
+    ends: list[list[tuple[RowKey | None, RowKey | None]]] = [[(None, None)] * len(task) for task in tasks]
+    for number, cut in enumerate(cuts):
+        first, _ = ends[number][-1]
+        ends[number][-1] = (first, cut)
+        ends[number + 1][0] = (cut, None)
+    return ends
 
 
 def _segments(view: SegmentView, partition: int, span: tuple[int, int] | None, bounds: Bounds) -> Iterator[SegmentInfo]:
@@ -243,30 +266,46 @@ def _streams(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[b
 # ------------------------------------------------------------ in tasks
 
 
-def read_task(task: Task, request: Request) -> Iterator[pa.RecordBatch]:
-    """The answers of one task. Raises UsageError where a segment is gone by now; EsdbError, OSError."""
+def read_task(task: Task, request: Request, layout: Layout) -> Iterator[pa.RecordBatch]:
+    """The answers of one task, whatever became of its segments since. Raises EsdbError, OSError."""
     for each in task:
         if isinstance(each, UnsealedRows):
             with pa.ipc.open_stream(each.stream) as stream:
                 yield from stream
         else:
-            yield from _read_segment(each, request)
+            yield from _read_segment(each, request, layout)
 
 
-def _read_segment(each: SegmentRows, request: Request) -> Iterator[pa.RecordBatch]:
-    hidden = dict(each.hidden)
+def _read_segment(each: SegmentRows, request: Request, layout: Layout) -> Iterator[pa.RecordBatch]:
     needed = {*request.whole.names}
-    if hidden:
+    if each.hidden:
         needed |= {"space", "timestamp", RECORD_INDEX}
     if each.indexes is not None:
         needed.add(RECORD_INDEX)
-    with opened_as_planned(each.rows) as segment:
-        columns = [name for name in segment.schema.names if name in needed] or ["timestamp"]
-        bounds = request.bounds(schema_of(segment))
-        scan: Any = scan_rows(segment, each.rows.first, each.rows.last, columns=columns, bounds=bounds)
-        for batch in scan.batches():
-            table = _between(pa.Table.from_batches([batch]), each.indexes)
-            if len(table):
-                found = request.answers(request.shaped(table, each.partition, hidden))
-                if len(found):
-                    yield found
+    with ExitStack() as stack:
+        try:
+            segment = stack.enter_context(opened_as_planned(each.rows))
+        except SegmentGoneError:
+            for found in opened_now(layout, each.share.segment, stack):
+                tables = _scanned(found, needed | {*KEY_COLUMNS}, request)
+                yield from _answers(map(each.share.of, tables), each, request)
+        else:
+            yield from _answers(_scanned(segment, needed, request, each.rows), each, request)
+
+
+def _scanned(segment: Segment, needed: set[str], request: Request, rows: RowRange | None = None) -> Iterator[pa.Table]:
+    """Events that can be within bounds. rows: None: all."""
+    columns = [name for name in segment.schema.names if name in needed] or ["timestamp"]
+    first, last = (rows.first, rows.last) if rows is not None else (0, segment.num_events)
+    scan: Any = scan_rows(segment, first, last, columns=columns, bounds=request.bounds(schema_of(segment)))
+    return (pa.Table.from_batches([batch]) for batch in scan.batches())
+
+
+def _answers(tables: Iterable[pa.Table], each: SegmentRows, request: Request) -> Iterator[pa.RecordBatch]:
+    hidden = dict(each.hidden)
+    for whole in tables:
+        table = _between(whole, each.indexes)
+        if len(table):
+            found = request.answers(request.shaped(table, each.partition, hidden))
+            if len(found):
+                yield found

@@ -127,4 +127,4 @@ class CatalogReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one task. Spark asks for no rows with a partition of None."""
-        return read_task(partition.value or (), self._request)
+        return read_task(partition.value or (), self._request, Layout(Path(self._options.root)))

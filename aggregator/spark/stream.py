@@ -7,6 +7,7 @@ old its timestamps, lies behind them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from aggregator.files import Layout
 from aggregator.following import Following
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.pins import Pin
@@ -159,7 +161,7 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one task."""
-        return read_task(partition.value or (), self._request)
+        return read_task(partition.value or (), self._request, Layout(Path(self._options.root)))
 
     def _release(self) -> None:
         for pin in self._pins:

@@ -111,14 +111,21 @@ def _give(task: list[RowRange], candidate: Candidate, piece: RowPiece) -> None:
         task.append(RowRange(candidate.place, candidate.identity, piece.first, piece.last))
 
 
+class SegmentGoneError(UsageError):
+    """A segment was there when the read was planned, and is not any more. Read once more."""
+
+
 @contextmanager
 def opened_as_planned(rows: RowRange) -> Iterator[Segment]:
-    """The segment of a range, open until the block ends. Raises UsageError where it is another one by now, or gone."""
+    """The segment of a range, open until the block ends.
+
+    Raises SegmentGoneError where it is gone by now, UsageError where it is another one.
+    """
     hint = "it was replaced while it was read: read it once more"
     try:
         segment = open_place(rows.place, cache_bytes=SMALL_CACHE_BYTES)
     except FileNotFoundError:
-        raise UsageError(
+        raise SegmentGoneError(
             "the segment is gone since the read was planned", path=name_of(rows.place), hint=hint
         ) from None
     with segment:

@@ -34,7 +34,7 @@ from esformat.spark.options import (
 from esformat.spark.portions import portions
 from esformat.spark.pushed import bounds_of_filters
 from esformat.spark.read import PushFilters
-from esformat.spark.scan_plan import RowRange, find_candidates, opened_as_planned, share_out
+from esformat.spark.scan_plan import RowRange, SegmentGoneError, find_candidates, opened_as_planned, share_out
 from esformat.spark.scoping import filters_are_scoped
 from esformat.spark.source import PUSH_DOWN
 from esformat.spark.types import arrow_schema, check_requested, convert_batch, readable, spark_schema
@@ -55,6 +55,7 @@ __all__ = [
     "Progress",
     "PushFilters",
     "RowRange",
+    "SegmentGoneError",
     "Summary",
     "WriteOptions",
     "arrow_schema",

@@ -1,0 +1,113 @@
+"""Events of a segment that is gone since a read was planned, found in the segments that took its place.
+
+A merge keeps the record index, partition and schema of each event, and no two segments of one schema hold the same
+index: so those of a segment are told from all others for ever. Where a segment's rows are shared among tasks, each
+takes what lies between two keys, since row numbers mean nothing in another file.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import esformat
+from aggregator.errors import SegmentMissingError
+from aggregator.files import Layout
+from aggregator.manifest import Manifest
+from aggregator.model import RECORD_INDEX, SegmentInfo
+from esformat import Segment, UsageError
+from esformat.spark.parts import RowRange, opened_as_planned, scan_rows
+
+ATTEMPTS = 10
+"""So often the segments in its place may be replaced in turn before they are open."""
+KEY_COLUMNS = ("space", "grouping", "timestamp", RECORD_INDEX)
+_CACHE_BYTES = 8 << 20
+
+RowKey = tuple[Any, Any, Any, int]
+"""What rows are in order by: space, grouping (text or bytes), timestamp and record index."""
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A task's events of a segment, said without row numbers: those with keys in [first, end).
+
+    segment: as the manifest had it. first, end: None: from its beginning, to its end.
+    """
+
+    segment: SegmentInfo
+    first: RowKey | None = None
+    end: RowKey | None = None
+
+    def of(self, table: pa.Table) -> pa.Table:
+        """Those of the events of other segments that are in the share."""
+        indexes = table[RECORD_INDEX]
+        mask = pc.and_(
+            pc.greater_equal(indexes, self.segment.first_index), pc.less_equal(indexes, self.segment.last_index)
+        )
+        if self.first is not None:
+            mask = pc.and_(mask, pc.invert(_before(table, self.first)))
+        if self.end is not None:
+            mask = pc.and_(mask, _before(table, self.end))
+        return table.filter(mask)
+
+
+def _before(table: pa.Table, key: RowKey) -> pa.ChunkedArray:
+    """Which rows have a smaller key."""
+    found: pa.ChunkedArray | None = None
+    for name, value in reversed(list(zip(KEY_COLUMNS, key, strict=True))):
+        column = table[name]
+        scalar = pa.scalar(value, column.type)
+        less = pc.less(column, scalar)
+        found = less if found is None else pc.or_(less, pc.and_(pc.equal(column, scalar), found))
+    assert found is not None
+    return found
+
+
+def key_of(rows: RowRange) -> RowKey:
+    """The key of the first row of a range. Raises UsageError, OSError, EsdbError."""
+    with opened_as_planned(rows) as segment:
+        scan: Any = scan_rows(segment, rows.first, rows.first + 1, columns=list(KEY_COLUMNS))
+        (row,) = (row for batch in scan.batches() for row in zip(*map(batch.column, KEY_COLUMNS), strict=True))
+    space, grouping, timestamp, index = row
+    return space.as_py(), grouping.as_py(), timestamp.value, index.as_py()
+
+
+def opened_now(layout: Layout, gone: SegmentInfo, stack: ExitStack) -> list[Segment]:
+    """The segments that hold a segment's events now, open until the stack ends; none where retention removed them.
+
+    Raises SegmentMissingError where the manifest still names the segment; UsageError, EsdbError, OSError.
+    """
+    for _ in range(ATTEMPTS):
+        manifest = Manifest(layout.manifest, read_only=True)
+        try:
+            segments = manifest.load().segments
+        finally:
+            manifest.close()
+        if any(info.number == gone.number for info in segments):
+            raise SegmentMissingError(
+                "a segment is missing", path=str(layout.segment(gone.number)),
+                hint="`aggregator verify` lists what is missing",
+            )  # fmt: skip
+        with ExitStack() as opening:
+            try:
+                opened = [
+                    opening.enter_context(esformat.open(layout.segment(info.number), cache_bytes=_CACHE_BYTES))
+                    for info in segments
+                    if _holds_of(info, gone)
+                ]
+            except FileNotFoundError:
+                continue
+            stack.push(opening.pop_all())
+            return opened
+    raise UsageError(
+        "segments are replaced faster than they can be opened", path=str(layout.root), hint="read it a moment later"
+    )
+
+
+def _holds_of(info: SegmentInfo, gone: SegmentInfo) -> bool:
+    same = (info.partition, info.schema) == (gone.partition, gone.schema)
+    return same and info.first_index <= gone.last_index and info.last_index >= gone.first_index

@@ -1,0 +1,117 @@
+"""Tasks of a read whose segments were merged, removed or lost since it was planned; without Spark."""
+
+from __future__ import annotations
+
+import pickle
+
+import pyarrow as pa
+import pytest
+from clicks import click_table
+from small_pieces import Pieces, cut_small
+
+import aggregator
+from aggregator.errors import SegmentMissingError
+from aggregator.spark import replaced
+from aggregator.spark.options import CatalogReadOptions
+from aggregator.spark.read import CatalogReader, choose_columns
+from esformat import UsageError
+
+from .test_catalog import EXTRA
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    """A catalog of segments of a few rows a block, so that each is cut into many pieces."""
+    with cut_small(Pieces(block_rows=8, leaf_blocks=2)), aggregator.open(tmp_path / "data", durability="none") as made:
+        yield made
+
+
+def fill(catalog, seals=4, events=400, space=None):
+    """Events of few spaces and times, so that neighbours differ by record index only; a segment for each seal.
+
+    space: all of them are of this one, and of one grouping.
+    """
+    table = click_table(seals * events)
+    for name in ("space", "grouping") if space else ():
+        table = table.set_column(table.column_names.index(name), name, pa.array([space] * len(table)))
+    same = pa.array([1_700_000_000_000_000 + n // 50 for n in range(len(table))], pa.timestamp("us", "UTC"))
+    table = table.set_column(table.column_names.index("timestamp"), "timestamp", same)
+    topic = catalog.create_topic("clicks", indexes=["type"])
+    for number in range(seals):
+        topic.append(table.slice(number * events, events), "a")
+        catalog.seal()
+    return topic
+
+
+def reader(catalog, **options):
+    """A planned read: what reads, and its tasks."""
+    columns = ["space", "timestamp", "type", "data", *EXTRA]
+    given = {"path": str(catalog.path), "topic": "clicks", "columns": ",".join(columns), **options}
+    parsed = CatalogReadOptions.parse(given)
+    made = CatalogReader(parsed, choose_columns(parsed))
+    return pickle.loads(pickle.dumps(made)), made.partitions()
+
+
+def rows(made, tasks):
+    found = [row for task in tasks for batch in made.read(task) for row in batch.to_pylist()]
+    return sorted(found, key=lambda row: row["record_index"])
+
+
+@pytest.mark.parametrize("space", [None, "one"])
+@pytest.mark.parametrize("where", ["", "space >= 'customer-2'", "type = 'page'"])
+def test_merged_while_it_is_read(catalog, where, space):
+    """Some tasks run before a merge, others after it and after another one: each event once, wherever it was cut."""
+    topic = fill(catalog, space=space)
+    made, tasks = reader(catalog, partitions="9", where=where)
+    expected = rows(made, tasks)
+    assert len(tasks) > 4
+    before = rows(made, tasks[0::3])
+    assert catalog.compact().made == 1
+    middle = rows(made, tasks[1::3])
+    topic.append(click_table(50), "a")
+    catalog.seal()
+    assert catalog.compact().made == 1
+    after = rows(made, tasks[2::3])
+    assert sorted(before + middle + after, key=lambda row: row["record_index"]) == expected
+    assert rows(made, tasks) == expected
+    assert len(expected) == 1600 if not where else 0 < len(expected) <= 1600
+
+
+def test_erased_before_and_after(catalog):
+    """What was hidden when the read was planned stays so; a merge that leaves it out changes no other row."""
+    topic = fill(catalog)
+    topic.erase("customer-1")
+    made, tasks = reader(catalog, partitions="9")
+    expected = rows(made, tasks)
+    catalog.compact()
+    assert rows(made, tasks) == expected
+    assert "customer-1" not in {row["space"] for row in expected}
+    topic.erase("customer-2")
+    catalog.compact()
+    left = rows(made, tasks)
+    assert [row for row in expected if row["space"] != "customer-2"] == [
+        row for row in left if row["space"] != "customer-2"
+    ]
+
+
+def test_missing_is_not_replaced(catalog):
+    """A file that the manifest still names is missed, not passed over."""
+    fill(catalog, seals=1)
+    made, tasks = reader(catalog)
+    next(catalog.path.rglob("*.esdb")).unlink()
+    with pytest.raises(SegmentMissingError, match="a segment is missing"):
+        rows(made, tasks)
+
+
+def test_replaced_again_and_again(catalog, monkeypatch):
+    """Segments that go as fast as they are found are an error in the end, which says what to do."""
+    fill(catalog, seals=2)
+    made, tasks = reader(catalog)
+    catalog.compact()
+
+    def gone(path, **options):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(replaced.esformat, "open", gone)
+    with pytest.raises(UsageError, match="replaced faster than"):
+        rows(made, tasks)
