@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary pyspark
 # pytest-xdist processes; two suit the smallest CI machines. Tests with Spark stay together in one of them.
 TEST_WORKERS ?= 2
-FUZZ_TARGETS ?= segment block_bodies go_esdb lql
+FUZZ_TARGETS ?= segment block_bodies go_esdb log lql position http_input
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench docs fuzz soak clean

@@ -44,7 +44,7 @@ class Replay:
                 self._take_events(frame)
             else:
                 raise CorruptLogError(f"frames of kind {frame.head.kind} are unknown")
-        except (CorruptLogError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
+        except (CorruptLogError, ValueError, KeyError, TypeError) as error:
             self.unreadable.append((frame, str(error)))
 
     def _take_events(self, frame: Frame) -> None:
@@ -59,7 +59,7 @@ class Replay:
         if head.first_index + head.count <= partition.sealed_index:
             return
         message = pa.py_buffer(frame.body[start:])
-        batch = pa.ipc.read_record_batch(message, schema.schema.arrow)
+        batch = _batch(message, schema.schema.arrow)
         if len(batch) != head.count:
             raise CorruptLogError(f"a frame of {head.count} events holds {len(batch)}")
         self._state.publish(partition, make_piece(head.first_index, schema, batch, message.size, self._clock()))
@@ -72,6 +72,16 @@ class Replay:
         topic = adopt_topic(self._state, self._manifest, facts)
         adopt_schema(self._state, self._manifest, topic, facts)
         adopt_partition(self._state, self._manifest, topic, facts)
+
+
+def _batch(message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
+    """The events of a frame, every offset and text checked. Raises CorruptLogError."""
+    try:
+        batch = pa.ipc.read_record_batch(message, schema)
+        batch.validate(full=True)
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise CorruptLogError(f"a frame's events cannot be read: {error}") from None
+    return batch
 
 
 def adopt_topic(state: CatalogState, manifest: Manifest, facts: dict[str, Any]) -> TopicInfo:

@@ -1,0 +1,46 @@
+"""Positions that come back from clients: read as they were given, or refused; no text that was changed is taken."""
+
+from __future__ import annotations
+
+import base64
+from contextlib import suppress
+
+from aggregator.checksum import checksum64
+from aggregator.errors import InvalidRequestError
+from aggregator.position import Position, decode, encode
+
+IDENTITY = bytes(range(16))
+_PLACES = (
+    Position(),
+    Position({1: 0, 2: 17}),
+    Position({1: 5, 300: 2**40}, {1: 9, 300: 2**62}, (-1, 1, -1)),
+    Position({7: 1}, {7: 2}, (2**62, 7, 1)),
+)
+
+
+def seeds() -> list[bytes]:
+    """Texts of positions, and the bodies inside them."""
+    texts = [encode(place, IDENTITY).encode() for place in _PLACES]
+    return [*texts, *(_body(text) for text in texts)]
+
+
+def one_input(data: bytes) -> None:
+    """The bytes as the text of a position; and as what lies in one, with the checksum that fits."""
+    _decode(data.decode("latin-1"))
+    body = IDENTITY[:8] + data
+    _decode(_text(body + checksum64(body).to_bytes(8, "little")[:6]))
+
+
+def _decode(text: str) -> None:
+    with suppress(InvalidRequestError):
+        place = decode(text, IDENTITY)
+        assert decode(encode(place, IDENTITY), IDENTITY) == place
+
+
+def _text(stored: bytes) -> str:
+    return "p1" + base64.urlsafe_b64encode(stored).decode().rstrip("=")
+
+
+def _body(text: bytes) -> bytes:
+    """Of a text: what lies between the catalog's identity and the checksum."""
+    return base64.urlsafe_b64decode(text[2:] + b"=" * (-len(text[2:]) % 4))[8:-6]
