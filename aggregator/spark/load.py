@@ -15,22 +15,17 @@ from aggregator.manifest import Manifest
 from aggregator.model import ProducerEntry
 from aggregator.spark.source import write
 from aggregator.topic import DEFAULT_PARTITION
-from esformat import UsageError
 from esformat.spark.parts import (
-    FAILURES,
     GROUP_BYTES,
     INPUT_FORMATS,
     InputFile,
+    Inputs,
     Progress,
+    Published,
     Summary,
-    as_events,
-    choose_groups,
-    format_of,
-    input_files,
+    check_count,
+    in_groups,
     ledger,
-    not_done,
-    read_inputs,
-    reason_of,
 )
 
 LOAD_FORMATS = (*INPUT_FORMATS, "esdb")
@@ -59,33 +54,25 @@ def load(
     writing.
     Raises UsageError for what cannot be; what goes wrong with a group is in the summary's `failed`.
     """
-    summary = Summary("load")
-    files = [InputFile.at(path) for path in input_files(inputs)]
-    kind = format or format_of(files)
-    if kind not in LOAD_FORMATS:
-        raise UsageError(f"format {kind!r} is none of {', '.join(LOAD_FORMATS)}")
+    found = Inputs.find(inputs, format, LOAD_FORMATS, read_options, roles)
     partition = str(roles.get("partition", DEFAULT_PARTITION))
-    before = [json.loads(entry.note) for entry in _loaded(root, topic, partition)]
-    todo = not_done(files, before, f"{topic} of {root}", summary)
-    total, done = sum(file.size_bytes for file in todo), 0
-    for group in choose_groups(todo, group_bytes):
+
+    def publish(group: list[InputFile]) -> Published:
         note = json.dumps(ledger(group))
         producer = _PRODUCER + hashlib.sha256(note.encode()).hexdigest()[:32]
-        try:
-            df = as_events(read_inputs(spark, kind, [file.path for file in group], read_options or {}), roles)
-            rows = df.count()
-            write(df, root, topic, producer=producer, sequence=0, note=note, **roles)
-            found = [entry for entry in _loaded(root, topic, partition) if entry.producer == producer]
-            if sum(entry.count for entry in found) != rows:
-                raise UsageError(f"{rows} rows were read and {sum(e.count for e in found)} events loaded", path=root)
-            _count(root, found, summary)
-        except FAILURES as error:
-            summary.failed += [(file.path, reason_of(error)) for file in group]
-        summary.files += len(group)
-        done += sum(file.size_bytes for file in group)
-        if progress:
-            progress(done, total)
-    return summary.finish()
+        df = found.events(spark, group)
+        rows = df.count()
+        write(df, root, topic, producer=producer, sequence=0, note=note, **roles)
+        entries = [entry for entry in _loaded(root, topic, partition) if entry.producer == producer]
+        published = _published(root, entries)
+        check_count(rows, published.events, root)
+        return published
+
+    before = [json.loads(entry.note) for entry in _loaded(root, topic, partition)]
+    return in_groups(
+        "load", found.files, publish, ledgers=before, target=f"{topic} of {root}", group_bytes=group_bytes,
+        progress=progress,
+    )  # fmt: skip
 
 
 def _loaded(root: str, topic: str, partition: str) -> list[ProducerEntry]:
@@ -104,15 +91,17 @@ def _loaded(root: str, topic: str, partition: str) -> list[ProducerEntry]:
         manifest.close()
 
 
-def _count(root: str, entries: Sequence[ProducerEntry], summary: Summary) -> None:
-    """Add what groups became to the summary."""
+def _published(root: str, entries: Sequence[ProducerEntry]) -> Published:
+    """What a group became."""
     manifest = Manifest(Layout(Path(root)).manifest, read_only=True)
     try:
         segments = manifest.load().segments
     finally:
         manifest.close()
-    for entry in entries:
-        made = [s for s in segments if s.partition == entry.partition and s.first_index >= entry.first_index]
-        summary.made += len(made)
-        summary.events += entry.count
-        summary.bytes += sum(segment.size_bytes for segment in made)
+    made = [
+        segment
+        for entry in entries
+        for segment in segments
+        if segment.partition == entry.partition and segment.first_index >= entry.first_index
+    ]
+    return Published(len(made), sum(entry.count for entry in entries), sum(segment.size_bytes for segment in made))

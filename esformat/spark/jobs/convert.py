@@ -18,19 +18,9 @@ from esformat.errors import UsageError
 from esformat.location import folder_at
 from esformat.spark.event_columns import column_name
 from esformat.spark.files import name_of, segments_at
-from esformat.spark.jobs.inputs import (
-    GROUP_BYTES,
-    INPUT_FORMATS,
-    InputFile,
-    as_events,
-    choose_groups,
-    format_of,
-    input_files,
-    ledger,
-    not_done,
-    read_inputs,
-)
-from esformat.spark.jobs.summary import FAILURES, Progress, Summary, reason_of
+from esformat.spark.jobs.groups import Inputs, Published, check_count, in_groups
+from esformat.spark.jobs.inputs import GROUP_BYTES, INPUT_FORMATS, InputFile, ledger
+from esformat.spark.jobs.summary import Progress, Summary
 from esformat.spark.write import write
 
 OUTPUT_FORMATS = ("parquet", "orc", "json", "csv")
@@ -58,34 +48,19 @@ def convert(
     that has changed since is an error. A group is published whole and after its events have been counted.
     Raises UsageError for what cannot be; what goes wrong with a group is in the summary's `failed`.
     """
-    summary = Summary("convert")
-    files = [InputFile.at(path) for path in input_files(inputs)]
-    kind = format or format_of(files)
-    if kind not in INPUT_FORMATS:
-        raise UsageError(f"format {kind!r} is none of {', '.join(INPUT_FORMATS)}")
-    todo = not_done(files, _ledgers(out), out, summary)
-    total, done = sum(file.size_bytes for file in todo), 0
-    for group in choose_groups(todo, group_bytes):
-        try:
-            df = read_inputs(spark, kind, [file.path for file in group], read_options or {})
-            df = as_events(df, roles)
-            rows = df.count()
-            written = write(
-                df, out, facts=json.dumps({"job": "convert", "rows": rows, "inputs": ledger(group)}), **roles
-            )
-            if written.events != rows:
-                raise UsageError(f"{rows} rows were read and {written.events} events written", path=out)
-        except FAILURES as error:
-            summary.failed += [(file.path, reason_of(error)) for file in group]
-        else:
-            summary.made += written.files
-            summary.events += written.events
-            summary.bytes += written.bytes
-        summary.files += len(group)
-        done += sum(file.size_bytes for file in group)
-        if progress:
-            progress(done, total)
-    return summary.finish()
+    found = Inputs.find(inputs, format, INPUT_FORMATS, read_options, roles)
+
+    def publish(group: list[InputFile]) -> Published:
+        df = found.events(spark, group)
+        rows = df.count()
+        facts = json.dumps({"job": "convert", "rows": rows, "inputs": ledger(group)})
+        written = write(df, out, facts=facts, **roles)
+        check_count(rows, written.events, out)
+        return Published(written.files, written.events, written.bytes)
+
+    return in_groups(
+        "convert", found.files, publish, ledgers=_ledgers(out), target=out, group_bytes=group_bytes, progress=progress
+    )
 
 
 def export(
@@ -107,19 +82,15 @@ def export(
         raise UsageError("Spark's own formats are written to a directory that all machines share", path=out)
     if format not in OUTPUT_FORMATS:
         raise UsageError(f"format {format!r} is none of {', '.join(OUTPUT_FORMATS)}")
-    summary = Summary("export")
-    todo = not_done([InputFile.at(path) for path in _local_segments(inputs)], _ledgers(out), out, summary)
-    total, done = sum(file.size_bytes for file in todo), 0
-    for group in choose_groups(todo, group_bytes):
-        try:
-            _export_group(spark, group, out, format, dict(write_options or {}), summary)
-        except FAILURES as error:
-            summary.failed += [(file.path, reason_of(error)) for file in group]
-        summary.files += len(group)
-        done += sum(file.size_bytes for file in group)
-        if progress:
-            progress(done, total)
-    return summary.finish()
+    options = dict(write_options or {})
+    files = [InputFile.at(path) for path in _local_segments(inputs)]
+
+    def publish(group: list[InputFile]) -> Published:
+        return _export_group(spark, group, out, format, options)
+
+    return in_groups(
+        "export", files, publish, ledgers=_ledgers(out), target=out, group_bytes=group_bytes, progress=progress
+    )
 
 
 def _local_segments(inputs: Sequence[str]) -> list[str]:
@@ -134,8 +105,9 @@ def _local_segments(inputs: Sequence[str]) -> list[str]:
 
 
 def _export_group(
-    spark: SparkSession, group: list[InputFile], out: str, format: str, options: dict[str, str], summary: Summary
-) -> None:
+    spark: SparkSession, group: list[InputFile], out: str, format: str, given: Mapping[str, str]
+) -> Published:
+    options = dict(given)
     df = spark.read.format("esdb").option("paths", json.dumps([file.path for file in group])).load()
     rows = df.count()
     if format == "csv":
@@ -159,9 +131,7 @@ def _export_group(
     except BaseException:
         write.abort()
         raise
-    summary.made += len(staged)
-    summary.events += rows
-    summary.bytes += stored
+    return Published(len(staged), rows, stored)
 
 
 def _ledgers(out: str) -> list[list[list[Any]]]:

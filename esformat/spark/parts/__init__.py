@@ -5,19 +5,9 @@ from esformat.row_range import scan_rows, schema_of
 from esformat.spark.cluster import clustered
 from esformat.spark.condition import column_of, matching, parse_condition
 from esformat.spark.event_columns import EventColumns
-from esformat.spark.jobs.inputs import (
-    GROUP_BYTES,
-    INPUT_FORMATS,
-    InputFile,
-    as_events,
-    choose_groups,
-    format_of,
-    input_files,
-    ledger,
-    not_done,
-    read_inputs,
-)
-from esformat.spark.jobs.summary import FAILURES, Progress, Summary, reason_of
+from esformat.spark.jobs.groups import Inputs, Published, check_count, in_groups
+from esformat.spark.jobs.inputs import GROUP_BYTES, INPUT_FORMATS, InputFile, ledger
+from esformat.spark.jobs.summary import Progress, Summary
 from esformat.spark.options import (
     PARTITION_BYTES,
     SEGMENT_BYTES,
@@ -40,7 +30,6 @@ from esformat.spark.source import PUSH_DOWN
 from esformat.spark.types import arrow_schema, check_requested, convert_batch, readable, spark_schema
 
 __all__ = [
-    "FAILURES",
     "GROUP_BYTES",
     "INPUT_FORMATS",
     "PARTITION_BYTES",
@@ -51,29 +40,28 @@ __all__ = [
     "Domain",
     "EventColumns",
     "InputFile",
+    "Inputs",
     "Options",
     "Progress",
+    "Published",
     "PushFilters",
     "RowRange",
     "SegmentGoneError",
     "Summary",
     "WriteOptions",
     "arrow_schema",
-    "as_events",
     "as_list",
     "bounds_of_filters",
+    "check_count",
     "check_requested",
-    "choose_groups",
     "clustered",
     "column_of",
     "convert_batch",
     "filters_are_scoped",
     "find_candidates",
-    "format_of",
-    "input_files",
+    "in_groups",
     "ledger",
     "matching",
-    "not_done",
     "one_of",
     "opened_as_planned",
     "parse_bytes",
@@ -82,9 +70,7 @@ __all__ = [
     "parse_indexes",
     "parse_names",
     "portions",
-    "read_inputs",
     "readable",
-    "reason_of",
     "scan_rows",
     "schema_of",
     "share_out",
