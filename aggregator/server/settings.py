@@ -34,13 +34,14 @@ class Http:
 class Work:
     """How much is done at once; what comes on top is refused with 429.
 
-    append_threads, read_threads: threads for each kind of catalog call. waiting: calls of each kind that may wait, and
+    append_threads, read_threads: threads for each kind of catalog call; more reads at once than processors only get in
+    each other's way. waiting: calls of each kind that may wait, and
     patience_s: for about how long, by what calls took of late.
     body_bytes: of all request bodies that are being received or stored.
     """
 
     append_threads: int = field(default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)))
-    read_threads: int = field(default_factory=lambda: max(4, os.cpu_count() or 1))
+    read_threads: int = field(default_factory=lambda: max(2, os.cpu_count() or 1))
     waiting: int = 250
     patience_s: float = 0.25
     body_bytes: int = 256 << 20

@@ -13,6 +13,7 @@ from starlette.routing import Route
 
 from aggregator import InvalidRequestError, Retention, Roll, Topic, TopicExistsError
 from aggregator.server.asked import Asked, json_object, wrong
+from aggregator.server.columns import read_columns, tell_columns
 from aggregator.server.context import Context
 from aggregator.server.operation import operation, parameter
 from aggregator.server.problems import ProblemError
@@ -24,13 +25,24 @@ _DEFINITION = {
         "schema": {
             "type": "object",
             "properties": {
+                "schema": {
+                    "type": "object",
+                    "additionalProperties": {"type": "string"},
+                    "description": "columns and their Arrow types, such as string, int64, float64, bool, "
+                    "timestamp, list<string>; without it the first batch brings them",
+                },
                 "indexes": {"type": "array", "items": {"type": "string"}},
                 "keys": {"enum": ["text", "binary"]},
                 "roll": {"type": "object"},
                 "retention": {"type": "object"},
             },
         },
-        "example": {"indexes": ["type"], "roll": {"age": "60s"}, "retention": {"bytes": "10 GiB", "age": "30d"}},
+        "example": {
+            "schema": {"type": "string", "price": "float64"},
+            "indexes": ["type"],
+            "roll": {"age": "60s"},
+            "retention": {"bytes": "10 GiB", "age": "30d"},
+        },
     }
 }
 
@@ -56,7 +68,7 @@ def routes(context: Context) -> list[Route]:
         "admin", "Make a topic", tag="topics", parameters=(_TOPIC,), body=_DEFINITION,
         description="Roll: rows, bytes, age. Retention: bytes, age, segments. With sizes as `64 MiB`, spans as `7d`.",
         answers={
-            "201": _answer("made", {"topic": "activity", "indexes": ["type"], "keys": "text"}),
+            "201": _answer("made", {"topic": "activity", "schema": {"type": "string"}, "indexes": ["type"]}),
             "200": {"description": "it is there already, with the same definition"},
             "409": {"description": "it is there already, with another definition"},
         },
@@ -64,7 +76,8 @@ def routes(context: Context) -> list[Route]:
     async def put_topic(request: Request) -> Response:
         Asked(request, [])
         name = request.path_params["topic"]
-        asked = await json_object(request, context, ("indexes", "keys", "roll", "retention"))
+        asked = await json_object(request, context, ("schema", "indexes", "keys", "roll", "retention"))
+        schema = read_columns(asked.get("schema"))
         indexes = _texts(asked.get("indexes", []), "indexes")
         roll, retention = Roll.of(_mapping(asked, "roll")), Retention.of(_mapping(asked, "retention"))
         keys = asked.get("keys", "text")
@@ -72,7 +85,7 @@ def routes(context: Context) -> list[Route]:
         def make() -> tuple[dict[str, Any], int]:
             try:
                 return _facts(
-                    catalog.create_topic(name, indexes=indexes, keys=keys, roll=roll, retention=retention)
+                    catalog.create_topic(name, schema, indexes=indexes, keys=keys, roll=roll, retention=retention)
                 ), 201
             except TopicExistsError:
                 there = catalog.topic(name)
@@ -84,9 +97,12 @@ def routes(context: Context) -> list[Route]:
                 }
                 wanted = {"indexes": indexes, "keys": keys, "roll": roll, "retention": retention}
                 differ = [what for what in wanted if what in asked and wanted[what] != found[what]]
+                columns = tell_columns(there.scan().schema)  # it may have gained some
+                if schema is not None and not tell_columns(schema).items() <= columns.items():
+                    differ.append("schema")
                 if differ:
                     raise ProblemError(409, "topic-exists", f"topic {name!r} is there with other {', '.join(differ)}",
-                                       "PATCH changes roll and retention; indexes and keys stay") from None  # fmt: skip
+                                       "PATCH changes roll and retention; the rest stays") from None  # fmt: skip
                 return _facts(there), 200
 
         facts, status = await context.appends.run(make)
@@ -175,8 +191,8 @@ def routes(context: Context) -> list[Route]:
 
 def _facts(topic: Topic) -> dict[str, Any]:
     return {
-        "topic": topic.name, "indexes": list(topic.indexes), "keys": topic.keys, "roll": topic.roll.to_json(),
-        "retention": topic.retention.to_json(),
+        "topic": topic.name, "schema": tell_columns(topic.scan().schema), "indexes": list(topic.indexes),
+        "keys": topic.keys, "roll": topic.roll.to_json(), "retention": topic.retention.to_json(),
     }  # fmt: skip
 
 

@@ -26,6 +26,22 @@ def test_made_once(web):
     assert web.get("/v1/topics").json() == {"topics": [{"name": "clicks"}]}
 
 
+def test_made_with_columns(web):
+    """They are there before the first event, also where its values look like something else; and stay what they are."""
+    columns = {"n": "double", "code": "string", "at": "timestamp[us, tz=UTC]", "tags": "list<item: string>"}
+    asked = {"schema": {**columns, "n": "float64", "at": "timestamp", "tags": "list<string>"}, "indexes": ["code"]}
+    made = web.put("/v1/topics/clicks", json=asked)
+    assert (made.status_code, made.json()["schema"]) == (201, columns)
+    line = b'{"space": "ada", "timestamp": 5, "n": 1, "code": "007", "at": "2026-03-01T08:00:00Z", "more": true}\n'
+    append(web, body=line)
+    assert web.get("/v1/topics/clicks").json()["schema"] == {**columns, "more": "bool"}
+    events = web.get("/v1/topics/clicks/index/code", params={"value": "007", "columns": "n,code,at"})
+    assert events.json() == {"n": 1.0, "code": "007", "at": "2026-03-01T08:00:00.000000Z"}
+    assert web.put("/v1/topics/clicks", json=asked).status_code == 200
+    assert web.put("/v1/topics/clicks", json=made.json() | {"topic": None}).status_code == 400
+    assert web.put("/v1/topics/clicks", json={"schema": {"n": "int64"}}).status_code == 409
+
+
 @pytest.mark.parametrize("name", ["a/b", "..", ".", "%2e%2e", "ä ö", "A", "x" * 1024, "a\nb", "?#&=", "'"])
 def test_any_name(shared_web, name):
     """Any text names a topic, and stays itself."""
@@ -39,7 +55,9 @@ def test_any_name(shared_web, name):
 
 @pytest.mark.parametrize("body", [b"{", b"[]", b'{"odd": 1}', b'{"indexes": "type"}', b'{"keys": "odd"}',
     b'{"roll": {"rows": "many"}}', b'{"retention": [1]}', b'{"roll": {"age": {}}}', b'{"indexes": [1]}',
-    b"[" * 100_000, b'{"retention": {"age_us": true}}'])  # fmt: skip
+    b'{"schema": []}', b'{"schema": {"n": "nothing"}}', b'{"schema": {"n": 5}}', b'{"schema": {"space": "string"}}',
+    b'{"schema": {"record_index": "int64"}}', b'{"schema": {"n": "int64"}, "indexes": ["n", "n"]}',
+    b'{"schema": {"n": "float64"}, "indexes": ["n"]}', b"[" * 100_000, b'{"retention": {"age_us": true}}'])  # fmt: skip
 def test_wrong_definitions(shared_web, body):
     """What makes no sense is refused, and no topic made."""
     answer = shared_web.put("/v1/topics/clicks", content=body)

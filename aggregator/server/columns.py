@@ -1,0 +1,69 @@
+"""Columns of a topic as JSON has them: {"name": "type"}, types by their names in Arrow. Pure."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pyarrow as pa
+
+from aggregator import InvalidRequestError
+
+_KEYS = ("space", "grouping", "timestamp")
+_MOST = 1000
+_LONGEST_TYPE = 100
+_NAMES = {
+    "text": pa.string(), "bytes": pa.binary(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us", "UTC"), "date": pa.date32(),
+}  # fmt: skip
+_LIST = re.compile(r"list<(?:\w+: )?(.+)>")
+_ZONED = re.compile(r"timestamp\[(s|ms|us|ns), tz=([\w/+:-]+)\]")
+_DECIMAL = re.compile(r"decimal128\((\d{1,2}), ?(\d{1,2})\)")
+_HINT = (
+    "give string, binary, bool, int64 (int8 … uint64), float64, date32, timestamp, timestamp[ms], decimal128(10, 2), "
+    "list<string>; a first batch in Arrow brings any other"
+)
+
+
+def read_columns(given: Any) -> pa.Schema | None:
+    """The columns that a definition names, in its order; None where it names none. Raises InvalidRequestError."""
+    if given is None or given == {}:
+        return None
+    if not isinstance(given, dict) or len(given) > _MOST:
+        raise InvalidRequestError(
+            f"schema must be an object of up to {_MOST:,} names and types", hint='such as {"url": "string"}'
+        )
+    for name in _KEYS:
+        if name in given:
+            raise InvalidRequestError(f"schema names {name!r}, which every topic has", hint="leave it out")
+    return pa.schema([pa.field(name, _type(name, kind)) for name, kind in given.items()])
+
+
+def tell_columns(schema: pa.Schema) -> dict[str, str]:
+    """The columns of a topic beside its keys, by name."""
+    return {field.name: str(field.type) for field in schema if field.name not in _KEYS}
+
+
+def _type(column: str, given: Any) -> pa.DataType:
+    if isinstance(given, str) and len(given) <= _LONGEST_TYPE:
+        try:
+            return _named(given.strip())
+        except (ValueError, pa.ArrowException):
+            pass
+    raise InvalidRequestError(f"schema: {str(given)[:40]!r} is no type for {column[:40]!r}", hint=_HINT)
+
+
+def _named(name: str) -> pa.DataType:
+    """Raises ValueError."""
+    if name in _NAMES:
+        return _NAMES[name]
+    if found := _LIST.fullmatch(name):
+        return pa.list_(_named(found[1]))
+    if found := _ZONED.fullmatch(name):
+        return pa.timestamp(found[1], found[2])
+    if found := _DECIMAL.fullmatch(name):
+        return pa.decimal128(int(found[1]), int(found[2]))
+    kind = pa.type_for_alias(name)
+    if pa.types.is_null(kind):
+        raise ValueError(name)
+    return kind
