@@ -136,11 +136,11 @@ def read_round(
 def read_unordered(
     material: Material, around: Round, where: Filter, span: TimeSpan, names: Sequence[str], pool: SegmentPool
 ) -> Iterator[pa.RecordBatch]:
-    """The same records in any order, which takes no sorting: for counting."""
+    """The same records in any order, which takes no sorting, with `names` and perhaps other columns: for counting."""
     target = _target(material, where, names)
     for part in material.parts:
         sources = _sources(
-            part, around, where, _narrowed(span, around), target, pool, material.tally, False, None, ordered=False
+            part, around, where, _narrowed(span, around), target, pool, material.tally, False, None, frozenset(names)
         )
         for source in sources:
             yield from source.batches()
@@ -174,8 +174,7 @@ def _sources(
     tally: Tally,
     reverse: bool,
     limit: int | None,
-    *,
-    ordered: bool = True,
+    unordered: frozenset[str] | None = None,
 ) -> Iterator[Source]:
     snapshot = part.snapshot
     one_by_one = part.spaces is not None and len(part.spaces) <= FEW_STREAMS
@@ -197,7 +196,7 @@ def _sources(
             for info in snapshot.segments.select(bounds):
                 tally.add(info, question)
                 low = ~info.max_timestamp if reverse else info.min_timestamp
-                yield Source(low, partition, _of_segment(pool, info, view, sift, ordered))
+                yield Source(low, partition, _of_segment(pool, info, view, sift, unordered))
             fresh = _fresh(snapshot, question, partition)
             if fresh is not None:
                 tally.batches += len(fresh)
@@ -213,14 +212,14 @@ def _sources(
 
 
 def _of_segment(
-    pool: SegmentPool, info: SegmentInfo, view: View, sift: _Sift, ordered: bool
+    pool: SegmentPool, info: SegmentInfo, view: View, sift: _Sift, unordered: frozenset[str] | None
 ) -> Callable[[], Iterator[pa.RecordBatch]]:
     inside = sift.first <= info.first_index and info.last_index < sift.end
 
     def batches() -> Iterator[pa.RecordBatch]:
         chosen = sift.chosen
         mine = sift if chosen is None or not chosen.all_of(pool.get(info)) else replace(sift, chosen=None)
-        return segment_batches(pool, info, view, str(sift.partition), mine.keep(inside), ordered=ordered)
+        return segment_batches(pool, info, view, str(sift.partition), mine.keep(inside), unordered=unordered)
 
     return batches
 

@@ -92,7 +92,7 @@ class Selection(Answer):
         """How many records there are."""
         material = self._material()
         with material.pins:
-            found = sum(map(len, self._unordered(material, ["timestamp"])))
+            found = sum(map(len, self._unordered(material, [])))
         limit, offset = self._select.limit, self._select.offset or 0
         if offset < 0:  # the rounds begin earlier already
             offset = 0
@@ -112,7 +112,7 @@ class Selection(Answer):
         material = self._material()
         columns = material.columns
         counter = Counter(self._select.group_by, columns)
-        names = material.schema.names if self._select.group_by else ["timestamp"]
+        names = material.schema.names if self._select.group_by else []
         with material.pins:
             for batch in self._unordered(material, names):
                 counter.add(batch)
@@ -306,11 +306,11 @@ class Selection(Answer):
         return read_round(material, around, where, self._span, names, pool, reverse=reverse, limit=hint)
 
     def _unordered(self, material: Material, names: list[str]) -> Iterator[pa.RecordBatch]:
+        """The columns `names`, and perhaps others, of the records in any order."""
         if material.parts:
             where, pool = self._filter(material), self._backend.pool
             for around in self._plan(material, material.ends, self._select).rounds:
-                for batch in read_unordered(material, around, where, self._span, names, pool):
-                    yield batch.select(names)
+                yield from read_unordered(material, around, where, self._span, names, pool)
 
     def _read(self, material: Material, names: list[str]) -> Iterator[pa.RecordBatch]:
         select = self._select

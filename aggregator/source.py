@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -96,15 +96,29 @@ def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def segment_batches(
-    pool: SegmentPool, info: SegmentInfo, view: View, partition: str, keep: Keep | None = None, *, ordered: bool = True
+    pool: SegmentPool,
+    info: SegmentInfo,
+    view: View,
+    partition: str,
+    keep: Keep | None = None,
+    *,
+    unordered: frozenset[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The answers of a segment that `keep` wants, in order, or in that of the file where that is not asked for."""
+    """The answers of a segment that `keep` wants, in order.
+
+    unordered: columns that are enough where the order is that of the file; what else `keep` looks at comes with them.
+    """
     if view.question.by_index:
         yield from _indexed_batches(pool, info, view, partition)
         return
     segment = pool.get(info)
     question = view.question
-    columns = view.needed(segment.schema.names)
+    if unordered is not None and keep is not None and not view.hidden:
+        enough = unordered | keep.columns
+        view = replace(view, target=pa.schema([field for field in view.target if field.name in enough]))
+        columns = [name for name in segment.schema.names if name in enough] or ["timestamp"]
+    else:
+        columns = view.needed(segment.schema.names)
     owner: Any = segment
     if question.space is not None:
         owner = segment.find(question.space)
@@ -112,7 +126,7 @@ def segment_batches(
             return
     if question.conditions and not _has_values(segment, question.conditions):
         return
-    if question.space is not None or not ordered:
+    if question.space is not None or unordered is not None:
         limit = None if question.limit is None else LAZILY
         scan = _scan(owner, question, columns, question.start, question.end, limit=limit)
         yield from _kept(scan, view, partition, keep)

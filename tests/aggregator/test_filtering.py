@@ -87,6 +87,9 @@ def test_other_columns_of_other_rows_are_not_decoded(catalog, monkeypatch):
     assert len(catalog.query("SELECT WHERE n = 3").to_table()) == 40
     assert sum(rows for columns, rows in decoded if "data" in columns) == 40
     assert sum(rows for columns, rows in decoded if "n" in columns) == 4_009
+    decoded.clear()
+    assert catalog.query("SELECT COUNT WHERE n = 3").to_pylist() == [{"count": 40}]
+    assert {name for columns, _ in decoded for name in columns} == {"n", "space"}  # no time and no record index
 
 
 def test_explain_counts_the_blocks_that_are_read(tmp_path, monkeypatch):
