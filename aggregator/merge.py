@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from aggregator.model import RECORD_INDEX
 
+PLACE = "number of the partition"
+"""The last column of batches with events of several partitions: merging reads it and leaves it out."""
 I64 = npt.NDArray[np.int64]
 
 
@@ -22,23 +24,28 @@ I64 = npt.NDArray[np.int64]
 class Source:
     """Batches in merge order. `bound`: no key is smaller (the key is the time or record index, `~key` in reverse).
 
-    Every batch has the columns `timestamp` and `record_index`.
+    Every batch has the columns `timestamp` and `record_index`. `partition`: None where the column PLACE tells.
     """
 
     bound: int
-    partition: int
+    partition: int | None
     batches: Callable[[], Iterator[pa.RecordBatch]]
 
 
+Taken = tuple[pa.RecordBatch, I64 | int]
+"""Rows of a source, and the partition of each, or of all."""
+
+
 class _Open:
-    """A source that is being read: its current batch and keys, and the batches to come."""
+    """A source that is being read: its current batch, keys and partitions, and the batches to come."""
 
     def __init__(self, source: Source, by: str, reverse: bool) -> None:
         self._batches = source.batches()
         self._by, self._reverse = by, reverse
-        self.partition = source.partition
+        self._partition = source.partition
         self.batch: pa.RecordBatch | None = None
         self.keys: I64 = np.zeros(0, dtype=np.int64)
+        self.partitions: I64 | int = 0
         self.advance()
 
     def advance(self) -> None:
@@ -47,31 +54,48 @@ class _Open:
         if self.batch is not None:
             keys = numbers(self.batch, self._by)
             self.keys = ~keys if self._reverse else keys  # ~k is -1 - k: turns the order round and never overflows
+            if self._partition is not None:
+                self.partitions = self._partition
+            else:
+                self.partitions = numbers(self.batch, PLACE)
+                self.batch = self.batch.select(self.batch.schema.names[:-1])
 
-    def take_before(self, key: int) -> list[pa.RecordBatch]:
+    def _take(self, count: int) -> Taken:
+        """Remove and give rows of the batch."""
+        assert self.batch is not None
+        whole, places = self.batch, self.partitions
+        self.batch, self.keys = whole.slice(count), self.keys[count:]
+        if isinstance(places, int):
+            return whole.slice(0, count), places
+        self.partitions = places[count:]
+        return whole.slice(0, count), places[:count]
+
+    def take_before(self, key: int) -> list[Taken]:
         """Remove and give the rows of the batch whose key is less than `key`, which is not above its last."""
         count = int(np.searchsorted(self.keys, key, side="left"))
-        assert self.batch is not None
-        taken = [self.batch.slice(0, count)] if count else []
-        self.batch, self.keys = self.batch.slice(count), self.keys[count:]
-        return taken
+        return [self._take(count)] if count else []
 
-    def take_up_to(self, key: int) -> list[pa.RecordBatch]:
+    def take_up_to(self, key: int) -> list[Taken]:
         """Remove and give all rows whose key is at most `key`, over as many batches as hold it."""
         taken = []
         while self.batch is not None and int(self.keys[0]) <= key:
-            count = int(np.searchsorted(self.keys, key, side="right"))
-            taken.append(self.batch.slice(0, count))
-            if count == len(self.keys):
+            taken.append(self._take(int(np.searchsorted(self.keys, key, side="right"))))
+            if not len(self.keys):
                 self.advance()
-            else:
-                self.batch, self.keys = self.batch.slice(count), self.keys[count:]
         return taken
 
 
 def numbers(batch: pa.RecordBatch | pa.Table, column: str) -> I64:
-    """A column of times or record indexes as numbers."""
-    return np.asarray(batch.column(column).cast(pa.int64()).to_numpy())
+    """A column of times or record indexes, 64 bits each, as numbers."""
+    values = batch.column(column)
+    if isinstance(values, pa.ChunkedArray):
+        if values.num_chunks != 1:
+            return np.asarray(values.cast(pa.int64()).to_numpy())
+        values = values.chunk(0)
+    if not len(values):
+        return np.zeros(0, np.int64)
+    # as `values.cast(pa.int64()).to_numpy()`, which takes five times as long and lets go of the interpreter's lock
+    return np.frombuffer(values.buffers()[1], np.int64)[values.offset : values.offset + len(values)]
 
 
 def merge(sources: Iterable[Source], *, by: str, reverse: bool, sparing: bool = False) -> Iterator[pa.RecordBatch]:
@@ -92,19 +116,17 @@ def merge(sources: Iterable[Source], *, by: str, reverse: bool, sparing: bool = 
         # Rows at the horizon itself may go on in a batch that is not read yet.
         before = sparing and any(int(source.keys[0]) < horizon for source in active)
         take = _Open.take_before if before else _Open.take_up_to
-        parts = [(source.partition, take(source, horizon)) for source in active]
-        yield _in_order(parts, by, reverse)
+        yield _in_order([taken for source in active for taken in take(source, horizon)], by, reverse)
         active = [source for source in active if source.batch is not None]
 
 
-def _in_order(parts: list[tuple[int, list[pa.RecordBatch]]], by: str, reverse: bool) -> pa.RecordBatch:
-    batches = [batch for _, group in parts for batch in group]
+def _in_order(parts: list[Taken], by: str, reverse: bool) -> pa.RecordBatch:
+    batches = [batch for batch, _ in parts]
     batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     keys, indexes = numbers(batch, by), numbers(batch, RECORD_INDEX)
     partitions: I64 | None = None
-    if len({partition for partition, group in parts if group}) > 1:
-        counts = [sum(map(len, group)) for _, group in parts]
-        partitions = np.repeat([partition for partition, _ in parts], counts)
+    if not all(isinstance(places, int) and places == parts[0][1] for _, places in parts):
+        partitions = np.concatenate([np.broadcast_to(places, len(batch)) for batch, places in parts])
     order = sort_order(keys, partitions, indexes, reverse=reverse)
     return batch if order is None else batch.take(pa.array(order))
 
@@ -112,12 +134,10 @@ def _in_order(parts: list[tuple[int, list[pa.RecordBatch]]], by: str, reverse: b
 def sort_order(keys: I64, partitions: I64 | None, indexes: I64, *, reverse: bool) -> I64 | None:
     """Row numbers in order; None where the rows are in order already."""
     ahead, behind = (slice(1, None), slice(None, -1)) if not reverse else (slice(None, -1), slice(1, None))
-    later = keys[ahead] > keys[behind]
-    tied = keys[ahead] == keys[behind]
-    if partitions is None:
-        if bool((later | tied & (indexes[ahead] > indexes[behind])).all()):
-            return None
-        order = np.lexsort((indexes, keys))
-    else:
-        order = np.lexsort((indexes, partitions, keys))
+    after = indexes[ahead] > indexes[behind]
+    if partitions is not None:
+        after = (partitions[ahead] > partitions[behind]) | (partitions[ahead] == partitions[behind]) & after
+    if bool(((keys[ahead] > keys[behind]) | (keys[ahead] == keys[behind]) & after).all()):
+        return None
+    order = np.lexsort((indexes, keys) if partitions is None else (indexes, partitions, keys))
     return order[::-1] if reverse else order

@@ -22,10 +22,11 @@ from aggregator.records import FIELD_MAP, FIELDS
 from aggregator.schema_change import union_schema
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
-from aggregator.source import Keep, View, segment_batches, segment_blocks, unsealed_batches
+from aggregator.source import Keep, View, segment_batches, segment_blocks
 from aggregator.state import Snapshot
 from aggregator.tombstones import hidden_in
-from aggregator.unsealed import Lookup, Piece
+from aggregator.unsealed import Piece
+from aggregator.unsealed_source import Group, lookup_groups, unsealed_batches
 from esformat.parts import default_schema
 
 FEW_STREAMS = 32
@@ -205,10 +206,9 @@ def _sources(
                     low = ~max(piece.max_timestamp for piece in pieces) if reverse else low
                     yield Source(low, partition, _of_pieces(pieces, view, sift))
                 continue
-            for lookup in _lookups(snapshot, question, partition):
-                tally.batches += len(lookup.pieces)
-                low = ~lookup.max_timestamp if reverse else lookup.min_timestamp
-                yield Source(low, partition, _of_unsealed(lookup, view, sift))
+            for group in lookup_groups(snapshot, question, partition):
+                tally.batches += sum(len(lookup.pieces) for lookup in group.lookups)
+                yield Source(group.bound(question), partition, _of_unsealed(group, view, sift))
 
 
 def _of_segment(
@@ -243,8 +243,8 @@ class _Chosen:
         return all(space in self.names for space in segment.spaces())
 
 
-def _of_unsealed(lookup: Lookup, view: View, sift: _Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
-    return lambda: (sift(batch, True) for batch in unsealed_batches(lookup, view, str(sift.partition)))
+def _of_unsealed(group: Group, view: View, sift: _Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
+    return lambda: (sift(batch, True) for batch in unsealed_batches(group, view, str(sift.partition)))
 
 
 def _fresh(snapshot: Snapshot, question: Question, partition: int) -> list[Piece] | None:
@@ -298,19 +298,6 @@ def _of_pieces(pieces: list[Piece], view: View, sift: _Sift) -> Callable[[], Ite
             yield sift(view.shape(table, str(sift.partition)), False)
 
     return batches
-
-
-def _lookups(snapshot: Snapshot, question: Question, partition: int) -> Iterator[Lookup]:
-    for unsealed in snapshot.unsealed:
-        if unsealed.partition != partition:
-            continue
-        for lookup in unsealed.lookups():
-            early = question.start is not None and lookup.max_timestamp < question.start
-            late = question.end is not None and lookup.min_timestamp >= question.end
-            passed = lookup.pieces[-1].end_index <= (question.first_index or 0)
-            ahead = question.end_index is not None and lookup.pieces[0].first_index >= question.end_index
-            if not (early or late or passed or ahead):
-                yield lookup
 
 
 @dataclass(frozen=True, slots=True)

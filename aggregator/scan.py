@@ -21,10 +21,10 @@ from aggregator.question import Question, check_columns
 from aggregator.schema_change import union_schema
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
-from aggregator.source import View, count_segment, segment_batches, segment_part, unsealed_batches
+from aggregator.source import View, count_segment, segment_batches, segment_part
 from aggregator.state import Snapshot
 from aggregator.tombstones import hidden_in
-from aggregator.unsealed import Lookup
+from aggregator.unsealed_source import Group, lookup_groups, unsealed_batches
 from esformat import Event
 from esformat.parts import KEY_COLUMNS, EventSchema, default_schema, rows_of_batch
 
@@ -78,8 +78,8 @@ class Scan(Answer):
                 for info in _segments(snapshot, question)
             )
             view = View(question, pa.schema([_schema(snapshot).arrow.field("timestamp")]), {})
-            for lookup, name, _ in _lookups(snapshot, question):
-                count += sum(map(len, unsealed_batches(lookup, view, name))) if question.filtered else lookup.rows
+            for group in lookup_groups(snapshot, question):
+                count += sum(map(len, unsealed_batches(group, view, ""))) if question.filtered else group.rows
         finally:
             pin.release()
         return count if question.limit is None else min(count, question.limit)
@@ -126,14 +126,16 @@ class Scan(Answer):
         empty: str | bytes = b"" if snapshot.binary_keys else ""
         fields = [field for field in schema.arrow if field.name in KEY_COLUMNS or field.name in names]
         view = View(question, pa.schema(fields), {})
-        for lookup, name, number in _lookups(snapshot, question):
+        for group in lookup_groups(snapshot, question):
 
-            def events(lookup: Lookup = lookup, name: str = name) -> Iterator[Event]:
-                rows = (rows_of_batch(b, schema.indexes, empty) for b in unsealed_batches(lookup, view, name))
+            def events(group: Group = group) -> Iterator[Event]:
+                rows = (rows_of_batch(b, schema.indexes, empty) for b in unsealed_batches(group, view, ""))
                 return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
 
-            first, last = lookup.pieces[0].first_index, lookup.pieces[-1].end_index - 1
-            yield Part(lookup.min_timestamp, lookup.max_timestamp, number, first, last, lookup.rows, events)
+            yield Part(
+                group.min_timestamp, group.max_timestamp, group.partitions[0], group.first_index, group.end_index - 1,
+                group.rows, events,
+            )  # fmt: skip
 
     # ------------------------------------------------------------ reading
 
@@ -202,23 +204,6 @@ def _segments(snapshot: Snapshot, question: Question) -> list[Any]:
     )
 
 
-def _lookups(snapshot: Snapshot, question: Question) -> Iterator[tuple[Lookup, str, int]]:
-    """Unsealed batches that can hold answers: with the name and number of their partition."""
-    names = dict(snapshot.partitions)
-    newest = question.reverse and question.limit is not None
-    for part in snapshot.unsealed:
-        for lookup in part.newest_apart() if newest else part.lookups():
-            if question.start is not None and lookup.max_timestamp < question.start:
-                continue
-            if question.end is not None and lookup.min_timestamp >= question.end:
-                continue
-            if question.first_index is not None and lookup.pieces[-1].end_index <= question.first_index:
-                continue
-            if question.end_index is not None and lookup.pieces[0].first_index >= question.end_index:
-                continue
-            yield lookup, names[part.partition], part.partition
-
-
 def _sources(snapshot: Snapshot, question: Question, target: pa.Schema, pool: SegmentPool) -> Iterator[Source]:
     names = dict(snapshot.partitions)
     views = {number: View(question, target, hidden_in(snapshot.tombstones, number)) for number in names}
@@ -231,12 +216,12 @@ def _sources(snapshot: Snapshot, question: Question, target: pa.Schema, pool: Se
             return segment_batches(pool, info, views[info.partition], names[info.partition])
 
         yield Source(~high if question.reverse else low, info.partition, batches)
-    for lookup, name, number in _lookups(snapshot, question):
-        low, high = lookup.min_timestamp, lookup.max_timestamp
-        if question.by_index:
-            low, high = lookup.pieces[0].first_index, lookup.pieces[-1].end_index - 1
+    for group in lookup_groups(snapshot, question, together=True):
+        number = group.partition
 
-        def found(lookup: Lookup = lookup, name: str = name, number: int = number) -> Iterator[pa.RecordBatch]:
-            return unsealed_batches(lookup, views[number], name)
+        def found(group: Group = group, number: int | None = number) -> Iterator[pa.RecordBatch]:
+            if number is None:
+                return unsealed_batches(group, View(question, target, {}), names)
+            return unsealed_batches(group, views[number], names[number])
 
-        yield Source(~high if question.reverse else low, number, found)
+        yield Source(group.bound(question), number, found)

@@ -1,4 +1,4 @@
-"""What one segment, or some unsealed batches, have to say to a question: batches in order, read when asked for."""
+"""What one segment has to say to a question: batches in order, read when asked for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import esformat
 from aggregator.history import Part
@@ -18,7 +17,6 @@ from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
 from aggregator.question import Question
 from aggregator.segment_pool import SegmentPool
 from aggregator.tombstones import Hidden, without_hidden
-from aggregator.unsealed import Lookup
 from esformat import UsageError
 
 I64 = npt.NDArray[np.int64]
@@ -54,14 +52,18 @@ class View:
             wanted.add("grouping")
         return [name for name in present if name in wanted]
 
-    def shape(self, table: pa.Table, partition: str) -> pa.RecordBatch:
-        """A table in the columns that are asked for: what a source lacks is null, older types become the common one."""
+    def shape(self, table: pa.Table | pa.RecordBatch, partition: str | pa.Array) -> pa.RecordBatch:
+        """A table in the columns that are asked for: what a source lacks is null, older types become the common one.
+
+        partition: the name, or that of each row where nothing is hidden.
+        """
         table = without_hidden(table, self.hidden)
-        present = set(table.column_names)
+        present = set(table.schema.names)
         arrays = []
         for field in self.target:
             if field.name == PARTITION:
-                arrays.append(pa.repeat(pa.scalar(partition, pa.string()), len(table)))
+                named = isinstance(partition, str)
+                arrays.append(pa.repeat(pa.scalar(partition, pa.string()), len(table)) if named else partition)
             elif field.name not in present:
                 arrays.append(pa.nulls(len(table), field.type))
             else:
@@ -77,19 +79,21 @@ class Keep:
     mask: Callable[[pa.RecordBatch], pa.BooleanArray]
 
 
-def _one_array(column: pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
+def _one_array(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.Array:
     if column.type != kind:
         column = _as_type(column, kind)
+    if isinstance(column, pa.Array):
+        return column
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _as_type(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
     """A column whose type changed over time in the common type; what has no text form of its own is shown by Python."""
     try:
         return column.cast(kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         texts = [None if value is None else str(value) for value in column.to_pylist()]
-        return pa.chunked_array([pa.array(texts, kind)])
+        return pa.array(texts, kind)
 
 
 # ------------------------------------------------------------ segments
@@ -243,11 +247,6 @@ def _past(timestamp: int) -> int | None:
     return timestamp + 1 if timestamp < 2**63 - 1 else None
 
 
-def _ordered(table: pa.Table, view: View) -> pa.Table:
-    order = sort_order(numbers(table, view.by), None, numbers(table, RECORD_INDEX), reverse=view.question.reverse)
-    return table if order is None else table.take(pa.array(order))
-
-
 def _indexed_batches(pool: SegmentPool, info: SegmentInfo, view: View, partition: str) -> Iterator[pa.RecordBatch]:
     table = pool.in_append_order(info)
     table = _within_times(_within_indexes(table.select(view.needed(table.column_names)), view.question), view.question)
@@ -291,77 +290,3 @@ def segment_blocks(pool: SegmentPool, info: SegmentInfo, question: Question) -> 
     if owner is None or (question.conditions and not _has_values(segment, question.conditions)):
         return set(), segment.scan().blocks()[1]
     return _scan(owner, question, ["timestamp"], question.start, question.end).blocks()
-
-
-# ------------------------------------------------------------ unsealed events
-
-
-def unsealed_batches(lookup: Lookup, view: View, partition: str) -> Iterator[pa.RecordBatch]:
-    """The answers of some unsealed batches, in order; with a limit no more are read than it needs."""
-    question = view.question
-    first = lookup.pieces[0].batch
-    try:
-        space = (
-            None if question.space is None else pa.scalar(question.space, pa.binary()).cast(first.column("space").type)
-        )
-    except pa.ArrowInvalid:  # bytes that are no text: no event can have them
-        return
-    names = [name for name, _ in question.conditions]
-    if any(name not in first.schema.names for name in names):
-        return
-    asked = [*names, *(["grouping"] * (question.grouping is not None))]
-    columns = list(dict.fromkeys([*view.needed(first.schema.names), *asked]))
-    if question.by_index:
-        rows = lookup.within(question.first_index, question.end_index)
-    else:
-        found = None if space is None else lookup.find(space)
-        rows = lookup.by_time(found, question.start, question.end)
-    for some in _stretches(rows, question):
-        table = _filtered(lookup.take(np.sort(some), columns), question)
-        if len(table):
-            yield view.shape(_ordered(table, view), partition)
-
-
-def _stretches(rows: I64, question: Question) -> Iterator[I64]:
-    """Rows in the direction of the question, the first ones about as many as its limit."""
-    size = WINDOW_ROWS
-    if question.limit is not None:
-        filtered = question.conditions or question.grouping is not None
-        size = min(max(question.limit + 1, FIRST_WINDOW_ROWS if filtered else 1), WINDOW_ROWS)
-    left = len(rows)
-    while left > 0:
-        yield rows[max(0, left - size) : left] if question.reverse else rows[len(rows) - left :][:size]
-        left -= size
-        size = min(8 * size, WINDOW_ROWS)
-
-
-def _filtered(table: pa.Table, question: Question) -> pa.Table:
-    masks = []
-    times = numbers(table, "timestamp")
-    if question.start is not None:
-        masks.append(times >= question.start)
-    if question.end is not None:
-        masks.append(times < question.end)
-    indexes = numbers(table, RECORD_INDEX)
-    if question.first_index is not None:
-        masks.append(indexes >= question.first_index)
-    if question.end_index is not None:
-        masks.append(indexes < question.end_index)
-    if question.grouping is not None:
-        masks.append(_equal(table.column("grouping"), question.grouping))
-    masks += [_equal(table.column(name), value) for name, value in question.conditions]
-    if not masks:
-        return table
-    return table.filter(pa.array(np.logical_and.reduce(masks)))
-
-
-def _equal(column: pa.ChunkedArray, value: Any) -> npt.NDArray[np.bool_]:
-    try:
-        if isinstance(value, bytes):
-            wanted = pa.scalar(value, pa.binary()).cast(column.type)
-        else:
-            wanted = pa.scalar(value, column.type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
-        return np.zeros(len(column), np.bool_)
-    found = pc.equal(column, wanted).fill_null(False)
-    return np.asarray(found.to_numpy())

@@ -1,64 +1,106 @@
-"""`SpaceIndex`: which of many rows have a space, found by a mark of 16 bits of each key.
+"""`SpaceIndex`: which of many rows have a space, found by a hash of 32 bits of each key.
 
-It is made in a few calls for all rows together, and costs about as much as comparing every key 16 times.
+Making one costs about as much as comparing every key 20 times; two are put together by merging what is in order.
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 I64 = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
 
-_MARKS = 1 << 16
-_PLACES = 16  # a byte counts by its value and its place, modulo this
-_WEIGHTS = np.random.default_rng(0).integers(0, 1 << 63, _PLACES * 256, dtype=np.int64)  # any odd mixture would do
-_LIST: list[int] = _WEIGHTS.tolist()
-_LONGEST = 64  # bytes
+_BITS = 32  # of a hash, and as many of a row
+_WORD = 8  # bytes that are hashed together
+_HEAD = 48
+"""Of a long key so many bytes count, and the last 16: others that differ nowhere else are found with it."""
+_TAIL = 16
+_FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F  # odd numbers without a pattern
+_ALL = 2**64 - 1
+_KEPT = np.array([(1 << 8 * count) - 1 for count in range(_WORD)] + [_ALL], np.uint64)  # the first bytes of a word
 
 
 class SpaceIndex:
-    """Rows by space. `worth_it` says of which keys it is quicker than comparing all of them."""
+    """Rows by space."""
 
-    def __init__(self, spaces: pa.Array) -> None:
-        """spaces: text or bytes, without nulls."""
-        marks = _marks(spaces)
-        self._spaces = spaces
-        self._rows = np.argsort(marks, kind="stable").astype(np.int32)  # of 16 bits: a radix sort
-        self._starts = np.append(0, np.cumsum(np.bincount(marks, minlength=_MARKS)))
+    def __init__(self, entries: U64, rows: int) -> None:
+        """Made by `of` and `followed_by`. entries: hash and row of each key, in order."""
+        self._entries, self._rows = entries, rows
 
-    @staticmethod
-    def worth_it(rows: int, key_bytes: int) -> bool:
-        """Long keys are compared as quickly as they are marked."""
-        return key_bytes <= _LONGEST * rows
+    @classmethod
+    def of(cls, spaces: pa.Array) -> SpaceIndex:
+        """Of keys, text or bytes without nulls, fewer than 2³²."""
+        entries = _hashes(spaces) << np.uint64(_BITS)
+        entries |= np.arange(len(spaces), dtype=np.uint64)
+        entries.sort()
+        return cls(entries, len(spaces))
 
-    def find(self, space: pa.Scalar) -> I64:
-        """Rows, ascending, of a space. space: of the type of the keys."""
-        mark = _mark(space.as_buffer())
-        rows = self._rows[self._starts[mark] : self._starts[mark + 1]]
-        same = pc.equal(self._spaces.take(pa.array(rows)), space)
-        return rows[np.asarray(same.to_numpy(zero_copy_only=False), np.bool_)].astype(np.int64)
+    def followed_by(self, other: SpaceIndex) -> SpaceIndex:
+        """Of the keys of both, the rows of the other behind these."""
+        entries = np.concatenate([self._entries, other._entries])
+        entries[len(self._entries) :] += np.uint64(self._rows)
+        entries.sort(kind="stable")  # merges the two, which are in order
+        return SpaceIndex(entries, self._rows + other._rows)
+
+    def find(self, space: bytes) -> I64:
+        """Rows, ascending, that have a space, and now and then one with another of the same hash."""
+        first = _hash(space) << _BITS
+        low, high = np.searchsorted(self._entries, np.array([first, first + (1 << _BITS) - 1], np.uint64))
+        found: I64 = (self._entries[low:high] & np.uint64((1 << _BITS) - 1)).view(np.int64)
+        return found
 
 
-def _mark(key: pa.Buffer) -> int:
-    """The mark of one key, as `_marks` gives it."""
-    weighed: int = sum(_LIST[(place % _PLACES) << 8 | byte] for place, byte in enumerate(key.to_pybytes()))
-    return (weighed >> 40) % _MARKS
+@lru_cache(maxsize=256)
+def _hash(key: bytes) -> int:
+    """The hash of one key, as `_hashes` gives it."""
+    state = len(key) * _SECOND & _ALL
+    for begin in range(0, min(len(key), _HEAD), _WORD):
+        state = _mixed(state, key[begin : min(begin + _WORD, _HEAD)])
+    if len(key) > _HEAD:
+        for begin in range(len(key) - _TAIL, len(key), _WORD):
+            state = _mixed(state, key[begin : begin + _WORD])
+    return (state * _SECOND & _ALL) >> _BITS
 
 
-def _marks(keys: pa.Array) -> npt.NDArray[np.uint16]:
-    """A mark of each key, the same for the same key."""
+def _mixed(state: int, word: bytes) -> int:
+    state = (state + int.from_bytes(word, "little")) * _FIRST & _ALL
+    return state ^ state >> 29
+
+
+def _hashes(keys: pa.Array) -> U64:
+    """A hash of each key, the same for the same key, below 2³²."""
     _, places, data = keys.buffers()
     ends = np.frombuffer(places, np.int32)[keys.offset : keys.offset + len(keys) + 1]
-    starts, lengths = ends[:-1] - ends[0], np.diff(ends)
-    content = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]] if data is not None else np.zeros(0, np.uint8)
-    place = np.arange(len(content), dtype=np.int32)
-    place -= np.repeat(starts, lengths)
-    place &= _PLACES - 1
-    place <<= 8
-    place |= content
-    weights = np.append(_WEIGHTS.take(place), 0)  # one more: a key without bytes may stand at the end
-    sums = np.where(lengths > 0, np.add.reduceat(weights, starts), 0)
-    return (sums.view(np.uint64) >> np.uint64(40)).astype(np.uint16)
+    starts, lengths = (ends[:-1] - ends[0]).astype(np.int64), np.diff(ends).astype(np.int64)
+    size = int(ends[-1] - ends[0])
+    content = np.zeros(size + _WORD, np.uint8)
+    if size:
+        content[:size] = np.frombuffer(data, np.uint8)[ends[0] : ends[-1]]
+    words = np.lib.stride_tricks.as_strided(content[:_WORD].view("<u8"), (size + 1,), (1,))  # one begins at each byte
+    state = lengths.astype(np.uint64)
+    state *= np.uint64(_SECOND)
+    longest = int(lengths.max(initial=0))
+    for begin in range(0, min(longest, _HEAD), _WORD):
+        state = _all_mixed(state, words, starts + begin, lengths - begin)
+    if longest > _HEAD:
+        long = lengths > _HEAD
+        for back in range(_TAIL, 0, -_WORD):
+            begins = (starts + lengths - back)[long]
+            state[long] = _all_mixed(state[long], words, begins, np.full(len(begins), _WORD))
+    state *= np.uint64(_SECOND)
+    state >>= np.uint64(_BITS)
+    return state
+
+
+def _all_mixed(state: U64, words: U64, begins: I64, left: I64) -> U64:
+    """The states after the words that begin there, of which `left` bytes count; as they were where none are left."""
+    mixed = words.take(begins, mode="clip")
+    mixed &= _KEPT.take(left, mode="clip")
+    mixed += state
+    mixed *= np.uint64(_FIRST)
+    mixed ^= mixed >> np.uint64(29)
+    return mixed if int(left.min(initial=1)) > 0 else np.where(left > 0, mixed, state)

@@ -15,7 +15,7 @@ from aggregator.manifest import Contents
 from aggregator.model import Cut, PartitionInfo, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo, with_cut
 from aggregator.pins import Pin, Pins
 from aggregator.segment_table import SegmentTable, SegmentView
-from aggregator.unsealed import Lookup, Piece, Unsealed, look_up, newest_apart
+from aggregator.unsealed import Lookup, Piece, Unsealed, look_up
 
 PRODUCER_WINDOW = 64
 """So many batches of a producer are remembered in each partition."""
@@ -79,10 +79,6 @@ class UnsealedPart:
         made = look_up(self.pieces, self.owner.lookups)
         self.owner.lookups = made
         return made
-
-    def newest_apart(self) -> tuple[Lookup, ...]:
-        """The same for a reader who wants the newest few events."""
-        return newest_apart(self.pieces, self.owner.lookups) or self.lookups()
 
 
 @dataclass(frozen=True, slots=True)

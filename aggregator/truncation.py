@@ -20,13 +20,14 @@ from aggregator.model import LAST, PARTITION, RECORD_INDEX, Cut
 from aggregator.question import Question
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
-from aggregator.source import View, segment_batches, unsealed_batches
+from aggregator.source import View, segment_batches
 from aggregator.state import Snapshot
 from aggregator.stream_index import Stream
 from aggregator.stream_sizes import record_bytes, shares_of, unsealed_record_bytes
 from aggregator.tombstones import FEW_SPACES, hidden_in
 from aggregator.topic import Backend, writer_of
 from aggregator.trimming import Rows, Rules, Trimming
+from aggregator.unsealed_source import Group, unsealed_batches
 
 _SIZE = "record_bytes"
 _READ = pa.schema(
@@ -154,7 +155,7 @@ def _sources(pool: SegmentPool, snapshot: Snapshot, streams: _Streams, stop_us: 
             for part in snapshot.unsealed:
                 for lookup in part.lookups() if part.partition == number else ():
                     size = unsealed_record_bytes(part)
-                    read = partial(unsealed_batches, lookup, view, str(number))
+                    read = partial(unsealed_batches, Group((lookup,), (number,)), view, str(number))
                     yield Source(lookup.min_timestamp, number, partial(shaped, read, size))
 
 

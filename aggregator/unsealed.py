@@ -1,6 +1,6 @@
 """Events that are in the log but in no segment yet, in memory, as the batches in which they came.
 
-Appending costs nothing per event. Whoever asks for a space compares the keys of all of them.
+Appending costs nothing per event. Who asks for a space compares the keys of all of them, until it is asked often.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Any
 
 import numpy as np
@@ -24,20 +24,18 @@ I64 = npt.NDArray[np.int64]
 SMALL_BYTES = 32 << 10
 """Batches up to this size are put together, MERGED at a time, so that tiny appends do not cost later."""
 MERGED = 64
-FEW_ROWS = 4096
-"""Up to so many rows that are taken are one batch."""
 FEW_RUNS = 16
 """Up to so many stretches of rows are taken as slices, which copies nothing; one costs 2 µs, taking them all 25 µs."""
 MAX_LOOKUP_ROWS = 1 << 17
 """Lookups grow together up to so many rows."""
-MAX_FRESH_ROWS = 1 << 16
-"""So many rows may come before they are put together for a reader who wants the newest few."""
-INDEXED_ROWS = 1 << 14
+INDEXED_ROWS = 1 << 12
 """Lookups of so many rows get an index of their spaces,"""
 ASKED_OFTEN = 16
 """when they were asked for one so often."""
+COMMON = 16
+"""Where one row in so many may be of the space, comparing all keys is as quick as the index."""
 NEWEST_ROWS = 2048
-"""Such a reader looks at so many first."""
+"""So many of the newest rows have a lookup of their own, for readers who want the newest few."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -121,17 +119,41 @@ class Lookup:
         self.max_timestamp = max(piece.max_timestamp for piece in pieces)
         self._asked = 0
 
+    @classmethod
+    def joined(cls, first: Lookup, second: Lookup) -> Lookup:
+        """The rows of two, with what of both was put together already."""
+        self = cls.__new__(cls)
+        self.pieces = (*first.pieces, *second.pieces)
+        self.rows = first.rows + second.rows
+        self.min_timestamp = min(first.min_timestamp, second.min_timestamp)
+        self.max_timestamp = max(first.max_timestamp, second.max_timestamp)
+        self._asked = max(first._asked, second._asked)
+        known = vars(first)
+        if "times" in known:
+            self.times = np.concatenate([first.times, second.times])
+        if "edges" in known:
+            self.edges = np.concatenate([first.edges, second.edges[1:] + first.rows])
+        if "_index" in known:
+            self._index = first._index.followed_by(second._index)
+        return self
+
     @cached_property
     def _spaces(self) -> Any:
         return pa.chunked_array([piece.batch.column("space") for piece in self.pieces])
 
     @cached_property
-    def _times(self) -> I64:
+    def times(self) -> I64:
+        """The timestamp of each row."""
         return np.concatenate([times_of(piece.batch) for piece in self.pieces])
 
     @cached_property
-    def _edges(self) -> I64:
+    def edges(self) -> I64:
+        """The row at which each piece begins, and the number of rows."""
         return np.cumsum([0, *(piece.rows for piece in self.pieces)])
+
+    @cached_property
+    def _index(self) -> SpaceIndex:
+        return SpaceIndex.of(self._spaces.combine_chunks())
 
     def follows(self, other: Lookup) -> bool:
         """Whether the two are put together: of one schema, and the other not much larger."""
@@ -139,81 +161,83 @@ class Lookup:
         return same and other.rows <= 2 * self.rows and other.rows + self.rows <= MAX_LOOKUP_ROWS
 
     def find(self, space: pa.Scalar) -> I64:
-        """Rows, ascending, of a space.
+        """Rows, ascending, of a space, and now and then one of another: see `SpaceIndex.find`.
 
-        Every key is compared: 3 ns each, in one call that needs no lock of the interpreter. An index costs as much as
-        ASKED_OFTEN such calls; it is made of many rows, when that often somebody has asked.
+        Every key is compared: 3 ns each. An index costs as much as ASKED_OFTEN such calls; it is made of many rows,
+        when that often somebody has asked.
         """
         self._asked += 1
-        if self.rows >= INDEXED_ROWS and self._asked > ASKED_OFTEN and self._index is not None:
-            return self._index.find(space)
-        return np.asarray(pc.indices_nonzero(pc.equal(self._spaces, space)).to_numpy()).astype(np.int64)
-
-    @cached_property
-    def _index(self) -> SpaceIndex | None:
-        spaces = self._spaces
-        return SpaceIndex(spaces.combine_chunks()) if SpaceIndex.worth_it(self.rows, spaces.nbytes) else None
+        if self.rows >= INDEXED_ROWS and self._asked > ASKED_OFTEN:
+            rows = self._index.find(space.as_buffer().to_pybytes())
+            if len(rows) * COMMON < self.rows:
+                return rows
+        return np.flatnonzero(pc.equal(self._spaces, space).to_numpy())
 
     def within(self, first_index: int | None, end_index: int | None) -> I64:
         """Rows, ascending, of the pieces that have record indexes between those: all such rows, and others."""
         low, high = 0, self.rows
         if first_index is not None:
             ends = np.array([piece.end_index for piece in self.pieces])
-            low = int(self._edges[np.searchsorted(ends, first_index, side="right")])
+            low = int(self.edges[np.searchsorted(ends, first_index, side="right")])
         if end_index is not None:
             firsts = np.array([piece.first_index for piece in self.pieces])
-            high = int(self._edges[np.searchsorted(firsts, end_index)])
+            high = int(self.edges[np.searchsorted(firsts, end_index)])
         return np.arange(low, high)
 
-    def by_time(self, rows: I64 | None, start: int | None, end: int | None) -> I64:
-        """Those rows, all where `rows` is None, with timestamps in [start, end), oldest first; ties as they came."""
-        times = self._times
-        if rows is None:
-            rows = np.arange(self.rows)
-        else:
-            times = times[rows]
-        if start is not None or end is not None:
-            mask = np.ones(len(times), np.bool_)
-            if start is not None:
-                mask &= times >= start
-            if end is not None:
-                mask &= times < end
-            rows, times = rows[mask], times[mask]
-        if bool((times[1:] >= times[:-1]).all()):
-            return rows
-        return rows[np.argsort(times, kind="stable")]
 
-    def take(self, rows: I64 | None, columns: Sequence[str]) -> pa.Table:
-        """Those rows, ascending, all where `rows` is None: the columns that the pieces have, and the record index."""
-        names = [name for name in columns if name in self.pieces[0].batch.schema.names]
-        if rows is None:
-            rows = np.arange(self.rows)
-        places = np.searchsorted(self._edges, rows, side="right") - 1
-        mine = rows - self._edges[places]
-        if len(rows):
-            batches, indexes = self._taken(places, mine, names)
-        else:
-            batches, indexes = [self.pieces[0].batch.slice(0, 0).select(names)], [rows]
-        if len(batches) > 1 and len(rows) <= FEW_ROWS:  # what works on a table works on each of its chunks
-            batches = [pa.concat_batches(batches)]
-        return pa.Table.from_batches(batches).append_column(
-            pa.field(RECORD_INDEX, pa.int64(), nullable=False), pa.array(np.concatenate(indexes))
+class Rows:
+    """The rows of lookups of one schema, numbered from 0 over all of them."""
+
+    def __init__(self, lookups: Sequence[Lookup]) -> None:
+        self.bases = [0, *accumulate(lookup.rows for lookup in lookups)]
+        self._lookups = lookups
+
+    def lookups_of(self, rows: I64) -> I64:
+        """Which lookup has each row."""
+        return np.searchsorted(np.array(self.bases), rows, side="right") - 1
+
+    @cached_property
+    def _pieces(self) -> list[Piece]:
+        return list(chain.from_iterable(lookup.pieces for lookup in self._lookups))
+
+    @cached_property
+    def _edges(self) -> I64:
+        return np.concatenate(
+            [lookup.edges[:-1] + base for lookup, base in zip(self._lookups, self.bases, strict=False)]
         )
 
-    def _taken(self, places: I64, rows: I64, names: list[str]) -> tuple[list[pa.RecordBatch], list[I64]]:
-        """Rows of the pieces that stand at `places`, as batches, and their record indexes."""
-        fresh = np.append(True, places[1:] != places[:-1])  # a piece begins
-        apart = fresh | np.append(False, rows[1:] != rows[:-1] + 1)  # rows that do not adjoin begin
-        runs = apart.nonzero()[0] if int(apart.sum()) <= FEW_RUNS else fresh.nonzero()[0]
-        batches, indexes = [], []
-        for first, last in pairwise([*runs.tolist(), len(rows)]):
-            piece, some = self.pieces[places[first]], rows[first:last]
-            if fresh[first]:
-                batch = piece.batch.select(names)
-            whole = int(some[-1]) - int(some[0]) + 1 == len(some)
-            batches.append(batch.slice(int(some[0]), len(some)) if whole else batch.take(pa.array(some)))
-            indexes.append(piece.first_index + some if piece.indexes is None else piece.indexes[some])
-        return batches, indexes
+    def take(self, rows: I64, names: Sequence[str]) -> pa.RecordBatch:
+        """Those rows in that order, at least one: the columns `names`, which the pieces have, and the record index."""
+        owners = self.lookups_of(rows)
+        owner = int(owners[0])
+        if (owners == owner).all():
+            return _take(self._lookups[owner].pieces, self._lookups[owner].edges, rows - self.bases[owner], names)
+        return _take(self._pieces, self._edges, rows, names)
+
+
+def _take(pieces: Sequence[Piece], edges: I64, rows: I64, names: Sequence[str]) -> pa.RecordBatch:
+    """Rows of pieces of which each begins at a row of `edges`."""
+    places = np.searchsorted(edges, rows, side="right") - 1
+    mine = rows - edges[places]
+    fresh = np.append(True, places[1:] != places[:-1])  # a piece begins
+    count = int(fresh.sum())
+    if count > FEW_RUNS and count > 2 * len(np.unique(places)):  # to and fro between them
+        order = np.argsort(rows)
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
+        return _take(pieces, edges, rows[order], names).take(pa.array(back))
+    apart = fresh | np.append(False, mine[1:] != mine[:-1] + 1)  # rows that do not adjoin begin
+    runs = apart.nonzero()[0] if int(apart.sum()) <= FEW_RUNS else fresh.nonzero()[0]
+    batches, indexes = [], []
+    for first, last in pairwise([*runs.tolist(), len(rows)]):
+        piece, some = pieces[places[first]], mine[first:last]
+        batch = piece.batch if piece.batch.schema.names == names else piece.batch.select(names)
+        adjoining = not apart[first + 1 : last].any()
+        batches.append(batch.slice(int(some[0]), len(some)) if adjoining else batch.take(pa.array(some)))
+        indexes.append(piece.first_index + some if piece.indexes is None else piece.indexes[some])
+    batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    column = pa.array(np.concatenate(indexes))
+    return pa.RecordBatch.from_arrays([*batch.columns, column], [*names, RECORD_INDEX])
 
 
 @dataclass(slots=True)
@@ -272,38 +296,33 @@ class Unsealed:
 def look_up(pieces: Sequence[Piece], known: Sequence[Lookup]) -> tuple[Lookup, ...]:
     """Lookups that cover all pieces in order: those that are known and still fit, and new ones for the rest.
 
-    Lookups of about equal size are put together, so that there are few however many batches came.
+    Lookups of about equal size are put together, so that there are few however many batches came. The newest pieces,
+    NEWEST_ROWS rows or one piece, stand apart.
     """
     kept = _still_good(pieces, known)
-    for group in _groups(pieces[sum(len(lookup.pieces) for lookup in kept) :]):
+    if sum(len(lookup.pieces) for lookup in kept) == len(pieces):
+        return tuple(kept)
+    if kept and kept[-1].rows <= NEWEST_ROWS:
+        kept.pop()
+    fresh = pieces[sum(len(lookup.pieces) for lookup in kept) :]
+    newest = _newest(fresh)
+    for group in _groups(fresh[:-newest]):
         kept.append(Lookup(tuple(group)))
         while len(kept) > 1 and kept[-1].follows(kept[-2]):
             last = kept.pop()
-            kept[-1] = Lookup((*kept[-1].pieces, *last.pieces))
+            kept[-1] = Lookup.joined(kept[-1], last)
+    kept.append(Lookup(tuple(fresh[-newest:])))
     return tuple(kept)
 
 
-def newest_apart(pieces: Sequence[Piece], known: Sequence[Lookup]) -> tuple[Lookup, ...] | None:
-    """The same for who wants the newest few: what came since is cut up, the last pieces alone, the more the older.
-
-    None where so much came since that it should be put together and kept.
-    """
-    kept = _still_good(pieces, known)
-    fresh = pieces[sum(len(lookup.pieces) for lookup in kept) :]
-    if sum(piece.rows for piece in fresh) > MAX_FRESH_ROWS:
-        return None
-    apart: list[Lookup] = []
-    group: list[Piece] = []
-    rows, most = 0, NEWEST_ROWS
-    for piece in reversed(fresh):
-        if group and (piece.schema is not group[0].schema or rows + piece.rows > most):
-            apart.append(Lookup(tuple(reversed(group))))
-            group, rows, most = [], 0, 4 * most
-        group.append(piece)
+def _newest(pieces: Sequence[Piece]) -> int:
+    """How many of the last pieces have NEWEST_ROWS rows together and one schema; at least one."""
+    rows = 0
+    for count, piece in enumerate(reversed(pieces)):
         rows += piece.rows
-    if group:
-        apart.append(Lookup(tuple(reversed(group))))
-    return (*kept, *reversed(apart))
+        if rows > NEWEST_ROWS or piece.schema is not pieces[-1].schema:
+            return max(1, count)
+    return len(pieces)
 
 
 def _still_good(pieces: Sequence[Piece], known: Sequence[Lookup]) -> list[Lookup]:

@@ -20,29 +20,38 @@ def compared(keys, key):
 
 
 @pytest.mark.parametrize(
-    ("kind", "texts"), [(pa.string(), st.text(max_size=20)), (pa.binary(), st.binary(max_size=40))]
+    ("kind", "texts"),
+    [(pa.string(), st.text(max_size=20)), (pa.binary(), st.binary(max_size=40) | st.binary(min_size=40, max_size=70))],
 )
 def test_the_rows_of_every_space(kind, texts):
-    """Any keys, empty ones and absent ones too, and slices of arrays."""
+    """Any keys, empty ones and absent ones too, slices of arrays, and indexes that were put together."""
 
-    @given(st.lists(texts, max_size=60), texts, st.integers(0, 5))
-    def check(keys, other, skipped):
+    @given(st.lists(texts, max_size=60), texts, st.integers(0, 5), st.integers(0, 60))
+    def check(keys, other, skipped, cut):
         array = pa.array(keys, kind).slice(skipped)
-        index = SpaceIndex(array)
+        indexes = [SpaceIndex.of(array), SpaceIndex.of(array[:cut]).followed_by(SpaceIndex.of(array[cut:]))]
         for key in {*keys, other}:
             scalar = pa.scalar(key, kind)
-            assert index.find(scalar).tolist() == compared(array, scalar)
+            for index in indexes:
+                assert index.find(scalar.as_buffer().to_pybytes()).tolist() == compared(array, scalar)
 
     check()
 
 
-def test_keys_of_the_same_mark():
-    """Marks have 16 bits: among 200,000 keys many share one, and none is taken for another."""
-    keys = pa.array([f"space-{n}" for n in range(200_000)])
-    index = SpaceIndex(keys)
-    for n in range(0, 200_000, 5000):
-        assert index.find(pa.scalar(f"space-{n}")).tolist() == [n]
-    assert index.find(pa.scalar("space-200000")).tolist() == []
+def test_long_keys():
+    """Of a long key only its head, its tail and its length count: what differs elsewhere is found with it."""
+    keys = [b"a" * 100, b"a" * 60 + b"b" + b"a" * 39, b"a" * 101, b"b" + b"a" * 99, b"a" * 99 + b"b"]
+    index = SpaceIndex.of(pa.array(keys))
+    assert [index.find(key).tolist() for key in keys] == [[0, 1], [0, 1], [2], [3], [4]]
+
+
+def test_keys_of_the_same_hash():
+    """Hashes have 32 bits: with 200,000 keys few share one, and each key finds its row."""
+    keys = [b"space-%d" % n for n in range(200_000)]
+    index = SpaceIndex.of(pa.array(keys))
+    found = [index.find(keys[n]).tolist() for n in range(0, 200_000, 50)]
+    assert all(n in rows for n, rows in zip(range(0, 200_000, 50), found, strict=True))
+    assert sum(map(len, found)) < 4010
 
 
 def test_lookups_that_are_asked_often():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,7 +12,7 @@ from hypothesis import strategies as st
 
 from aggregator import unsealed as module
 from aggregator.model import SchemaInfo
-from aggregator.unsealed import Unsealed, look_up, make_piece, newest_apart
+from aggregator.unsealed import Rows, Unsealed, look_up, make_piece, times_of
 from esformat.parts import default_schema
 
 SCHEMAS = [SchemaInfo(number, 1, 1, default_schema([], binary_keys=False)) for number in (1, 2)]
@@ -45,8 +47,10 @@ def test_lookups(steps):
         patch.setattr(module, "MERGED", 3)
         patch.setattr(module, "MAX_LOOKUP_ROWS", 5)
         patch.setattr(module, "FEW_RUNS", 2)
-        patch.setattr(module, "MAX_FRESH_ROWS", 40)
         patch.setattr(module, "NEWEST_ROWS", 3)
+        patch.setattr(module, "INDEXED_ROWS", 2)
+        patch.setattr(module, "ASKED_OFTEN", 1)
+        patch.setattr(module, "COMMON", 1)
         unsealed = Unsealed.empty()
         expected = []
         at = 0
@@ -57,21 +61,37 @@ def test_lookups(steps):
             at += len(spaces)
             if look:
                 unsealed.lookups = look_up(tuple(unsealed.pieces), unsealed.lookups)
+                for lookup in unsealed.lookups:
+                    lookup.find(pa.scalar("b"))
+                    assert len(lookup.times) == lookup.edges[-1] == lookup.rows
         lookups = look_up(tuple(unsealed.pieces), unsealed.lookups)
         assert sum(lookup.rows for lookup in lookups) == unsealed.rows == len(expected)
         for space in ("a", "d", "absent"):
-            found = [
-                row
-                for lookup in lookups
-                for row in lookup.take(lookup.find(pa.scalar(space)), ["space", "data"]).to_pylist()
+            for _ in range(3):
+                found = [
+                    row
+                    for lookup in lookups
+                    if len(rows := lookup.find(pa.scalar(space)))
+                    for row in Rows([lookup]).take(rows, ["space", "data"]).to_pylist()
+                ]
+                assert found == [
+                    {"space": space, "data": b"%d" % index, "record_index": index}
+                    for index, s in expected
+                    if s == space
+                ]
+        for group in groups(lookups):
+            rows = Rows(group)
+            assert [lookup.times.tolist() for lookup in group] == [
+                [time for p in lookup.pieces for time in times_of(p.batch).tolist()] for lookup in group
             ]
-            assert found == [
-                {"space": space, "data": b"%d" % index, "record_index": index} for index, s in expected if s == space
-            ]
-        apart = newest_apart(tuple(unsealed.pieces), unsealed.lookups) or lookups
-        rows = [row["record_index"] for lookup in apart for row in lookup.take(None, ["space"]).to_pylist()]
-        assert rows == [index for index, _ in expected]
-        whole = [row["record_index"] for lookup in lookups for row in lookup.take(None, ["space"]).to_pylist()]
+            order = np.random.default_rng(len(expected)).permutation(rows.bases[-1])
+            for some in (np.arange(rows.bases[-1]), np.arange(rows.bases[-1])[::-1], order):
+                wanted = [int(number) for lookup in group for p in lookup.pieces for number in p.record_indexes()]
+                taken = rows.take(some, ["data", "space"])
+                assert taken.schema.names == ["data", "space", "record_index"]
+                assert taken.column("record_index").to_pylist() == [wanted[row] for row in some]
+                assert taken.column("data").to_pylist() == [b"%d" % wanted[row] for row in some]
+        whole = [int(number) for lookup in lookups for p in lookup.pieces for number in p.record_indexes()]
         assert whole == [index for index, _ in expected]
         for index in (0, at // 2, at):
             left = unsealed.after(index)
@@ -79,19 +99,26 @@ def test_lookups(steps):
             assert numbers == [number for number, _ in expected if number >= index]
 
 
+def groups(lookups):
+    """Lookups by schema, in order."""
+    return [found for s in SCHEMAS if (found := [lookup for lookup in lookups if lookup.pieces[0].schema is s])]
+
+
 def test_newest_pieces_stand_apart():
-    """What came since lookups were made: the newest pieces alone, the older the more together, none of them opened."""
+    """The newest pieces of many that came have a lookup of their own; none is opened, and there are few of them."""
     unsealed = Unsealed.empty()
     for number in range(0, 60_000, 1000):
-        unsealed.add(piece(number, ["a"] * 1000))
-    unsealed.lookups = look_up(tuple(unsealed.pieces[:5]), ())
-    found = newest_apart(tuple(unsealed.pieces), unsealed.lookups)
-    assert [len(lookup.pieces) for lookup in found] == [5, 13, 32, 8, 2]
-    assert found[0] is unsealed.lookups[0]
-    for number in range(60_000, 70_001, 1000):
-        unsealed.add(piece(number, ["a"] * 1000))
-    assert newest_apart(tuple(unsealed.pieces), unsealed.lookups) is None
-    assert newest_apart(tuple(unsealed.pieces), look_up(tuple(unsealed.pieces), ())) is not None
+        unsealed.add(replace(piece(number, ["a"] * 1000), size_bytes=1 << 20))
+    found = look_up(tuple(unsealed.pieces[:5]), ())
+    assert [len(lookup.pieces) for lookup in found] == [3, 2]
+    found = look_up(tuple(unsealed.pieces), found)
+    assert [len(lookup.pieces) for lookup in found] == [58, 2]
+    assert not any({"times", "edges", "_index"} & set(vars(lookup)) for lookup in found)
+    for number in range(60_000, 400_000, 1000):
+        unsealed.add(replace(piece(number, ["a"] * 1000), size_bytes=1 << 20))
+        found = look_up(tuple(unsealed.pieces), found)
+        assert found[-1].rows == 2000
+        assert len(found) < 12
 
 
 def test_tiny_batches_are_put_together():

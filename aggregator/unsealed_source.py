@@ -1,0 +1,254 @@
+"""What unsealed batches have to say to a question: batches in order, read when asked for.
+
+Rows of a space come from all lookups of a partition together: each is asked which it has, where a limit may end it soon
+one after the other, and one gather takes them out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.merge import PLACE, numbers
+from aggregator.model import RECORD_INDEX
+from aggregator.question import Question
+from aggregator.source import FIRST_WINDOW_ROWS, WINDOW_ROWS, View
+from aggregator.state import Snapshot
+from aggregator.unsealed import I64, Lookup, Rows
+
+Bools = npt.NDArray[np.bool_]
+GROWTH = 8
+"""Where a limit was not enough, so many times as much is looked at next."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Lookups of one schema that are asked together, and the partition of each: by partition, then in their order."""
+
+    lookups: tuple[Lookup, ...]
+    partitions: tuple[int, ...]
+
+    @property
+    def partition(self) -> int | None:
+        """The partition; None where there are several."""
+        return self.partitions[0] if self.partitions[0] == self.partitions[-1] else None
+
+    @property
+    def rows(self) -> int:
+        """How many events."""
+        return sum(lookup.rows for lookup in self.lookups)
+
+    @property
+    def min_timestamp(self) -> int:
+        """No event is earlier."""
+        return min(lookup.min_timestamp for lookup in self.lookups)
+
+    @property
+    def max_timestamp(self) -> int:
+        """No event is later."""
+        return max(lookup.max_timestamp for lookup in self.lookups)
+
+    @property
+    def first_index(self) -> int:
+        """The first record index, of one partition."""
+        return self.lookups[0].pieces[0].first_index
+
+    @property
+    def end_index(self) -> int:
+        """The record index after the last, of one partition."""
+        return self.lookups[-1].pieces[-1].end_index
+
+    def bound(self, question: Question) -> int:
+        """What `Source` calls its bound."""
+        if question.by_index:
+            return ~(self.end_index - 1) if question.reverse else self.first_index
+        return ~self.max_timestamp if question.reverse else self.min_timestamp
+
+
+def lookup_groups(
+    snapshot: Snapshot, question: Question, partition: int | None = None, *, together: bool = False
+) -> list[Group]:
+    """Unsealed batches, of one partition or of all, that can hold answers.
+
+    together: those of all partitions in one group, where a space is asked for and nothing is hidden.
+    """
+    found: dict[tuple[int, int], list[tuple[int, Lookup]]] = {}
+    apart = question.space is None or question.by_index
+    together = together and not snapshot.tombstones
+    for part in sorted(snapshot.unsealed, key=lambda part: part.partition):
+        if partition is not None and part.partition != partition:
+            continue
+        for lookup in part.lookups():
+            if _may_answer(lookup, question):
+                owner = -len(found) - 1 if apart else 0 if together else part.partition
+                key = (lookup.pieces[0].schema.number, owner)
+                found.setdefault(key, []).append((part.partition, lookup))
+    return [Group(tuple(lookup for _, lookup in some), tuple(number for number, _ in some)) for some in found.values()]
+
+
+def _may_answer(lookup: Lookup, question: Question) -> bool:
+    early = question.start is not None and lookup.max_timestamp < question.start
+    late = question.end is not None and lookup.min_timestamp >= question.end
+    passed = question.first_index is not None and lookup.pieces[-1].end_index <= question.first_index
+    ahead = question.end_index is not None and lookup.pieces[0].first_index >= question.end_index
+    return not (early or late or passed or ahead)
+
+
+def unsealed_batches(group: Group, view: View, partition: str | Mapping[int, str]) -> Iterator[pa.RecordBatch]:
+    """The answers of some unsealed batches, in order; with a limit no more are read than it needs.
+
+    partition: the name, or the names of several by number: then batches have the column PLACE behind the others.
+    """
+    question = view.question
+    present = group.lookups[0].pieces[0].batch.schema
+    space: pa.Scalar | None = None
+    try:
+        if question.space is not None:
+            space = pa.scalar(question.space, pa.binary()).cast(present.field("space").type)
+    except pa.ArrowInvalid:  # bytes that are no text: no event can have them
+        return
+    names = [name for name, _ in question.conditions]
+    if any(name not in present.names for name in names):
+        return
+    names += ["grouping"] * (question.grouping is not None) + ["space"] * (space is not None)
+    names = list(dict.fromkeys([*view.needed(present.names), *names]))
+    every = Rows(group.lookups)
+    for rows in _in_order(group, every.bases, question, space):
+        for some in _stretches(rows, question):
+            mask, batch = _filtered(every.take(some, names), question, space)
+            if not len(batch):
+                continue
+            if isinstance(partition, str):
+                yield view.shape(batch, partition)
+                continue
+            places = np.array(group.partitions)[every.lookups_of(some if mask is None else some[mask])]
+            texts = pa.array([partition[number] for number in places.tolist()], pa.string())
+            shaped = view.shape(batch, texts)
+            schema = shaped.schema.append(pa.field(PLACE, pa.int64()))
+            yield pa.RecordBatch.from_arrays([*shaped.columns, pa.array(places)], schema=schema)
+
+
+def _in_order(group: Group, bases: list[int], question: Question, space: pa.Scalar | None) -> Iterator[I64]:
+    """Numbers of the rows that may be answers, in the question's order."""
+    lookups = group.lookups
+    if question.by_index:
+        for lookup, base in zip(lookups, bases, strict=False):
+            rows = base + lookup.within(question.first_index, question.end_index)
+            yield rows[::-1] if question.reverse else rows
+        return
+    reverse = question.reverse
+    keys = [~lookup.max_timestamp if reverse else lookup.min_timestamp for lookup in lookups]
+    order = range(len(lookups)) if question.limit is None else sorted(range(len(lookups)), key=keys.__getitem__)
+    enough = None if question.limit is None else _first_size(question)
+    found: list[tuple[I64, I64]] = []
+    for done, place in enumerate(order, 1):
+        rows, times = _found(lookups[place], question, space)
+        if len(rows):
+            found.append((rows + bases[place], times))
+        if enough is None or done == len(lookups) or sum(len(rows) for rows, _ in found) < enough:
+            continue
+        ready, left = _parted(found, keys[order[done]], reverse)
+        if len(ready[0]) >= enough:
+            yield _by_time([ready], reverse)
+            found = [left]
+            enough *= GROWTH
+    if found:
+        yield _by_time(found, reverse)
+
+
+def _found(lookup: Lookup, question: Question, space: pa.Scalar | None) -> tuple[I64, I64]:
+    """Rows of a lookup, ascending, and their timestamps."""
+    if space is None:
+        rows, times = np.arange(lookup.rows), lookup.times
+    else:
+        rows = lookup.find(space)
+        times = lookup.times[rows]
+    if question.start is not None and lookup.min_timestamp < question.start:
+        mask = times >= question.start
+        rows, times = rows[mask], times[mask]
+    if question.end is not None and lookup.max_timestamp >= question.end:
+        mask = times < question.end
+        rows, times = rows[mask], times[mask]
+    return rows, times
+
+
+def _parted(found: list[tuple[I64, I64]], key: int, reverse: bool) -> tuple[tuple[I64, I64], tuple[I64, I64]]:
+    """Rows that come before every row of that key or a later one, and the others."""
+    rows = np.concatenate([rows for rows, _ in found])
+    times = np.concatenate([times for _, times in found])
+    ready = times > ~key if reverse else times < key
+    return (rows[ready], times[ready]), (rows[~ready], times[~ready])
+
+
+def _by_time(found: list[tuple[I64, I64]], reverse: bool) -> I64:
+    """The rows by time, then number; `reverse` is the exact mirror."""
+    rows, times = found[0]
+    if len(found) > 1:
+        rows = np.concatenate([rows for rows, _ in found])
+        times = np.concatenate([times for _, times in found])
+    if not ((times[1:] > times[:-1]) | (times[1:] == times[:-1]) & (rows[1:] > rows[:-1])).all():
+        rows = rows[np.lexsort((rows, times))]
+    return rows[::-1] if reverse else rows
+
+
+def _first_size(question: Question) -> int:
+    """How many rows are looked at first because of a limit."""
+    assert question.limit is not None
+    filtered = question.conditions or question.grouping is not None
+    return min(max(question.limit + 1, FIRST_WINDOW_ROWS if filtered else 1), WINDOW_ROWS)
+
+
+def _stretches(rows: I64, question: Question) -> Iterator[I64]:
+    """Rows in stretches, the first ones about as many as the question's limit."""
+    size = WINDOW_ROWS if question.limit is None else _first_size(question)
+    first = 0
+    while first < len(rows):
+        yield rows[first : first + size]
+        first += size
+        size = min(GROWTH * size, WINDOW_ROWS)
+
+
+def _filtered(
+    batch: pa.RecordBatch, question: Question, space: pa.Scalar | None
+) -> tuple[Bools | None, pa.RecordBatch]:
+    """The rows that are answers, and which those are; None for all."""
+    masks = []
+    if space is not None:
+        masks.append(_bools(pc.equal(batch.column("space"), space)))
+    times, indexes = numbers(batch, "timestamp"), numbers(batch, RECORD_INDEX)
+    if question.start is not None:
+        masks.append(times >= question.start)
+    if question.end is not None:
+        masks.append(times < question.end)
+    if question.first_index is not None:
+        masks.append(indexes >= question.first_index)
+    if question.end_index is not None:
+        masks.append(indexes < question.end_index)
+    if question.grouping is not None:
+        masks.append(_equal(batch.column("grouping"), question.grouping))
+    masks += [_equal(batch.column(name), value) for name, value in question.conditions]
+    mask = np.logical_and.reduce(masks) if masks else None
+    if mask is None or mask.all():
+        return None, batch
+    return mask, batch.filter(pa.array(mask))
+
+
+def _equal(column: pa.Array, value: Any) -> Bools:
+    try:
+        if isinstance(value, bytes):
+            wanted = pa.scalar(value, pa.binary()).cast(column.type)
+        else:
+            wanted = pa.scalar(value, column.type)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        return np.zeros(len(column), np.bool_)
+    return _bools(pc.equal(column, wanted).fill_null(False))
+
+
+def _bools(mask: pa.BooleanArray) -> Bools:
+    return np.asarray(mask.to_numpy(zero_copy_only=False))

@@ -1,0 +1,110 @@
+"""Events of a space among unsealed ones: the same as a sort of all of them gives, with whatever else lies about."""
+
+from __future__ import annotations
+
+from operator import itemgetter
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import aggregator
+from aggregator import space_index, unsealed, unsealed_source
+
+ROLL = {"rows": 1 << 40, "bytes": 1 << 40, "age": "1d"}
+SPACES = ("a", "b", "c")
+EVENTS = st.lists(st.tuples(st.sampled_from(SPACES), st.integers(0, 5), st.sampled_from("xy")), min_size=1, max_size=9)
+ASKED = st.fixed_dictionaries(
+    {"space": st.sampled_from((*SPACES, "absent"))},
+    optional={
+        "grouping": st.sampled_from("xy"),
+        "start": st.integers(0, 5),
+        "end": st.integers(0, 6),
+        "limit": st.integers(0, 6),
+        "reverse": st.just(True),
+        "partition": st.sampled_from("012"),
+    },
+)
+
+
+@pytest.fixture(scope="module")
+def catalog(tmp_path_factory):
+    """One for all examples, each of which has a topic of its own."""
+    with aggregator.open(tmp_path_factory.mktemp("catalog") / "c", durability="none") as opened:
+        yield opened
+
+
+def batch_of(events, extra):
+    """A batch; with `extra` it has one more column, so that its schema is another."""
+    columns = {
+        "space": [space for space, _, _ in events],
+        "grouping": [grouping for _, _, grouping in events],
+        "timestamp": pa.array([time for _, time, _ in events], pa.timestamp("us", "UTC")),
+    }
+    return pa.table(columns | ({"page": ["p"] * len(events)} if extra else {}))
+
+
+def expected(rows, asked):
+    """The rows (time, partition, record index, space, grouping) that a question asks for, in its order."""
+    found = [
+        row
+        for row in sorted(rows)
+        if row[3] == asked["space"]
+        and row[4] == asked.get("grouping", row[4])
+        and asked.get("start", 0) <= row[0] < asked.get("end", 99)
+        and row[1] == asked.get("partition", row[1])
+    ]
+    return (found[::-1] if asked.get("reverse") else found)[: asked.get("limit")]
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.lists(
+        st.tuples(EVENTS, st.sampled_from("012"), st.booleans(), st.sampled_from(["seal", "ask", "", ""])), max_size=12
+    ),
+    st.lists(ASKED, min_size=1, max_size=8),
+    st.sampled_from([None, "b"]),
+    st.booleans(),
+)
+@example(  # what is looked at first has enough, and the ties that come before it are elsewhere
+    [([("a", 5, "x")] * 4, "0", False, ""), ([("a", 5, "x")] * 4, "1", False, "")],
+    [{"space": "a", "limit": 2, "reverse": True}], None, False,
+)  # fmt: skip
+def test_events_of_a_space(catalog, steps, questions, erased, alike):
+    """Times that tie over partitions, late events, two schemas, sealed ones, an erased space, equal hashes, limits."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"NEWEST_ROWS": 3, "INDEXED_ROWS": 2, "ASKED_OFTEN": 1, "COMMON": 0, "FEW_RUNS": 2}.items():
+            patch.setattr(unsealed, name, value)
+        patch.setattr(unsealed, "MAX_LOOKUP_ROWS", 8)
+        patch.setattr(unsealed_source, "GROWTH", 2)
+        patch.setattr(unsealed_source, "FIRST_WINDOW_ROWS", 2)
+        if alike:  # keys of one length have one hash
+            patch.setattr(space_index, "_hash", len)
+            patch.setattr(space_index, "_hashes", lambda keys: pc.binary_length(keys).to_numpy().astype(np.uint64))
+        topic = catalog.create_topic(f"t{len(catalog.topics())}", roll=ROLL)
+        rows = []
+        for number in "012":  # partitions come to be in the order of their names
+            topic.append(batch_of([("z", 0, "x")], False), partition=number)
+        for events, partition, extra, then in steps:
+            receipt = topic.append(batch_of(events, extra), partition=partition)
+            rows += [
+                (time, partition, receipt.first + place, space, grouping)
+                for place, (space, time, grouping) in enumerate(events)
+            ]
+            if then == "seal":
+                catalog.seal()
+            elif then == "ask":
+                topic.scan(space="a").to_table()
+        if erased is not None:
+            topic.erase(erased)
+            rows = [row for row in rows if row[3] != erased]
+        for asked in questions:
+            wanted = expected(rows, asked)
+            scan = topic.scan(**asked, columns=["timestamp", "partition", "record_index", "space", "grouping"])
+            table = scan.to_table().set_column(0, "timestamp", scan.to_table()["timestamp"].cast(pa.int64()))
+            assert list(map(itemgetter(*table.column_names), table.to_pylist())) == wanted
+            assert scan.count() == len(wanted)
+            assert [event.timestamp for event in topic.scan(**asked)] == [row[0] for row in wanted]
