@@ -197,6 +197,11 @@ def end_of_node(body: memoryview, at: int, count: int, kind: pa.DataType, contex
         return int(BytesNode(body, at, count, context).end)
     if head.shape == Shape.INTS:
         return read_pack(body, head.at, count).end
+    if head.shape == Shape.STRUCT and pt.is_struct(kind) and not count:
+        end = head.at
+        for i in range(kind.num_fields):
+            end = end_of_node(body, end, 0, kind.field(i).type, context)
+        return end
     return decode_node(body, at, count, kind, context)[1]
 
 
@@ -218,9 +223,11 @@ def _decode_nested(
     present = count if head.valid is None else int(head.valid.sum())
     if head.shape == Shape.LIST:
         pack = read_pack(body, head.at, count)
+        element = entries_field(kind) if pt.is_map(kind) else kind.value_field
+        if not present and not pack.width and not pack.base:  # as fields that no record of a block has
+            return pa.nulls(count, kind), end_of_node(body, pack.end, 0, element.type, context)
         lengths = decode_ints(body, pack, context.plain)
         total = _checked_sum(lengths)
-        element = entries_field(kind) if pt.is_map(kind) else kind.value_field
         child, end = decode_node(body, pack.end, total, element.type, context, depth + 1)
         dtype = np.int64 if pt.is_large_list(kind) else np.int32
         offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(dtype)

@@ -230,3 +230,24 @@ def test_nesting_has_an_end():
     stored = encode_node(deeper, writes())
     with pytest.raises(CorruptSegmentError, match="nest too deep"):
         decode_node(memoryview(stored), 0, 1, deeper.type, READ)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.map_(pa.string(), pa.string()),
+        pa.list_(pa.struct([("a", pa.int8()), ("b", pa.list_(pa.binary()))])),
+        pa.large_list(pa.decimal128(20)),
+    ],
+)
+@pytest.mark.parametrize("valid", [None, True])
+def test_lists_of_which_none_is_there(kind, valid):
+    """Nulls, without their elements being decoded, and what stands behind them is found; empty lists are no nulls."""
+    array = pa.array([valid and []] * 50, kind)
+    stored = encode_node(array, writes())
+    decoded, end = decode_node(memoryview(stored + b"next"), 0, 50, kind, READ)
+    decoded.validate(full=True)
+    assert (decoded.equals(array), end) == (True, len(stored))
+    for cut in range(len(stored)):
+        with pytest.raises(CorruptSegmentError):
+            decode_node(memoryview(stored)[:cut], 0, 50, kind, READ)
