@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, islice, pairwise
 from operator import itemgetter
+from typing import NamedTuple
 
 from esformat import Event
 
@@ -20,8 +20,7 @@ SORTED_EVENTS = 100_000
 _time: Callable[[Event], int] = itemgetter(2)
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
+class Part(NamedTuple):
     """Events of the history that one segment has, or some unsealed batches.
 
     low, high: no event is earlier or later, µs. partition, first_index, last_index: their record indexes, for ties.
@@ -36,15 +35,14 @@ class Part:
     most: int
     events: Callable[[], Iterator[Event]]
 
-    @property
-    def order(self) -> tuple[int, int]:
-        """Of events at the same time, those of the smaller order come first."""
-        return self.partition, self.first_index
+
+_order: Callable[[Part], tuple[int, int, int]] = itemgetter(2, 3, 4)
+"""Partition and record indexes: of events at the same time, those of the smaller order come first."""
 
 
 def ties_are_clear(parts: Sequence[Part]) -> bool:
     """Whether events of equal time are in order when those of one part come before those of another."""
-    spans = sorted((part.partition, part.first_index, part.last_index) for part in parts)
+    spans = sorted(map(_order, parts))
     return all(a[0] != b[0] or a[2] < b[1] for a, b in pairwise(spans))
 
 
@@ -53,7 +51,7 @@ def merge_history(parts: Sequence[Part], *, reverse: bool, limit: int | None) ->
     most = sum(part.most for part in parts)
     if limit is not None and limit < most:
         return iter(_first_events(parts, reverse, limit))
-    ordered = sorted(parts, key=lambda part: part.order, reverse=reverse)
+    ordered = sorted(parts, key=_order, reverse=reverse)
     if most > SORTED_EVENTS:
         return heapq.merge(*(part.events() for part in ordered), key=_time, reverse=reverse)
     events = list(chain.from_iterable(part.events() for part in ordered))
@@ -64,11 +62,11 @@ def merge_history(parts: Sequence[Part], *, reverse: bool, limit: int | None) ->
 
 def _first_events(parts: Sequence[Part], reverse: bool, limit: int) -> list[Event]:
     """The first `limit` events in the question's direction. A part that cannot add to them is not read."""
-    kept: list[tuple[int, tuple[int, int], Event]] = []
+    kept: list[tuple[int, tuple[int, int, int], Event]] = []
     for part in sorted(parts, key=lambda part: -part.high if reverse else part.low):
         if not limit or (len(kept) == limit and (part.high < kept[-1][0] if reverse else part.low > kept[-1][0])):
             break
-        kept += [(event.timestamp, part.order, event) for event in islice(part.events(), limit)]
+        kept += [(event.timestamp, _order(part), event) for event in islice(part.events(), limit)]
         kept.sort(key=itemgetter(0, 1), reverse=reverse)
         del kept[limit:]
     return [event for _, _, event in kept]

@@ -201,12 +201,15 @@ def _scan(
     *,
     limit: int | None = None,
 ) -> esformat.Scan:
-    options = {"grouping": question.grouping, "start": start, "end": end, "columns": columns, "limit": limit}
-    in_time_order = question.space is not None  # else the file's order, which the caller sorts by time
-    options["reverse"] = question.reverse and in_time_order
+    reverse = question.reverse and question.space is not None  # else the file's order, which the caller sorts by time
     if question.conditions:
-        return owner.scan_index(dict(question.conditions), **options)  # type: ignore[no-any-return]
-    return owner.scan(**options)  # type: ignore[no-any-return]
+        return owner.scan_index(  # type: ignore[no-any-return]
+            dict(question.conditions), grouping=question.grouping, start=start, end=end, reverse=reverse, limit=limit,
+            columns=columns,
+        )  # fmt: skip
+    return owner.scan(  # type: ignore[no-any-return]
+        grouping=question.grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns
+    )
 
 
 def _has_values(segment: esformat.Segment, conditions: Sequence[tuple[str, Any]]) -> bool:
