@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric, UntypedMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric, UntypedMetricFamily
 from prometheus_client.registry import Collector
 
 from aggregator.server.context import Context, Told
@@ -19,7 +19,8 @@ from aggregator.server.health import Health
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_LABELLED = 1000
-"""Topics, and partitions, that are told one by one, the largest first; `aggregator_unlisted` counts the others."""
+"""Topics, partitions and pipes that are told one by one, the largest and those furthest behind first;
+`aggregator_unlisted` counts the others."""
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 
 
@@ -106,11 +107,16 @@ class _CatalogFigures(Collector):
         partitions = [(facts["topic"], *item) for facts in topics for item in facts["partitions"].items()]
         few = sorted(partitions, key=lambda one: -one[2]["bytes"])[:MAX_LABELLED]
         yield from _by_partition(few, self._context.schema_changes)
+        pipes = sorted(stats["pipes"], key=lambda facts: -facts["lag"])
+        yield from _by_pipe(pipes[:MAX_LABELLED])
         unlisted = GaugeMetricFamily(
-            "aggregator_unlisted", "Topics and partitions too small to be told", labels=["kind"]
+            "aggregator_unlisted",
+            "Topics and partitions too small to be told, pipes too little behind",
+            labels=["kind"],
         )
         unlisted.add_metric(["topic"], len(topics) - len(listed))
         unlisted.add_metric(["partition"], len(partitions) - len(few))
+        unlisted.add_metric(["pipe"], max(0, len(pipes) - MAX_LABELLED))
         yield unlisted
 
 
@@ -183,3 +189,19 @@ def _by_partition(
     for topic, partition, _ in partitions:
         changes.add_metric([topic, partition], schema_changes.get((topic, partition), 0))
     yield changes
+
+
+def _by_pipe(pipes: list[Mapping[str, Any]]) -> Iterator[Metric]:
+    families: tuple[
+        tuple[type[GaugeMetricFamily | CounterMetricFamily], str, str, Callable[[Mapping[str, Any]], int]], ...
+    ] = (
+        (GaugeMetricFamily, "lag_records", "Records that a pipe has not looked at yet", lambda facts: facts["lag"]),
+        (CounterMetricFamily, "copied_records", "Records that it has copied", lambda facts: facts["copied"]),
+        (CounterMetricFamily, "gone_records", "Records that it was too late for", lambda facts: facts["gone"]),
+        (GaugeMetricFamily, "failing", "1 while it cannot copy", lambda facts: int(facts["state"] == "failing")),
+    )
+    for family, name, help_, value_of in families:
+        made = family(f"aggregator_pipe_{name}", help_, labels=["pipe"])
+        for facts in pipes:
+            made.add_metric([facts["name"]], value_of(facts))
+        yield made

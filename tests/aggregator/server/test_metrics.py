@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,39 @@ def test_figures(server, web):
     assert found["aggregator_trouble",] == 0
 
 
+def test_pipes_are_told(server, web, monkeypatch):
+    """How far each pipe is, those furthest behind where they are many; and whether one fails."""
+    catalog = server.catalog
+    catalog.query("CREATE PIPE errors WHERE msg CONTAINS ERROR")
+    catalog.query("CREATE PIPE none WHERE msg = nothing")
+    catalog.write({"app": "a"}, [{"msg": f"{'ERROR' if n < 3 else 'fine'} {n}"} for n in range(10)])
+    errors, none = ("pipe", "errors"), ("pipe", "none")
+    until = time.monotonic() + 60
+    while time.monotonic() < until:
+        found = figures(web)
+        if found["aggregator_pipe_copied_records_total", errors] == 3 and not any(
+            found["aggregator_pipe_lag_records", pipe] for pipe in (errors, none)
+        ):
+            break
+        time.sleep(0.05)
+    assert found["aggregator_pipe_copied_records_total", errors] == 3
+    assert found["aggregator_pipe_copied_records_total", none] == 0
+    assert found["aggregator_pipe_lag_records", errors] == found["aggregator_pipe_lag_records", none] == 0
+    assert found["aggregator_pipe_failing", errors] == found["aggregator_pipe_gone_records_total", errors] == 0
+
+    facts = catalog.stats()
+    facts["pipes"][0] |= {"lag": 7, "gone": 2, "state": "failing"}
+    monkeypatch.setattr(catalog, "stats", lambda: facts)
+    monkeypatch.setattr(module, "MAX_LABELLED", 1)
+    found = figures(web)
+    named = ("pipe", facts["pipes"][0]["name"])
+    assert found["aggregator_pipe_lag_records", named] == 7
+    assert found["aggregator_pipe_gone_records_total", named] == 2
+    assert found["aggregator_pipe_failing", named] == 1
+    assert [key for key in found if key[0] == "aggregator_pipe_lag_records"] == [("aggregator_pipe_lag_records", named)]
+    assert found["aggregator_unlisted", ("kind", "pipe")] == 1
+
+
 def test_refusals_are_counted(server, web):
     """A request that is refused for lack of room shows by its route."""
     server.context.appends.capacity = 0
@@ -100,6 +134,7 @@ def known_names(tmp_path_factory):
 
     with served(tmp_path_factory.mktemp("data")) as server, httpx.Client(base_url=server.url) as web:
         send(web, records(10))
+        server.catalog.query("CREATE PIPE one")
         server.context.appends.capacity = 0
         web.post("/topic/t/partition/p", content=b"", headers={"content-type": "application/vnd.apache.arrow.file"})
         return {key[0] for key in figures(web)}
