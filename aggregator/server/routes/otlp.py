@@ -15,7 +15,7 @@ from aggregator.server.body import read_body
 from aggregator.server.context import Context
 from aggregator.server.media import media_of
 from aggregator.server.operation import operation, parameter
-from aggregator.server.otlp import JSON, PROTOBUF, failure, read_request, records_of, success
+from aggregator.server.otlp import JSON, PROTOBUF, failure, read_records, success
 from aggregator.server.problems import ProblemError, problem_of
 from aggregator.server.shipped import Outcome, Refusal, Target, make_stream_topic, store
 
@@ -69,7 +69,7 @@ def routes(context: Context) -> list[Route]:
         body = await read_body(request, context.settings.http)
 
         def work() -> list[Outcome]:
-            items = context.understand(lambda: list(records_of(read_request(body.plain().to_pybytes(), media))))
+            items = context.understand(lambda: read_records(body.plain().to_pybytes(), media))
             if target.producer is not None and any("ts" not in record for _, record in items):
                 raise ProblemError(400, "invalid-event", "with an Idempotency-Key each record needs a time of its own")
             make_stream_topic(context.catalog, topic, context.settings)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import copy
 import gzip
 import json
 import logging
 
 import orjson
 import pytest
+from google.protobuf.json_format import ParseDict, ParseError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.http import Compression
@@ -19,7 +22,7 @@ from opentelemetry.sdk._logs import LoggerProvider, LoggingHandler
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.resources import Resource
 
-from aggregator.server.otlp import JSON, PROTOBUF, failure, read_request, records_of
+from aggregator.server.otlp import JSON, PROTOBUF, failure, read_records
 from esformat import InvalidEventError
 
 NANOS = 1772352000_000000_123
@@ -86,7 +89,7 @@ AS_JSON = {"resourceLogs": [{
 ])  # fmt: skip
 def test_records(body, media):
     """Protobuf and JSON say the same, and every part of a record is kept."""
-    assert list(records_of(read_request(body, media))) == [({"service.name": "shop"}, EXPECTED)]
+    assert read_records(body, media) == [({"service.name": "shop"}, EXPECTED)]
 
 
 @pytest.mark.parametrize(("record", "expected"), [
@@ -99,7 +102,7 @@ def test_odd_records(record, expected):
     """Bodies that are no text, times that are missing, numbers that JSON does not have."""
     made = request(record)
     made.resource_logs[0].scope_logs[0].scope.name = ""
-    assert [record for _, record in records_of(made)] == [expected]
+    assert [record for _, record in read_records(made.SerializeToString(), PROTOBUF)] == [expected]
 
 
 @pytest.mark.filterwarnings("ignore:.*LoggingHandler.*:DeprecationWarning")
@@ -203,7 +206,7 @@ def test_hostile_protobuf(at, junk, cut):
     """Damaged messages are read, or refused; nothing else happens."""
     body = GOOD[:at] if cut else GOOD[:at] + junk + GOOD[at + len(junk) :]
     with contextlib.suppress(InvalidEventError):
-        list(records_of(read_request(body, PROTOBUF)))
+        read_records(body, PROTOBUF)
 
 
 VALUES = st.recursive(
@@ -220,4 +223,102 @@ VALUES = st.recursive(
 def test_hostile_json(value):
     """Any JSON is read as a request, or refused."""
     with contextlib.suppress(InvalidEventError):
-        list(records_of(read_request(json.dumps(value).encode(), JSON)))
+        read_records(json.dumps(value).encode(), JSON)
+
+
+# ------------------------------------------------------------ JSON is read as protobuf's own reader reads it
+
+
+def by_protobuf(found) -> list | None:
+    """What protobuf makes of a parsed request, whose ids are hexadecimal in OTLP; None where it takes none of it."""
+    found = copy.deepcopy(found)
+    try:
+        for resource in found.get("resourceLogs") or ():
+            for scope in resource.get("scopeLogs") or ():
+                for record in scope.get("logRecords") or ():
+                    for name in ("traceId", "spanId"):
+                        if record.get(name):
+                            record[name] = base64.b64encode(bytes.fromhex(record[name])).decode()
+        message = ParseDict(found, ExportLogsServiceRequest(), ignore_unknown_fields=True)
+        return read_records(message.SerializeToString(), PROTOBUF)
+    except (ParseError, InvalidEventError, AttributeError, TypeError, ValueError):
+        return None
+
+
+INTEGERS = st.integers(-(2**63), 2**63 - 1)
+NANO_TIMES = st.integers(0, 2**64 - 1)
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def requests(odd):
+    """Export requests as JSON. odd: what may stand in the place of a value."""
+    any_value = st.deferred(
+        lambda: (
+            st.just({})
+            | st.builds(
+                lambda kind, value: {kind: value}, st.sampled_from(["stringValue", "string_value"]), st.text("aä")
+            )
+            | st.builds(lambda value: {"intValue": value}, INTEGERS | INTEGERS.map(str) | odd)
+            | st.builds(
+                lambda value: {"doubleValue": value}, FINITE | FINITE.map(str) | st.sampled_from(["NaN", "Infinity"])
+            )
+            | st.builds(lambda value: {"boolValue": value}, st.booleans() | odd)
+            | st.builds(lambda value: {"bytesValue": base64.b64encode(value).decode()}, st.binary(max_size=5))
+            | st.builds(lambda values: {"arrayValue": {"values": values}}, st.lists(any_value, max_size=2))
+            | st.builds(lambda values: {"kvlistValue": {"values": values}}, pairs)
+            | st.builds(lambda value: {"stringValue": "a", "intValue": value}, st.none() | odd)
+        )
+    )
+    pairs = st.lists(
+        st.fixed_dictionaries(
+            {"key": st.sampled_from(["a", "b", "msg", "ts", "severity"])}, optional={"value": any_value}
+        ),
+        max_size=3,
+    )
+    record = st.fixed_dictionaries({}, optional={
+        "timeUnixNano": NANO_TIMES | NANO_TIMES.map(str) | odd, "observedTimeUnixNano": st.just("1700000000000000001"),
+        "severityNumber": st.integers(0, 24) | st.sampled_from(["SEVERITY_NUMBER_WARN", "9", None, 99, -1]) | odd,
+        "severityText": st.text("aä") | odd, "body": any_value | odd, "attributes": pairs | odd,
+        "traceId": st.binary(max_size=4).map(bytes.hex), "spanId": st.just("AbCd"),
+        "droppedAttributesCount": st.just(3) | odd, "eventName": st.text("a"), "flags": st.just(1),
+    })  # fmt: skip
+    return st.builds(
+        lambda tags, name, records: {"resourceLogs": [{"resource": {"attributes": tags}, "scopeLogs": [
+            {"scope": {"name": name, "version": "1"}, "logRecords": records}]}]},
+        pairs, st.text("a"), st.lists(record, max_size=3),
+    )  # fmt: skip
+
+
+@settings(max_examples=100, deadline=None)
+@given(requests(st.none()))
+def test_json_means_what_it_means_to_protobuf(found):
+    """The same records come of it."""
+    assert read_records(json.dumps(found).encode(), JSON) == by_protobuf(found)
+
+
+ODD = st.sampled_from(["x", True, 2**63, 2**64, -1, 1.5, 3.0, "", "5", "1.5", [], {}, [5], {"values": [{}]}])
+
+
+@settings(max_examples=100, deadline=None)
+@given(requests(ODD))
+def test_odd_json_is_refused_or_means_the_same(found):
+    """Where protobuf takes one kind of value for another, it is refused; nothing is taken that protobuf refuses."""
+    with contextlib.suppress(InvalidEventError):
+        assert read_records(json.dumps(found).encode(), JSON) == by_protobuf(found)
+
+
+WRONG_VALUES = [
+    {"boolValue": "x"}, {"stringValue": 5}, {"intValue": 1.5}, {"intValue": True}, {"intValue": "9" * 50},
+    {"intValue": 2**63}, {"doubleValue": []}, {"doubleValue": "one"}, {"bytesValue": 5}, {"bytesValue": "a"},
+    {"arrayValue": []}, {"arrayValue": {"values": [5]}}, {"kvlistValue": {"values": {}}},
+    {"stringValue": "a", "intValue": 1}, 5,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("value", WRONG_VALUES, ids=str)
+def test_json_values_of_the_wrong_kind(value):
+    """They are refused, as body and as attribute."""
+    for record in ({"body": value}, {"attributes": [{"key": "a", "value": value}]}):
+        found = {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
+        with pytest.raises(InvalidEventError, match="no export request"):
+            read_records(json.dumps(found).encode(), JSON)
