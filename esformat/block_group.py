@@ -105,7 +105,7 @@ class BlockGroup:
         if len(held) == len(self.blocks):
             return self, places
         numbers = held.tolist()
-        group = BlockGroup(self._reader, [self._portions[n] for n in numbers], [self.blocks[n] for n in numbers])
+        group = type(self)(self._reader, [self._portions[n] for n in numbers], [self.blocks[n] for n in numbers])
         return group, places - self._starts[block_of] + group._starts[mine]
 
     # ------------------------------------------------------------ what they hold
@@ -123,6 +123,10 @@ class BlockGroup:
             summed -= np.repeat(lead, np.diff(starts, append=self.row_count))
             self._times = summed
         return self._times
+
+    def _times_at(self, places: I64 | None) -> I64:
+        times = self.timestamps()
+        return times if places is None else times[places]
 
     def _run_starts(self) -> I64:
         """Rows at which a run or a block begins."""
@@ -148,8 +152,7 @@ class BlockGroup:
                         run_of = self._runs_of(places)
                     arrays.append(self._keys(name, run_of))
                 elif name == "timestamp":
-                    times = self.timestamps()
-                    arrays.append(numbers_array(times if places is None else times[places], TIMESTAMP_TYPE))
+                    arrays.append(numbers_array(self._times_at(places), TIMESTAMP_TYPE))
                 else:
                     arrays.append(self.column(self._reader.schema.positions[name], places))
         except EsdbError as error:
@@ -195,7 +198,6 @@ class BlockGroup:
         `later` starts the decompression of payloads, elsewhere or at once, and gives what fetches its result.
         """
         run_of = self._runs_of(places)
-        times = self.timestamps()
         data = None
         if DATA_COLUMN in columns:
             place = self._reader.schema.positions[DATA_COLUMN]
@@ -205,7 +207,7 @@ class BlockGroup:
                 column = self.column(place, places)
                 data = lambda: column  # noqa: E731 - a constant where a fetch is asked for
         return EventRows(
-            times=times if places is None else times[places],
+            times=self._times_at(places),
             data=data,
             spaces=self._run_keys("space").to_numpy(zero_copy_only=False)[run_of],
             groupings=self._run_keys("grouping").to_numpy(zero_copy_only=False)[run_of]
@@ -360,7 +362,7 @@ class FramePlan:
                 last = first + len(node.table)
                 if self.touched is None:
                     frames.append(node.body[node.at : node.end])
-                    lengths += node.table.tolist()
+                    lengths += node.table
                 else:
                     chosen = node.stored_frames(self.touched[first:last].nonzero()[0].tolist())
                     frames += chosen

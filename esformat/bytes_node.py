@@ -30,7 +30,7 @@ from esformat.packing import (
 
 MANY_VALUES = 64
 FEW_FRAMES = 4  # up to here a call for each is quicker than one for all
-_ENTRY_TYPES: dict[int, np.dtype[Any]] = {2: np.dtype("<u2"), 4: np.dtype("<u4")}  # of a frame table, by their bytes
+_ENTRY_TYPES = {2: "H", 4: "I"}  # of a frame table, by their bytes
 
 
 class BytesNode:
@@ -78,8 +78,13 @@ class BytesNode:
         self.at = lengths.end + 2 + width * frames
         if self.at > len(body):
             raise CorruptSegmentError("a frame table is cut short")
-        self.table = np.frombuffer(body, _ENTRY_TYPES[width], frames, lengths.end + 2)
-        self._ends = np.add.accumulate(self.table, dtype=np.int64).data
+        if frames <= FEW_FRAMES:
+            self.table: Sequence[int] = struct.unpack_from(f"<{frames}{_ENTRY_TYPES[width]}", body, lengths.end + 2)
+            self._ends: Sequence[int] = list(accumulate(self.table))
+        else:  # not as Python integers: a question looks at few of them, wherever they lie
+            table = np.frombuffer(body, f"<{_ENTRY_TYPES[width]}", frames, lengths.end + 2).astype(np.int64)
+            self.table = table.data
+            self._ends = np.add.accumulate(table).data
         self.end = self.at + self._ends[-1] if frames else self.at
         if self.end > len(body):
             raise CorruptSegmentError("frames reach beyond their block")
@@ -116,7 +121,7 @@ class BytesNode:
             return lengths, b"".join([decompress(self.codec, frame, size) for frame, size in stored])
         out = np.empty(int(sizes.sum()), np.uint8)  # not zeroed: what lengths only claim costs no memory
         run = self.body[self.at : self.end]
-        self.decompressor(context).decompress_run(self.codec, run, self.table.tolist(), sizes.tolist(), out.data)
+        self.decompressor(context).decompress_run(self.codec, run, self.table, sizes.tolist(), out.data)
         return lengths, out.tobytes()
 
     def values(self, low: int, high: int, context: DecodeContext, frames: Cache) -> list[bytes | None]:
@@ -128,7 +133,7 @@ class BytesNode:
             near, stored = self._frame(first, context, frames)
             values = [stored[a:b] for a, b in pairwise(near[low - start : high - start + 1])]
         else:
-            edges = self._edges(context)
+            edges = self.edges_of_values(context)
             stored = self._span(first, last, edges, context, frames)
             values = [*slices(stored, (edges[low : high + 1] - edges[first * self.rows]).tolist())]
         return values if self.head.valid is None else self._with_nulls(values, range(low, high))
@@ -143,7 +148,7 @@ class BytesNode:
             start = first * rows
             values = [stored[near[place - start] : near[place - start + 1]] for place in places]
             return values if self.head.valid is None else self._with_nulls(values, places)
-        edges = self._edges(context)
+        edges = self.edges_of_values(context)
         wanted = np.array(places)
         touched = np.unique(wanted // rows)
         last = int(touched[-1]) + 1
@@ -176,7 +181,7 @@ class BytesNode:
             frames.keep(key, stored, len(stored))
         return edges, stored
 
-    def _edges(self, context: DecodeContext) -> npt.NDArray[np.int64]:
+    def edges_of_values(self, context: DecodeContext) -> npt.NDArray[np.int64]:
         """Where each value begins within the bytes of all, and where the last ends; kept for the next question."""
         if self.edges is None:
             edges = np.zeros(self.count + 1, dtype=np.int64)
@@ -185,6 +190,13 @@ class BytesNode:
                 raise CorruptSegmentError("the lengths of a block's values are out of bounds")
             self.edges = edges
         return self.edges
+
+    def sizes_of_frames(self, frames: list[int], context: DecodeContext) -> list[int]:
+        """Uncompressed bytes of some frames."""
+        edges = self.edges_of_values(context)
+        numbers = np.array(frames)
+        ends = np.minimum((numbers + 1) * self.rows, self.count)
+        return (edges[ends] - edges[numbers * self.rows]).tolist()  # type: ignore[no-any-return]
 
     def _span(
         self, first: int, last: int, edges: npt.NDArray[np.int64], context: DecodeContext, frames: Cache
@@ -201,7 +213,7 @@ class BytesNode:
             made = decompressor.decompress(self.codec, self._stored(first, last), sizes[0])
             frames.keep((key, first), made, len(made))
             return made
-        lengths = self.table[first:last].tolist()
+        lengths = self.table[first:last]
         out = bytearray(bounds[-1] - bounds[0])
         decompressor.decompress_run(self.codec, self._stored(first, last), lengths, sizes, memoryview(out))
         made = bytes(out)

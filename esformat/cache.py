@@ -52,6 +52,10 @@ class Budget:
             self._settle()
             self._shrink()
 
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether a value of so many bytes can be kept, and none is forgotten for it."""
+        return self._held + size_bytes + OVERHEAD_BYTES <= self._limit
+
     def keep(self, shelf: _Shelf, key: Hashable, value: object, size_bytes: int) -> None:
         """Put a value on a shelf; one that would fill a quarter of the budget is not kept."""
         size = size_bytes + OVERHEAD_BYTES
@@ -127,6 +131,10 @@ class Cache:
         """Keep a value of about so many bytes; one that would fill a quarter of the budget is not kept."""
         if self._open:
             self._budget.keep(self._shelf, key, value, size_bytes)
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether a value of so many bytes can be kept without any other being forgotten for it."""
+        return self._open and self._budget.has_room(size_bytes)
 
     def close(self) -> None:
         """Forget everything, and keep nothing from now on."""

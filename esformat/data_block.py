@@ -27,7 +27,7 @@ from esformat.codec import Decompressor
 from esformat.encoding import decode_node, encode_node
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_BLOCK_ROWS, BlockKind
-from esformat.node import DecodeContext, EncodeContext, Shape, read_head
+from esformat.node import DecodeContext, EncodeContext, NodeHead, Shape, read_head
 from esformat.packing import decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
 
 _HEAD = struct.Struct(
@@ -83,7 +83,7 @@ class Keys:
         """
         if self.listed is None and not self._asked:
             self._asked = True
-            edges = [0, *np.cumsum(self._lengths).tolist()]
+            edges = [0, *np.add.accumulate(self._lengths, dtype=np.int64).tolist()]
             data, count = self._data, len(self._lengths)
 
             def at(place: int) -> bytes:
@@ -173,6 +173,7 @@ class DataBlock:
     __slots__ = (
         "_asked",
         "_codes",
+        "_heads",
         "_nodes",
         "_pieces",
         "_steps",
@@ -186,6 +187,7 @@ class DataBlock:
         "row_count",
         "run_count",
         "size_bytes",
+        "times",
     )
 
     def __init__(self, block: Block, column_count: int) -> None:
@@ -194,10 +196,13 @@ class DataBlock:
         self.body, self.row_count, self.dictionary, self.offset = body, block.count, block.dictionary, block.offset
         self._nodes: dict[int, BytesNode] = {}
         self._codes: dict[int, tuple[int, bytes] | None] = {}
+        self._heads: dict[int, NodeHead] = {}
         self._asked = False  # whether a question needed timestamps
         self._steps: I64 | None = None
         self._wraps = False
         self._times: dict[int, I64] = {}
+        self.times: I64 | None = None
+        """Timestamps of all rows, µs, where somebody who knows the runs left them."""
         self._pieces: list[bytes] | None = None
         self.size_bytes = len(body) + 40 * block.count + 1000  # 40: what is kept of each row once it was asked for
         try:
@@ -220,6 +225,14 @@ class DataBlock:
             raise CorruptSegmentError("the runs of a data block do not fit its rows", offset=self.offset)
         return runs
 
+    def head(self, position: int, decompressor: Decompressor) -> NodeHead:
+        """The head of a column's node, kept for the next question."""
+        head = self._heads.get(position)
+        if head is None:
+            at = self.chunks[FIRST_COLUMN_CHUNK + position]
+            head = self._heads[position] = read_head(self.body, at, self.row_count, decompressor)
+        return head
+
     def short_codes(self, position: int, decompressor: Decompressor) -> tuple[int, bytes] | None:
         """The codes of a column as a base and one byte for each row, kept for the next question; None where they are
         not stored so.
@@ -227,7 +240,7 @@ class DataBlock:
         try:
             return self._codes[position]
         except KeyError:
-            head = read_head(self.body, self.chunks[FIRST_COLUMN_CHUNK + position], self.row_count, decompressor)
+            head = self.head(position, decompressor)
             pack = read_pack(self.body, head.at, self.row_count) if head.shape == Shape.CODES else None
             short = pack is not None and pack.width == 1
             made = (pack.base, plane_bytes(self.body, pack, decompressor)) if pack is not None and short else None
@@ -252,6 +265,8 @@ class DataBlock:
 
     def run_timestamps(self, start: int, low: int, high: int, decompressor: Decompressor) -> list[int]:
         """Timestamps of rows [low, high) of the one run that begins at row `start` of this block, µs."""
+        if self.times is not None:
+            return self.times[low:high].tolist()  # type: ignore[no-any-return]
         steps = self._steps
         if steps is None or high - start > FEW_ROWS or self._wraps:
             return self.run_times(start, high, decompressor)[low - start :].tolist()  # type: ignore[no-any-return]
@@ -262,6 +277,8 @@ class DataBlock:
 
     def run_times(self, start: int, high: int, decompressor: Decompressor) -> I64:
         """Timestamps of rows [start, high) of the one run that begins at row `start`; kept if it is a large one."""
+        if self.times is not None:
+            return self.times[start:high]
         known = self._times.get(start)
         if known is not None and len(known) >= high - start:
             return known[: high - start]

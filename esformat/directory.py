@@ -12,19 +12,20 @@ import struct
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.block import Block, check_length, encode_block
-from esformat.codec import Codec, make_compressor
+from esformat.codec import Codec, Decompressor, make_compressor
 from esformat.data_block import Runs, decode_keys, decode_runs_of_keys, encode_runs_of_keys
 from esformat.encoding import encode_node
 from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
 from esformat.node import DecodeContext, EncodeContext
-from esformat.packing import decode_columns, encode_ints
+from esformat.packing import decode_columns, encode_ints, read_packs, uncompressed_number
 
 _LEAF = struct.Struct(
     "<I"  # data blocks that the leaf covers
@@ -113,7 +114,7 @@ class Leaf:
         rows, lengths, self.block_checks, self.block_min, self.block_max = columns.tolist()
         self.run_edges: I64 = np.empty(block.count + 1, dtype=np.int64)
         self.run_edges[0] = first_row
-        np.cumsum(self.run_keys.rows, out=self.run_edges[1:])
+        np.add.accumulate(self.run_keys.rows, out=self.run_edges[1:])
         self.run_edges[1:] += first_row
         self.run_rows: list[int] = self.run_edges.tolist()
         self.block_rows: list[int] = list(accumulate(rows, initial=first_row))
@@ -201,43 +202,94 @@ def encode_root(entries: list[LeafEntry], context: EncodeContext) -> bytes:
     return encode_block(BlockKind.DIRECTORY_ROOT, body, count=len(entries))
 
 
+class _Leaves(NamedTuple):
+    """What the root says of every leaf besides its rows and blocks, in leaf order."""
+
+    data_offsets: list[int]
+    handles: list[BlockHandle]
+    min_timestamps: list[int]
+    max_timestamps: list[int]
+
+
 class Root:
-    """The decoded root: one entry per leaf, each list in leaf order; `rows` and `blocks` have one more, the total."""
+    """The decoded root, one entry per leaf. Leaf i has rows `rows[i]`…`rows[i + 1]`; `blocks` is of the same kind.
 
-    __slots__ = (
-        "_first_spaces", "_places", "blocks", "data_offsets", "max_timestamps", "min_timestamps", "rows", "run_count",
-    )  # fmt: skip
+    A first question needs no more than that, and the place of one leaf; the rest is decoded for the second.
+    """
 
-    def __init__(self, block: Block, context: DecodeContext) -> None:
-        """Raises CorruptSegmentError where the root contradicts itself."""
+    __slots__ = ("_asked", "_body", "_first_spaces", "_leaves", "_name", "_offset", "_packs", "blocks", "rows")
+
+    def __init__(self, block: Block, context: DecodeContext, name: str | None = None) -> None:
+        """`name`: the file's, for later messages. Raises CorruptSegmentError where the root contradicts itself."""
         body, count = block.body, block.count
+        self._body, self._offset, self._name = body, block.offset, name
         if count > len(body) + 1:  # more leaves than a root of that size can name
             raise CorruptSegmentError("the directory root's count is out of bounds", offset=block.offset)
         self._first_spaces, at = decode_keys(body, 0, count, context)
-        columns, at = decode_columns(body, at, count, 9, context.plain)
-        high = columns[7] + columns[8]  # modulo 2^64, as they were written
-        if at != len(body) or columns[:5].min(initial=1) < 1 or (high < columns[7]).any():
-            raise CorruptSegmentError("the directory root contradicts itself", offset=block.offset)
-        columns[8] = high
-        runs, rows, blocks, self.data_offsets, *self._places, self.min_timestamps, self.max_timestamps = (
-            columns.tolist()
-        )
-        self.run_count = sum(runs)
+        self._packs = read_packs(body, at, count, 9)
+        rows, blocks = decode_columns(body, self._packs[0].end, count, 2, context.plain)[0].tolist()
+        if self._packs[-1].end != len(body) or min(rows, default=1) < 1 or min(blocks, default=1) < 1:
+            raise self._contradiction()
         self.rows: list[int] = list(accumulate(rows, initial=0))
         self.blocks: list[int] = list(accumulate(blocks, initial=0))
+        self._asked = False
+        self._leaves: _Leaves | None = None
 
     def __len__(self) -> int:
-        return len(self.data_offsets)
+        return len(self.rows) - 1
+
+    def _contradiction(self) -> CorruptSegmentError:
+        return CorruptSegmentError("the directory root contradicts itself", path=self._name, offset=self._offset)
+
+    def _all_leaves(self) -> _Leaves:
+        if self._leaves is None:
+            at = self._packs[2].end
+            columns, _ = decode_columns(self._body, at, len(self), 6, Decompressor())  # by whichever thread asks first
+            high = columns[4] + columns[5]  # modulo 2^64, as they were written
+            if columns[:2].min(initial=1) < 1 or (high < columns[4]).any():
+                raise self._contradiction()
+            data_offsets, offsets, lengths, checks, low, _ = columns.tolist()
+            handles = [BlockHandle(*parts) for parts in zip(offsets, lengths, checks, strict=True)]
+            self._leaves = _Leaves(data_offsets, handles, low, high.tolist())
+        return self._leaves
 
     @property
     def first_spaces(self) -> list[bytes]:
         """The first space of each leaf."""
         return self._first_spaces.as_list()
 
+    @property
+    def data_offsets(self) -> list[int]:
+        """Where the first data block of each leaf lies. Raises CorruptSegmentError."""
+        return self._all_leaves().data_offsets
+
+    @property
+    def min_timestamps(self) -> list[int]:
+        """The earliest timestamp of each leaf, µs. Raises CorruptSegmentError."""
+        return self._all_leaves().min_timestamps
+
+    @property
+    def max_timestamps(self) -> list[int]:
+        """The latest timestamp of each leaf, µs. Raises CorruptSegmentError."""
+        return self._all_leaves().max_timestamps
+
+    def place(self, leaf: int) -> tuple[BlockHandle, int]:
+        """Where a leaf lies, and where the first of its data blocks. Raises CorruptSegmentError."""
+        if self._leaves is None and not self._asked:
+            self._asked = True
+            found = (uncompressed_number(self._body, pack, leaf) for pack in self._packs[3:7])
+            numbers = [number for number in found if number is not None]
+            if len(numbers) == 4:
+                data_offset, offset, length, check = numbers
+                if min(data_offset, offset) < 1:
+                    raise self._contradiction()
+                return BlockHandle(offset, length, check), data_offset
+        leaves = self._all_leaves()
+        return leaves.handles[leaf], leaves.data_offsets[leaf]
+
     def handle(self, leaf: int) -> BlockHandle:
-        """Where a leaf lies."""
-        offsets, lengths, checks = self._places
-        return BlockHandle(offsets[leaf], lengths[leaf], checks[leaf])
+        """Where a leaf lies. Raises CorruptSegmentError."""
+        return self.place(leaf)[0]
 
     def leaves_of(self, space: bytes) -> range:
         """The leaves that can hold a space: usually one."""

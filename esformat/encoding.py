@@ -213,7 +213,7 @@ def _decode_bytes(
     sizes = frame_sizes(lengths, node.rows)
     out = pa.allocate_buffer(int(sizes.sum()))
     stored = body[node.at : node.end]
-    node.decompressor(context).decompress_run(node.codec, stored, node.table.tolist(), sizes.tolist(), memoryview(out))
+    node.decompressor(context).decompress_run(node.codec, stored, node.table, sizes.tolist(), memoryview(out))
     return bytes_array(lengths, out, kind, node.head.valid), node.end
 
 

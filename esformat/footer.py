@@ -36,8 +36,9 @@ def decode_footer(block: Block) -> dict[Key, BlockHandle]:
     table: dict[Key, BlockHandle] = {}
     for kind, copy, ordinal, stored in _ENTRY.iter_unpack(block.body):
         handle = BlockHandle.decode(stored, 0)
-        check_length(handle.length, handle.offset)
-        if not HEADER_BYTES <= handle.offset <= handle.end <= block.offset:
+        offset, length, _ = handle
+        check_length(length, offset)
+        if not HEADER_BYTES <= offset <= offset + length <= block.offset:
             raise CorruptSegmentError("the footer points outside the file", offset=block.offset)
         table[kind, ordinal, copy] = handle
     for kind in (BlockKind.METADATA, BlockKind.DIRECTORY_ROOT):

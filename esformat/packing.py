@@ -237,27 +237,40 @@ def decode_columns(
     """Several packs of `count` numbers each that stand one after another, as (columns × count); also the byte after
     the last.
     """
+    packs = read_packs(body, at, count, columns)
+    end = packs[-1].end
+    if any(pack.codec or pack.end - pack.raw_at != pack.width * count for pack in packs):
+        return decode_many([(body, pack) for pack in packs], decompressor).reshape(columns, count), end
+    return _uncompressed_columns(body, packs, count), end
+
+
+def read_packs(body: memoryview, at: int, count: int, columns: int) -> list[Pack]:
+    """The headers of several packs of `count` numbers each that stand one after another."""
     packs = []
     for _ in range(columns):
         pack = read_pack(body, at, count)
         packs.append(pack)
         at = pack.end
-    if any(pack.codec or pack.end - pack.raw_at != pack.width * count for pack in packs):
-        return decode_many([(body, pack) for pack in packs], decompressor).reshape(columns, count), at
-    return _uncompressed_columns(body, packs, count), at
+    return packs
+
+
+def uncompressed_number(body: memoryview, pack: Pack, place: int) -> int | None:
+    """One number of a pack whose planes are stored as they are; None where they are not."""
+    count, width, _, codec, base, raw_at, _, end = pack
+    if codec or end - raw_at != width * count or width == 8 or base < 0:  # the last two may wrap round at 2^64
+        return None
+    return base + int.from_bytes(body[raw_at + place : end : count], "little")
 
 
 def _uncompressed_columns(body: memoryview, packs: list[Pack], count: int) -> npt.NDArray[np.int64]:
     """Packs whose planes are stored as they are, as the directory's are, one row for each."""
     wide = np.zeros((len(packs), count, 8), dtype=np.uint8)
     numbers: npt.NDArray[np.int64] = wide.view("<i8")[:, :, 0]
-    for row, pack in enumerate(packs):
-        width = pack.width
+    for row, (_, width, _, _, base, raw_at, _, _) in enumerate(packs):
         if width:
-            planes = np.frombuffer(body, np.uint8, width * count, pack.raw_at)
-            wide[row, :, :width] = planes.reshape(width, count).T
-        if pack.base:
-            numbers[row] += pack.base
+            wide[row, :, :width] = np.frombuffer(body, np.uint8, width * count, raw_at).reshape(width, count).T
+        if base:
+            numbers[row] += base
     return numbers
 
 

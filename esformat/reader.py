@@ -85,7 +85,9 @@ class Reader:
         """Lists of columns that questions named before, found good."""
         self.everywhere: set[tuple[str, Any]] = set()
         """Conditions that earlier questions set, of which every data block is known to hold an event."""
-        self.root = Root(tail.block(self.table[BlockKind.DIRECTORY_ROOT, 0, 0], BlockKind.DIRECTORY_ROOT), self.own())
+        self.root = Root(
+            tail.block(self.table[BlockKind.DIRECTORY_ROOT, 0, 0], BlockKind.DIRECTORY_ROOT), self.own(), self.name
+        )
         if self.root.rows[-1] != self.statistics.events or self.root.blocks[-1] != self.statistics.data_blocks:
             raise CorruptSegmentError("the directory and the statistics disagree about the number of events")
         self._opening: dict[Key, Block] = {}
@@ -195,8 +197,9 @@ class Reader:
 
     def _read_leaf(self, number: int) -> Leaf:
         root = self.root
-        block = self.read(root.handle(number), BlockKind.DIRECTORY)
-        leaf = Leaf(block, root.rows[number], root.blocks[number], root.data_offsets[number], self.own())
+        handle, data_offset = root.place(number)
+        block = self.read(handle, BlockKind.DIRECTORY)
+        leaf = Leaf(block, root.rows[number], root.blocks[number], data_offset, self.own())
         if leaf.last_row != root.rows[number + 1] or leaf.block_count != root.blocks[number + 1] - root.blocks[number]:
             raise CorruptSegmentError("a directory leaf and the root disagree", path=self.name, offset=block.offset)
         return leaf
@@ -245,6 +248,21 @@ class Reader:
             found[number] = block
             self._blocks.keep(leaf.first_block + number, block, block.size_bytes)
         return list(found.values())
+
+    def is_at_hand(self, leaf: Leaf, number: int) -> bool:
+        """Whether a data block of a leaf is kept from an earlier question."""
+        return self._blocks.find(leaf.first_block + number) is not None
+
+    def kept_data_blocks(self, places: Sequence[tuple[Leaf, int]]) -> list[DataBlock]:
+        """Data blocks of leaves, ascending: those that are at hand, and the others, kept where there is room."""
+        found: list[Any] = [self._blocks.find(leaf.first_block + number) for leaf, number in places]
+        missing = [n for n, block in enumerate(found) if block is None]
+        for n, block in zip(missing, self.data_blocks([places[n] for n in missing]), strict=True):
+            leaf, number = places[n]
+            found[n] = block
+            if self._blocks.has_room(block.size_bytes):
+                self._blocks.keep(leaf.first_block + number, block, block.size_bytes)
+        return found
 
     def _read_data_block(self, leaf: Leaf, number: int) -> DataBlock:
         offset = leaf.block_offsets[number]

@@ -17,6 +17,7 @@ from esformat.block_group import BlockGroup, Later, at_once
 from esformat.event import Event
 from esformat.event_rows import EventRows, rows_of_batch
 from esformat.index import Index
+from esformat.kept_group import KeptGroup
 from esformat.merge import Source as MergeSource
 from esformat.merge import merge_by_time
 from esformat.query import Narrowed, Portion, Query, Stretch, narrow, portions
@@ -160,7 +161,7 @@ class Scan:
             return
 
         def read(group: list[Portion], later: Later) -> EventRows:
-            blocks = BlockGroup(self._reader, group[::-1] if self._query.reverse else group)
+            blocks = self._blocks(group, narrowed)
             return blocks.to_events(columns, blocks.select(self._query, narrowed), later)
 
         groups = self._groups(self._directed(), narrowed)
@@ -194,7 +195,7 @@ class Scan:
         if self._query.limit is not None:
             batches = (self._read_group(group, columns, narrowed) for group in groups)
             return (batch for batch in batches if len(batch))
-        return _in_parallel(groups, lambda group: self._read_group(group, columns, narrowed), self._threads)
+        return self._in_parallel(groups, lambda group: self._read_group(group, columns, narrowed))
 
     def _read_lazily(
         self, groups: Iterator[list[Portion]], columns: Sequence[str], narrowed: Narrowed
@@ -225,8 +226,14 @@ class Scan:
         if group:
             yield group
 
+    def _blocks(self, group: list[Portion], narrowed: Narrowed) -> BlockGroup:
+        """The blocks of portions; what an index led to is kept for the next question."""
+        indexed = narrowed.unmet or narrowed.rows is not None or narrowed.blocks is not None
+        kind = KeptGroup if indexed else BlockGroup
+        return kind(self._reader, group[::-1] if self._query.reverse else group)
+
     def _read_group(self, group: list[Portion], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
-        blocks = BlockGroup(self._reader, group[::-1] if self._query.reverse else group)
+        blocks = self._blocks(group, narrowed)
         batch = blocks.to_batch(columns, blocks.select(self._query, narrowed))
         return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if self._query.reverse else batch
 
@@ -239,7 +246,7 @@ class Scan:
             return _matching(self._read_batches(tuple(dict.fromkeys([*wanted, *tested]))), wanted, tested, matches)
 
         def read(group: list[Portion]) -> pa.RecordBatch:
-            blocks = BlockGroup(self._reader, group[::-1] if self._query.reverse else group)
+            blocks = self._blocks(group, narrowed)
             places = blocks.select(self._query, narrowed)
             looked_at = blocks.to_batch(tested, places)
             mask = matches(looked_at)
@@ -257,7 +264,30 @@ class Scan:
         groups = self._groups(self._directed(), narrowed)
         if self._query.limit is not None:
             return (batch for batch in map(read, groups) if len(batch))
-        return _in_parallel(groups, read, self._threads)
+        return self._in_parallel(groups, read)
+
+    def _in_parallel(self, groups: Iterator[list[Portion]], read: Callable[[list[Portion]], T]) -> Iterator[T]:
+        """What is read of each group, in order, by threads a few groups ahead.
+
+        A short answer takes no threads, nor does one from blocks at hand: little of that work goes on side by side.
+        """
+        few = list(islice(groups, MIN_PARALLEL_BATCHES))
+        at_hand = all(self._reader.is_at_hand(group[0].leaf, group[0].block) for group in few)
+        if len(few) < MIN_PARALLEL_BATCHES or self._threads == 1 or (at_hand and self._query.conditions):
+            yield from (rows for rows in map(read, chain(few, groups)) if len(rows))
+            return
+        pool = ThreadPoolExecutor(self._threads, thread_name_prefix="esformat-scan")
+        pending: deque[Future[T]] = deque()
+        try:
+            for group in chain(few, groups):
+                pending.append(pool.submit(read, group))
+                if len(pending) > self._threads + 1 and len(rows := pending.popleft().result()):
+                    yield rows
+            while pending:
+                if len(rows := pending.popleft().result()):
+                    yield rows
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
 
     def _merge_sources(self, columns: Sequence[str], narrowed: Narrowed) -> Iterator[MergeSource]:
         """Sources in time order: each long run, and short runs side by side, sorted together."""
@@ -322,7 +352,7 @@ class Scan:
     def _count_portion(self, portion: Portion, narrowed: Narrowed) -> int:
         if self._is_known(portion, narrowed):
             return portion.last - portion.first if portion.rows is None else len(portion.rows)
-        group = BlockGroup(self._reader, [portion])
+        group = self._blocks([portion], narrowed)
         rows = group.select(self._query, narrowed)
         return group.row_count if rows is None else len(rows)
 
@@ -387,26 +417,6 @@ def _same_run(reader: Reader, before: Stretch, after: Stretch) -> bool:
         return False
     left, right = reader.leaf(before.leaf), reader.leaf(after.leaf)
     return left.spaces[-1] == right.spaces[0] and left.groupings[-1] == right.groupings[0]
-
-
-def _in_parallel(groups: Iterator[list[Portion]], read: Callable[[list[Portion]], T], threads: int) -> Iterator[T]:
-    """What is read of each group, in order, by threads a few groups ahead; a short answer takes no threads."""
-    few = list(islice(groups, MIN_PARALLEL_BATCHES))
-    if len(few) < MIN_PARALLEL_BATCHES or threads == 1:
-        yield from (rows for rows in map(read, chain(few, groups)) if len(rows))
-        return
-    pool = ThreadPoolExecutor(threads, thread_name_prefix="esformat-scan")
-    pending: deque[Future[T]] = deque()
-    try:
-        for group in chain(few, groups):
-            pending.append(pool.submit(read, group))
-            if len(pending) > threads + 1 and len(rows := pending.popleft().result()):
-                yield rows
-        while pending:
-            if len(rows := pending.popleft().result()):
-                yield rows
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _with_payloads_ahead(

@@ -27,6 +27,7 @@ from esformat import (
     index_builder,
     index_runs,
     intake,
+    kept_group,
     pieces,
     postings,
     reader,
@@ -70,6 +71,7 @@ PLACES = {
     "events_at_once": [(event_rows, "EVENTS_AT_ONCE")],
     "few_rows": [(data_block, "FEW_ROWS")],
     "many_rows": [(block_events, "MANY_ROWS")],
+    "scattered_rows": [(kept_group, "SCATTERED_ROWS")],
     "many_values": [(bytes_node, "MANY_VALUES")],
     "flush_events": [(intake.EventRows, "FLUSH_EVENTS")],
     "least_copied_rows": [(sweep, "LEAST_COPIED_ROWS")],
@@ -117,6 +119,7 @@ class Pieces:
     events_at_once: int | None = None
     few_rows: int | None = None
     many_rows: int | None = None
+    scattered_rows: int | None = None
     many_values: int | None = None
     flush_events: int | None = None
     least_copied_rows: int | None = None

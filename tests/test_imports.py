@@ -68,6 +68,7 @@ LEVELS = (
     ("writer",),
     ("ahead", "block_events"),
     ("block_group", "run_events"),
+    ("kept_group",),
     ("scan",),
     ("collection_scan", "selection", "space"),
     ("dataset",),

@@ -38,7 +38,14 @@ ROWS = [
     for n in range(300)
 ]
 MANY_PIECES = Pieces(
-    block_rows=5, leaf_blocks=3, batch_blocks=2, min_parallel_batches=2, frame_bytes=16, events_at_once=4, sorted_rows=3
+    block_rows=5,
+    leaf_blocks=3,
+    batch_blocks=2,
+    min_parallel_batches=2,
+    frame_bytes=16,
+    events_at_once=4,
+    sorted_rows=3,
+    scattered_rows=2,
 )
 
 
