@@ -6,11 +6,14 @@ import io
 import json
 import socket
 import socketserver
+import ssl
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
+from certificates import CertificateAuthority
 
 import aggregator
 from aggregator.forward import Forwarder, Sender, destinations, forwarder, make_destination
@@ -212,6 +215,75 @@ def test_syslog_arrives_whole(catalog, tmp_path):
         until(lambda: server.got and len(messages(server.got[0])) == 3)
         assert messages(server.got[0]) == EXPECTED
         server.shutdown()
+
+
+class TlsReceiver(Receiver):
+    """The same behind TLS. `refused`: what ended handshakes."""
+
+    def __init__(self, certificate, hang_up=False):
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        self.context.load_cert_chain(*certificate)
+        self.refused = []
+        super().__init__(hang_up)
+
+    def finish_request(self, request, client_address):
+        """In the connection's own thread."""
+        request.settimeout(60)
+        try:
+            with self.context.wrap_socket(request, server_side=True) as made, suppress(ssl.SSLError, ConnectionError):
+                super().finish_request(made, client_address)
+        except (ssl.SSLError, ConnectionError) as error:
+            self.refused.append(error)
+
+
+@pytest.mark.parametrize("hang_up", [False, True])
+def test_syslog_by_tls(catalog, tmp_path, hang_up):
+    """The same stream, encrypted; a server that hangs up is found again."""
+    authority = CertificateAuthority(tmp_path)
+    with TlsReceiver(authority.issue("syslog"), hang_up) as server:
+        host, port = server.server_address
+        one = Forwarder(
+            catalog, "SELECT POSITION HEAD", made(f"syslog+tls://{host}:{port}", ca=str(authority.certificate)),
+            tmp_path / "notes.json",
+        )  # fmt: skip
+        thread = threading.Thread(target=one.run)
+        thread.start()
+        if hang_up:
+            until(lambda: server.got and len(server.got[0]) == 10)
+        else:
+            until(lambda: server.got and len(messages(server.got[0])) == 3)
+        catalog.write({"app": "web", "host": "h 1"}, [{"ts": 4, "msg": "four"}])
+        until(lambda: len(server.got) > hang_up and server.got[-1].endswith(b"four"))
+        one.stop()
+        thread.join()
+        received = messages(server.got[-1])
+        assert received[-1].endswith(b'host="h 1"] four')
+        assert received[:-1] == EXPECTED[4 - len(received) :]
+        assert len(received) == 4 or hang_up
+        assert server.refused == []
+        server.shutdown()
+
+
+@pytest.mark.parametrize("wrong", ["authority", "name", "no TLS"])
+def test_syslog_to_the_wrong_server(catalog, tmp_path, monkeypatch, wrong):
+    """Nothing is sent to a server that cannot prove who it is, and nothing is lost: it is tried again."""
+    authority = CertificateAuthority(tmp_path)
+    ca = str(authority.certificate) if wrong != "authority" else None
+    if wrong == "no TLS":
+        monkeypatch.setattr(destinations, "TIMEOUT_S", 0.2)
+    with Receiver() if wrong == "no TLS" else TlsReceiver(authority.issue("syslog")) as server:
+        host, port = "localhost" if wrong == "name" else "127.0.0.1", server.server_address[1]
+        to = made(f"syslog+tls://{host}:{port}", ca=ca)
+        one = Forwarder(catalog, "SELECT POSITION HEAD", to, tmp_path / "notes.json")
+        thread = threading.Thread(target=one.run)
+        thread.start()
+        until(lambda: one.retries >= 2 and (server.got if wrong == "no TLS" else server.refused))
+        one.stop()
+        thread.join()
+        assert not any(b"one" in got for got in server.got)
+        assert one.sent == 0
+        server.shutdown()
+    assert forward(catalog, tmp_path, made("stdout", io.BytesIO())).sent == 3
 
 
 def test_syslog_by_udp(catalog, tmp_path):
