@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -179,7 +180,7 @@ def _sources(
 ) -> Iterator[Source]:
     snapshot = part.snapshot
     one_by_one = part.spaces is not None and len(part.spaces) <= FEW_STREAMS
-    chosen = None if part.spaces is None or one_by_one else _Chosen.of(part.spaces)
+    chosen = None if part.spaces is None or one_by_one else _chosen(part.spaces)
     spaces = [space.encode() for space in part.spaces or ()] if one_by_one else [None]
     asked = Question(
         start=span.start_us, end=span.end_us, reverse=reverse, limit=limit, conditions=part.conditions
@@ -224,16 +225,26 @@ def _of_segment(
     return batches
 
 
+@lru_cache(maxsize=16)
+def _chosen(names: tuple[str, ...]) -> _Chosen:
+    """The same for every look of a tail or a pipe while no stream comes or goes."""
+    return _Chosen(frozenset(names))
+
+
 @dataclass(frozen=True, slots=True)
 class _Chosen:
     """Names of many streams."""
 
     names: frozenset[str]
-    array: pa.Array
 
-    @classmethod
-    def of(cls, names: Sequence[str]) -> _Chosen:
-        return cls(frozenset(names), pa.array(names, pa.string()))
+    def mask(self, spaces: pa.Array) -> Bools:
+        """Which events of a batch are chosen, by their spaces: far fewer different ones than there are streams."""
+        different = pc.unique(spaces)
+        mine = [name for name in different.to_pylist() if name in self.names]
+        if len(mine) == len(different):
+            return np.ones(len(spaces), np.bool_)
+        found = pc.is_in(spaces, value_set=pa.array(mine, spaces.type))
+        return np.asarray(found.to_numpy(zero_copy_only=False))
 
     def all_of(self, segment: esformat.Segment) -> bool:
         """Whether every space of a segment is chosen, as far as that is soon told."""
@@ -333,8 +344,7 @@ class _Sift:
         if self.around.up_to is not None:
             masks.append(~self._beyond(batch, self.around.up_to))
         if self.chosen is not None:
-            found = pc.is_in(batch.column("space"), value_set=self.chosen.array)
-            masks.append(np.asarray(found.to_numpy(zero_copy_only=False)))
+            masks.append(self.chosen.mask(batch.column("space")))
         mask = np.logical_and.reduce(masks) if masks else np.ones(len(batch), np.bool_)
         if mask.all():
             return self.where.mask(batch)
