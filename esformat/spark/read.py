@@ -16,9 +16,9 @@ from esformat.spark.condition import column_of, matching, parse_condition
 from esformat.spark.files import segments_at
 from esformat.spark.options import ReadOptions
 from esformat.spark.pushed import bounds_of_filters
-from esformat.spark.scan_plan import RowRange, find_candidates, opened_as_planned, share_out
+from esformat.spark.scan_plan import RowRange, find_candidates, opened_as_planned, schemas_of, share_out
 from esformat.spark.scoping import filters_are_scoped
-from esformat.spark.types import arrow_schema, convert_batch
+from esformat.spark.types import arrow_schema, check_requested, convert_batch, spark_schema, unify_schemas
 
 
 class PushFilters:
@@ -61,9 +61,11 @@ class SegmentReader(DataSourceReader):
         return bounds_of_filters((*self._where, *self._filters), schema)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """What each task reads."""
+        """What each task reads. Raises UsageError for a schema that the segments do not have."""
         options = self._options
         candidates = find_candidates(segments_at(options.paths), self._bounds)
+        there = unify_schemas(schemas_of(candidates), tuple(self._schema.fieldNames()))
+        check_requested(self._schema, spark_schema(there))
         tasks = share_out(candidates, partition_bytes=options.partition_bytes, partitions=options.partitions)
         return [InputPartition(task) for task in tasks]
 

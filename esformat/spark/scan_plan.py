@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,21 +39,31 @@ class RowRange:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A segment as planning sees it: where its rows within bounds are, which may be nowhere."""
+    """A segment as planning sees it: its columns, and where its rows within bounds are, which may be nowhere."""
 
     place: Place
     identity: tuple[int, int]
     pieces: tuple[RowPiece, ...]
+    schema: EventSchema
 
 
 def read_schemas(places: Sequence[Place]) -> list[tuple[str, pa.Schema]]:
-    """Name and schema of each segment, from its footer. Raises UsageError where text and binary keys are mixed."""
+    """Name and columns of each segment, from its footer. Raises UsageError where text and binary keys are mixed."""
 
-    def read(place: Place) -> tuple[str, EventSchema]:
+    def read(place: Place) -> EventSchema:
         with open_place(place, cache_bytes=0) as segment:
-            return segment.path, schema_of(segment)
+            return schema_of(segment)
 
-    schemas = in_threads(read, places)
+    return _named(zip(map(name_of, places), in_threads(read, places), strict=True))
+
+
+def schemas_of(candidates: Sequence[Candidate]) -> list[tuple[str, pa.Schema]]:
+    """The same of segments that were opened for planning."""
+    return _named((name_of(candidate.place), candidate.schema) for candidate in candidates)
+
+
+def _named(found: Iterable[tuple[str, EventSchema]]) -> list[tuple[str, pa.Schema]]:
+    schemas = list(found)
     for name, schema in schemas:
         if schema.binary_keys != schemas[0][1].binary_keys:
             raise UsageError(
@@ -67,8 +77,8 @@ def find_candidates(places: Sequence[Place], bounds_of: BoundsOf) -> list[Candid
 
     def find(place: Place) -> Candidate:
         with open_place(place, cache_bytes=SMALL_CACHE_BYTES) as segment:
-            pieces = candidate_rows(segment, bounds_of(schema_of(segment)))
-            return Candidate(place, identity(segment), tuple(pieces))
+            schema = schema_of(segment)
+            return Candidate(place, identity(segment), tuple(candidate_rows(segment, bounds_of(schema))), schema)
 
     return in_threads(find, places)
 

@@ -12,7 +12,7 @@ from esformat.spark.options import ReadOptions, WriteOptions
 from esformat.spark.read import SegmentReader
 from esformat.spark.save import SegmentWriter
 from esformat.spark.scan_plan import read_schemas
-from esformat.spark.types import check_requested, readable, spark_schema, unify_schemas
+from esformat.spark.types import readable, spark_schema, unify_schemas
 
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
@@ -35,11 +35,9 @@ class EsdbDataSource(DataSource):
         options = ReadOptions.parse(self.options)
         if options.columns is not None and list(options.columns) != schema.fieldNames():
             raise UsageError("the option columns and .schema(…) name different columns", hint="give one of them")
-        schemas = read_schemas(segments_at(options.paths))
-        check_requested(schema, spark_schema(unify_schemas(schemas, tuple(schema.fieldNames()))))
         if not options.where:
             return SegmentReader(options, schema)
-        return SegmentReader(options, schema, readable(unify_schemas(schemas)))
+        return SegmentReader(options, schema, readable(unify_schemas(read_schemas(segments_at(options.paths)))))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Writes rows of a schema as segments into a directory."""

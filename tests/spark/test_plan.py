@@ -44,6 +44,7 @@ from esformat.spark.pushed import bounds_of_filters
 from esformat.spark.read import SegmentReader
 from esformat.spark.save import SegmentWriter
 from esformat.spark.scan_plan import Candidate, share_out
+from esformat.spark.source import EsdbDataSource
 from esformat.spark.types import arrow_schema
 
 read_module = import_module("esformat.spark.read")  # the package has a function of that name
@@ -158,7 +159,7 @@ def candidates(*sizes):
     made = []
     for number, pieces in enumerate(sizes):
         rows = [RowPiece(100 * place, 100 * place + 100, size) for place, size in enumerate(pieces)]
-        made.append(Candidate(str(number), (0, 0), tuple(rows)))
+        made.append(Candidate(str(number), (0, 0), tuple(rows), SCHEMA))
     return made
 
 
@@ -257,6 +258,20 @@ def test_where_reads_its_blocks_only(folder, monkeypatch):
     assert tasks[0].value[0].place == str(folder / "a.esdb")
     with esformat.open(folder / "a.esdb") as segment:
         assert sum(len(batch) for batch in reader.read(tasks[0])) == segment["customer-17"].num_events
+
+
+def test_planning_opens_each_file_once(folder, monkeypatch):
+    """With a schema of the caller's, as with one that was asked for before; a wrong one is refused then."""
+    opened = []
+    real = scan_plan.open_place
+    monkeypatch.setattr(
+        scan_plan, "open_place", lambda place, **options: opened.append(place) or real(place, **options)
+    )
+    source = EsdbDataSource({"path": str(folder)})
+    assert source.reader(StructType([StructField("type", StringType())])).partitions()
+    assert sorted(opened) == sorted(str(path) for path in folder.glob("*.esdb"))
+    with pytest.raises(esformat.UsageError, match="column 'type' is string, not timestamp"):
+        source.reader(StructType([StructField("type", TimestampType())])).partitions()
 
 
 def test_filters_of_a_spark_that_mixes_them_up(folder, monkeypatch):

@@ -75,6 +75,7 @@ def compact(
         (write, {member.name: places[member.name] for member in group})
         for write, group in zip(writes, groups, strict=True)
     ]
+    unfinished = {write.job: write for write in writes}
     try:
         for write in writes:
             write.begin()
@@ -85,13 +86,14 @@ def compact(
                 staged, events = merged
                 summary.bytes += size_of(write.place(staged))
                 write.commit([staged], removed=list(inputs), facts={"job": "compact", "events": events})
+                del unfinished[write.job]
                 summary.made += 1
                 summary.events += events
             done += sum(sizes[each] for each in inputs)
             if progress:
                 progress(done, total)
     finally:
-        for write in writes:
+        for write in unfinished.values():
             write.abort()
     return summary.finish()
 
