@@ -77,17 +77,17 @@ class StreamIndex:
             known = self._answers.get((source, without_tag))
             if known is None:
                 found: dict[str, list[str]] = {}
-                for stream in self._matching(source):
-                    if without_tag is None or without_tag not in stream.tags.as_dict():
-                        found.setdefault(stream.topic, []).append(stream.name)
+                for stream in self._matching(source, without_tag):
+                    found.setdefault(stream.topic, []).append(stream.name)
                 known = {topic: tuple(names) for topic, names in found.items()}
                 if len(self._answers) >= KEPT_ANSWERS:
                     self._answers.clear()
                 self._answers[source, without_tag] = known
             return known
 
-    def _matching(self, source: Source | None) -> list[Stream]:
-        found = (self._streams[number] for number in self._table.select(source).tolist())
+    def _matching(self, source: Source | None, without_tag: str | None = None) -> list[Stream]:
+        numbers = self._table.select(source, without_tag=without_tag).tolist()
+        found = (self._streams[number] for number in numbers)
         return [stream for stream in found if stream is not None]
 
     def tag_names(self) -> list[str]:

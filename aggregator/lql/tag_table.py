@@ -75,12 +75,16 @@ class TagTable:
         with self._lock:
             return sorted(self._tags[name].values) if name in self._tags else []
 
-    def select(self, source: Source | None) -> npt.NDArray[np.int64]:
-        """Numbers of the sets that match, ascending; None matches all. Raises LqlError."""
+    def select(self, source: Source | None, *, without_tag: str | None = None) -> npt.NDArray[np.int64]:
+        """Numbers of the sets that match and do not have a tag, ascending; None matches all. Raises LqlError."""
         if source is not None and not isinstance(source, TagSet):
             check_tags(source)
         with self._lock:
-            return np.flatnonzero(self._mask(source))
+            mask = self._mask(source)
+            tag = self._tags.get(without_tag) if without_tag is not None else None
+            if tag is not None:
+                mask[_numbers(tag.streams)] = False
+            return np.flatnonzero(mask)
 
     def _mask(self, source: Source | None) -> Mask:
         if source is None:

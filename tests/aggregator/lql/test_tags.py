@@ -187,6 +187,17 @@ def _seconds(work) -> float:
     return time.perf_counter() - begin
 
 
+def test_streams_without_a_tag():
+    """Of those that match, and whatever its value; the same question without that is asked of all again."""
+    table = TagTable(STREAMS)
+    for text in (None, "name != app1", "{zone=''}"):
+        source = None if text is None else parse_source(text)
+        for tag in (*table.names(), "absent"):
+            expected = [n for n in table.select(source).tolist() if tag not in STREAMS[n].as_dict()]
+            assert table.select(source, without_tag=tag).tolist() == expected
+    assert len(table.select(None)) == len(STREAMS)
+
+
 def test_names_and_values():
     """What completion in a shell asks for."""
     table = TagTable(STREAMS)
