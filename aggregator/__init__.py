@@ -1,8 +1,7 @@
 """The embedded aggregator: events taken in durably, rolled into segments under a manifest, kept within bounds, read."""
 
 from aggregator.adding import Added
-from aggregator.catalog import Catalog, rebuild_manifest
-from aggregator.catalog import open_catalog as open
+from aggregator.catalog import Catalog
 from aggregator.errors import (
     AggregatorError,
     CatalogLockedError,
@@ -21,6 +20,8 @@ from aggregator.errors import (
     UnknownVersionError,
 )
 from aggregator.model import Problem, Receipt
+from aggregator.opening import open_catalog as open
+from aggregator.opening import rebuild_manifest
 from aggregator.policy import Durability, Limits, Retention, Roll
 from aggregator.reports import CompactionReport, Erasure, RebuildReport, Removed, RetentionReport, Traces
 from aggregator.scan import Scan

@@ -31,7 +31,7 @@ import esformat
 from aggregator.errors import InvalidRequestError, OverloadedError, SequenceConflictError
 from aggregator.files import Layout, make_directory, sync_directory
 from aggregator.intake import Fitting
-from aggregator.log import Entry
+from aggregator.log_entry import Entry
 from aggregator.manifest import Edit, Manifest
 from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo

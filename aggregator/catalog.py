@@ -1,10 +1,9 @@
-"""`open` and `Catalog`: all topics under one root."""
+"""`Catalog`: all topics under one root."""
 
 from __future__ import annotations
 
 import contextlib
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -14,19 +13,16 @@ import pyarrow as pa
 
 from aggregator.arrivals import Arrivals
 from aggregator.disk import measure
-from aggregator.errors import CatalogNotFoundError, InvalidRequestError, TopicExistsError, TopicNotFoundError
-from aggregator.files import Layout
-from aggregator.following import Following
+from aggregator.errors import InvalidRequestError, TopicExistsError, TopicNotFoundError
 from aggregator.lql import TagSet, parse_source
 from aggregator.model import Problem, Receipt, TopicInfo
 from aggregator.names import check_name
 from aggregator.pipe_table import pipe_facts
 from aggregator.pipes import Pipes
-from aggregator.policy import Durability, Limits, Retention, Roll
+from aggregator.policy import Retention, Roll
 from aggregator.query import follow, run
-from aggregator.rebuild import rebuild
 from aggregator.records import STREAM_SCHEMA, events_of
-from aggregator.reports import CompactionReport, RebuildReport, RetentionReport
+from aggregator.reports import CompactionReport, RetentionReport
 from aggregator.schema_change import topic_schema, union_schema
 from aggregator.selection import Selection
 from aggregator.state import Topic as TopicState
@@ -38,53 +34,6 @@ from esformat import ClosedError
 
 STREAMS_TOPIC = "logs"
 """The topic that streams are written to where none is named."""
-
-
-def open_catalog(
-    path: str | os.PathLike[str],
-    *,
-    durability: str | Durability = "fsync",
-    limits: Limits | Mapping[str, Any] | None = None,
-    read_only: bool = False,
-) -> Catalog:
-    """Open the catalog in the directory `path`. For writing it is made where it is absent, and one process may.
-
-    read_only: only read, beside the process that writes, if there is one: what that acknowledged is seen by the next
-        scan, sealed or not. Nothing is made or changed.
-
-    durability: what an acknowledged append survives: "fsync" a power cut, "interval" (or "interval:200ms") and "none"
-        a crash of the process; see `Durability`.
-    limits: budgets of memory and disk, e.g. {"memory_bytes": "256 MiB"}; see `Limits`.
-
-    Raises CatalogLockedError (another process writes to it), CatalogNotFoundError (read_only), CorruptManifestError,
-    UnknownVersionError, OSError.
-    """
-    layout = Layout(Path(path))
-    if read_only:
-        return Catalog(Following(layout, now_us))
-    make_directory_tree(layout.root)
-    checked = Limits.of(dict(limits) if isinstance(limits, Mapping) else limits)
-    return Catalog(Writing(layout, Durability.of(durability), checked, now_us))
-
-
-def rebuild_manifest(
-    path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None
-) -> RebuildReport:
-    """Make a catalog's manifest anew from its segments, where it is lost or damaged; nobody may have it open.
-
-    Every segment is read from end to end. Damaged ones, and the old manifest, go to `quarantine/`. What was not sealed
-    yet comes from the log when the catalog is opened. progress: called with the bytes done and in all.
-    Raises CatalogNotFoundError, CatalogLockedError, OSError.
-    """
-    return rebuild(Layout(Path(path)), now_us, progress or (lambda done, total: None))
-
-
-def make_directory_tree(root: Path) -> None:
-    """The root of a catalog, and the directories above it. Raises CatalogNotFoundError where a file is in the way."""
-    try:
-        root.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
-        raise CatalogNotFoundError("a file is there, not a directory", path=str(root)) from None
 
 
 class Catalog:

@@ -14,7 +14,8 @@ from aggregator.checksum import checksum64
 from aggregator.errors import OverloadedError, SequenceConflictError
 from aggregator.footprint import Footprint, largest_batch
 from aggregator.intake import Fitting, to_table
-from aggregator.log import Entry, Log
+from aggregator.log import Log
+from aggregator.log_entry import Entry
 from aggregator.log_frame import MAX_BODY_BYTES, EventsPrefix, frame_bytes
 from aggregator.manifest import Manifest
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo

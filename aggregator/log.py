@@ -8,18 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from _thread import LockType, allocate_lock
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
 from threading import Condition, Lock
 from typing import Any
 
-from aggregator.checksum import checksum64, hasher64
+from aggregator.checksum import checksum64
 from aggregator.errors import LogFailedError
 from aggregator.files import sync_directory
-from aggregator.log_file import MARK_NAME, encode_mark, file_name
+from aggregator.log_entry import DONE, LEADING, WAITING, Entry
+from aggregator.log_file import MARK_NAME, LogFile, encode_mark, file_name
 from aggregator.log_frame import FILE_HEADER_BYTES, FrameHead, FrameKind, encode_file_header, frame_bytes, padded
 from aggregator.policy import Durability
 from esformat import ClosedError
@@ -29,57 +28,6 @@ FILE_BYTES = 64 << 20
 GROUP_BYTES = 16 << 20
 """At most so much is written and synced at once: about 50 ms of a disk that writes 300 MB/s."""
 _WRITE_BUFFERS = 512  # of one writev; Linux takes 1,024
-
-_WAITING, _LEADING, _DONE = range(3)
-
-
-@dataclass(eq=False, slots=True)
-class Entry:
-    """One batch on its way into the log.
-
-    place: gives it its first record index, called by the leader, in order; False: there is nothing to write.
-    withdraw: takes that back, called in reverse order when the write failed.
-    publish: makes it visible, called in order when it is as durable as was asked for.
-    definition: `(key, body)`, written before it where the file does not define the key yet.
-    """
-
-    partition: int
-    count: int
-    parts: Sequence[Any]
-    place: Callable[[Entry], bool]
-    withdraw: Callable[[Entry], None]
-    publish: Callable[[Entry], None]
-    definition: tuple[Any, Callable[[], bytes]]
-    key: Any = None  # entries with equal keys are never in one group
-    first_index: int = -1
-    body_length: int = field(init=False)
-    body_check: int = field(init=False)
-    error: BaseException | None = None
-    state: int = _WAITING
-    turn: LockType = field(default_factory=allocate_lock)
-
-    def __post_init__(self) -> None:
-        hasher = hasher64()
-        self.body_length = 0
-        for part in self.parts:
-            hasher.update(part)
-            self.body_length += len(part)
-        self.body_check = hasher.intdigest()
-        self.turn.acquire()
-
-
-@dataclass(slots=True)
-class LogFile:
-    """A log file as the log keeps account of it: bytes [position, end) and the record indexes that end in it."""
-
-    path: Path
-    position: int
-    end: int
-    ends: dict[int, int] = field(default_factory=dict)  # partition -> index after its last event in this file
-
-    def is_sealed(self, sealed: Mapping[int, int]) -> bool:
-        """Whether every event in it lies in a segment."""
-        return all(sealed.get(partition, 0) >= end for partition, end in self.ends.items())
 
 
 class Log:
@@ -179,12 +127,12 @@ class Log:
             entry.turn.acquire()
         except BaseException:  # an interrupt: nobody will come for this entry any more
             with self._lock:
-                if entry.state == _WAITING and entry in self._queue:
+                if entry.state == WAITING and entry in self._queue:
                     self._queue.remove(entry)
-            if entry.state == _LEADING:
+            if entry.state == LEADING:
                 self._lead()
             raise
-        return entry.state == _LEADING
+        return entry.state == LEADING
 
     def _lead(self) -> None:
         group: list[Entry] = []
@@ -200,7 +148,7 @@ class Log:
         finally:
             self._hand_over()
             for entry in taken:
-                entry.state = _DONE
+                entry.state = DONE
                 entry.turn.release()
 
     def _take_group(self) -> tuple[list[Entry], list[Entry]]:
@@ -332,11 +280,11 @@ class Log:
         with self._lock:
             if self._failure is not None:
                 for entry in self._queue:
-                    entry.error, entry.state = self._failure, _DONE
+                    entry.error, entry.state = self._failure, DONE
                     entry.turn.release()
                 self._queue.clear()
             if self._queue:
-                self._queue[0].state = _LEADING
+                self._queue[0].state = LEADING
                 self._queue[0].turn.release()
             else:
                 self._leading = False

@@ -1,12 +1,12 @@
-"""Log files: which there are, and the frames that lie in one. Reading only."""
+"""Log files: which there are, what is known of one, and the frames that lie in it. Reading only."""
 
 from __future__ import annotations
 
 import contextlib
 import re
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aggregator.checksum import checksum64
@@ -125,3 +125,17 @@ def read_file(path: Path, start: int) -> memoryview:
     if position != start:
         raise CorruptLogError(f"the file says that it begins at {position}, its name says {start}", path=str(path))
     return memoryview(data)
+
+
+@dataclass(slots=True)
+class LogFile:
+    """A log file as the log keeps account of it: bytes [position, end) and the record indexes that end in it."""
+
+    path: Path
+    position: int
+    end: int
+    ends: dict[int, int] = field(default_factory=dict)  # partition -> index after its last event in this file
+
+    def is_sealed(self, sealed: Mapping[int, int]) -> bool:
+        """Whether every event in it lies in a segment."""
+        return all(sealed.get(partition, 0) >= end for partition, end in self.ends.items())

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from aggregator.errors import CorruptLogError
 from aggregator.files import sync_directory
-from aggregator.log import LogFile
-from aggregator.log_file import Damage, Frame, list_files, read_file, read_frames
+from aggregator.log_file import Damage, Frame, LogFile, list_files, read_file, read_frames
 from aggregator.log_frame import FILE_HEADER_BYTES, FrameKind
 
 _COPIED_BYTES = 4 << 20

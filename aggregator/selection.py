@@ -14,10 +14,10 @@ from aggregator import position as positions
 from aggregator.answer import Answer
 from aggregator.errors import InvalidRequestError
 from aggregator.gaps import gone_between
-from aggregator.lql import Counter, Filter, LqlError, Template, equalities, range_span, resolve_time, time_span
-from aggregator.lql.operand import Field, innermost, target_of
+from aggregator.index_condition import index_conditions
+from aggregator.lql import Counter, Filter, LqlError, Template, range_span, resolve_time, time_span
 from aggregator.lql.times import NANOS_PER_MICRO
-from aggregator.lql.tree import Expression, Select, conditions
+from aggregator.lql.tree import Select
 from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX
 from aggregator.position import Key, Position
@@ -278,7 +278,7 @@ class Selection(Answer):
         for name, spaces in streams.items():
             snapshot, pin = backend.snapshot(backend.state.topics[name], None)
             held.append((snapshot, pin))
-            parts.append(TopicPart(snapshot, spaces, _conditions(snapshot, self._select.where)))
+            parts.append(TopicPart(snapshot, spaces, index_conditions(snapshot, self._select.where)))
         pins, schema = hold(held)
         return Material(parts, pins, schema, ends)
 
@@ -385,31 +385,3 @@ def _least(table: pa.Table, number: int, key: Key, begin: int) -> int:
     ties = (times == key[0]) & ((number > key[1]) | ((number == key[1]) & (indexes > key[2])))
     mine = indexes[((times > key[0]) | ties) & (indexes >= begin)]
     return int(mine.min()) if len(mine) else int(np.iinfo(np.int64).max)
-
-
-def _conditions(snapshot: Snapshot, where: Expression | None) -> tuple[tuple[str, object], ...]:
-    """Equalities that indexes of the topic can look up, where every schema of it has the column with one type."""
-    found: list[tuple[str, object]] = []
-    indexes = snapshot.topic.indexes
-    if where is None or not indexes:
-        return ()
-    fields = {target.name for c in conditions(where) if isinstance(target := target_of(innermost(c.operand)[0]), Field)}
-    for name, values in equalities(where).items():
-        if name not in indexes or name in fields or len(values) != 1:
-            continue
-        types = {s.schema.arrow.field(name).type if name in s.schema.positions else None for s in snapshot.schemas}
-        value = _typed(next(iter(values)), types.pop()) if len(types) == 1 else None
-        if value is not None:
-            found.append((name, value))
-    return tuple(found)
-
-
-def _typed(text: str, kind: pa.DataType | None) -> object:
-    """A value as an index of that type holds it; None where that is not plain."""
-    if kind is None:
-        return None
-    if pa.types.is_string(kind):
-        return text
-    if pa.types.is_integer(kind) and text.isascii() and text.removeprefix("-").isdigit() and len(text) < 19:
-        return int(text)
-    return None

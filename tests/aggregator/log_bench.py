@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from aggregator.log import Entry, Log
+from aggregator.log import Log
+from aggregator.log_entry import Entry
 from aggregator.log_frame import EventsPrefix, FrameKind
 from aggregator.log_recovery import Recovered, recover
 from aggregator.policy import Durability

@@ -171,7 +171,7 @@ def test_age_is_that_of_events(root):
 def test_a_clock_of_another_year(root, monkeypatch):
     """Ten years ahead, while the catalog is open or before: what is there stays. A day back: the newest stays."""
     clock = [time.time_ns() // 1000]
-    monkeypatch.setattr("aggregator.catalog.now_us", lambda: clock[0])
+    monkeypatch.setattr("aggregator.opening.now_us", lambda: clock[0])
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t", retention={"age": "30d"})
         fill(catalog, topic, [clock[0]])
