@@ -191,13 +191,6 @@ class BytesNode:
             self.edges = edges
         return self.edges
 
-    def sizes_of_frames(self, frames: list[int], context: DecodeContext) -> list[int]:
-        """Uncompressed bytes of some frames."""
-        edges = self.edges_of_values(context)
-        numbers = np.array(frames)
-        ends = np.minimum((numbers + 1) * self.rows, self.count)
-        return (edges[ends] - edges[numbers * self.rows]).tolist()  # type: ignore[no-any-return]
-
     def _span(
         self, first: int, last: int, edges: npt.NDArray[np.int64], context: DecodeContext, frames: Cache
     ) -> bytes:

@@ -1,13 +1,14 @@
-"""Data blocks of an answer that is scattered over them, as index scans are: what is decoded of them stays at hand.
+"""Data blocks of an index scan that is asked again: what is decoded of them stays at hand.
 
 Blocks, their times and codes, and the frames that were decompressed go where a question about one space keeps them, but
-only as long as there is room: a long scan makes nobody else's forgotten.
+only as long as there is room: a long scan makes nobody else's forgotten. A question that is asked once pays for none of
+it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,14 @@ class KeptGroup(BlockGroup):
                 block.times = times[start : start + block.row_count].copy()
         return times
 
+    def _times_at(self, places: I64 | None) -> I64:
+        known = [block.times for block in self.blocks if block.times is not None]
+        if places is None or self._times is not None or len(known) < len(self.blocks):
+            return super()._times_at(places)
+        block_of, rows = self._rows_of_blocks(places)
+        bounds = [0, *np.cumsum(np.bincount(block_of, minlength=len(known))).tolist()]
+        return np.concatenate([times[rows[a:b]] for times, (a, b) in zip(known, pairwise(bounds), strict=True)])
+
     def _heads(self, place: int) -> list[NodeHead]:
         plain = self._reader.own().plain
         return [block.head(place, plain) for block in self.blocks]
@@ -69,6 +78,11 @@ class KeptGroup(BlockGroup):
 
     # ------------------------------------------------------------ values one by one
 
+    def _rows_of_blocks(self, places: I64) -> tuple[I64, I64]:
+        """For each place, its block and its row there."""
+        block_of = np.searchsorted(self._starts, places, side="right") - 1
+        return block_of, places - self._starts[block_of]
+
     def _is_scattered(self, places: I64) -> bool:
         return SCATTERED_ROWS * len(places) <= self.row_count
 
@@ -77,15 +91,14 @@ class KeptGroup(BlockGroup):
         contexts = [self._reader.contexts(block.dictionary)[place] for block in self.blocks]
         nodes = [block.bytes_node(place, context) for block, context in zip(self.blocks, contexts, strict=True)]
         edges_of = [node.edges_of_values(context) for node, context in zip(nodes, contexts, strict=True)]
-        edges = np.concatenate(edges_of)  # of each block one more than it has rows
-        block_of = np.searchsorted(self._starts, places, side="right") - 1
-        rows = places - self._starts[block_of]
+        block_of, rows = self._rows_of_blocks(places)
         rows_of_frame = np.array([node.rows for node in nodes])[block_of]
         frame_of = rows // rows_of_frame
-        first_edges = (self._starts + np.arange(len(nodes)))[block_of]
-        origins = edges[first_edges + frame_of * rows_of_frame]
-        begins = edges[first_edges + rows] - origins
-        ends = edges[first_edges + rows + 1] - origins
+        wanted = np.stack([frame_of * rows_of_frame, rows, rows + 1])
+        bounds = [0, *np.cumsum(np.bincount(block_of, minlength=len(nodes))).tolist()]
+        places_of = zip(edges_of, pairwise(bounds), strict=True)
+        origins, begins, ends = np.concatenate([edges[wanted[:, a:b]] for edges, (a, b) in places_of], axis=1)
+        begins, ends = begins - origins, ends - origins
 
         new = np.ones(len(places), np.bool_)  # rows that are the first wanted of their frame
         new[1:] = (frame_of[1:] != frame_of[:-1]) | (block_of[1:] != block_of[:-1])

@@ -147,6 +147,8 @@ class Narrowed(NamedTuple):
     """Conditions that the blocks' columns must still decide."""
     nothing: bool = False
     """No row can meet the conditions."""
+    asked_before: bool = False
+    """The question is not the first of its kind: what answers it is worth keeping."""
 
 
 UNCONDITIONAL = Narrowed(None, None, ())

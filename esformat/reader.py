@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import partial
 from threading import Lock, local
 from typing import Any
@@ -31,6 +31,7 @@ CACHE_BYTES = 256 << 20
 SHARED_CACHE = Budgets.of(CACHE_BYTES)
 READ_GAP_BYTES = 16 << 10
 """Blocks that lie no further apart are read together, gap included: a leaf between two of them, or a pruned block."""
+MANY_QUESTIONS = 1000  # to indexes are remembered, so that what answers them is kept when they are asked again
 _threads = local()  # of each, the decompressor that it uses for all segments
 
 
@@ -83,6 +84,7 @@ class Reader:
         """The place of the column `data`; None without one."""
         self.checked_columns: set[tuple[str, ...]] = set()
         """Lists of columns that questions named before, found good."""
+        self._asked: set[Hashable] = set()
         self.everywhere: set[tuple[str, Any]] = set()
         """Conditions that earlier questions set, of which every data block is known to hold an event."""
         self.root = Root(
@@ -248,6 +250,15 @@ class Reader:
             found[number] = block
             self._blocks.keep(leaf.first_block + number, block, block.size_bytes)
         return list(found.values())
+
+    def asked_before(self, question: Hashable) -> bool:
+        """Whether a question was asked before; it is remembered, among some others."""
+        if question in self._asked:
+            return True
+        if len(self._asked) >= MANY_QUESTIONS:
+            self._asked.clear()
+        self._asked.add(question)
+        return False
 
     def is_at_hand(self, leaf: Leaf, number: int) -> bool:
         """Whether a data block of a leaf is kept from an earlier question."""

@@ -27,6 +27,7 @@ from esformat.schema import DATA_COLUMN
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
 BATCH_STORED_BYTES = 2 << 20
+AT_HAND_BATCHES = 4  # so many batches' blocks at once where an earlier question left them decoded
 MIN_PARALLEL_BATCHES = 4
 SORTED_ROWS = 8192  # short runs up to so many rows are sorted together rather than merged
 
@@ -156,7 +157,7 @@ class Scan:
             for batch in self._read_batches(columns):
                 yield from rows_of_batch(batch, schema.indexes, b"" if schema.binary_keys else "").iterators()
             return
-        narrowed = self._narrow()
+        narrowed = self._narrow_to_read()
         if narrowed.nothing:
             return
 
@@ -180,13 +181,20 @@ class Scan:
     def _narrow(self) -> Narrowed:
         return narrow(self._reader, self._query, *self._span)
 
+    def _narrow_to_read(self) -> Narrowed:
+        """The same, and whether an index was asked this of the same rows before."""
+        narrowed = self._narrow()
+        if not narrowed.unmet and narrowed.rows is None and narrowed.blocks is None:
+            return narrowed
+        return narrowed._replace(asked_before=self._reader.asked_before((self._query.conditions, self._span)))
+
     def _limited(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         if self._query.limit is None:
             return batches
         return _first_rows(batches, self._query.limit)
 
     def _read_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        narrowed = self._narrow()
+        narrowed = self._narrow_to_read()
         if narrowed.nothing:
             return iter(())
         if self._merged:
@@ -210,16 +218,20 @@ class Scan:
     def _groups(self, stretches: Iterable[Stretch], narrowed: Narrowed) -> Iterator[list[Portion]]:
         """Portions, in the query's direction, that are read and decoded together.
 
-        Where a limit may end it soon that is one, then two, then four …: never more than was needed before.
+        Where a limit may end it soon that is one, then two, then four …: never more than was needed before. Blocks at
+        hand leave little to decode, and no other group is decoded meanwhile: then as many as threads would have taken.
         """
         group: list[Portion] = []
         stored = 0
         most = BATCH_BLOCKS if self._query.limit is None else 1
+        times = 1
         for portion in portions_ahead(self._reader, self._query, stretches, narrowed):
+            if not group and narrowed.asked_before and self._query.limit is None:
+                times = AT_HAND_BATCHES if self._reader.is_at_hand(portion.leaf, portion.block) else 1
             group.append(portion)
             offsets = portion.leaf.block_offsets
             stored += offsets[portion.block + 1] - offsets[portion.block]
-            if len(group) == most or stored >= BATCH_STORED_BYTES:
+            if len(group) >= most * times or stored >= BATCH_STORED_BYTES * times:
                 yield group
                 group, stored = [], 0
                 most = min(2 * most, BATCH_BLOCKS)
@@ -227,9 +239,8 @@ class Scan:
             yield group
 
     def _blocks(self, group: list[Portion], narrowed: Narrowed) -> BlockGroup:
-        """The blocks of portions; what an index led to is kept for the next question."""
-        indexed = narrowed.unmet or narrowed.rows is not None or narrowed.blocks is not None
-        kind = KeptGroup if indexed else BlockGroup
+        """The blocks of portions; of a question that was asked before, what is decoded is kept for the next time."""
+        kind = KeptGroup if narrowed.asked_before else BlockGroup
         return kind(self._reader, group[::-1] if self._query.reverse else group)
 
     def _read_group(self, group: list[Portion], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
@@ -238,7 +249,7 @@ class Scan:
         return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if self._query.reverse else batch
 
     def _read_matching(self, tested: tuple[str, ...], matches: Matches) -> Iterator[pa.RecordBatch]:
-        wanted, narrowed = self.column_names, self._narrow()
+        wanted, narrowed = self.column_names, self._narrow_to_read()
         nothing = pa.RecordBatch.from_pylist([], schema=self.schema)
         if narrowed.nothing:
             return iter(())
@@ -334,7 +345,7 @@ class Scan:
             ((name, value),) = self._query.conditions
             posting = Index(self._reader, name).find(value)
             return 0 if posting is None else posting.count
-        narrowed = self._narrow()
+        narrowed = self._narrow_to_read()
         if narrowed.nothing:
             return 0
         if not self._query.filtered:

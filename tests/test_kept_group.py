@@ -83,7 +83,7 @@ def test_every_answer_is_the_same(path, conditions, cache_bytes, scattered_rows)
     pieces = Pieces(scattered_rows=scattered_rows, batch_blocks=4)
     late = [row for row in rows if row["timestamp"] >= middle]
     with cut_small(pieces), esformat.open(path, cache_bytes=cache_bytes) as segment:
-        for _ in range(2):
+        for _ in range(3):
             assert of(segment.scan_index(conditions).to_table()) == rows
             assert of(segment.scan_index(conditions, reverse=True).to_table()) == rows[::-1]
             assert of(segment.scan_index(conditions, start=middle).to_table()) == late
@@ -92,12 +92,12 @@ def test_every_answer_is_the_same(path, conditions, cache_bytes, scattered_rows)
 
 
 def test_what_was_decoded_is_not_decoded_again(direct, monkeypatch):
-    """The second time nothing is decompressed, and a history of a space finds what the scan left."""
+    """The second time it is kept; the third decompresses nothing, and a history of a space finds what the scan left."""
     with esformat.open(direct, cache_bytes=64 << 20) as segment, cut_small(Pieces(scattered_rows=2)):
         first = segment.scan_index("kind", "kind-1", columns=["space", "timestamp", "data", "kind"])
-        answer = first.to_table()
+        answers = [first.to_table() for _ in range(2)]
         made = decompressions(monkeypatch)
-        assert first.to_table().equals(answer)
+        assert all(answer.equals(answers[0]) for answer in (answers[1], first.to_table()))
         assert not made
         assert len(list(segment["space-003"].scan())) == 50
         within = len(made)
@@ -119,10 +119,21 @@ def test_nothing_is_forgotten_for_a_scan(direct):
         frames = {key: frame for key, frame in frames.items() if frame is not None}
         assert frames
         for kind in ("kind-1", "kind-2", "kind-3"):
-            segment.scan_index("kind", kind).to_table()
+            for _ in range(2):
+                segment.scan_index("kind", kind).to_table()
         assert not reader.is_at_hand(reader.leaf(3), 0)  # there was no room for it
         assert reader.data_block(reader.leaf(0), 0) is block
         assert all(reader.frames.find(key) is frame for key, frame in frames.items())
+
+
+def test_a_question_asked_once_keeps_nothing(direct):
+    """Blocks that one index scan read are not there afterwards."""
+    with esformat.open(direct, cache_bytes=64 << 20) as segment:
+        reader = segment._reader
+        segment.scan_index("kind", "kind-1").to_table()
+        assert not reader.is_at_hand(reader.leaf(0), 0)
+        segment.scan_index("kind", "kind-1").to_table()
+        assert reader.is_at_hand(reader.leaf(0), 0)
 
 
 def test_text_that_is_none(tmp_path, monkeypatch):
@@ -141,5 +152,6 @@ def test_text_that_is_none(tmp_path, monkeypatch):
             Field("note", pa.string()) if number == place else field for number, field in enumerate(reader.fields)
         )
         monkeypatch.setattr(reader, "fields", fields)
-        with pytest.raises(esformat.CorruptSegmentError, match="broken"):
-            segment.scan_index("kind", "few", columns=["note"]).to_table()
+        for _ in range(2):
+            with pytest.raises(esformat.CorruptSegmentError, match="broken"):
+                segment.scan_index("kind", "few", columns=["note"]).to_table()
