@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from esformat.publish import sync_directory
 from esformat.retry import retry
@@ -50,10 +50,6 @@ class CommitFolder(Protocol):
 
     def begin_staging(self, job: str, owner: bytes) -> None:
         """Make the staging directory of a write, and note in it whose it is."""
-        ...
-
-    def staged(self, job: str, name: str) -> str:
-        """Where in it a task puts a file of that name; relative to this place."""
         ...
 
     def put_record(self, job: str, name: str, record: bytes) -> None:
@@ -127,10 +123,6 @@ class LocalFolder:
         staging = self._here / staging_of(job)
         staging.mkdir()
         (staging / OWNER).write_bytes(owner)
-
-    def staged(self, job: str, name: str) -> str:
-        """A name in the staging directory."""
-        return f"{staging_of(job)}/{name}"
 
     def put_record(self, job: str, name: str, record: bytes) -> None:
         """Written in the staging directory, then renamed."""
@@ -222,10 +214,6 @@ class StoredFolder:
         """Put the owner's note."""
         self._put(f"{staging_of(job)}/{OWNER}", owner)
 
-    def staged(self, job: str, name: str) -> str:
-        """A name below the staging prefix."""
-        return f"{staging_of(job)}/{name}"
-
     def put_record(self, job: str, name: str, record: bytes) -> None:
         """One object."""
         self._put(name, record)
@@ -246,7 +234,11 @@ class StoredFolder:
 
     def publish(self, pairs: Sequence[tuple[str, str]]) -> None:
         """One copy within the store for each, several at once."""
-        _at_once(lambda pair: retry(self.store.copy, self._path(pair[0]), self._path(pair[1])), pairs)
+
+        def copy(pair: tuple[str, str]) -> None:
+            retry(self.store.copy, *map(self._path, pair))
+
+        _at_once(copy, pairs)
 
     def remove(self, names: Iterable[str]) -> None:
         """Delete objects, several at once."""
@@ -273,9 +265,8 @@ class StoredFolder:
         return max(times, default=None)
 
 
-def _at_once(work: Callable[[Any], T], items: Sequence[Any]) -> list[T]:
-    """The work done for each; the first failure is raised when all that was begun has ended."""
-    if len(items) < 2:
-        return [work(item) for item in items]
-    with ThreadPoolExecutor(min(len(items), REQUESTS), thread_name_prefix="esformat-commit") as pool:
-        return list(pool.map(work, items))
+def _at_once(work: Callable[[T], None], items: Sequence[T]) -> None:
+    """Do the work for each; the first failure is raised when all that was begun has ended."""
+    with ThreadPoolExecutor(REQUESTS, thread_name_prefix="esformat-commit") as pool:
+        for done in [pool.submit(work, item) for item in items]:
+            done.result()

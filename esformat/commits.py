@@ -74,7 +74,7 @@ class Write:
 
     def staged(self, name: str) -> str:
         """The name for a task's file, relative to the directory; hidden: nobody takes it for a finished one."""
-        return self.folder.staged(self.job, f".{name}{self.suffix}")
+        return f"{staging_of(self.job)}/.{name}{self.suffix}"
 
     def place(self, staged: str) -> str | StoredAt:
         """Where a file of that name is."""

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.types import BinaryType
 
-from esformat.commit_folder import LocalFolder
+from esformat.commit_folder import LocalFolder, staging_of
 from esformat.commits import Write, commits
 from esformat.errors import UsageError
 from esformat.location import folder_at
@@ -118,7 +118,7 @@ def _export_group(
     write = Write(LocalFolder(out), secrets.token_hex(8), f".{format}")
     write.begin()
     try:
-        folder = Path(out) / write.folder.staged(write.job, "data")
+        folder = Path(out) / staging_of(write.job) / "data"
         df.write.format(format).options(**options).save(str(folder))
         counted = spark.read.format(format).options(**{**_COUNT_OPTIONS.get(format, {}), **options}).load(str(folder))
         found = counted.count()
