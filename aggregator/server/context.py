@@ -72,7 +72,7 @@ class Context:
             WorkPool("read", work.read_threads, work.waiting, work.patience_s),
             Authority(settings.tokens or catalog.path / FILE),
             Health(settings.catalog.checkpoint_interval_s),
-            BoundedSemaphore(max(2, os.cpu_count() or 1)),
+            BoundedSemaphore(max(1, (os.cpu_count() or 1) - 1)),
         )
 
     def may_see(self, request: Request, topic: str) -> bool:
@@ -86,7 +86,7 @@ class Context:
             listener(told)
 
     def understand(self, read: Callable[[], T]) -> T:
-        """Decompress and read a body, which takes the processor long: no more at a time than there are processors, so
+        """Decompress and read a body, which takes the processor long: one fewer at a time than there are processors, so
         that the event loop has its turn. For the threads of `appends`, of which others wait for the disk meanwhile.
         """
         with self.readers:

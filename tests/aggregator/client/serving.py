@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -18,12 +20,19 @@ _ROOT = Path(__file__).parents[3]
 _READY_S = 60.0
 
 
+def _free_port() -> int:
+    """One that stays free while the server is down: the system takes others for connections of anybody."""
+    while True:
+        port = random.randint(15_000, 30_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 class Serving:
     """The server over the catalog in `path`. A context manager; `kill` and `start` in between."""
 
     def __init__(self, path: Path, *options: str) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self._address = f"127.0.0.1:{free.getsockname()[1]}"
+        self._address = f"127.0.0.1:{_free_port()}"
         self.url = f"http://{self._address}"
         self._command = [sys.executable, "-m", "aggregator", "serve", str(path), "--bind", self._address, *options]
         self.kills = 0

@@ -111,7 +111,7 @@ def test_closed_without_a_server():
 
     began = time.monotonic()
     asyncio.run(run())
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 def test_streams_and_tail(server, catalog):

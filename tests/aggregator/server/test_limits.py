@@ -32,7 +32,7 @@ def address(server):
 
 def raw(server, data=b""):
     """A connection that has sent some bytes."""
-    made = socket.create_connection(address(server), timeout=20)
+    made = socket.create_connection(address(server), timeout=60)
     made.sendall(data)
     return made
 
@@ -68,7 +68,7 @@ def test_stalled_connections_are_cut(tmp_path):
             for connection in connections:
                 received = until_cut(connection)
                 assert received == b"" or b" 408 " in received.split(b"\r\n")[0], name
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 60
 
 
 def test_drops_are_no_progress(tmp_path):
@@ -79,7 +79,7 @@ def test_drops_are_no_progress(tmp_path):
                 connection.settimeout(0.1)
                 began = time.monotonic()
                 received = None
-                while received is None and time.monotonic() - began < 20:
+                while received is None and time.monotonic() - began < 60:
                     with contextlib.suppress(TimeoutError):
                         connection.sendall(b"x")
                         received = connection.recv(1000)
@@ -95,13 +95,13 @@ def test_readers_that_stall_are_cut(tmp_path):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.connect(address(server))
         query = f"GET /topic/clicks/partition/web-1/records?start=0 HTTP/1.1\r\nhost: x\r\naccept: {ARROW}\r\n\r\n"
+        over = threading.Event()
+        server.context.listeners.append(lambda told: over.set())
         connection.sendall(query.encode())
         held = server._server.server_state.connections
-        began = time.monotonic()
-        while len(held) < 2 or not any(each.transport.get_write_buffer_size() for each in list(held)):
-            assert time.monotonic() - began < 15
-            time.sleep(0.01)
-        while len(held) > 1 and time.monotonic() - began < 15:  # one is the other client's
+        assert over.wait(60)
+        until = time.monotonic() + 60  # an idle connection would stay for 75 s
+        while len(held) > 1 and time.monotonic() < until:  # one is the other client's
             time.sleep(0.05)
         assert len(held) == 1
         assert not server.context.open_requests
@@ -138,16 +138,16 @@ def test_a_body_without_end(server, monkeypatch):
 
 def test_bodies_in_memory(tmp_path):
     """All bodies together keep their budget: the one that is too much gets 429, and the memory is there afterwards."""
-    settings = Settings(work=Work(body_bytes=3_000_000))
+    settings = Settings(http=Http(stall_s=120), work=Work(body_bytes=3_000_000))
     body = HEAD + b"content-length: 2000000\r\n\r\n" + b"x" * 1_900_000
     with served(tmp_path, settings) as server, raw(server, body) as first:
         begin = time.monotonic()
-        while server.context.body_bytes < 1_900_000 and time.monotonic() - begin < 10:
+        while server.context.body_bytes < 1_900_000 and time.monotonic() - begin < 60:
             time.sleep(0.01)
         with raw(server, body) as second:
             assert b" 429 " in second.recv(65536).split(b"\r\n")[0]
         first.close()
-        while server.context.body_bytes and time.monotonic() - begin < 20:
+        while server.context.body_bytes and time.monotonic() - begin < 60:
             time.sleep(0.01)
         assert server.context.body_bytes == 0
 

@@ -54,13 +54,13 @@ def test_stops_under_load(tmp_path, number, capsys, logging_as_it_was):
     catalog says meanwhile who holds it.
     """
     body = arrow_file(records(1000))
-    halfway = threading.Event()
+    halfway, stopping = threading.Event(), threading.Event()
     answers = []
 
     def slowly():
         yield body[:100]
         halfway.set()
-        time.sleep(0.7)
+        stopping.wait(120)
         yield body[100:]
 
     def open_request():
@@ -85,9 +85,11 @@ def test_stops_under_load(tmp_path, number, capsys, logging_as_it_was):
         threads += [threading.Thread(target=work) for work in (open_request, tail)]
         for thread in threads:
             thread.start()
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while (len(spans) < 20 or not halfway.is_set()) and time.monotonic() < deadline:
             time.sleep(0.01)
+        server.process.send_signal(number)
+        stopping.set()
         status = server.stop(number)
         for thread in threads:
             thread.join()

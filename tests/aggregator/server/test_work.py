@@ -25,19 +25,20 @@ def test_room(pool):
     gate = threading.Event()
 
     async def work():
-        first = asyncio.create_task(pool.run(gate.wait, 20))
+        first = asyncio.create_task(pool.run(gate.wait, 60))
         second = asyncio.create_task(pool.run(lambda: "done"))
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0)  # both are on their way
         with pytest.raises(OverloadedError) as refused:
             pool.check_room()
         assert refused.value.retry_after_s > 0
         first.cancel()
-        await asyncio.sleep(0.05)
+        await asyncio.gather(first, return_exceptions=True)
         assert (pool.busy, pool.shed) == (2, 1)
         gate.set()
         assert await second == "done"
-        await asyncio.sleep(0.05)
-        assert pool.busy == 0
+        async with asyncio.timeout(60):
+            while pool.busy:
+                await asyncio.sleep(0.001)
 
     asyncio.run(work())
 
@@ -50,8 +51,9 @@ def test_patience():
     async def work():
         for _ in range(40):
             await pool.run(lambda: None)
-        quick = [asyncio.create_task(pool.run(gate.wait, 20)) for _ in range(30)]
-        await asyncio.sleep(0.01)
+        quick = [asyncio.create_task(pool.run(gate.wait, 60)) for _ in range(30)]
+        await asyncio.sleep(0)
+        assert pool.busy == 30
         pool.check_room()
         gate.set()
         await asyncio.gather(*quick)
@@ -62,7 +64,7 @@ def test_patience():
         with contextlib.suppress(OverloadedError):
             while len(slow) < 60:
                 pool.check_room()
-                slow.append(asyncio.create_task(pool.run(gate.wait, 20)))
+                slow.append(asyncio.create_task(pool.run(gate.wait, 60)))
                 await asyncio.sleep(0)
         assert 3 <= len(slow) <= 30
         gate.set()
