@@ -108,6 +108,15 @@ class BlockGroup:
         group = type(self)(self._reader, [self._portions[n] for n in numbers], [self.blocks[n] for n in numbers])
         return group, places - self._starts[block_of] + group._starts[mine]
 
+    @classmethod
+    def joined(cls, groups: Sequence[tuple[BlockGroup, I64 | None]]) -> tuple[BlockGroup, I64]:
+        """Groups that follow each other as one, and where the rows at their places are in it."""
+        portions = [portion for group, _ in groups for portion in group._portions]
+        joined = cls(groups[0][0]._reader, portions, [block for group, _ in groups for block in group.blocks])
+        begins = np.cumsum([0, *(group.row_count for group, _ in groups)]).tolist()
+        places = [np.arange(group.row_count) if some is None else some for group, some in groups]
+        return joined, np.concatenate([begin + some for begin, some in zip(begins, places, strict=False)])
+
     # ------------------------------------------------------------ what they hold
 
     def timestamps(self) -> I64:

@@ -18,6 +18,7 @@ from esformat.event import Event
 from esformat.event_rows import EventRows, rows_of_batch
 from esformat.index import Index
 from esformat.kept_group import KeptGroup
+from esformat.matched_rows import MatchedRows, completed
 from esformat.merge import Source as MergeSource
 from esformat.merge import merge_by_time
 from esformat.query import Narrowed, Portion, Query, Stretch, narrow, portions
@@ -250,32 +251,37 @@ class Scan:
 
     def _read_matching(self, tested: tuple[str, ...], matches: Matches) -> Iterator[pa.RecordBatch]:
         wanted, narrowed = self.column_names, self._narrow_to_read()
-        nothing = pa.RecordBatch.from_pylist([], schema=self.schema)
         if narrowed.nothing:
             return iter(())
         if self._merged:
             return _matching(self._read_batches(tuple(dict.fromkeys([*wanted, *tested]))), wanted, tested, matches)
 
-        def read(group: list[Portion]) -> pa.RecordBatch:
+        schema, reverse = self.schema, self._query.reverse
+        nothing = pa.RecordBatch.from_pylist([], schema=schema)
+
+        def find(group: list[Portion]) -> MatchedRows | None:
             blocks = self._blocks(group, narrowed)
             places = blocks.select(self._query, narrowed)
             looked_at = blocks.to_batch(tested, places)
             mask = matches(looked_at)
             found = np.flatnonzero(np.asarray(mask))
             if not len(found):
-                return nothing
+                return None
             if len(found) < len(looked_at):
                 looked_at = looked_at.filter(mask)
                 blocks, places = blocks.part(found if places is None else places[found])
-            rest = blocks.to_batch([name for name in wanted if name not in tested], places)
-            arrays = [(looked_at if name in tested else rest).column(name) for name in wanted]
-            batch = pa.RecordBatch.from_arrays(arrays, schema=self.schema)
-            return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if self._query.reverse else batch
+            return MatchedRows(blocks, places, looked_at)
+
+        def read(group: list[Portion]) -> MatchedRows | pa.RecordBatch:
+            rows = find(group)
+            if rows is None:
+                return nothing
+            return rows.complete(schema, reverse=reverse) if rows.full or narrowed.asked_before else rows
 
         groups = self._groups(self._directed(), narrowed)
         if self._query.limit is not None:
-            return (batch for batch in map(read, groups) if len(batch))
-        return self._in_parallel(groups, read)
+            return (rows.complete(schema, reverse=reverse) for rows in map(find, groups) if rows)
+        return completed(self._in_parallel(groups, read), schema, reverse=reverse)
 
     def _in_parallel(self, groups: Iterator[list[Portion]], read: Callable[[list[Portion]], T]) -> Iterator[T]:
         """What is read of each group, in order, by threads a few groups ahead.

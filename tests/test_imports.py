@@ -68,7 +68,7 @@ LEVELS = (
     ("writer",),
     ("ahead", "block_events"),
     ("block_group", "run_events"),
-    ("kept_group",),
+    ("kept_group", "matched_rows"),
     ("scan",),
     ("collection_scan", "selection", "space"),
     ("dataset",),

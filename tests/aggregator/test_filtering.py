@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 import pytest
+from small_pieces import Pieces, cut_small
 
 import aggregator
 import esformat
 from aggregator import source
 from aggregator.lql import substring
 from aggregator.lql.predicate import text_test
+from esformat import matched_rows
 from esformat import scan as scans
 
 
@@ -177,3 +179,42 @@ def test_matching_of_a_file(tmp_path):
             assert found.equals(expected)
         few = pa.Table.from_batches(segment.scan(limit=5).matching(["data"], odd))
         assert few["data"].to_pylist() == segment_answers(segment, odd)[:5]
+
+
+@pytest.mark.parametrize("gathered", [(24, 8, 1 << 15), (3, 8, 1 << 15), (24, 2, 1 << 15), (24, 8, 5)], ids=str)
+def test_rare_rows_of_many_blocks(tmp_path, monkeypatch, gathered):
+    """Their other columns are decoded for several groups of blocks at a time, and stay with their rows."""
+    for name, number in zip(("GATHERED_BLOCKS", "GATHERED_GROUPS", "GATHERED_ROWS"), gathered, strict=True):
+        monkeypatch.setattr(matched_rows, name, number)
+    with cut_small(Pieces(block_rows=16, leaf_blocks=4, batch_blocks=3)):
+        with esformat.create(tmp_path / "a.esdb", indexes=["kind"]) as writer:
+            for n in range(3000):
+                writer.add(f"s{n // 70:02d}", b"%d" % n, timestamp=n * n % 5003, indexes={"kind": str(n % 5)})
+        completed = []
+        whole = matched_rows.MatchedRows.complete
+
+        def spy(self, schema, *, reverse):
+            completed.append(len(self))
+            return whole(self, schema, reverse=reverse)
+
+        monkeypatch.setattr(matched_rows.MatchedRows, "complete", spy)
+        with esformat.open(tmp_path / "a.esdb") as segment:
+
+            def wanted(batch):
+                numbers = [int(value.as_py()) for value in batch.column(0)]
+                return pa.array([n % 29 == 3 or 1000 <= n < 1200 or n in (1999, 2000) for n in numbers])
+
+            scans_of = (
+                segment.scan(),
+                segment.scan(reverse=True),
+                segment.scan_index("kind", "3"),
+                segment.scan(start=9),
+            )
+            for scan in scans_of:
+                table = scan.to_table()
+                expected = table.filter(wanted(table.select(["data"]).combine_chunks().to_batches()[0]))
+                completed.clear()
+                found = pa.Table.from_batches(scan.matching(["data"], wanted), schema=scan.schema)
+                assert found.equals(expected)
+                assert sum(completed) == len(expected)
+            assert len(completed) < len(table) // 48

@@ -1,0 +1,74 @@
+"""Rows that a condition wants: found group by group, their other columns decoded for several groups together.
+
+Where few rows match, each group has few blocks that hold some, and what Python does for a group of blocks would be
+most of the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from esformat.block_group import BlockGroup
+from esformat.data_block import I64
+
+GATHERED_BLOCKS = 24  # blocks whose other columns are decoded together
+GATHERED_ROWS = 1 << 15
+GATHERED_GROUPS = 8  # what was read of them stays in memory meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedRows:
+    """Rows at `places` (None: all) of some blocks, and the columns of theirs that were looked at, in row order."""
+
+    blocks: BlockGroup
+    places: I64 | None
+    looked_at: pa.RecordBatch
+
+    def __len__(self) -> int:
+        return len(self.looked_at)
+
+    @property
+    def full(self) -> bool:
+        """Whether it is enough to be completed by itself."""
+        return 2 * len(self.blocks.blocks) > GATHERED_BLOCKS or 2 * len(self) > GATHERED_ROWS
+
+    def complete(self, schema: pa.Schema, *, reverse: bool) -> pa.RecordBatch:
+        """The rows in the columns of `schema`."""
+        tested = self.looked_at.schema.names
+        rest = self.blocks.to_batch([name for name in schema.names if name not in tested], self.places)
+        arrays = [(self.looked_at if name in tested else rest).column(name) for name in schema.names]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if reverse else batch
+
+
+def completed(
+    found: Iterable[MatchedRows | pa.RecordBatch], schema: pa.Schema, *, reverse: bool
+) -> Iterator[pa.RecordBatch]:
+    """The batches, in their order, and between them what is not complete yet, as much as possible at a time."""
+    held: list[MatchedRows] = []
+    blocks = rows = 0
+    for one in found:
+        if isinstance(one, MatchedRows):
+            held.append(one)
+            blocks, rows = blocks + len(one.blocks.blocks), rows + len(one)
+            if blocks < GATHERED_BLOCKS and rows < GATHERED_ROWS and len(held) < GATHERED_GROUPS:
+                continue
+        if held:
+            yield _joined(held, reverse=reverse).complete(schema, reverse=reverse)
+            held, blocks, rows = [], 0, 0
+        if not isinstance(one, MatchedRows):
+            yield one
+    if held:
+        yield _joined(held, reverse=reverse).complete(schema, reverse=reverse)
+
+
+def _joined(parts: Sequence[MatchedRows], *, reverse: bool) -> MatchedRows:
+    if len(parts) == 1:
+        return parts[0]
+    ascending = parts[::-1] if reverse else parts
+    blocks, places = BlockGroup.joined([(part.blocks, part.places) for part in ascending])
+    return MatchedRows(blocks, places, pa.concat_batches([part.looked_at for part in ascending]))
