@@ -52,16 +52,17 @@ def decompress(stored: bytes, encoding: str, max_bytes: int) -> pa.Buffer:
     """The bytes behind a content encoding, up to the limit. Raises ProblemError: 400, 413."""
     pieces: list[bytes] = []
     size = 0
+    room = bytearray(min(_PIECE, max_bytes + 1))  # pyarrow's `read` never gives back what it made room for if it fails
     try:
         with pa.CompressedInputStream(pa.BufferReader(stored), encoding) as stream:
-            while piece := stream.read(min(_PIECE, max_bytes + 1)):
-                size += len(piece)
+            while length := stream.readinto(room):
+                size += length
                 if size > max_bytes:
                     raise ProblemError(
                         413, "body-too-large", f"the body has more than {max_bytes:,} bytes, decompressed",
                         "send it in smaller ones", x_max_request_size=str(max_bytes),
                     )  # fmt: skip
-                pieces.append(piece)
+                pieces.append(bytes(memoryview(room)[:length]))
     except (OSError, pa.ArrowException) as error:
         raise ProblemError(400, "invalid-body", f"the body is not {encoding}: {' '.join(str(error).split())[:100]}",
                            "nothing was stored") from None  # fmt: skip

@@ -1,0 +1,39 @@
+"""Bodies behind a content encoding."""
+
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+
+import pyarrow as pa
+import pytest
+
+from aggregator.server.body import decompress
+from aggregator.server.problems import ProblemError
+
+PLAIN = b"an event\n" * 100_000
+STORED = {"gzip": gzip.compress(PLAIN), "zstd": pa.compress(PLAIN, "zstd", asbytes=True)}
+
+
+@pytest.mark.parametrize("encoding", STORED)
+def test_up_to_the_limit(encoding):
+    """A body comes back whole; one byte more than the limit is refused."""
+    assert decompress(STORED[encoding], encoding, len(PLAIN)) == pa.py_buffer(PLAIN)
+    with pytest.raises(ProblemError) as refusal:
+        decompress(STORED[encoding], encoding, len(PLAIN) - 1)
+    assert refusal.value.problem.status == 413
+
+
+@pytest.mark.parametrize("encoding", STORED)
+def test_broken_bodies_leave_no_memory_behind(encoding):
+    """What was made room for is given back however a body ends: anybody may send as many as they like."""
+    tracemalloc.start()
+    try:
+        for broken in (STORED[encoding][:-9], STORED[encoding][:30], b"no such thing") * 5:
+            with pytest.raises(ProblemError) as refusal:
+                decompress(broken, encoding, 1 << 30)
+            assert refusal.value.problem.status == 400
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 4 << 20  # of fifteen: the last refusal still knows where it came from
