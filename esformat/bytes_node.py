@@ -41,6 +41,7 @@ class BytesNode:
 
     __slots__ = (
         "_ends",
+        "_seen",
         "at",
         "body",
         "codec",
@@ -67,6 +68,7 @@ class BytesNode:
         self.lengths = lengths = read_pack(body, head.at, count)
         self.edges: npt.NDArray[np.int64] | None = None
         self.length_bytes: bytes | None = None
+        self._seen: bytearray | None = None  # of each frame, whether a question needed it
         self.short = lengths.width == 1 and not lengths.base  # lengths below 256, one byte each
         frames = -(-count // rows)
         try:
@@ -150,23 +152,26 @@ class BytesNode:
             return values if self.head.valid is None else self._with_nulls(values, places)
         edges = self.edges_of_values(context)
         wanted = np.array(places)
-        touched = np.unique(wanted // rows)
-        last = int(touched[-1]) + 1
         begins, ends = edges[wanted], edges[wanted + 1]
-        if 2 * len(touched) > last - first:  # dense: one span of frames
+        frame_of = wanted // rows
+        touched = 1 + np.count_nonzero(frame_of[1:] != frame_of[:-1])
+        last = places[-1] // rows + 1
+        if 2 * touched > last - first:  # dense: one span of frames
             stored = self._span(first, last, edges, context, frames)
             origin = edges[first * rows]
             cuts = zip((begins - origin).tolist(), (ends - origin).tolist(), strict=True)
             values = [stored[a:b] for a, b in cuts]
         else:
-            held = {frame: self._span(frame, frame + 1, edges, context, frames) for frame in touched.tolist()}
-            origins = edges[wanted // rows * rows]
+            numbers = dict.fromkeys(frame_of.tolist())
+            held = {frame: self._span(frame, frame + 1, edges, context, frames) for frame in numbers}
+            origins = edges[frame_of * rows]
             cuts = zip((begins - origins).tolist(), (ends - origins).tolist(), strict=True)
             values = [held[place // rows][a:b] for place, (a, b) in zip(places, cuts, strict=True)]
         return values if self.head.valid is None else self._with_nulls(values, places)
 
     def _frame(self, number: int, context: DecodeContext, frames: Cache) -> tuple[list[int], bytes]:
-        """One frame of short values: the edges of the values in it, and its uncompressed bytes.
+        """One frame of short values: the edges of the values in it, and its uncompressed bytes, kept from the second
+        time on.
 
         Python's integers are quicker here than arrays: this is what most histories come to.
         """
@@ -178,7 +183,12 @@ class BytesNode:
         stored: bytes | None = frames.find(key)
         if stored is None:
             stored = self.decompressor(context).decompress(self.codec, self._stored(number, number + 1), edges[-1])
-            frames.keep(key, stored, len(stored))
+            if self._seen is None:
+                self._seen = bytearray(len(self.table))
+            if self._seen[number]:
+                frames.keep(key, stored, len(stored))
+            else:  # most are needed once: memory that is used again and again is quicker than new memory
+                self._seen[number] = 1
         return edges, stored
 
     def edges_of_values(self, context: DecodeContext) -> npt.NDArray[np.int64]:
@@ -196,23 +206,27 @@ class BytesNode:
     ) -> bytes:
         """The uncompressed bytes of frames [first, last); several that are missing are decompressed with one call."""
         key, rows = self.key, self.rows
-        known: list[bytes] = [found for n in range(first, last) if (found := frames.find((key, n))) is not None]
-        if len(known) == last - first:
-            return known[0] if last - first == 1 else b"".join(known)
-        bounds = [int(edges[min(number * rows, self.count)]) for number in range(first, last + 1)]
-        sizes = [b - a for a, b in pairwise(bounds)]
-        decompressor = self.decompressor(context)
-        if last - first == 1:
-            made = decompressor.decompress(self.codec, self._stored(first, last), sizes[0])
-            frames.keep((key, first), made, len(made))
-            return made
-        lengths = self.table[first:last]
-        out = bytearray(bounds[-1] - bounds[0])
-        decompressor.decompress_run(self.codec, self._stored(first, last), lengths, sizes, memoryview(out))
-        made = bytes(out)
-        for number, (a, b) in enumerate(pairwise(bounds), first):
-            frames.keep((key, number), made[a - bounds[0] : b - bounds[0]], b - a)
-        return made
+        known: list[Any] = [frames.find((key, number)) for number in range(first, last)]
+        missing = [first + n for n, frame in enumerate(known) if frame is None]
+        if missing:
+            bounds = edges[np.minimum(np.arange(first, last + 1) * rows, self.count)].tolist()
+            decompressor = self.decompressor(context)
+            if len(missing) > FEW_FRAMES:
+                stored, sizes = self._stored(first, last), [b - a for a, b in pairwise(bounds)]
+                out = bytearray(bounds[-1] - bounds[0])
+                decompressor.decompress_run(self.codec, stored, self.table[first:last], sizes, memoryview(out))
+                made = bytes(out)
+                for number in missing:
+                    a, b = bounds[number - first], bounds[number - first + 1]
+                    frames.keep((key, number), made[a - bounds[0] : b - bounds[0]], b - a)
+                return made
+            for number in missing:
+                size = bounds[number - first + 1] - bounds[number - first]
+                frame = known[number - first] = decompressor.decompress(
+                    self.codec, self._stored(number, number + 1), size
+                )
+                frames.keep((key, number), frame, size)
+        return known[0] if last - first == 1 else b"".join(known)
 
     def _with_nulls(self, values: list[bytes | None], places: Sequence[int]) -> list[bytes | None]:
         valid = self.head.valid

@@ -62,7 +62,8 @@ class Budget:
         if 4 * size > self._limit:
             return
         with self._lock:
-            self._settle()
+            if self._abandoned:
+                self._settle()
             if key in shelf.values:
                 return
             shelf.values[key] = value
@@ -70,7 +71,8 @@ class Budget:
             shelf.count += 1
             self._held += size
             self._queue.append((shelf, key, size))
-            self._shrink()
+            if self._held > self._limit:
+                self._shrink()
 
     def clear(self, shelf: _Shelf) -> None:
         """Forget all that is on a shelf."""

@@ -80,6 +80,8 @@ class Reader:
         """Whether events are `data`, indexed columns and numbers, no more: then blocks become events without Arrow."""
         self.attribute_chunks = [FIRST_COLUMN_CHUNK + place for place, _ in others]
         """Chunks of the columns besides `data`."""
+        self.shown_type: type[str | bytes] = bytes if self.schema.binary_keys else str
+        """What callers see of keys."""
         self.data_place = next((place for place, field in enumerate(self.fields) if field.name == DATA_COLUMN), None)
         """The place of the column `data`; None without one."""
         self.checked_columns: set[tuple[str, ...]] = set()

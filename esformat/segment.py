@@ -198,7 +198,7 @@ class Segment:
                 stretches.append(Stretch(number, low, high, start))
         if not stretches:
             return None
-        return Space(reader, key, stretches, groupings)
+        return Space(reader, key, stretches, groupings, space)
 
     def __getitem__(self, space: str | bytes) -> Space:
         """The space of that key. Raises SpaceNotFoundError, which is a KeyError."""

@@ -15,22 +15,24 @@ from esformat.scan import Scan
 class Space:
     """The events of one space in an open segment."""
 
-    __slots__ = ("_groupings", "_reader", "_stretches", "key_bytes", "num_events")
+    __slots__ = ("_groupings", "_reader", "_stretches", "key", "key_bytes", "num_events")
 
     def __init__(
-        self, reader: Reader, key: bytes, stretches: list[Stretch], groupings: list[tuple[bytes, int]]
+        self,
+        reader: Reader,
+        key: bytes,
+        stretches: list[Stretch],
+        groupings: list[tuple[bytes, int]],
+        asked: str | bytes = b"",
     ) -> None:
-        """Made by `Segment.find`."""
+        """Made by `Segment.find`. `asked`: the key as the caller gave it."""
         self._reader = reader
         self.key_bytes = key
+        self.key: str | bytes = asked if type(asked) is reader.shown_type else reader.shown(key)
+        """The space's key."""
         self._stretches = stretches
         self._groupings = groupings
         self.num_events: int = stretches[-1].last - stretches[0].first
-
-    @property
-    def key(self) -> str | bytes:
-        """The space's key."""
-        return self._shown(self.key_bytes)
 
     def _shown(self, key: bytes) -> str | bytes:
         return self._reader.shown(key)
@@ -89,7 +91,7 @@ class Space:
             wanted = to_key(grouping)
             stretches, groupings = self._only(wanted)
         if len(groupings) == 1:
-            keys = (self._shown(self.key_bytes), self._shown(groupings[0][0]))
+            keys = (self.key, self._shown(groupings[0][0]))
             return Scan(
                 self._reader, query, lambda: stretches, span=(stretches[0].first, stretches[-1].last), keys=keys
             )
