@@ -81,9 +81,8 @@ def lookup_groups(
     found: dict[tuple[int, int], list[tuple[int, Lookup]]] = {}
     apart = question.space is None or question.by_index
     together = together and not snapshot.tombstones
-    for part in sorted(snapshot.unsealed, key=lambda part: part.partition):
-        if partition is not None and part.partition != partition:
-            continue
+    parts = [part for part in snapshot.unsealed if partition is None or part.partition == partition]
+    for part in sorted(parts, key=lambda part: part.partition):
         for lookup in part.lookups():
             if _may_answer(lookup, question):
                 owner = -len(found) - 1 if apart else 0 if together else part.partition
