@@ -258,6 +258,7 @@ class Scan:
 
         schema, reverse = self.schema, self._query.reverse
         nothing = pa.RecordBatch.from_pylist([], schema=schema)
+        enough = set(wanted) <= set(tested)
 
         def find(group: list[Portion]) -> MatchedRows | None:
             blocks = self._blocks(group, narrowed)
@@ -269,14 +270,16 @@ class Scan:
                 return None
             if len(found) < len(looked_at):
                 looked_at = looked_at.filter(mask)
-                blocks, places = blocks.part(found if places is None else places[found])
+                if not enough:
+                    blocks, places = blocks.part(found if places is None else places[found])
             return MatchedRows(blocks, places, looked_at)
 
         def read(group: list[Portion]) -> MatchedRows | pa.RecordBatch:
             rows = find(group)
             if rows is None:
                 return nothing
-            return rows.complete(schema, reverse=reverse) if rows.full or narrowed.asked_before else rows
+            whole = enough or rows.full or narrowed.asked_before
+            return rows.complete(schema, reverse=reverse) if whole else rows
 
         groups = self._groups(self._directed(), narrowed)
         if self._query.limit is not None:
