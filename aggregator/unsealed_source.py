@@ -107,11 +107,12 @@ def unsealed_batches(group: Group, view: View, partition: str | Mapping[int, str
     question = view.question
     present = group.lookups[0].pieces[0].batch.schema
     space: pa.Scalar | None = None
-    try:
-        if question.space is not None:
-            space = pa.scalar(question.space, pa.binary()).cast(present.field("space").type)
-    except pa.ArrowInvalid:  # bytes that are no text: no event can have them
-        return
+    if question.space is not None:
+        kind = present.field("space").type
+        try:
+            space = pa.scalar(question.space if pa.types.is_binary(kind) else question.space.decode(), kind)
+        except UnicodeDecodeError:  # bytes that are no text: no event can have them
+            return
     names = [name for name, _ in question.conditions]
     if any(name not in present.names for name in names):
         return
