@@ -42,6 +42,7 @@ from esformat.spark.parts import (
     scan_rows,
     schema_of,
     share_out,
+    spare_modules,
 )
 
 UNSEALED_BYTES = 16 << 20
@@ -268,6 +269,7 @@ def _streams(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[b
 
 def read_task(task: Task, request: Request, layout: Layout) -> Iterator[pa.RecordBatch]:
     """The answers of one task, whatever became of its segments since. Raises EsdbError, OSError."""
+    spare_modules()
     for each in task:
         if isinstance(each, UnsealedRows):
             with pa.ipc.open_stream(each.stream) as stream:

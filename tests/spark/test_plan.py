@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import gc
 import os
 import pickle
 import re
@@ -310,6 +311,23 @@ def test_several_paths():
     for wrong in ("b", "[1]", "{}", '[""]'):
         with pytest.raises(esformat.UsageError, match="a JSON list of paths"):
             ReadOptions.parse({"paths": wrong})
+
+
+def test_workers_spare_modules(monkeypatch):
+    """A task sets aside, once, what its worker has imported; a driver's garbage is its own."""
+    reader = SegmentReader(ReadOptions(("nowhere",)), StructType([StructField("space", StringType())]))
+    before = gc.get_freeze_count()
+    list(reader.read(InputPartition(None)))
+    assert gc.get_freeze_count() == before
+    monkeypatch.setattr(read_module.TaskContext, "get", lambda: "a task")
+    try:
+        list(reader.read(InputPartition(None)))
+        count = gc.get_freeze_count()
+        assert count > 10_000
+        list(reader.read(InputPartition(None)))
+        assert gc.get_freeze_count() <= count
+    finally:
+        gc.unfreeze()
 
 
 def test_read_without_rows():

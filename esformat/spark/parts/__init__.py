@@ -23,7 +23,7 @@ from esformat.spark.options import (
 )
 from esformat.spark.portions import portions
 from esformat.spark.pushed import bounds_of_filters
-from esformat.spark.read import PushFilters
+from esformat.spark.read import PushFilters, spare_modules
 from esformat.spark.scan_plan import RowRange, SegmentGoneError, find_candidates, opened_as_planned, share_out
 from esformat.spark.scoping import filters_are_scoped
 from esformat.spark.source import PUSH_DOWN
@@ -74,5 +74,6 @@ __all__ = [
     "scan_rows",
     "schema_of",
     "share_out",
+    "spare_modules",
     "spark_schema",
 ]
