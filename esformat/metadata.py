@@ -65,7 +65,7 @@ class Metadata:
     def decode(cls, block: Block) -> Metadata:
         """Read what `encode` wrote; names that this reader does not know are skipped. Raises CorruptSegmentError."""
         try:
-            document = json.loads(bytes(block.body))
+            document = json.loads(str(block.body, "utf-8"))
             if document["format"] != FORMAT_NAME:
                 raise CorruptSegmentError("the metadata is of another format", offset=block.offset)
             stored = document.get("statistics")

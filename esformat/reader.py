@@ -48,12 +48,16 @@ class _Tail:
             self._data = missing + self._data
             self._first = self.trailer.opening_offset
 
-    def block(self, handle: BlockHandle, kind: int) -> Block:
-        """A block from the tail, or from the source where it lies before it."""
+    def stored(self, handle: BlockHandle) -> bytes:
+        """The bytes of a block, from the tail, or from the source where it lies before it."""
         if handle.offset >= self._first:
             at = handle.offset - self._first
-            return decode_block(self._data[at : at + handle.length], kind, handle.check, handle.offset)
-        return decode_block(self._source.read_at(handle.offset, handle.length), kind, handle.check, handle.offset)
+            return self._data[at : at + handle.length]
+        return self._source.read_at(handle.offset, handle.length)
+
+    def block(self, handle: BlockHandle, kind: int) -> Block:
+        """A verified block."""
+        return decode_block(self.stored(handle), kind, handle.check, handle.offset)
 
 
 class Reader:
@@ -94,23 +98,17 @@ class Reader:
         )
         if self.root.rows[-1] != self.statistics.events or self.root.blocks[-1] != self.statistics.data_blocks:
             raise CorruptSegmentError("the directory and the statistics disagree about the number of events")
-        self._opening: dict[Key, Block] = {}
-        for key, handle in self.table.items():  # small blocks that the opening read brought along
-            if key[0] in (BlockKind.DICTIONARY, BlockKind.INDEX_ROOT) and handle.offset >= tail.trailer.opening_offset:
-                self._keep(tail, key, handle)
+        self._opening = {  # small blocks that the opening read brought along, as they are stored
+            key: tail.stored(handle)
+            for key, handle in self.table.items()
+            if key[0] in (BlockKind.DICTIONARY, BlockKind.INDEX_ROOT) and handle.offset >= tail.trailer.opening_offset
+        }
         self._tables = Cache(budgets.tables)
         self._blocks = Cache(budgets.blocks)
         self.frames = Cache(budgets.frames)
         """Decompressed frames of strings and binary."""
         self._dictionaries: dict[int, list[StoredDictionary]] = {}
         self._lock = Lock()
-
-    def _keep(self, tail: _Tail, key: Key, handle: BlockHandle) -> None:
-        try:
-            self._opening[key] = tail.block(handle, key[0])
-        except CorruptSegmentError:
-            if key[0] != BlockKind.DICTIONARY or (key[0], key[1], 1) not in self.table:
-                raise  # only dictionaries have a spare
 
     def shown(self, key: bytes) -> str | bytes:
         """A space or grouping as callers see it. Raises CorruptSegmentError for text that is none."""
@@ -131,6 +129,17 @@ class Reader:
             if handle.end > self.size:
                 raise CorruptSegmentError("a block reaches beyond the end of the file", offset=handle.offset)
             return decode_block(self.source.read_at(handle.offset, handle.length), kind, handle.check, handle.offset)
+        except EsdbError as error:
+            raise explained(error, self.source) from None
+
+    def _small_block(self, key: Key) -> Block:
+        """A verified block that the footer names, from what opening read where that holds it."""
+        handle = self.table[key]
+        stored = self._opening.get(key)
+        if stored is None:
+            return self.read(handle, key[0])
+        try:
+            return decode_block(stored, key[0], handle.check, handle.offset)
         except EsdbError as error:
             raise explained(error, self.source) from None
 
@@ -184,8 +193,7 @@ class Reader:
             key = (BlockKind.DICTIONARY, number, copy)
             if key in self.table:
                 try:
-                    block = self._opening.get(key) or self.read(self.table[key], BlockKind.DICTIONARY)
-                    return open_dictionary(block, self.fields, context)
+                    return open_dictionary(self._small_block(key), self.fields, context)
                 except CorruptSegmentError as error:
                     failure = error
         raise failure or CorruptSegmentError(f"the file has no dictionary {number}", path=self.name)
@@ -218,8 +226,7 @@ class Reader:
             raise CorruptSegmentError(f"there is an index on column {place}, which does not exist", path=self.name)
         if key not in self.table:
             raise CorruptSegmentError(f"the index on {self.fields[place].name!r} is missing", path=self.name)
-        block = self._opening.get(key) or self.read(self.table[key], BlockKind.INDEX_ROOT)
-        return IndexRoot(block, self.fields[place].type, self.own())
+        return IndexRoot(self._small_block(key), self.fields[place].type, self.own())
 
     def index_page(self, place: int, number: int) -> Page:
         """A page of the index on a column."""

@@ -115,6 +115,22 @@ def test_root_comes_back(data):
         assert root.leaf_of_block(root.blocks[number]) == root.leaf_of_block(root.blocks[number + 1] - 1) == number
 
 
+@examples(60)
+@given(
+    st.lists(st.tuples(st.binary(max_size=2), st.binary(max_size=1)), min_size=1, max_size=12, unique=True), st.data()
+)
+def test_first_and_later_looks_for_a_space_agree(keys, data):
+    """A leaf that was never asked finds the same runs as one that made its list of keys."""
+    keys = sorted(keys)
+    spaces = [space for space, _ in keys]
+    wanted = data.draw(st.sampled_from([*spaces, b"", b"\x80", b"\xff\xff\xff"]))
+    stored = encode_leaf(runs_of(keys, [1] * len(keys)), [BlockSpan(len(keys), 100, 1, 0, 0)], WRITE)
+    leaf = leaf_of(stored)
+    expected = [run for run, space in enumerate(spaces) if space == wanted]
+    for _ in range(4):
+        assert list(range(*leaf.runs_of(wanted))) == expected
+
+
 LEAVES = [
     (0, 255, 255, False), (0, 256, 1, True), (0, 1, 256, True), (1023, 256, 1, True), (1024, 256, 1, False),
     (1024, 512, 1, True), (10**6, 4095, 1, False), (10**6, 4096, 1, True), (10**6, 1, 256, True),

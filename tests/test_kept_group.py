@@ -136,6 +136,21 @@ def test_a_question_asked_once_keeps_nothing(direct):
         assert reader.is_at_hand(reader.leaf(0), 0)
 
 
+def test_frames_of_small_answers_are_kept_from_the_second_time_on(direct):
+    """Most are needed once, and take no room."""
+    with esformat.open(direct, cache_bytes=64 << 20) as segment:
+        reader = segment._reader
+        held = []
+        for _ in range(3):
+            assert len(list(segment["space-003"].scan(limit=1))) == 1
+            block = reader.data_block(reader.leaf(0), 0)
+            node = block.bytes_node(reader.data_place, reader.contexts(block.dictionary)[reader.data_place])
+            held.append([n for n in range(len(node.table)) if reader.frames.find((node.key, n)) is not None])
+        assert not held[0]
+        assert len(held[1]) == 1
+        assert held[2] == held[1]
+
+
 def test_text_that_is_none(tmp_path, monkeypatch):
     """Bytes that are no text are an error also where values are taken one by one."""
     stored = tmp_path / "text.esdb"
