@@ -24,7 +24,8 @@ class Part(NamedTuple):
     """Events of the history that one segment has, or some unsealed batches.
 
     low, high: no event is earlier or later, µs. partition, first_index, last_index: their record indexes, for ties.
-    most: no more events than so many. events: reads them, in the direction of the question, at most its limit.
+    in_order: whether those of one time come by record index. most: no more events than so many. events: reads them, in
+    the direction of the question, at most its limit.
     """
 
     low: int
@@ -32,6 +33,7 @@ class Part(NamedTuple):
     partition: int
     first_index: int
     last_index: int
+    in_order: bool
     most: int
     events: Callable[[], Iterator[Event]]
 
@@ -43,7 +45,7 @@ _order: Callable[[Part], tuple[int, int, int]] = itemgetter(2, 3, 4)
 def ties_are_clear(parts: Sequence[Part]) -> bool:
     """Whether events of equal time are in order when those of one part come before those of another."""
     spans = sorted(map(_order, parts))
-    return all(a[0] != b[0] or a[2] < b[1] for a, b in pairwise(spans))
+    return all(part.in_order for part in parts) and all(a[0] != b[0] or a[2] < b[1] for a, b in pairwise(spans))
 
 
 def merge_history(parts: Sequence[Part], *, reverse: bool, limit: int | None) -> Iterator[Event]:

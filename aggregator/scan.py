@@ -134,7 +134,7 @@ class Scan(Answer):
 
             yield Part(
                 group.min_timestamp, group.max_timestamp, group.partitions[0], group.first_index, group.end_index - 1,
-                group.rows, events,
+                True, group.rows, events,
             )  # fmt: skip
 
     # ------------------------------------------------------------ reading

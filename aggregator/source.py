@@ -212,7 +212,7 @@ def segment_part(pool: SegmentPool, info: SegmentInfo, question: Question, colum
     scan = _scan(space, question, columns, question.start, question.end, limit=question.limit)
     return Part(
         info.min_timestamp, info.max_timestamp, info.partition, info.first_index, info.last_index,
-        space.num_events, scan.__iter__,
+        space.num_groupings == 1 or question.grouping is not None, space.num_events, scan.__iter__,
     )  # fmt: skip
 
 

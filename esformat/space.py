@@ -43,6 +43,11 @@ class Space:
     def __len__(self) -> int:
         return self.num_events
 
+    @property
+    def num_groupings(self) -> int:
+        """Distinct groupings."""
+        return len(self._groupings)
+
     def groupings(self) -> Counts:
         """The space's groupings, in key order, and how many events each has."""
         counts = {self._shown(key): count for key, count in self._groupings}

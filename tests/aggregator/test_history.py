@@ -36,7 +36,7 @@ def make_parts(described, reverse, read=None):
                 read.append(number)
             return iter(made[::-1] if reverse else made)
 
-        parts.append(Part(min(times), max(times), partition, first, first + len(made) - 1, len(made), give))
+        parts.append(Part(min(times), max(times), partition, first, first + len(made) - 1, True, len(made), give))
     ordered = [event for *_, event in sorted(events, key=lambda entry: entry[:3])]
     return parts, ordered[::-1] if reverse else ordered
 
@@ -69,14 +69,15 @@ def test_a_limit_reads_few_parts(reverse):
 
 
 def test_interleaved_record_indexes_are_not_clear():
-    """Two parts of one partition whose record indexes overlap cannot be told apart by their first ones."""
+    """Parts of one partition whose record indexes overlap, and a part whose own ties are out of order."""
 
-    def part(partition, first, last):
-        return Part(0, 0, partition, first, last, 1, lambda: iter(()))
+    def part(partition, first, last, in_order=True):
+        return Part(0, 0, partition, first, last, in_order, 1, lambda: iter(()))
 
     assert ties_are_clear([part(0, 0, 4), part(0, 5, 9), part(1, 0, 9)])
     assert not ties_are_clear([part(0, 0, 5), part(0, 5, 9)])
     assert not ties_are_clear([part(1, 5, 9), part(1, 0, 20)])
+    assert not ties_are_clear([part(0, 0, 4, in_order=False)])
 
 
 def test_events_are_as_in_tables(tmp_path):

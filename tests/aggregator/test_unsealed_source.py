@@ -73,6 +73,7 @@ def expected(rows, asked):
     [([("a", 5, "x")] * 4, "0", False, ""), ([("a", 5, "x")] * 4, "1", False, "")],
     [{"space": "a", "limit": 2, "reverse": True}], None, False,
 )  # fmt: skip
+@example([([("a", 5, "y"), ("a", 5, "x")], "0", False, "seal")], [{"space": "a"}], None, False)  # not by grouping
 def test_events_of_a_space(catalog, steps, questions, erased, alike):
     """Times that tie over partitions, late events, two schemas, sealed ones, an erased space, equal hashes, limits."""
     with pytest.MonkeyPatch.context() as patch:
@@ -107,4 +108,5 @@ def test_events_of_a_space(catalog, steps, questions, erased, alike):
             table = scan.to_table().set_column(0, "timestamp", scan.to_table()["timestamp"].cast(pa.int64()))
             assert list(map(itemgetter(*table.column_names), table.to_pylist())) == wanted
             assert scan.count() == len(wanted)
-            assert [event.timestamp for event in topic.scan(**asked)] == [row[0] for row in wanted]
+            events = [(event.timestamp, event.space, event.grouping) for event in topic.scan(**asked)]
+            assert events == [(time, space, grouping) for time, _, _, space, grouping in wanted]
