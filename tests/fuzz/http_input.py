@@ -10,6 +10,8 @@ from contextlib import suppress
 from urllib.parse import parse_qsl
 
 import pyarrow as pa
+from google.protobuf.json_format import ParseDict
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from starlette.requests import Request
 
 from aggregator.errors import AggregatorError
@@ -79,7 +81,7 @@ def _bulk(data: bytes) -> None:
 
 
 def _otlp(media: str) -> Callable[[bytes], None]:
-    return lambda data: [*map(repr, otlp.records_of(otlp.read_request(data, media)))].clear()
+    return lambda data: [*map(repr, otlp.read_records(data, media))].clear()
 
 
 def _syslog(data: bytes) -> None:
@@ -123,7 +125,7 @@ def seeds() -> list[bytes]:
     record = {"timeUnixNano": "1", "severityNumber": 9, "traceId": "0a" * 16, "body": body}
     resource = {"attributes": [{"key": "a", "value": {"stringValue": "b"}}]}
     logs = {"resourceLogs": [{"resource": resource, "scopeLogs": [{"logRecords": [record]}]}]}
-    request = otlp.read_request(json.dumps(logs).encode(), otlp.JSON)
+    request = ParseDict(logs, ExportLogsServiceRequest())
     events = [
         {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "time": "2026-03-01T00:00:00Z", "data": {"a": 1}}
     ]
