@@ -62,8 +62,14 @@ class Erasures:
         """Hide every event of a space that is visible now. `events`: how many, for the report."""
         state = self._state
         with state.edit_lock:
+            waiting = bool(self._removal.waiting())  # whose files may hold the space as well
             with state.view_lock:
-                ends = {p.number: p.visible_end for p in topic.partitions.values() if _may_hold(topic, p, space)}
+                logged = self._log.partitions()
+                ends = {
+                    p.number: p.visible_end
+                    for p in topic.partitions.values()
+                    if waiting or p.number in logged or _may_hold(topic, p, space)
+                }
             now = self._clock()
             stones = [Tombstone(number, space, end, now) for number, end in ends.items() if end]
             self._put(stones)
@@ -98,6 +104,8 @@ class Erasures:
         before = erased_spaces(topic.tombstones)
         for number in sorted({number for number, _ in topic.tombstones}):
             self._advance_partition(topic, self._state.partitions[number][1])
+        if any(cut.erases and clean.position > self._log.newest for (_, _, cut), clean in self._clean.items()):
+            self._log.roll()
         if topic.tombstones:
             self._sealer.release_log()
             self._removal.sweep()
@@ -129,8 +137,6 @@ class Erasures:
             for cut in cuts:
                 if space not in held and not _reaches_unsealed(partition, cut):
                     self._clean[partition.number, space, cut] = clean
-        if any(cut.erases for cuts in left.values() for cut in cuts):
-            self._log.roll()
 
     def _rewritten(
         self, topic: Topic, partition: Partition, segment: SegmentInfo, hidden: Hidden, counts: Mapping[bytes, int]
@@ -200,7 +206,7 @@ def _reaches_unsealed(partition: Partition, cut: Cut) -> bool:
 
 
 def _may_hold(topic: Topic, partition: Partition, space: bytes) -> bool:
-    """Whether a partition can hold events of a space, by what is in memory. Under the view lock."""
+    """Whether unsealed events or segments of a partition can be of a space. Under the view lock."""
     if partition.unsealed.pieces or partition.sealing is not None:
         return True
     return bool(topic.segments.view().select(Bounds(space=space, partition=partition.number)))

@@ -88,6 +88,15 @@ class Log:
         return self._files[-1].end
 
     @property
+    def newest(self) -> int:
+        """The position at which the newest file begins."""
+        return self._files[-1].position
+
+    def partitions(self) -> set[int]:
+        """Partitions of which the files hold events, sealed or not."""
+        return {partition for file in list(self._files) for partition in list(file.ends)}
+
+    @property
     def failure(self) -> LogFailedError | None:
         """Why nothing can be appended any more; None while all is well."""
         return self._failure

@@ -189,14 +189,14 @@ def test_a_crash_on_the_way(root, tmp_path, monkeypatch, step):
 
 @pytest.mark.usefixtures("quiet")
 def test_absent_spaces_and_wrong_ones(root):
-    """A space that nobody has is nothing to erase; a number is no space."""
+    """A space that nobody has is nothing to erase, but for what the log may still hold; a number is no space."""
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
         fill(topic)
         catalog.seal()
         erasure = topic.erase("ozone")
-        assert (erasure.events, erasure.partitions) == (0, {})
-        catalog.compact()
+        assert (erasure.events, list(erasure.partitions)) == (0, ["0"])
+        assert catalog.compact().erased == ("ozone",)
         assert topic.erasures() == ()
         assert topic.erase("zzz").partitions == {}  # beyond what any segment's keys span
         with pytest.raises(aggregator.errors.EsdbError):
@@ -205,3 +205,21 @@ def test_absent_spaces_and_wrong_ones(root):
         binary.append([{"space": b"\xff\0", "timestamp": 1}])
         assert binary.erase(b"\xff\0").events == 1
         assert catalog.compact().erased == (b"\xff\0",)
+
+
+@pytest.mark.usefixtures("quiet")
+def test_what_is_left_in_the_log_goes_too(root):
+    """A space of which retention took the last segment is still in the log, and gone from there when it is erased."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        for partition in ("0", "1"):
+            fill(topic, partition=partition)
+        catalog.seal()
+        topic.set_policy(retention={"segments": 0})
+        catalog.retain()
+        assert topic.scan().count() == 0
+        assert topic.traces(KEY).logged > 0
+        topic.erase(KEY)
+        assert catalog.compact().still_erasing == ()
+        assert topic.traces(KEY).gone
+        assert holding(root) == []
