@@ -227,10 +227,10 @@ with aggregator.open(sys.argv[1]) as catalog:
 
 @pytest.mark.slow
 def test_memory_is_bounded(tmp_path, monkeypatch):
-    """Merging eight segments takes no more memory where there is four times as much in them."""
+    """Merging eight segments takes some 150 MiB at most, however much is in them; a machine that is busy, the most."""
     monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
     taken = []
-    for rows in (8_000, 32_000):
+    for rows in (16_000, 96_000):
         root = tmp_path / str(rows)
         fill_with_noise(root, rows)
         run = subprocess.run(
@@ -238,7 +238,7 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
             env=os.environ | {"PYTHONPATH": str(ROOT)},
         )  # fmt: skip
         taken.append(int(run.stdout))
-    assert taken[1] < taken[0] + 30, f"{taken[0]} MiB for 13 MB, {taken[1]} MiB for 51 MB"
+    assert taken[1] < taken[0] + 80, f"{taken[0]} MiB for 26 MB, {taken[1]} MiB for 154 MB"
 
 
 def fill_with_noise(root, rows):
