@@ -250,7 +250,8 @@ class StoredFolder:
         _at_once(delete, list(names))
 
     def clear_staging(self, job: str) -> None:
-        """Delete all objects below the staging prefix."""
+        """Delete all objects below the staging prefix; the owner's note first, which tells tasks that come late."""
+        self.remove([f"{staging_of(job)}/{OWNER}"])
         with contextlib.suppress(FileNotFoundError):
             retry(self.store.delete_below, self._path(staging_of(job)))
 

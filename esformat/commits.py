@@ -30,7 +30,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from esformat.commit_folder import OWNER, REQUESTS, CommitFolder, LocalFolder, StoredFolder, staging_of
-from esformat.errors import UsageError
+from esformat.errors import ClosedError, UsageError
 from esformat.store import Store, StoredAt
 from esformat.write_owner import lives, this_owner
 
@@ -75,6 +75,17 @@ class Write:
     def staged(self, name: str) -> str:
         """The name for a task's file, relative to the directory; hidden: nobody takes it for a finished one."""
         return f"{staging_of(self.job)}/.{name}{self.suffix}"
+
+    def keep(self, staged: str) -> None:
+        """What a task does when its file is there: the write may have ended meanwhile, and have cleaned up before.
+
+        Raises ClosedError then; the file is gone.
+        """
+        try:
+            self.folder.read(f"{staging_of(self.job)}/{OWNER}")
+        except FileNotFoundError:
+            self.folder.remove([staged])
+            raise ClosedError(f"write {self.job} has ended", path=self.folder.name) from None
 
     def place(self, staged: str) -> str | StoredAt:
         """Where a file of that name is."""

@@ -15,6 +15,7 @@ from object_store import keys
 from esformat import commits
 from esformat.commit_folder import StoredFolder
 from esformat.commits import Write, commit_of, committed_objects, sweep
+from esformat.errors import ClosedError
 from esformat.location import locate
 from esformat.store import FsspecStore
 
@@ -139,7 +140,22 @@ def test_abort(folder):
     assert seen(folder) == OLD
 
 
-@pytest.mark.parametrize("step", range(13))
+def test_a_task_that_outlives_its_write(folder):
+    """What it puts there before the end of the write is kept, what it puts there afterwards goes at once."""
+    before = left(folder)
+    write = Write(folder, "newjob00", ".bin")
+    write.begin()
+    for name in staged(write, NEW.values()):
+        write.keep(name)
+    assert len(left(folder)) == len(before) + len(NEW) + 1
+    write.abort()
+    for name in staged(write, NEW.values()):
+        with pytest.raises(ClosedError):
+            write.keep(name)
+    assert left(folder) == before
+
+
+@pytest.mark.parametrize("step", range(14))
 def test_died_at_every_step(in_memory, step, monkeypatch):
     """Wherever the driver dies, readers see all old objects or all new ones, then and after the next write's sweep."""
     make(in_memory, "oldjob00", OLD.values())
@@ -166,7 +182,7 @@ def test_died_at_every_step(in_memory, step, monkeypatch):
     sweep(in_memory)
     assert seen(in_memory) == found
     assert left(in_memory) == sorted([*found, f"_committed-{'oldjob00' if found == OLD else 'newjob00'}.json"])
-    assert finished == (step >= 12)
+    assert finished == (step >= 13)
     if step == 3:  # the record and both copies are there, and are not to be seen
         assert found == OLD
     if step == 4:  # the moment of the commit
@@ -197,7 +213,7 @@ def test_commit_during_a_listing(in_memory, page):
     assert seen(in_memory) in (old, NEW)
 
 
-@pytest.mark.parametrize("step", range(13))
+@pytest.mark.parametrize("step", range(14))
 def test_listings_take_time(in_memory, step):
     """A commit that goes on between two pages of a listing: the reader sees all old objects, or all new ones."""
     old, write, names = _before_a_commit(in_memory)
@@ -217,7 +233,7 @@ def test_listings_take_time(in_memory, step):
     in_memory.store.before_change = look
     with contextlib.suppress(FileNotFoundError):  # the other process was quicker, or undid it
         write.commit(names, removed=list(old), forget=True)
-    assert results in ([old], [NEW]) or (step >= 12 and results == [])
+    assert results in ([old], [NEW]) or (step >= 13 and results == [])
 
 
 @pytest.mark.parametrize("kind", ["memory", "s3"])

@@ -95,6 +95,7 @@ class SegmentWriter(DataSourceArrowWriter):
                 writer.add_table(batch.rename_columns(list(self._columns.names)))
             batches.clear()  # the writer holds them now
             events = writer.num_events
+        self._write.keep(name)
         return StagedSegment(name, events, size_of(place))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:

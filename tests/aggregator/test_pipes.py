@@ -258,13 +258,16 @@ def test_what_retention_took_is_counted(tmp_path):
         catalog.query("CREATE PIPE p")
         catalog.write({"a": "1"}, [{"ts": i, "msg": str(i)} for i in range(5)])
         level(catalog, "p")
-        with mock.patch.object(pipes.Pipes, "_append", return_value=0.01), mock.patch.object(pipes, "PATIENCE_S", 0.0):
+        append = mock.patch.object(pipes.Pipes, "_append", return_value=0.01)
+        with append as refused, mock.patch.object(pipes, "PATIENCE_S", 0.0):
             for start in (10, 20, 30):
                 catalog.write({"a": "1"}, [{"ts": start + i, "msg": str(start + i)} for i in range(10)])
                 catalog.seal()
             catalog.alter_topic("logs", retention={"segments": 1})
             wait_until(lambda: facts(catalog, "p")["state"] == "waiting")
             catalog.retain()
+            before = refused.call_count
+            wait_until(lambda: refused.call_count > before + 1)  # the round that began before, and the next
         level(catalog, "p")
         assert facts(catalog, "p")["gone"] == 20
         assert copies(catalog, "p")[-10:] == [str(i) for i in range(30, 40)]
