@@ -27,8 +27,9 @@ import numpy as np
 import pyarrow as pa
 
 from benchmarks.environment import describe
-from benchmarks.ingest_report import report
+from benchmarks.ingest_report import tables
 from benchmarks.ingest_stores import PARTITIONS, STORES, Batch, Store
+from benchmarks.section import report
 
 EVENT_BYTES = 128
 POOL_EVENTS = 200_000
@@ -367,7 +368,7 @@ def main() -> int:
             print(id_, name, {key: round(value, 2) if isinstance(value, float) else value
                               for key, value in figures.items()}, flush=True)  # fmt: skip
             RESULT.write_text(json.dumps(run, indent=1) + "\n")
-    report(run, write_docs=args.write_docs)
+    report("benchmarks.ingest", tables(run["works"]), run["environment"], write_docs=args.write_docs)
     return int(failed)
 
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from itertools import starmap
 from typing import Any
 
-from benchmarks.section import VERDICT_HEADINGS, Target, machine, rewrite, show, table, verdicts
+from benchmarks.section import VERDICT_HEADINGS, Headed, Target, verdicts
 
 SUBJECT = "aggregator"
 Works = Mapping[str, Mapping[str, Mapping[str, Any]]]
@@ -92,14 +91,6 @@ RATE_HEADINGS = (
 )
 
 
-def tables(works: Works) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+def tables(works: Works) -> list[Headed]:
     """The headings and rows of each table."""
     return [(VERDICT_HEADINGS, verdicts(TARGETS, works)), (RATE_HEADINGS, rates(works))]
-
-
-def report(run: Mapping[str, Any], *, write_docs: bool) -> None:
-    """Print the tables, and put them into the page if asked to."""
-    found = tables(run["works"])
-    show(found)
-    if write_docs:
-        rewrite("benchmarks.ingest", [*starmap(table, found), machine(run["environment"])])

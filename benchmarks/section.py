@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import starmap
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
 
 Rows = Iterable[Iterable[str]]
+Headed = tuple[tuple[str, ...], list[tuple[str, ...]]]
+"""The headings of a table, and its rows."""
 
 
 class Target(NamedTuple):
@@ -75,11 +78,14 @@ def machine(environment: Mapping[str, Any]) -> str:
     )
 
 
-def show(tables: Iterable[tuple[tuple[str, ...], Rows]]) -> None:
-    """Print tables, each with its headings, on the terminal."""
+def report(program: str, tables: Iterable[Headed], environment: Mapping[str, Any], *, write_docs: bool) -> None:
+    """Print a program's tables on the terminal, and put them into its section if asked to."""
     console = Console(width=150)
+    tables = list(tables)
     for headings, rows in tables:
         shown = Table(*headings)
         for row in rows:
             shown.add_row(*row)
         console.print(shown)
+    if write_docs:
+        rewrite(program, [*starmap(table, tables), machine(environment)])

@@ -25,7 +25,8 @@ from typing import Any
 
 import aggregator
 from benchmarks.environment import describe
-from benchmarks.server_report import report
+from benchmarks.section import report
+from benchmarks.server_report import tables
 
 RESULT = Path(__file__).parent / "results" / "server.json"
 OVERLOAD = 10  # times the capacity
@@ -185,7 +186,7 @@ def main() -> int:
         run["works"][id_] = figures
         print(id_, json.dumps(figures), flush=True)
         RESULT.write_text(json.dumps(run, indent=1) + "\n")
-    report(run, write_docs=args.write_docs)
+    report("benchmarks.server", tables(run["works"]), run["environment"], write_docs=args.write_docs)
     return int(failed)
 
 

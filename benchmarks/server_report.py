@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import starmap
 from typing import Any
 
-from benchmarks.section import VERDICT_HEADINGS, Target, machine, rewrite, show, table, verdicts
+from benchmarks.section import VERDICT_HEADINGS, Headed, Target, verdicts
 
 Works = Mapping[str, Mapping[str, Any]]
 
@@ -63,14 +62,6 @@ def figures(works: Works) -> list[tuple[str, ...]]:
     return rows
 
 
-def tables(works: Works) -> list[tuple[tuple[str, ...], list[tuple[str, ...]]]]:
+def tables(works: Works) -> list[Headed]:
     """The headings and rows of each table."""
     return [(VERDICT_HEADINGS, verdicts(TARGETS, works)), (HEADINGS, figures(works))]
-
-
-def report(run: Mapping[str, Any], *, write_docs: bool) -> None:
-    """Print the tables, and put them into the page if asked to."""
-    found = tables(run["works"])
-    show(found)
-    if write_docs:
-        rewrite("benchmarks.server", [*starmap(table, found), machine(run["environment"])])

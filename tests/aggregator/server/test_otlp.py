@@ -206,7 +206,9 @@ def test_hostile_protobuf(at, junk, cut):
     """Damaged messages are read, or refused; nothing else happens."""
     body = GOOD[:at] if cut else GOOD[:at] + junk + GOOD[at + len(junk) :]
     with contextlib.suppress(InvalidEventError):
-        read_records(body, PROTOBUF)
+        for tags, record in read_records(body, PROTOBUF):
+            assert all(isinstance(text, str) for pair in tags.items() for text in pair)
+            assert isinstance(record["msg"], str | bytes)
 
 
 VALUES = st.recursive(
@@ -223,7 +225,9 @@ VALUES = st.recursive(
 def test_hostile_json(value):
     """Any JSON is read as a request, or refused."""
     with contextlib.suppress(InvalidEventError):
-        read_records(json.dumps(value).encode(), JSON)
+        for tags, record in read_records(json.dumps(value).encode(), JSON):
+            assert all(isinstance(text, str) for pair in tags.items() for text in pair)
+            assert isinstance(record["msg"], str | bytes)
 
 
 # ------------------------------------------------------------ JSON is read as protobuf's own reader reads it
