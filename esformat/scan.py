@@ -21,16 +21,17 @@ from esformat.kept_group import KeptGroup
 from esformat.matched_rows import MatchedRows, completed
 from esformat.merge import Source as MergeSource
 from esformat.merge import merge_by_time
+from esformat.payloads_ahead import with_payloads_ahead
 from esformat.query import Narrowed, Portion, Query, Stretch, narrow, portions
 from esformat.reader import Reader
 from esformat.run_events import RunEvents
+from esformat.runs import by_run, gathered, joined
 from esformat.schema import DATA_COLUMN
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
 BATCH_STORED_BYTES = 2 << 20
 AT_HAND_BATCHES = 4  # so many batches' blocks at once where an earlier question left them decoded
 MIN_PARALLEL_BATCHES = 4
-SORTED_ROWS = 8192  # short runs up to so many rows are sorted together rather than merged
 
 Stretches = Callable[[], Iterable[Stretch]]
 Matches = Callable[[pa.RecordBatch], pa.BooleanArray]
@@ -170,7 +171,7 @@ class Scan:
         if self._query.limit is not None:
             ahead: Iterator[EventRows] = (read(group, at_once) for group in groups)
         else:
-            ahead = _with_payloads_ahead(groups, read)
+            ahead = with_payloads_ahead(groups, read)
         for rows in ahead:
             yield from rows.iterators(reverse=self._query.reverse)
 
@@ -313,7 +314,7 @@ class Scan:
         """Sources in time order: each long run, and short runs side by side, sorted together."""
         query = self._query
         read = list(dict.fromkeys([*columns, "timestamp"]))
-        groups = list(_gathered(_by_run(self._stretches(), self._reader)))
+        groups = list(gathered(by_run(self._stretches(), self._reader)))
         announce_groups(self._reader, query, groups)
         for number, runs in enumerate(groups):
             low, high = self._time_bounds(runs)
@@ -341,7 +342,7 @@ class Scan:
         self, stretches: list[Stretch], columns: Sequence[str], narrowed: Narrowed
     ) -> Iterator[pa.RecordBatch]:
         """The rows of several short runs as one batch in time order."""
-        forward = Scan(self._reader, self._query.forward(), lambda: _joined(stretches), span=self._span)
+        forward = Scan(self._reader, self._query.forward(), lambda: joined(stretches), span=self._span)
         groups = forward._groups(forward._stretches(), narrowed)
         batches = [forward._read_group(group, columns, narrowed) for group in groups]
         table = pa.Table.from_batches(batches, schema=pa.schema([self._reader.schema.arrow.field(c) for c in columns]))
@@ -392,70 +393,3 @@ def _first_rows(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Re
         limit -= min(limit, len(batch))
         if not limit:
             return
-
-
-def _by_run(stretches: Iterable[Stretch], reader: Reader) -> Iterator[list[Stretch]]:
-    """Stretches grouped so that each group is one run: a run that crosses leaves has several stretches."""
-    group: list[Stretch] = []
-    for stretch in stretches:
-        if group and not (stretch.first == group[-1].last and _same_run(reader, group[-1], stretch)):
-            yield group
-            group = []
-        group.append(stretch)
-    if group:
-        yield group
-
-
-def _gathered(runs: Iterable[list[Stretch]]) -> Iterator[list[list[Stretch]]]:
-    """Runs grouped so that short ones which follow each other are together, up to SORTED_ROWS rows."""
-    group: list[list[Stretch]] = []
-    rows = 0
-    for run in runs:
-        count = run[-1].last - run[0].first
-        if group and rows + count > SORTED_ROWS:
-            yield group
-            group, rows = [], 0
-        group.append(run)
-        rows += count
-    if group:
-        yield group
-
-
-def _joined(stretches: list[Stretch]) -> list[Stretch]:
-    """Stretches with those that touch within a leaf made one, so that no block is read twice."""
-    joined: list[Stretch] = []
-    for stretch in stretches:
-        if joined and joined[-1].leaf == stretch.leaf and joined[-1].last == stretch.first:
-            joined[-1] = Stretch(stretch.leaf, joined[-1].first, stretch.last, -1)
-        else:
-            joined.append(stretch)
-    return joined
-
-
-def _same_run(reader: Reader, before: Stretch, after: Stretch) -> bool:
-    if before.leaf == after.leaf:
-        return False
-    left, right = reader.leaf(before.leaf), reader.leaf(after.leaf)
-    return left.spaces[-1] == right.spaces[0] and left.groupings[-1] == right.groupings[0]
-
-
-def _with_payloads_ahead(
-    groups: Iterator[list[Portion]], read: Callable[[list[Portion], Later], EventRows]
-) -> Iterator[EventRows]:
-    """Decoded rows in order. One other thread decompresses the payloads of the next groups, which takes no Python; a
-    thread that did more would wait for the interpreter's lock, which the loop over the events holds.
-    """
-    few = list(islice(groups, 2))
-    if len(few) < 2:
-        yield from (read(group, at_once) for group in few)
-        return
-    pool = ThreadPoolExecutor(1, thread_name_prefix="esformat-scan")
-    try:
-        pending: deque[EventRows] = deque()
-        for group in chain(few, groups):
-            pending.append(read(group, lambda work: pool.submit(work).result))
-            if len(pending) > 2:
-                yield pending.popleft()
-        yield from pending
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)

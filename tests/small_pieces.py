@@ -32,6 +32,7 @@ from esformat import (
     postings,
     reader,
     run_events,
+    runs,
     scan,
     space_filter,
 )
@@ -67,7 +68,7 @@ PLACES = {
     "point_blocks": [(run_events, "POINT_BLOCKS")],
     "batch_stored_bytes": [(scan, "BATCH_STORED_BYTES")],
     "min_parallel_batches": [(scan, "MIN_PARALLEL_BATCHES")],
-    "sorted_rows": [(scan, "SORTED_ROWS")],
+    "sorted_rows": [(runs, "SORTED_ROWS")],
     "events_at_once": [(event_rows, "EVENTS_AT_ONCE")],
     "few_rows": [(data_block, "FEW_ROWS")],
     "many_rows": [(block_events, "MANY_ROWS")],
