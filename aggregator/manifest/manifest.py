@@ -7,29 +7,19 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import astuple, dataclass, field, fields
-from operator import attrgetter
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any
 
 from aggregator.errors import TopicExistsError
 from aggregator.files import manifest_files
+from aggregator.manifest import rows
 from aggregator.manifest.database import errors_of, open_database
 from aggregator.model import Cut, PartitionInfo, Problem, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo
 from aggregator.policy import Retention, Roll
 from esformat.parts import EventSchema
 
-_SEGMENTS = """
-    SELECT number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, min_space, max_space, rows,
-        size_bytes, checksum, level, created_us, signature
-    FROM segments WHERE change > ? ORDER BY number
-"""
-_ADD_TOPIC = """
-    INSERT INTO topics (number, name, keys, indexes, roll, retention, created_us) VALUES (?, ?, ?, ?, ?, ?, ?)
-"""
 _STREAMS_SINCE = 2  # the migration that made their tables
-_CUTS_SINCE = 5
 _KEYS = (
     "SELECT min_space FROM segments WHERE instr(min_space, ?)",
     "SELECT max_space FROM segments WHERE instr(max_space, ?)",
@@ -42,11 +32,6 @@ _STREAM_KEYS = (
     "SELECT CAST(name AS BLOB) FROM streams WHERE instr(CAST(name AS BLOB), ?)",
     "SELECT CAST(value AS BLOB) FROM stream_tags WHERE instr(CAST(value AS BLOB), ?)",
 )
-_ADD_SEGMENT = """
-    INSERT INTO segments (number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, min_space,
-        max_space, rows, size_bytes, checksum, level, created_us, signature, change)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-"""
 
 
 @dataclass(slots=True)
@@ -146,19 +131,15 @@ class Manifest:
     def load(self, since: int = -1) -> Contents:
         """Everything that scans need; of segments and retired ones only what changed after the change `since`."""
         with self._reading() as db:
-            schemas = [
-                SchemaInfo(number, topic, family, EventSchema.from_json(json.loads(columns)))
-                for number, topic, family, columns in db.execute("SELECT number, topic, family, columns FROM schemas")
-            ]
             return Contents(
                 change=_change(db),
-                topics=[_topic(row) for row in db.execute("SELECT * FROM topics ORDER BY number")],
-                schemas=schemas,
-                partitions=[PartitionInfo(*row) for row in db.execute("SELECT * FROM partitions ORDER BY number")],
-                segments=[_segment(row) for row in db.execute(_SEGMENTS, (since,))],
+                topics=rows.topics(db),
+                schemas=rows.schemas(db),
+                partitions=rows.partitions(db),
+                segments=rows.segments(db, since),
                 retired=[row[0] for row in db.execute("SELECT number FROM retired WHERE change > ?", (since,))],
                 count=int(db.execute("SELECT count(*) FROM segments").fetchone()[0]),
-                tombstones=_tombstones(db),
+                tombstones=rows.tombstones(db),
             )
 
     def change(self) -> int:
@@ -183,14 +164,7 @@ class Manifest:
     def producers(self) -> list[ProducerEntry]:
         """Batches of producers that lie in segments."""
         with self._reading() as db:
-            rows = db.execute(
-                "SELECT partition, producer, sequence, fingerprint, first_index, count, note FROM producers "
-                "ORDER BY partition, producer, sequence"
-            )
-            return [
-                ProducerEntry(partition, producer, sequence, int.from_bytes(check, "little"), first, count, note)
-                for partition, producer, sequence, check, first, count, note in rows
-            ]
+            return rows.producers(db)
 
     def retired(self) -> list[tuple[int, int, int]]:
         """Segments that are retired and whose files may still be there: number, bytes, change."""
@@ -208,8 +182,8 @@ class Manifest:
     def problems(self) -> list[Problem]:
         """What was found wrong, oldest first."""
         with self._reading() as db:
-            rows = db.execute("SELECT subject, message, action, found_us FROM problems ORDER BY number")
-            return [Problem(*row) for row in rows]
+            found = db.execute("SELECT subject, message, action, found_us FROM problems ORDER BY number")
+            return [Problem(*row) for row in found]
 
     def streams(self) -> tuple[dict[int, list[dict[str, str]]], dict[int, int]]:
         """The tags of each stream, by topic, and for each partition the record index below which all are known."""
@@ -249,16 +223,9 @@ class Manifest:
         with self._writing() as db:
             if db.execute("SELECT 1 FROM topics WHERE name = ?", (topic.name,)).fetchone():
                 raise TopicExistsError(f"the topic {topic.name!r} exists", path=str(self.path.parent))
-            number = db.execute(
-                _ADD_TOPIC,
-                (
-                    topic.number or None, topic.name, topic.keys, json.dumps(topic.indexes),
-                    json.dumps(topic.roll.to_json()), json.dumps(topic.retention.to_json()), topic.created_us,
-                ),
-            ).lastrowid  # fmt: skip
+            number = rows.put_topic(db, topic)
             _count_change(db)
-        assert number is not None
-        return TopicInfo(number, topic.name, topic.keys, topic.indexes, topic.roll, topic.retention, topic.created_us)
+        return replace(topic, number=number)
 
     def set_policy(self, topic: int, roll: Roll, retention: Retention) -> None:
         """Change what a topic is told to do."""
@@ -298,7 +265,7 @@ class Manifest:
         with self._writing() as db:
             change = _count_change(db)
             for segment in edit.added:
-                _put_segment(db, segment, change)
+                rows.put_segment(db, segment, change)
             for number in edit.retired:
                 db.execute(
                     "INSERT INTO retired SELECT number, size_bytes, ?, ? FROM segments WHERE number = ?",
@@ -307,8 +274,8 @@ class Manifest:
                 db.execute("DELETE FROM segments WHERE number = ?", (number,))
             for partition, index in edit.sealed.items():
                 db.execute("UPDATE partitions SET sealed_index = ? WHERE number = ?", (index, partition))
-            _put_producers(db, edit.producers)
-            _put_tombstones(db, edit.tombstones, change)
+            rows.put_producers(db, edit.producers)
+            rows.put_tombstones(db, edit.tombstones, change)
             db.executemany(
                 "DELETE FROM tombstones WHERE partition = ? AND space = ? AND end_index = ? AND time_us = ? "
                 "AND tie_index = ?",
@@ -334,7 +301,7 @@ class Manifest:
         with self._writing() as db:
             change = _count_change(db)
             db.execute("DELETE FROM segments WHERE number = ?", (segment.number,))
-            _put_segment(db, segment, change)
+            rows.put_segment(db, segment, change)
 
     def forget_problems(self, problems: Iterable[Problem]) -> None:
         """Of what was found wrong, what nobody needs to know any more."""
@@ -358,69 +325,6 @@ def _change(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT number FROM changes").fetchone()[0])
 
 
-_SEGMENT_VALUES = attrgetter(*(each.name for each in fields(SegmentInfo)))  # a copy by `astuple` costs 20 × as much
-
-
-def _put_segment(db: sqlite3.Connection, segment: SegmentInfo, change: int) -> None:
-    values = _SEGMENT_VALUES(segment)
-    checksum = segment.checksum.to_bytes(8, "little")
-    db.execute(_ADD_SEGMENT, (*values[:11], checksum, *values[12:], change))
-
-
 def _count_change(db: sqlite3.Connection) -> int:
     db.execute("UPDATE changes SET number = number + 1")
     return _change(db)
-
-
-def _tombstones(db: sqlite3.Connection) -> list[Tombstone]:
-    if db.execute("PRAGMA user_version").fetchone()[0] < _CUTS_SINCE:  # only read, and no writer came since
-        rows = db.execute("SELECT partition, space, end_index, created_us FROM tombstones")
-    else:
-        rows = db.execute("SELECT partition, space, end_index, created_us, time_us, tie_index FROM tombstones")
-    return [Tombstone(*row) for row in rows]
-
-
-def _put_tombstones(db: sqlite3.Connection, stones: Sequence[Tombstone], change: int) -> None:
-    """Add tombstones, in the place of those that they cover."""
-    db.executemany(
-        "DELETE FROM tombstones WHERE partition = ? AND space = ? AND end_index <= ? "
-        "AND (time_us, tie_index) <= (?, ?)",
-        [(stone.partition, stone.space, *astuple(stone.cut)) for stone in stones],
-    )
-    db.executemany(
-        "INSERT INTO tombstones (partition, space, end_index, created_us, time_us, tie_index, change) "
-        "VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [(*astuple(stone), change) for stone in stones],
-    )
-
-
-def _put_producers(db: sqlite3.Connection, entries: Sequence[ProducerEntry]) -> None:
-    """Keep the newest batches of each producer that is named; older ones of it go."""
-    db.executemany(
-        "INSERT OR REPLACE INTO producers VALUES (?, ?, ?, ?, ?, ?, ?)",
-        [
-            (e.partition, e.producer, e.sequence, e.fingerprint.to_bytes(8, "little"), e.first_index, e.count, e.note)
-            for e in entries
-        ],
-    )
-    oldest: dict[tuple[int, str], int] = {}
-    for entry in entries:
-        key = (entry.partition, entry.producer)
-        oldest[key] = min(entry.sequence, oldest.get(key, entry.sequence))
-    db.executemany(
-        "DELETE FROM producers WHERE partition = ? AND producer = ? AND sequence < ?",
-        [(*key, sequence) for key, sequence in oldest.items()],
-    )
-
-
-def _topic(row: tuple[int, str, str, str, str, str, int]) -> TopicInfo:
-    number, name, keys, indexes, roll, retention, created = row
-    return TopicInfo(
-        number, name, keys, tuple(json.loads(indexes)), Roll(**json.loads(roll)), Retention(**json.loads(retention)),
-        created,
-    )  # fmt: skip
-
-
-def _segment(row: Sequence[Any]) -> SegmentInfo:
-    facts = [*row[:11], int.from_bytes(row[11], "little"), *row[12:]]
-    return SegmentInfo(*facts)

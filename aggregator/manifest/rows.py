@@ -1,0 +1,140 @@
+"""Rows of the manifest's tables, and the values that they stand for. Within a transaction that somebody else began."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import astuple, fields
+from operator import attrgetter
+from typing import Any
+
+from aggregator.model import PartitionInfo, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo
+from aggregator.policy import Retention, Roll
+from esformat.parts import EventSchema
+
+_SEGMENTS = """
+    SELECT number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, min_space, max_space, rows,
+        size_bytes, checksum, level, created_us, signature
+    FROM segments WHERE change > ? ORDER BY number
+"""
+_ADD_SEGMENT = """
+    INSERT INTO segments (number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, min_space,
+        max_space, rows, size_bytes, checksum, level, created_us, signature, change)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+"""
+_ADD_TOPIC = """
+    INSERT INTO topics (number, name, keys, indexes, roll, retention, created_us) VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+_CUTS_SINCE = 5  # the migration that made tombstones hide a part of a space
+_SEGMENT_VALUES = attrgetter(*(each.name for each in fields(SegmentInfo)))  # a copy by `astuple` costs 20 × as much
+
+
+def topics(db: sqlite3.Connection) -> list[TopicInfo]:
+    """Every topic, in the order in which they came to be."""
+    return [
+        TopicInfo(
+            number, name, keys, tuple(json.loads(indexes)), Roll(**json.loads(roll)),
+            Retention(**json.loads(retention)), created_us,
+        )
+        for number, name, keys, indexes, roll, retention, created_us in db.execute(
+            "SELECT * FROM topics ORDER BY number"
+        )
+    ]  # fmt: skip
+
+
+def put_topic(db: sqlite3.Connection, topic: TopicInfo) -> int:
+    """Add a topic; gives its number."""
+    given = db.execute(
+        _ADD_TOPIC,
+        (
+            topic.number or None, topic.name, topic.keys, json.dumps(topic.indexes), json.dumps(topic.roll.to_json()),
+            json.dumps(topic.retention.to_json()), topic.created_us,
+        ),
+    ).lastrowid  # fmt: skip
+    assert given is not None
+    return given
+
+
+def schemas(db: sqlite3.Connection) -> list[SchemaInfo]:
+    """Every schema."""
+    return [
+        SchemaInfo(number, topic, family, EventSchema.from_json(json.loads(columns)))
+        for number, topic, family, columns in db.execute("SELECT number, topic, family, columns FROM schemas")
+    ]
+
+
+def partitions(db: sqlite3.Connection) -> list[PartitionInfo]:
+    """Every partition, in the order in which they came to be."""
+    return [PartitionInfo(*row) for row in db.execute("SELECT * FROM partitions ORDER BY number")]
+
+
+def segments(db: sqlite3.Connection, since: int) -> list[SegmentInfo]:
+    """Segments that came after the change `since`."""
+    return [_segment(row) for row in db.execute(_SEGMENTS, (since,))]
+
+
+def _segment(row: Sequence[Any]) -> SegmentInfo:
+    facts = [*row[:11], int.from_bytes(row[11], "little"), *row[12:]]
+    return SegmentInfo(*facts)
+
+
+def put_segment(db: sqlite3.Connection, segment: SegmentInfo, change: int) -> None:
+    """Add a segment."""
+    values = _SEGMENT_VALUES(segment)
+    checksum = segment.checksum.to_bytes(8, "little")
+    db.execute(_ADD_SEGMENT, (*values[:11], checksum, *values[12:], change))
+
+
+def tombstones(db: sqlite3.Connection) -> list[Tombstone]:
+    """What is hidden and not gone from disk yet."""
+    if db.execute("PRAGMA user_version").fetchone()[0] < _CUTS_SINCE:  # only read, and no writer came since
+        rows = db.execute("SELECT partition, space, end_index, created_us FROM tombstones")
+    else:
+        rows = db.execute("SELECT partition, space, end_index, created_us, time_us, tie_index FROM tombstones")
+    return [Tombstone(*row) for row in rows]
+
+
+def put_tombstones(db: sqlite3.Connection, stones: Sequence[Tombstone], change: int) -> None:
+    """Add tombstones, in the place of those that they cover."""
+    db.executemany(
+        "DELETE FROM tombstones WHERE partition = ? AND space = ? AND end_index <= ? "
+        "AND (time_us, tie_index) <= (?, ?)",
+        [(stone.partition, stone.space, *astuple(stone.cut)) for stone in stones],
+    )
+    db.executemany(
+        "INSERT INTO tombstones (partition, space, end_index, created_us, time_us, tie_index, change) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [(*astuple(stone), change) for stone in stones],
+    )
+
+
+def producers(db: sqlite3.Connection) -> list[ProducerEntry]:
+    """Batches of producers that lie in segments."""
+    found = db.execute(
+        "SELECT partition, producer, sequence, fingerprint, first_index, count, note FROM producers "
+        "ORDER BY partition, producer, sequence"
+    )
+    return [
+        ProducerEntry(partition, producer, sequence, int.from_bytes(check, "little"), first, count, note)
+        for partition, producer, sequence, check, first, count, note in found
+    ]
+
+
+def put_producers(db: sqlite3.Connection, entries: Sequence[ProducerEntry]) -> None:
+    """Keep the newest batches of each producer that is named; older ones of it go."""
+    db.executemany(
+        "INSERT OR REPLACE INTO producers VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (e.partition, e.producer, e.sequence, e.fingerprint.to_bytes(8, "little"), e.first_index, e.count, e.note)
+            for e in entries
+        ],
+    )
+    oldest: dict[tuple[int, str], int] = {}
+    for entry in entries:
+        key = (entry.partition, entry.producer)
+        oldest[key] = min(entry.sequence, oldest.get(key, entry.sequence))
+    db.executemany(
+        "DELETE FROM producers WHERE partition = ? AND producer = ? AND sequence < ?",
+        [(*key, sequence) for key, sequence in oldest.items()],
+    )
