@@ -115,6 +115,7 @@ class Catalog:
             stored = manifest.add_schema(info.number, wanted, None)
             with state.view_lock:
                 state.add_schema(stored)
+        manifest.keep_facts()
         return Topic(self._backend, topic)
 
     def seal(self, topic: str | None = None) -> int:

@@ -14,7 +14,9 @@ from aggregator.files import Layout, manifest_files
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Bytes on disk. segments: live ones; waiting: retired ones that a scan still reads; free: left on the disk."""
+    """Bytes on disk. segments: live ones; waiting: retired ones that a scan still reads; manifest: with the copy of its
+    facts beside it; free: left on the disk.
+    """
 
     segments: int
     waiting: int
@@ -43,7 +45,7 @@ def measure(layout: Layout, *, segments: int, waiting: int) -> Usage:
 
 
 def _manifest_sizes(layout: Layout) -> Iterator[int]:
-    for path in manifest_files(layout.manifest):
+    for path in (*manifest_files(layout.manifest), layout.facts):
         with contextlib.suppress(FileNotFoundError):
             yield path.stat().st_size
 

@@ -73,6 +73,7 @@ class Erasures:
             now = self._clock()
             stones = [Tombstone(number, space, end, now) for number, end in ends.items() if end]
             self._put(stones)
+        self._manifest.keep_facts()
         names = {stone.partition: state.partitions[stone.partition][1].name for stone in stones}
         shown = space if topic.binary_keys else space.decode()
         return Erasure(topic.info.name, shown, {names[s.partition]: s.end_index for s in stones}, events)
@@ -87,6 +88,7 @@ class Erasures:
                     for (number, space), cut in cuts.items()
                 ]
             )
+        self._manifest.keep_facts()
 
     def _put(self, stones: Sequence[Tombstone]) -> None:
         """Under the edit lock."""
@@ -187,6 +189,7 @@ class Erasures:
                 topic.tombstones = {key: tuple(cuts) for key, cuts in left.items() if cuts}
             for one in gone:
                 del self._clean[one]
+        self._manifest.keep_facts()
         if any(cut.erases for _, _, cut in gone):
             self._manifest.scrub()
 

@@ -30,6 +30,7 @@ class Layout:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.manifest = root / "manifest.sqlite"
+        self.facts = root / "catalog.facts"
         self.writer_lock = root / "writer.lock"
         self.reader_locks = root / "readers.lock"
         self.log = root / "log"

@@ -65,8 +65,11 @@ class Footprint:
 
     def total(self) -> int:
         """Bytes that the catalog takes, what its unsealed events will take included, but for merges under way."""
-        on_disk = self._log.size_bytes + self._state.segment_bytes + self._waiting_bytes + self._manifest.size_bytes
+        on_disk = self._log.size_bytes + self._state.segment_bytes + self._waiting_bytes + self._manifest_bytes()
         return on_disk + self.quarantine_bytes + self._arriving + self.coming()
+
+    def _manifest_bytes(self) -> int:
+        return self._manifest.size_bytes + self._manifest.facts_bytes
 
     def coming(self, topic: Topic | None = None) -> int:
         """Bytes of the segments that unsealed events become, of one topic or of all: no less than that."""
@@ -134,7 +137,7 @@ class Footprint:
                 self._want(None, needed_bytes)
                 parts = {
                     "segments": self._state.segment_bytes, "unsealed events": self.coming(),
-                    "the log": self._log.size_bytes, "the manifest": self._manifest.size_bytes,
+                    "the log": self._log.size_bytes, "the manifest": self._manifest_bytes(),
                     "quarantine": self.quarantine_bytes,
                 }  # fmt: skip
                 return _refused("the catalog", total, of_all, parts, self._waiting_bytes)

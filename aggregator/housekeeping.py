@@ -15,7 +15,7 @@ from aggregator.erasure import Erasures
 from aggregator.files import Layout
 from aggregator.footprint import WAITING_SHARE, Footprint
 from aggregator.log import Log
-from aggregator.manifest import Manifest
+from aggregator.manifest import SEEN, Manifest
 from aggregator.model import SegmentInfo
 from aggregator.pins import Pins
 from aggregator.policy import Limits, Retention
@@ -33,7 +33,6 @@ logger = logging.getLogger("aggregator")
 SHARE_OF_TIME = 20
 """Looking for what to merge takes at most one part in so many of a thread's time."""
 SEEN_EVERY_US = 60_000_000
-_SEEN = "last_seen_us"
 _UNLIMITED = Retention()
 
 
@@ -66,7 +65,7 @@ class Housekeeping:
         self._looked: dict[int, tuple[int, int]] = {}  # topic -> what its segments were when nothing was due
         self._look_after = 0.0
         wall = clock()
-        stored = manifest.get(_SEEN)
+        stored = manifest.get(SEEN)
         self._started_us, self._started_s = believed_start(wall, None if stored is None else int(stored)), _seconds()
         self._seen_us = 0
         if self._started_us != wall:
@@ -171,7 +170,7 @@ class Housekeeping:
         self.removal.sweep()
         seen = self.age_now()
         if abs(seen - self._seen_us) >= SEEN_EVERY_US:
-            self._manifest.put(_SEEN, str(seen))
+            self._manifest.put(SEEN, str(seen))
             self._seen_us = seen
 
     # ------------------------------------------------------------ compaction

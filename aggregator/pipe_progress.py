@@ -39,7 +39,7 @@ class Progress:
             facts = json.loads(text)
             standing = positions.decode(facts["at"], identity)
             return cls(standing, sequence, int(facts["copied"]), int(facts["gone"]), int(facts["gaps"]))
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptManifestError(f"the progress of a pipe cannot be read: {error}") from None
 
     def between_rounds(self) -> Progress:

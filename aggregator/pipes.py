@@ -148,6 +148,7 @@ class Pipes:
             identity = f"pipe {secrets.token_hex(8)}"
             info = PipeInfo(name, identity, source, condition, statement.backfill, now_us(), 0, progress)
             self._rows.add(info)
+            self._backend.manifest.keep_facts()
             pipe = self._add(info)
             if self._thread is None:
                 self._start()
@@ -166,6 +167,7 @@ class Pipes:
             with pipe.lock:
                 self._rows.remove(pipe.info.identity)
                 pipe.deleted = True
+            self._backend.manifest.keep_facts()
             del self._pipes[name]
         return pipe
 

@@ -1,8 +1,8 @@
-"""`rebuild_manifest`: the manifest made anew from the segments, where it is lost or damaged.
+"""`rebuild_manifest`: the manifest made anew from segments, log and facts, where it is lost or damaged.
 
-Segments tell their topic, partition, schema, producers and what they were made from. What is not sealed comes from the
-log when the catalog is opened. Lost are pipes, and erasures and truncations that were under way: do again what had not
-gone from disk.
+Segments tell their topic, partition, schema, producers and what they were made from, the log what is not sealed, and
+`catalog.facts` what neither can tell: docs/decisions/0032-facts.md has the list. Without that file the rest is brought
+back, and the report says so.
 """
 
 from __future__ import annotations
@@ -11,13 +11,16 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from aggregator.errors import CatalogNotFoundError, CorruptManifestError
+from aggregator.errors import CatalogNotFoundError, CorruptManifestError, UnknownVersionError
+from aggregator.facts_file import read_facts
 from aggregator.files import Layout, manifest_files, segment_files, sync_directory
 from aggregator.lock import WriterLock
-from aggregator.manifest import Manifest
+from aggregator.manifest import SEEN, Manifest
 from aggregator.model import Problem
 from aggregator.quarantine import set_aside
+from aggregator.replay import adopt_definitions
 from aggregator.reports import RebuildReport
+from aggregator.restoring import Restored, restore
 from aggregator.segment_file import FoundSegment, describe_segment
 from aggregator.staging import undo as undo_adding
 from aggregator.startup import SET_ASIDE, adopt_segment
@@ -88,7 +91,41 @@ def _fill(
         else:
             adopt_segment(state, manifest, each)
             rows += each.info.rows
-    return RebuildReport(len(state.topics), len(found) - len(superseded), rows, len(superseded), tuple(quarantined))
+    restored, missing = _restore(layout, state, manifest, quarantined, clock)
+    if found:
+        manifest.put(SEEN, str(max(each.info.created_us for _, each in found.values())))
+    return RebuildReport(
+        len(state.topics), len(found) - len(superseded), rows, len(superseded), tuple(quarantined), restored.pipes,
+        restored.hidden, missing,
+    )  # fmt: skip
+
+
+def _restore(
+    layout: Layout, state: CatalogState, manifest: Manifest, quarantined: list[str], clock: Callable[[], int]
+) -> tuple[Restored, tuple[str, ...]]:
+    """Bring back what the facts tell; a file of them that cannot be used is set aside."""
+    path = layout.facts
+    try:
+        facts, change = read_facts(path)
+    except FileNotFoundError:
+        return Restored(), (_without_facts(path.name, "is not there"),)
+    except (CorruptManifestError, UnknownVersionError) as error:
+        set_aside(layout, path)
+        quarantined.append(path.name)
+        return Restored(), (_without_facts(path.name, f"cannot be used: {error.message}"),)
+    logged = adopt_definitions(layout.log, state, manifest, clock) if layout.log.is_dir() else {}
+    restored = restore(facts, change, state, manifest, logged)
+    missing = list(restored.missing)
+    if facts.passed_over:
+        missing.append(f"{path.name} is of a newer version: {facts.passed_over} lines of it were passed over")
+    return restored, tuple(missing)
+
+
+def _without_facts(name: str, why: str) -> str:
+    return (
+        f"{name} {why}: topics of which segments and log hold no event, later policies, pipes, and erasures and "
+        "truncations under way are not brought back; positions of before are refused"
+    )
 
 
 def _superseded(found: dict[int, FoundSegment]) -> set[int]:

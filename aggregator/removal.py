@@ -76,7 +76,9 @@ class Removal:
             gone: list[int] = []
             freed = 0
             folders = set()
-            for number, size_bytes, change in self._manifest.retired():  # oldest change first
+            waiting = self._manifest.retired()  # oldest change first
+            self._manifest.keep_facts()
+            for number, size_bytes, change in waiting:
                 if self._pins.holds_before(change):
                     break
                 self._pool.forget(number)

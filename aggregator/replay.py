@@ -9,8 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggregator.errors import CorruptLogError
-from aggregator.log_file import Frame
+from aggregator.errors import CorruptLogError, UnknownVersionError
+from aggregator.log_file import Frame, list_files, read_file, read_frames
 from aggregator.log_frame import EventsPrefix, FrameKind
 from aggregator.log_recovery import Recovered, recover
 from aggregator.manifest import Manifest
@@ -72,6 +72,29 @@ class Replay:
         topic = adopt_topic(self._state, self._manifest, facts)
         adopt_schema(self._state, self._manifest, topic, facts)
         adopt_partition(self._state, self._manifest, topic, facts)
+
+
+def adopt_definitions(
+    directory: Path, state: CatalogState, manifest: Manifest, clock: Callable[[], int]
+) -> dict[int, int]:
+    """Take in what the log of a directory tells of topics, schemas and partitions; gives for each partition the record
+    index after the last event that it holds. Raises OSError.
+    """
+    ends: dict[int, int] = {}
+    replay = Replay(state, manifest, clock)
+    for start, path in list_files(directory):
+        try:
+            data = read_file(path, start)
+        except CorruptLogError:  # frames know their places: they can be read without the header
+            data = memoryview(path.read_bytes())
+        except UnknownVersionError:  # opening will say so
+            continue
+        for item in read_frames(data, path, start):
+            if isinstance(item, Frame) and item.head.kind == FrameKind.DEFINITION:
+                replay.take(item)
+            elif isinstance(item, Frame):
+                ends[item.head.partition] = item.head.first_index + item.head.count
+    return ends
 
 
 def _batch(message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:

@@ -102,10 +102,17 @@ class Traces:
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """What a manifest was rebuilt from. quarantined: paths, below the root, of files that could not be read."""
+    """What a manifest was rebuilt from. quarantined: paths, below the root, of files that could not be read.
+
+    pipes: how many were brought back. hidden: erasures and truncations under way that were, one for each partition and
+    space. missing: what could not be brought back, or nobody knows of, in sentences.
+    """
 
     topics: int
     segments: int
     rows: int
     superseded: int
     quarantined: tuple[str, ...]
+    pipes: int = 0
+    hidden: int = 0
+    missing: tuple[str, ...] = ()

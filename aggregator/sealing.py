@@ -215,7 +215,9 @@ class Sealer:
     def release_log(self) -> None:
         """Delete log files that hold sealed events only."""
         with self._releasing:
-            self._log.release(self._state.sealed())
+            sealed = self._state.sealed()
+            self._manifest.keep_facts()
+            self._log.release(sealed)
 
 
 def _producers_to_keep(partition: Partition, end: int) -> list[ProducerEntry]:

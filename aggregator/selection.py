@@ -18,6 +18,7 @@ from aggregator.index_condition import index_conditions
 from aggregator.lql import Counter, Filter, LqlError, Template, range_span, resolve_time, time_span
 from aggregator.lql.times import NANOS_PER_MICRO
 from aggregator.lql.tree import Select
+from aggregator.manifest import IDENTITY
 from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX
 from aggregator.position import Key, Position
@@ -28,7 +29,6 @@ from aggregator.topic import Backend
 from esformat import Event
 from esformat.parts import rows_of_batch
 
-_IDENTITY = "identity"  # a fact of the manifest: what makes positions of one catalog differ from those of another
 _LAST = (2**63 - 1, 2**63 - 1)
 
 
@@ -352,7 +352,7 @@ class Selection(Answer):
 
 def identity_of(backend: Backend) -> bytes:
     """What tells the catalog from others. Raises InvalidRequestError for one that no writer has opened since."""
-    stored = backend.manifest.get(_IDENTITY)
+    stored = backend.manifest.get(IDENTITY)
     if stored is None:
         raise InvalidRequestError("this catalog gives no positions yet", hint="open it once for writing")
     return bytes.fromhex(stored)

@@ -14,15 +14,17 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
-from aggregator.errors import CorruptLogError
+from aggregator.errors import CorruptLogError, CorruptManifestError, UnknownVersionError
+from aggregator.facts_file import read_facts
 from aggregator.files import Layout, segment_number
 from aggregator.log_file import Frame, list_files, read_file, read_frames
 from aggregator.log_frame import FrameKind
 from aggregator.log_recovery import Recovered
-from aggregator.manifest import Edit, Manifest
+from aggregator.manifest import IDENTITY, Edit, Manifest
 from aggregator.model import Problem, SegmentInfo
 from aggregator.quarantine import set_aside
 from aggregator.replay import Replay, adopt_partition, adopt_schema, adopt_topic
+from aggregator.restoring import restore
 from aggregator.segment_file import FoundSegment, describe_segment, file_checksum, stored_producers
 from aggregator.state import CatalogState, Topic
 from esformat import EsdbError
@@ -40,6 +42,7 @@ class Startup:
         self._layout, self._state, self._manifest, self._clock = layout, state, manifest, clock
         self.swept: list[str] = []
         self._began_us = clock()
+        self._change = manifest.change()
 
     def check_segments(self) -> None:
         """Hold the segment files against the manifest. Before the log is read back. Raises OSError."""
@@ -171,11 +174,33 @@ class Startup:
             numbers = [info.number for info in lost]
             change = self._manifest.apply(Edit(retired=numbers, reason="lost"))
             self._state.change_segments(topic, change, (), numbers, {})
+        self._manifest.keep_facts()
         return [
             self._report(self._layout.segment(info.number), f"lost: {_described(info)}", "given up") for info in lost
         ]
 
-    # ------------------------------------------------------------ the log
+    # ------------------------------------------------------------ the log and the facts
+
+    def check_facts(self, change: int) -> None:
+        """Where the facts were noted at a later change than the manifest's last one, the manifest is an old copy: bring
+        back what it does not know. After the log was read back. Raises OSError, ManifestFailedError.
+        """
+        if change <= self._change:
+            return
+        path = self._layout.facts
+        try:
+            facts, change = read_facts(path)
+            if facts.settings.identity != self._manifest.get(IDENTITY):
+                raise CorruptManifestError("it is of another catalog")
+        except (CorruptManifestError, UnknownVersionError) as error:
+            aside = set_aside(self._layout, path)
+            self._report(path, f"it is newer than the manifest, but {error.message}", f"{SET_ASIDE}: {aside.name}")
+            return
+        partitions = {number: partition.unsealed for number, (_, partition) in self._state.partitions.items()}
+        logged = {number: unsealed.end_index for number, unsealed in partitions.items() if unsealed.pieces}
+        restored = restore(facts, change, self._state, self._manifest, logged)
+        message = "it is newer than the manifest, which may be an old copy"
+        self._report(path, "; ".join([message, *restored.missing]), TAKEN_IN)
 
     def report_log(self, recovered: Recovered, replay: Replay) -> None:
         """Keep what could not be read of the log, before its files are deleted. Raises OSError."""

@@ -145,6 +145,7 @@ class Topic:
         writing.manifest.set_policy(info.number, changed.roll, changed.retention)
         with writing.state.view_lock:
             self._topic.info = changed
+        writing.manifest.keep_facts()
         writing.maintenance.wake()
 
     def retain(self, *, dry_run: bool = False) -> RetentionReport:

@@ -39,7 +39,8 @@ def look_for(
     held = [number for number in (*numbers, *waiting) if _holds(layout.segment(number), space)]
     quarantined = list(layout.quarantine.iterdir()) if layout.quarantine.is_dir() else []
     longer = manifest.keys_with(space)
-    in_manifest = sum(_stored(path, space, longer) for path in manifest_files(layout.manifest))
+    in_manifest = sum(_stored(path, space, longer) for path in (*manifest_files(layout.manifest), layout.facts))
+    in_manifest += _noted(layout.facts, space)
     return Traces(
         visible, tuple(held), sum(_count(batch, space) for batch in batches),
         _logged(layout.log, topic, partitions, space), in_manifest,
@@ -94,6 +95,14 @@ def _stored(path: Path, space: bytes, longer: set[bytes]) -> int:
         not any(stored[max(0, at - place) : at - place + length] in longer for place, length in shapes)
         for at in _places(stored, space)
     )
+
+
+def _noted(path: Path, space: bytes) -> int:
+    """How often the space is noted as hidden in the file of facts."""
+    try:
+        return path.read_bytes().count(b'"space":"%s"' % space.hex().encode())
+    except FileNotFoundError:
+        return 0
 
 
 def _places(stored: bytes, part: bytes) -> Iterator[int]:

@@ -13,6 +13,7 @@ from threading import Lock
 
 from aggregator.budget import Budget
 from aggregator.errors import CorruptManifestError, InvalidRequestError
+from aggregator.facts_file import FactsFile
 from aggregator.files import Layout, make_directory, segment_files
 from aggregator.footprint import Footprint
 from aggregator.housekeeping import Housekeeping
@@ -20,7 +21,7 @@ from aggregator.ingest import Ingest
 from aggregator.lock import WriterLock
 from aggregator.log import FILE_BYTES, Log
 from aggregator.maintenance import Maintenance
-from aggregator.manifest import Manifest
+from aggregator.manifest import IDENTITY, RUN, Manifest
 from aggregator.pins import Pin, Pins
 from aggregator.policy import Durability, Limits
 from aggregator.replay import Replay
@@ -37,7 +38,6 @@ LOST_INDEXES = 1 << 32
 MIN_BYTES = 1 << 20
 LOG_SHARE = 4
 """The log takes at most one part in so many of what the catalog may take on disk."""
-_RUN = "run"
 
 
 def now_us() -> int:
@@ -80,9 +80,9 @@ class Writing:
         self.layout, self.limits, self.durability, self._clock = layout, limits, durability, clock
         self.lock = WriterLock(layout.writer_lock)
         try:
-            if not _has_content(layout.manifest) and segment_files(layout):
+            if not _has_content(layout.manifest) and (segment_files(layout) or _has_content(layout.facts)):
                 raise CorruptManifestError(
-                    "the manifest is missing or empty, and there are segments",
+                    "the manifest is missing or empty, and there are segments or facts that it had",
                     path=str(layout.manifest),
                     hint="restore it, or run `aggregator rebuild-manifest` on the catalog",
                 )
@@ -109,6 +109,8 @@ class Writing:
         replay = Replay(self.state, manifest, clock)
         recovered = replay.run(layout.log)
         self.startup.report_log(recovered, replay)
+        self.facts = FactsFile(layout, manifest, clock)
+        self.startup.check_facts(self.facts.change)
         self._pass_over_lost_indexes()
         self.pins = Pins(layout.reader_locks, read_only=False)
         self.pool = SegmentPool(layout)
@@ -133,24 +135,25 @@ class Writing:
         )  # fmt: skip
         self.streams = StreamIndex(self.state, manifest, self.pool, self.snapshot)
         self._note_run(closed=False)
+        if manifest.get(IDENTITY) is None:
+            manifest.put(IDENTITY, secrets.token_hex(8))
+        self.facts.keep_all()
         self.maintenance = Maintenance(
             self.state, self.sealer, self.log, limits=self.limits, durability=self.durability, clock=clock,
-            chores=(*self.housekeeping.chores(), self.streams.keep),
+            chores=(*self.housekeeping.chores(), self.streams.keep, self.facts.try_to_keep),
         )  # fmt: skip
         self.footprint.wake = self.maintenance.look_after
         self.ingest = Ingest(
             self.state, manifest, self.log, self.budget, self.footprint, log_bytes=self.limits.log_bytes, clock=clock,
             wake=self.maintenance.wake,
         )  # fmt: skip
-        if manifest.get("identity") is None:
-            manifest.put("identity", secrets.token_hex(8))
 
     def _pass_over_lost_indexes(self) -> None:
         """Where the last run ended without closing and did not sync, what it acknowledged may be gone.
 
         What is passed over is noted with the run: a partition may get its next event many runs later.
         """
-        run = json.loads(self.manifest.get(_RUN) or "{}")
+        run = json.loads(self.manifest.get(RUN) or "{}")
         lost = not run.get("closed", True) and run.get("durability") != "fsync"
         self._first_free: dict[str, int] = run.get("first_free", {})
         for number, (_, partition) in self.state.partitions.items():
@@ -161,7 +164,7 @@ class Writing:
 
     def _note_run(self, *, closed: bool) -> None:
         run = {"durability": self.durability.mode, "closed": closed, "first_free": self._first_free}
-        self.manifest.put(_RUN, json.dumps(run))
+        self.manifest.put(RUN, json.dumps(run))
 
     def close(self) -> None:
         """Stop the threads, sync the log, let go of everything."""
@@ -171,6 +174,7 @@ class Writing:
             self.maintenance.stop()
             with contextlib.suppress(EsdbError, OSError):  # what the manifest lacks is looked up at the next opening
                 self.streams.keep(closing=True)
+            self.facts.keep()
             self.log.close()
             if self.log.failure is None:
                 self._note_run(closed=True)

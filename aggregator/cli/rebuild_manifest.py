@@ -1,4 +1,4 @@
-"""`aggregator rebuild-manifest`: the manifest made anew from the segments."""
+"""`aggregator rebuild-manifest`: the manifest made anew from segments, log and facts."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ Examples:
 def rebuild_manifest(catalog: str, format_: str) -> int:
     """Make the manifest of CATALOG anew from its segments, where it is lost or damaged; nobody may have it open.
 
-    Every segment is read from end to end. What cannot be read goes to quarantine/, the old manifest, too. Exit status
-    1 if a segment was set aside.
+    Every segment is read from end to end. What neither they nor the log can tell (topics without events, policies,
+    pipes, erasures under way, record indexes) comes from the file catalog.facts. What cannot be read goes to
+    quarantine/, the old manifest, too. Exit status 1 if a segment was set aside, or something is not brought back.
     """
     with progress("reading") as show:
         report = aggregator.rebuild_manifest(catalog, progress=show)
@@ -33,7 +34,14 @@ def rebuild_manifest(catalog: str, format_: str) -> int:
         say_json(asdict(report))
     else:
         events, segments = count(report.rows, "event"), count(report.segments, "segment")
-        say(f"{catalog}: {count(report.topics, 'topic')}, {segments}, {events}")
+        parts = [count(report.topics, "topic"), segments, events]
+        if report.pipes:
+            parts.append(count(report.pipes, "pipe"))
+        if report.hidden:
+            parts.append(count(report.hidden, "hidden space"))
+        say(f"{catalog}: {', '.join(parts)}")
         for path in report.quarantined:
             warn(f"set aside: {path}")
-    return 1 if damaged else 0
+        for sentence in report.missing:
+            warn(sentence)
+    return 1 if damaged or report.missing else 0

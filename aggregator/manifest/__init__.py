@@ -1,7 +1,8 @@
 """The manifest: what exists, in SQLite."""
 
 from aggregator.manifest.database import open_database
-from aggregator.manifest.manifest import Contents, Edit, Manifest
+from aggregator.manifest.fact_rows import FactRows
+from aggregator.manifest.manifest import IDENTITY, RUN, SEEN, Contents, Edit, Manifest
 from aggregator.manifest.pipe_rows import PipeRows
 
-__all__ = ["Contents", "Edit", "Manifest", "PipeRows", "open_database"]
+__all__ = ["IDENTITY", "RUN", "SEEN", "Contents", "Edit", "FactRows", "Manifest", "PipeRows", "open_database"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sqlite3
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,8 @@ from aggregator.model import Cut, PartitionInfo, Problem, ProducerEntry, SchemaI
 from aggregator.policy import Retention, Roll
 from esformat.parts import EventSchema
 
+IDENTITY, RUN, SEEN = "identity", "run", "last_seen_us"
+"""Facts of the catalog: what tells it from others, in hexadecimal; how the last run went, as JSON; when it was open."""
 _STREAMS_SINCE = 2  # the migration that made their tables
 _KEYS = (
     "SELECT min_space FROM segments WHERE instr(min_space, ?)",
@@ -77,6 +79,12 @@ class Manifest:
         self._lock = Lock()
         self.size_bytes = 0
         """Of the file and what SQLite keeps beside it, after the last change."""
+        self.facts_bytes = 0
+        """Of the copy of some of its facts that lies beside it."""
+        self._changed: set[str] = set()
+        self.keep_facts: Callable[[], None] = lambda: None
+        """Called before somebody is told that a change was made which segments and log cannot tell of, and before files
+        go that could tell; a catalog that is open for writing has its own. It never raises."""
         self._look()
 
     def close(self) -> None:
@@ -113,6 +121,17 @@ class Manifest:
                     self._connection.execute("ROLLBACK")
                 raise
 
+    def take_changed(self) -> set[str]:
+        """Kinds of facts, as `aggregator.facts` has them, that changed since this was asked last."""
+        with self._lock:
+            changed, self._changed = self._changed, set()
+        return changed
+
+    def give_back_changed(self, kinds: Iterable[str]) -> None:
+        """They were taken, and could not be kept."""
+        with self._lock:
+            self._changed.update(kinds)
+
     # ------------------------------------------------------------ facts of the catalog
 
     def get(self, key: str) -> str | None:
@@ -125,6 +144,8 @@ class Manifest:
         """Keep a fact of the catalog."""
         with self._writing() as db:
             db.execute("INSERT OR REPLACE INTO catalog VALUES (?, ?)", (key, value))
+            if key in (IDENTITY, RUN):
+                self._changed.add("catalog")
 
     # ------------------------------------------------------------ reading
 
@@ -225,6 +246,7 @@ class Manifest:
                 raise TopicExistsError(f"the topic {topic.name!r} exists", path=str(self.path.parent))
             number = rows.put_topic(db, topic)
             _count_change(db)
+            self._changed.add("topic")
         return replace(topic, number=number)
 
     def set_policy(self, topic: int, roll: Roll, retention: Retention) -> None:
@@ -235,6 +257,7 @@ class Manifest:
                 (json.dumps(roll.to_json()), json.dumps(retention.to_json()), topic),
             )
             _count_change(db)
+            self._changed.add("topic")
 
     def add_schema(self, topic: int, schema: EventSchema, family: int | None, number: int | None = None) -> SchemaInfo:
         """Add a schema; `family` None begins a new one."""
@@ -247,6 +270,7 @@ class Manifest:
             if family is None:
                 db.execute("UPDATE schemas SET family = number WHERE number = ?", (given,))
             _count_change(db)
+            self._changed.add("schema")
         return SchemaInfo(given, topic, family or given, schema)
 
     def add_partition(self, topic: int, name: str, number: int | None = None) -> PartitionInfo:
@@ -264,6 +288,7 @@ class Manifest:
         """Make a change of segments, all of it or nothing; gives the number of the change."""
         with self._writing() as db:
             change = _count_change(db)
+            self._changed |= _facts_changed(db, edit)
             for segment in edit.added:
                 rows.put_segment(db, segment, change)
             for number in edit.retired:
@@ -282,6 +307,11 @@ class Manifest:
                 [(partition, space, *astuple(cut)) for partition, space, cut in edit.fulfilled],
             )
         return change
+
+    def count_from(self, change: int) -> None:
+        """Let the number of the last change be no less than this."""
+        with self._writing() as db:
+            db.execute("UPDATE changes SET number = max(number, ?)", (change,))
 
     def scrub(self) -> None:
         """Bring the file of recent changes into the main one, so that deleted rows are gone from disk; a reader that
@@ -302,6 +332,7 @@ class Manifest:
             change = _count_change(db)
             db.execute("DELETE FROM segments WHERE number = ?", (segment.number,))
             rows.put_segment(db, segment, change)
+            self._changed.add("partition")
 
     def forget_problems(self, problems: Iterable[Problem]) -> None:
         """Of what was found wrong, what nobody needs to know any more."""
@@ -328,3 +359,22 @@ def _change(db: sqlite3.Connection) -> int:
 def _count_change(db: sqlite3.Connection) -> int:
     db.execute("UPDATE changes SET number = number + 1")
     return _change(db)
+
+
+def _facts_changed(db: sqlite3.Connection, edit: Edit) -> set[str]:
+    """Kinds of facts that an edit, not made yet, takes away from what segments tell, or changes."""
+    changed: set[str] = set()
+    if edit.tombstones or edit.fulfilled:
+        changed.add("tombstone")
+    if edit.retired or (edit.sealed and not edit.added):  # with notes of pipes, perhaps
+        changed.add("pipe")
+    going: dict[int, int] = dict.fromkeys(edit.sealed, 0)
+    for number in edit.retired:
+        for partition, end in db.execute("SELECT partition, last_index + 1 FROM segments WHERE number = ?", (number,)):
+            going[partition] = max(end, going.get(partition, 0))
+    for partition, end in going.items():
+        (sealed,) = db.execute("SELECT sealed_index FROM partitions WHERE number = ?", (partition,)).fetchone()
+        told = max((added.last_index + 1 for added in edit.added if added.partition == partition), default=0)
+        if told < edit.sealed.get(partition, sealed if end >= sealed else 0):
+            changed.add("partition")
+    return changed

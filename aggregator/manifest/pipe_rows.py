@@ -40,14 +40,17 @@ class PipeRows:
             if db.execute("SELECT 1 FROM pipes WHERE name = ?", (pipe.name,)).fetchone():
                 raise InvalidRequestError(f"a pipe {pipe.name!r} is there already", hint="DELETE PIPE ends it")
             db.execute(_INSERT, astuple(pipe))
+            self._manifest._changed.add("pipe")
 
     def remove(self, identity: str) -> None:
         """Forget a pipe, and what its batches told of it."""
         with self._manifest._writing() as db:
             db.execute("DELETE FROM pipes WHERE identity = ?", (identity,))
             db.execute("DELETE FROM producers WHERE producer = ?", (identity,))
+            self._manifest._changed.add("pipe")
 
     def keep_progress(self, identity: str, sequence: int, progress: str) -> None:
         """Keep how far a pipe is behind its batch `sequence`."""
         with self._manifest._writing() as db:
             db.execute("UPDATE pipes SET sequence = ?, progress = ? WHERE identity = ?", (sequence, progress, identity))
+            self._manifest._changed.add("pipe")

@@ -1,0 +1,262 @@
+"""What neither segments nor log can tell of a catalog, as values and as bytes: `spec/facts.md` has them.
+
+Nothing that is read here is trusted: whatever breaks a rule is refused as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, TypeVar
+
+import pyarrow as pa
+
+from aggregator.checksum import checksum64
+from aggregator.errors import CorruptManifestError, UnknownVersionError
+from aggregator.model import LAST, PartitionInfo, PipeInfo, SchemaInfo, Tombstone, TopicInfo
+from aggregator.names import check_name
+from aggregator.policy import Durability, Retention, Roll
+from esformat import EsdbError
+from esformat.parts import EventSchema, make_schema
+
+MAGIC = b"\x89ESF\r\n\x1a\n"
+MAJOR_VERSION, MINOR_VERSION = 1, 0
+MAX_BYTES = 64 << 20
+MAX_LINE_BYTES = 8 << 20
+_MOST_NUMBER = 2**31 - 1
+_MOST_INDEX = 2**62
+_IDENTITY = re.compile(r"[0-9a-f]{16}")
+
+_HEADER = struct.Struct(
+    "<"  # little-endian, no padding
+    "8s"  # magic
+    "H"  # major version
+    "H"  # minor version
+    "I"  # reserved
+    "Q"  # change: the manifest's number of its last change when this was noted
+    "Q"  # length of the lines
+    "Q"  # check: xxh3-64 of the bytes before and of the lines
+)
+_CHECK = struct.Struct("<Q")
+_T = TypeVar("_T")
+_REFUSED = (
+    ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError, EsdbError, pa.ArrowException,
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Of the catalog as a whole. identity: what tells it from others. durability: a mode, of the last run.
+
+    first_free: record indexes below which none is free, by partition.
+    """
+
+    identity: str = ""
+    durability: str = "fsync"
+    first_free: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What the file holds. A partition's `sealed_index` is what it was when this was noted, or later.
+
+    passed_over: lines of kinds that this version does not know.
+    """
+
+    settings: Settings = Settings()
+    topics: tuple[TopicInfo, ...] = ()
+    schemas: tuple[SchemaInfo, ...] = ()
+    partitions: tuple[PartitionInfo, ...] = ()
+    tombstones: tuple[Tombstone, ...] = ()
+    pipes: tuple[PipeInfo, ...] = ()
+    passed_over: int = 0
+
+
+# ------------------------------------------------------------ bytes
+
+
+def lines_of(kind: str, values: Iterable[Any]) -> list[bytes]:
+    """The lines of values of one kind: "catalog", "topic", "schema", "partition", "tombstone" or "pipe"."""
+    encode = _ENCODERS[kind]
+    return [
+        json.dumps({kind: encode(value)}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        for value in values
+    ]  # fmt: skip
+
+
+def encode_facts(lines: bytes, change: int) -> bytes:
+    """The file that holds such lines."""
+    head = _HEADER.pack(MAGIC, MAJOR_VERSION, MINOR_VERSION, 0, change, len(lines), 0)[: -_CHECK.size]
+    return head + _CHECK.pack(checksum64(head + lines)) + lines
+
+
+def decode_lines(stored: bytes) -> tuple[bytes, int]:
+    """The lines of a file, and the manifest's change. Raises CorruptManifestError, UnknownVersionError."""
+    if len(stored) < _HEADER.size:
+        raise CorruptManifestError(f"the file has {len(stored)} bytes, fewer than its header", offset=0)
+    magic, major, _minor, _reserved, change, length, check = _HEADER.unpack_from(stored)
+    if magic != MAGIC:
+        raise CorruptManifestError(f"no file of facts: it begins with {magic!r}", offset=0)
+    if major != MAJOR_VERSION:
+        raise UnknownVersionError(f"it has version {major}, this program knows {MAJOR_VERSION}", offset=8)
+    lines = stored[_HEADER.size :]
+    if len(lines) != length or check != checksum64(stored[: _HEADER.size - _CHECK.size] + lines):
+        raise CorruptManifestError("the checksum does not match", offset=_HEADER.size - _CHECK.size)
+    return lines, int(change)
+
+
+def decode_facts(lines: bytes) -> Facts:
+    """What the lines of a file say. Raises CorruptManifestError."""
+    found: dict[str, list[Any]] = {kind: [] for kind in _DECODERS}
+    passed_over = 0
+    at = 0
+    while at < len(lines):
+        end = lines.find(b"\n", at, at + MAX_LINE_BYTES)
+        if end < 0:
+            raise CorruptManifestError("a line does not end where it must", offset=_HEADER.size + at)
+        try:
+            ((kind, value),) = json.loads(lines[at:end].decode()).items()
+            if kind in _DECODERS:
+                found[kind].append(_DECODERS[kind](value))
+            else:
+                passed_over += 1
+        except _REFUSED as error:
+            reason = f"a line cannot be read: {type(error).__name__}: {error}"
+            raise CorruptManifestError(reason[:300], offset=_HEADER.size + at) from None
+        at = end + 1
+    facts = Facts(
+        found["catalog"][0] if found["catalog"] else Settings(), tuple(found["topic"]), tuple(found["schema"]),
+        tuple(found["partition"]), tuple(found["tombstone"]), tuple(found["pipe"]), passed_over,
+    )  # fmt: skip
+    _check_unique(facts, len(found["catalog"]))
+    return facts
+
+
+def _check_unique(facts: Facts, settings: int) -> None:
+    keys: dict[str, list[Any]] = {
+        "number of a topic": [topic.number for topic in facts.topics],
+        "name of a topic": [topic.name for topic in facts.topics],
+        "number of a schema": [schema.number for schema in facts.schemas],
+        "number of a partition": [partition.number for partition in facts.partitions],
+        "name of a partition": [(partition.topic, partition.name) for partition in facts.partitions],
+        "name of a pipe": [pipe.name for pipe in facts.pipes],
+        "identity of a pipe": [pipe.identity for pipe in facts.pipes],
+        "tombstone": [(stone.partition, stone.space, stone.cut) for stone in facts.tombstones],
+    }
+    doubled = next((what for what, mine in keys.items() if len(set(mine)) < len(mine)), None)
+    if doubled is not None or settings != 1:
+        raise CorruptManifestError(f"a {doubled} stands twice" if doubled else "it says too little, or too much")
+
+
+# ------------------------------------------------------------ values of each kind
+
+
+def _of_settings(settings: Settings) -> dict[str, Any]:
+    return asdict(settings) | {"first_free": {str(number): end for number, end in settings.first_free.items()}}
+
+
+def _settings(facts: dict[str, Any]) -> Settings:
+    identity, mode = facts["identity"], facts["durability"]
+    if not _IDENTITY.fullmatch(identity):
+        raise ValueError("an identity has 16 hexadecimal digits")
+    first_free = {_whole(int(number)): _whole(end, _MOST_INDEX, 0) for number, end in facts["first_free"].items()}
+    return Settings(identity, Durability.of(mode).mode, first_free)
+
+
+def _of_topic(topic: TopicInfo) -> dict[str, Any]:
+    return {
+        "number": topic.number, "name": topic.name, "keys": topic.keys, "indexes": topic.indexes,
+        "roll": topic.roll.to_json(), "retention": topic.retention.to_json(), "created_us": topic.created_us,
+    }  # fmt: skip
+
+
+def _topic(facts: dict[str, Any]) -> TopicInfo:
+    if facts["keys"] not in ("text", "binary"):
+        raise ValueError("keys are text or binary")
+    return TopicInfo(
+        _whole(facts["number"]), check_name(facts["name"], "topic"), facts["keys"],
+        tuple(map(_text, facts["indexes"])), _policy(Roll, facts["roll"]), _policy(Retention, facts["retention"]),
+        _whole(facts["created_us"], LAST, -LAST),
+    )  # fmt: skip
+
+
+def _policy(kind: Callable[..., _T], facts: dict[str, Any]) -> _T:
+    return kind(**{name: None if value is None else _whole(value, LAST, 0) for name, value in facts.items()})
+
+
+def _of_schema(schema: SchemaInfo) -> dict[str, Any]:
+    facts = {"number": schema.number, "topic": schema.topic, "family": schema.family}
+    return facts | {"columns": schema.schema.to_json()}
+
+
+def _schema(facts: dict[str, Any]) -> SchemaInfo:
+    schema = EventSchema.from_json(facts["columns"])
+    if make_schema(schema.arrow, schema.indexes, binary_keys=schema.binary_keys) != schema:
+        raise ValueError("no events can have this schema")
+    return SchemaInfo(_whole(facts["number"]), _whole(facts["topic"]), _whole(facts["family"]), schema)
+
+
+def _of_partition(partition: PartitionInfo) -> dict[str, Any]:
+    facts = {"number": partition.number, "topic": partition.topic, "name": partition.name}
+    return facts | {"next_index": partition.sealed_index}
+
+
+def _partition(facts: dict[str, Any]) -> PartitionInfo:
+    return PartitionInfo(
+        _whole(facts["number"]), _whole(facts["topic"]), check_name(facts["name"], "partition"),
+        _whole(facts["next_index"], _MOST_INDEX, 0),
+    )  # fmt: skip
+
+
+def _of_tombstone(stone: Tombstone) -> dict[str, Any]:
+    return asdict(stone) | {"space": stone.space.hex()}
+
+
+def _tombstone(facts: dict[str, Any]) -> Tombstone:
+    space = bytes.fromhex(facts["space"])
+    if space.hex() != facts["space"]:
+        raise ValueError("a space is written in lower case, two digits for a byte")
+    return Tombstone(
+        _whole(facts["partition"]), space, _whole(facts["end_index"], LAST, 0),
+        _whole(facts["created_us"], LAST, -LAST), _whole(facts["time_us"], LAST, -LAST - 1),
+        _whole(facts["tie_index"], LAST, 0),
+    )  # fmt: skip
+
+
+def _pipe(facts: dict[str, Any]) -> PipeInfo:
+    if not isinstance(facts["backfill"], bool):
+        raise TypeError("backfill is true or false")
+    return PipeInfo(
+        check_name(facts["name"], "pipe"), check_name(facts["identity"], "pipe"), _text(facts["source"]),
+        _text(facts["condition"]), facts["backfill"], _whole(facts["created_us"], LAST, -LAST),
+        _whole(facts["sequence"], LAST, 0), _text(facts["progress"]),
+    )  # fmt: skip
+
+
+def _whole(value: Any, most: int = _MOST_NUMBER, least: int = 1) -> int:
+    """A whole number within bounds; numbers of things begin at 1. Raises ValueError."""
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise ValueError(f"{value!r:.40} is no whole number from {least} to {most}")
+    return value
+
+
+def _text(value: Any) -> str:
+    """Unicode text. Raises TypeError, ValueError."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is no text")
+    value.encode()
+    return value
+
+
+_ENCODERS: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "catalog": _of_settings, "topic": _of_topic, "schema": _of_schema, "partition": _of_partition,
+    "tombstone": _of_tombstone, "pipe": asdict,
+}  # fmt: skip
+_DECODERS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "catalog": _settings, "topic": _topic, "schema": _schema, "partition": _partition, "tombstone": _tombstone,
+    "pipe": _pipe,
+}  # fmt: skip
+KINDS = tuple(_ENCODERS)

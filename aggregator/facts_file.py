@@ -1,0 +1,144 @@
+"""`catalog.facts`: what of the manifest neither segments nor log can tell, beside it, for when the manifest is lost.
+
+The manifest notes which kinds of facts its transactions change. Before somebody is told of such a change, and before
+files go that could tell of it, the file is replaced as a whole: another name, sync, rename, sync of the directory. It
+is a copy: where it cannot be written now, nothing is refused, and background work tries again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from threading import Lock
+
+from aggregator.errors import CorruptManifestError, ManifestFailedError, UnknownVersionError
+from aggregator.facts import KINDS, MAX_BYTES, MAX_LINE_BYTES, Facts, decode_facts, decode_lines, encode_facts, lines_of
+from aggregator.files import Layout, sync_directory
+from aggregator.manifest import FactRows, Manifest
+from aggregator.model import Problem
+
+logger = logging.getLogger("aggregator")
+
+_PARTIAL = ".partial"
+
+
+def read_facts(path: Path) -> tuple[Facts, int]:
+    """What the file says, and the manifest's change when it was written.
+
+    Raises FileNotFoundError, CorruptManifestError, UnknownVersionError, OSError.
+    """
+    lines, change = _read(path)
+    return decode_facts(lines), change
+
+
+def _read(path: Path) -> tuple[bytes, int]:
+    with path.open("rb") as file:
+        stored = file.read(MAX_BYTES + 1)
+    if len(stored) > MAX_BYTES:
+        raise CorruptManifestError(f"the file has more than {MAX_BYTES:,} bytes", path=str(path))
+    return decode_lines(stored)
+
+
+class FactsFile:
+    """Keeps the file in step with the manifest of a catalog that is open for writing. Safe to share between threads."""
+
+    def __init__(self, layout: Layout, manifest: Manifest, clock: Callable[[], int]) -> None:
+        """Look at what is there. Raises OSError."""
+        self._layout, self._manifest, self._clock = layout, manifest, clock
+        self._rows = FactRows(manifest)
+        self._lock = Lock()
+        self._kinds: dict[str, bytes] = {}
+        self._trouble = ""
+        self._partial = layout.facts.with_name(layout.facts.name + _PARTIAL)
+        self._partial.unlink(missing_ok=True)  # of a crash
+        self._stored: bytes | None = None
+        self.change = 0
+        """The manifest's change when the file that is there was written."""
+        try:
+            self._stored, self.change = _read(layout.facts)
+        except FileNotFoundError:
+            pass
+        except (CorruptManifestError, UnknownVersionError) as error:
+            logger.warning("%s is written anew: %s", layout.facts, error)
+        self._look()
+
+    def keep_all(self) -> None:
+        """Bring the file up to date, whatever changed, and from now on with the manifest. Never raises."""
+        self._manifest.give_back_changed(KINDS)
+        self.keep()
+        self._manifest.keep_facts = self.keep
+
+    def keep(self) -> None:
+        """Bring the file up to date where something changed. Never raises: `try_to_keep` is called again and again."""
+        try:
+            self.try_to_keep()
+        except Exception as error:  # noqa: BLE001  the change itself is made, whatever becomes of its copy
+            if self._trouble != str(error):
+                self._trouble = str(error)
+                logger.warning("%s", error)
+
+    def try_to_keep(self) -> None:
+        """The same. Raises ManifestFailedError where it cannot be done now."""
+        with self._lock:  # who comes second waits for the first, which has written both changes
+            changed = self._manifest.take_changed()
+            if not changed:
+                return
+            try:
+                self._refresh(changed)
+            except BaseException as error:
+                self._manifest.give_back_changed(changed)
+                if isinstance(error, OSError):
+                    reason = f"{self._layout.facts.name} cannot be written now: {error.strerror or error}"
+                    raise ManifestFailedError(reason, path=str(self._layout.facts)) from None
+                raise
+            self._trouble = ""
+
+    def _refresh(self, changed: Iterable[str]) -> None:
+        change = self._manifest.change()
+        for kind in changed:
+            lines = lines_of(kind, self._rows.all(kind))
+            if max(map(len, lines), default=0) > MAX_LINE_BYTES:
+                self._kinds.pop(kind, None)  # it is looked at again with the next change
+                self._give_up("a topic has too many columns")
+                return
+            self._kinds[kind] = b"".join(lines)
+        whole = b"".join(self._kinds[kind] for kind in KINDS)
+        if whole == self._stored:
+            return
+        stored = encode_facts(whole, change)
+        if len(stored) > MAX_BYTES:
+            self._give_up("there are too many erasures and truncations under way, or too many partitions")
+            return
+        self._stored = None
+        self._write(stored)
+        self._stored = whole
+        self._look()
+
+    def _write(self, stored: bytes) -> None:
+        try:
+            with self._partial.open("wb") as file:
+                file.write(stored)
+                file.flush()
+                os.fsync(file.fileno())
+            self._partial.replace(self._layout.facts)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                self._partial.unlink(missing_ok=True)
+            raise
+        sync_directory(self._layout.root)
+
+    def _give_up(self, why: str) -> None:
+        """Go without the file, and say so, while the catalog has more facts than fit."""
+        self._layout.facts.unlink(missing_ok=True)
+        sync_directory(self._layout.root)
+        self._stored = None
+        self._look()
+        message = f"it is not kept: {why}; a lost manifest could be rebuilt in parts only"
+        self._manifest.add_problem(Problem(self._layout.facts.name, message, "removed", self._clock()))
+
+    def _look(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._manifest.facts_bytes = self._layout.facts.stat().st_size

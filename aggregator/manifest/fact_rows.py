@@ -1,0 +1,64 @@
+"""What the manifest has of each kind of facts that neither segments nor log can tell."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from aggregator.facts import Settings
+from aggregator.manifest import rows
+from aggregator.manifest.manifest import IDENTITY, RUN, Manifest
+from aggregator.manifest.pipe_rows import PipeRows
+from aggregator.model import PartitionInfo, PipeInfo, SchemaInfo, Tombstone, TopicInfo
+
+
+class FactRows:
+    """Reads facts. Safe to share between threads. Raises what the manifest's own methods raise."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._kinds: dict[str, Callable[[], list[Any]]] = {
+            "catalog": self._settings, "topic": self._topics, "schema": self._schemas, "partition": self._partitions,
+            "tombstone": self._tombstones, "pipe": self._pipes,
+        }  # fmt: skip
+
+    def all(self, kind: str) -> list[Any]:
+        """Every one of a kind."""
+        return self._kinds[kind]()
+
+    def _settings(self) -> list[Settings]:
+        run = json.loads(self._manifest.get(RUN) or "{}")
+        first_free = {int(number): end for number, end in run.get("first_free", {}).items()}
+        return [Settings(self._manifest.get(IDENTITY) or "", run.get("durability", "fsync"), first_free)]
+
+    def _topics(self) -> list[TopicInfo]:
+        with self._manifest._reading() as db:
+            return rows.topics(db)
+
+    def _schemas(self) -> list[SchemaInfo]:
+        with self._manifest._reading() as db:
+            return rows.schemas(db)
+
+    def _partitions(self) -> list[PartitionInfo]:
+        with self._manifest._reading() as db:
+            return rows.partitions(db)
+
+    def _tombstones(self) -> list[Tombstone]:
+        with self._manifest._reading() as db:
+            return rows.tombstones(db)
+
+    def _pipes(self) -> list[PipeInfo]:
+        """With the progress that the newest sealed batch of each tells of: the segment with that note may go."""
+        pipes = PipeRows(self._manifest).all()
+        if not pipes:
+            return []
+        with self._manifest._reading() as db:
+            notes = db.execute("SELECT producer, sequence, note FROM producers WHERE note != '' ORDER BY sequence")
+            newest = {producer: (sequence, note) for producer, sequence, note in notes}
+        return [_with_note(pipe, *newest.get(pipe.identity, (0, ""))) for pipe in pipes]
+
+
+def _with_note(pipe: PipeInfo, sequence: int, note: str) -> PipeInfo:
+    return replace(pipe, sequence=sequence, progress=note) if note and sequence > pipe.sequence else pipe

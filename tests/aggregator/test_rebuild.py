@@ -1,0 +1,467 @@
+"""What a rebuilt manifest brings back that neither segments nor log tell, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+
+import pyarrow as pa
+import pytest
+
+import aggregator
+from aggregator import facts_file
+from aggregator.facts import encode_facts
+from aggregator.facts_file import FactsFile
+from aggregator.files import Layout
+from aggregator.housekeeping import Housekeeping
+
+SCHEMA = pa.schema([("kind", pa.string()), ("price", pa.int64()), ("data", pa.binary())])
+
+
+@pytest.fixture(autouse=True)
+def quiet(monkeypatch):
+    """Nothing is removed or merged by itself."""
+    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "data"
+
+
+def lose_manifest(root):
+    for path in root.glob("manifest.sqlite*"):
+        path.unlink()
+
+
+def rebuilt(root):
+    """Lose the manifest and rebuild it: the report."""
+    lose_manifest(root)
+    return aggregator.rebuild_manifest(root)
+
+
+def append(topic, count=10, space="a", partition="0"):
+    return topic.append([{"space": space, "timestamp": n} for n in range(count)], partition)
+
+
+def empty_log(catalog):
+    """Leave nothing in the log."""
+    catalog.seal()
+    catalog._backend.log.roll()
+    catalog._backend.sealer.release_log()
+
+
+def remove_all(topic):
+    topic.set_policy(retention={"segments": 0})
+    topic.retain()
+    topic.set_policy(retention={})
+
+
+def test_topics_without_events(root):
+    """With their schemas, indexes, keys and policies; and later policies of those that have some."""
+    with aggregator.open(root) as catalog:
+        catalog.create_topic(
+            "empty", SCHEMA, indexes=["kind"], keys="binary", roll={"rows": 7}, retention={"age": "1d"}
+        )
+        topic = catalog.create_topic("t", roll={"rows": 100})
+        append(topic)
+        empty_log(catalog)
+        topic.set_policy(roll={"rows": 200, "frame_bytes": 8192}, retention={"bytes": "1 GiB"})
+        before = [catalog.topic(name)._topic.info for name in catalog.topics()]
+    report = rebuilt(root)
+    assert (report.topics, report.segments, report.missing) == (2, 1, ())
+    with aggregator.open(root) as catalog:
+        assert [catalog.topic(name)._topic.info for name in ("empty", "t")] == before
+        append(catalog.topic("empty"), space=b"\xff")
+        assert set(catalog.topic("empty").scan().to_table().column_names) > {"kind", "price", "data"}
+        assert catalog.create_topic("another")._topic.info.number == 3
+        assert catalog.problems() == []
+
+
+def test_without_segments_and_log(root):
+    """A catalog that has lost everything but the facts is not begun anew as if nothing had been there."""
+    with aggregator.open(root) as catalog:
+        catalog.create_topic("t")
+    lose_manifest(root)
+    with pytest.raises(aggregator.CorruptManifestError, match="rebuild-manifest"):
+        aggregator.open(root)
+    assert aggregator.rebuild_manifest(root).topics == 1
+    with aggregator.open(root) as catalog:
+        assert catalog.topics() == ("t",)
+
+
+@pytest.mark.parametrize("how", ["removed", "erased before it was sealed", "erased after"])
+def test_record_indexes_are_never_given_twice(root, how):
+    """Where no segment is left that tells of them, nor the log; and positions of before go on."""
+    with aggregator.open(root) as catalog:
+        receipt = catalog.write({"a": "1"}, [{"ts": n, "msg": str(n)} for n in range(10)])
+        standing = catalog.query("SELECT FROM a = 1")
+        list(standing)
+        position = standing.position
+        topic = catalog.topic("logs")
+        if how != "erased before it was sealed":
+            catalog.seal()
+        if how == "removed":
+            remove_all(topic)
+        else:
+            topic.erase("{a=1}")
+            topic.compact()
+        empty_log(catalog)
+        assert topic.stats()["rows"] == 0
+        assert list((root / "segments").glob("*/*.esdb")) == []
+        ends = topic.ends()
+    shutil.copytree(root, root.with_name("forgetful"))
+    assert rebuilt(root).missing == ()
+    with aggregator.open(root) as catalog:
+        assert catalog.topic("logs").ends() == ends == {"0": 10}
+        assert catalog.query(f"SELECT FROM a = 1 POSITION {position}").count() == 0
+        again = catalog.write({"a": "1"}, [{"ts": 100, "msg": "new"}])
+        assert (again.partition, again.first) == (receipt.partition, receipt.last + 1)
+        catalog.seal()
+    with aggregator.open(root) as catalog:
+        assert [event.data for event in catalog.query(f"SELECT FROM a = 1 POSITION {position}")] == [b"new"]
+        assert catalog.write({"a": "1"}, [{"ts": 101, "msg": "newer"}]).first == receipt.last + 2
+    (root.with_name("forgetful") / "catalog.facts").unlink()  # as it was before there was such a file
+    report = rebuilt(root.with_name("forgetful"))
+    assert "catalog.facts is not there" in report.missing[0]
+    with aggregator.open(root.with_name("forgetful")) as catalog:
+        assert catalog.write({"a": "1"}, [{"ts": 100}]).first == 0
+        with pytest.raises(aggregator.InvalidRequestError, match="another catalog"):
+            catalog.query(f"SELECT FROM a = 1 POSITION {position}").to_table()
+
+
+def test_record_indexes_that_a_crash_may_have_lost(root):
+    """What was passed over after a crash stays so; and a run that did not sync is taken for one that crashed."""
+    with aggregator.open(root, durability="none") as catalog:
+        append(catalog.create_topic("t"))
+        crashed = shutil.copytree(root, root.with_name("crashed"))
+    with aggregator.open(crashed) as catalog:  # from now on synced
+        free = append(catalog.topic("t")).first
+        assert free > 1 << 32
+        empty_log(catalog)
+        remove_all(catalog.topic("t"))
+    rebuilt(crashed)
+    with aggregator.open(crashed) as catalog:
+        assert append(catalog.topic("t")).first == free + 10
+    rebuilt(root)
+    with aggregator.open(root) as catalog:
+        assert append(catalog.topic("t")).first > 1 << 32
+
+
+def test_erasures_under_way(root):
+    """What was erased stays hidden, and goes; also where the segment that held it was rewritten already."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        append(topic, space="secret-1")
+        append(topic, space="other")
+        catalog.seal()
+        append(topic, space="secret-2")
+        scan = iter(topic.scan())
+        next(scan)
+        for space in ("secret-1", "secret-2"):
+            topic.erase(space)
+        crashed = [shutil.copytree(root, root.with_name("at once"))]
+        catalog.compact()
+        assert set(topic.erasures()) == {"secret-1", "secret-2"}  # the scan holds a file
+        crashed.append(shutil.copytree(root, root.with_name("half done")))
+        del scan
+    for image in crashed:
+        report = rebuilt(image)
+        assert (report.hidden, report.missing) == (2, ())
+        with aggregator.open(image, read_only=True) as catalog:
+            assert {event.space for event in catalog.topic("t").scan()} == {"other"}
+        with aggregator.open(image) as catalog:
+            topic = catalog.topic("t")
+            assert topic.erasures() == ("secret-1", "secret-2")
+            assert {event.space for event in topic.scan()} == {"other"}
+            append(topic, 3, space="secret-1")
+            assert topic.scan(space="secret-1").count() == 3
+            catalog.compact()
+            assert topic.erasures() == ()
+            assert topic.traces("secret-2").gone
+            assert topic.scan().count() == 13
+
+
+def test_truncations_under_way(root):
+    """A stream begins where it was cut off."""
+    with aggregator.open(root) as catalog:
+        catalog.write({"a": "1"}, [{"ts": n, "msg": str(n)} for n in range(10)])
+        catalog.seal()
+        catalog.write({"a": "1"}, [{"ts": n, "msg": str(n)} for n in range(10, 20)])
+        catalog.query("TRUNCATE BEFORE 15000")
+        expected = [event.data for event in catalog.query("SELECT")]
+        assert len(expected) == 5
+    assert rebuilt(root).hidden == 1
+    with aggregator.open(root) as catalog:
+        assert [event.data for event in catalog.query("SELECT")] == expected
+
+
+def test_no_trace_of_an_erased_key(root):
+    """The file names it while it is hidden, which counts as a trace, and not any longer."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        append(topic, space="secret")
+        topic.erase("secret")
+        noted = b"secret".hex().encode()
+        assert noted in (root / "catalog.facts").read_bytes()
+        in_manifest = topic.traces("secret").manifest
+        stored = (root / "catalog.facts").read_bytes()
+        (root / "catalog.facts").write_bytes(b"")
+        assert topic.traces("secret").manifest == in_manifest - 1
+        (root / "catalog.facts").write_bytes(stored)
+        catalog.compact()
+        assert noted not in (root / "catalog.facts").read_bytes()
+        assert topic.traces("secret").gone
+
+
+def wait_until(condition):
+    end = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.01)
+
+
+def copied(catalog):
+    return {pipe["name"]: pipe["copied"] for pipe in catalog.stats()["pipes"] if pipe["lag"] == 0}
+
+
+def test_pipes_go_on(root):
+    """Each behind what it copied, also where retention took the copies and the notes that lay beside them."""
+    with aggregator.open(root) as catalog:
+        catalog.query("CREATE PIPE all FROM app = web")
+        catalog.query("CREATE PIPE errors FROM app = web WHERE msg PREFIX ERROR")
+        catalog.query("CREATE PIPE idle FROM app = nothing BACKFILL")
+        catalog.query("CREATE PIPE deleted")
+        catalog.query("DELETE PIPE deleted")
+        catalog.write({"app": "web"}, [{"msg": "ERROR 1"}, {"msg": "fine"}], "source")
+        for _ in range(2):  # then they have looked at each other's copies, too
+            wait_until(lambda: copied(catalog) == {"all": 2, "errors": 1, "idle": 0})
+        empty_log(catalog)
+        remove_all(catalog.topic("logs"))
+        before = [(pipe["name"], pipe["copied"], pipe["gone"]) for pipe in catalog.stats()["pipes"]]
+        assert [gone for _, _, gone in before] == [0, 0, 0]
+        crashed = shutil.copytree(root, root.with_name("crashed"))
+    for image in (root, crashed):
+        report = rebuilt(image)
+        assert (report.pipes, report.missing) == (3, ())
+        with aggregator.open(image) as catalog:
+            wait_until(lambda opened=catalog: len(copied(opened)) == 3)
+            if image is root:  # else they had looked at records, since gone, and it was not noted yet
+                assert [(pipe["name"], pipe["copied"], pipe["gone"]) for pipe in catalog.stats()["pipes"]] == before
+            catalog.write({"app": "web"}, [{"msg": "ERROR 2"}], "source")
+            wait_until(lambda opened=catalog: copied(opened) == {"all": 3, "errors": 2, "idle": 0})
+            assert catalog.topic("logs").scan().count() == 2
+
+
+def damaged(stored, how):
+    """The bytes of a file of facts that cannot be used."""
+    if how == "cut short":
+        return stored[:-1]
+    if how == "flipped":
+        return stored[:50] + bytes([stored[50] ^ 1]) + stored[51:]
+    if how == "newer":
+        return stored[:8] + b"\x02\x00" + stored[10:]
+    return {"empty": b"", "noise": b"x" * 5000}[how]
+
+
+@pytest.mark.parametrize("how", ["cut short", "flipped", "newer", "empty", "noise"])
+def test_facts_that_cannot_be_used(root, how):
+    """Then segments and log tell what they can, the report says what is missing, and the file is set aside; beside a
+    manifest that is whole it is written anew.
+    """
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t", roll={"rows": 100})
+        catalog.create_topic("empty")
+        append(topic)
+        catalog.seal()
+        append(topic, 5)
+    with aggregator.open(root):
+        pass
+    path = root / "catalog.facts"
+    stored = path.read_bytes()
+    path.write_bytes(damaged(stored, how))
+    with aggregator.open(root) as catalog:
+        assert catalog.topics() == ("t", "empty")
+        assert catalog.problems() == []
+    assert path.read_bytes()[40:] == stored[40:]
+    path.write_bytes(damaged(stored, how))
+    report = rebuilt(root)
+    (sentence,) = report.missing
+    assert sentence.startswith("catalog.facts cannot be used: ")
+    assert ("version 2" in sentence) == (how == "newer")
+    assert report.quarantined == ("catalog.facts",)
+    assert (root / "quarantine" / "catalog.facts").read_bytes() == damaged(stored, how)
+    with aggregator.open(root) as catalog:
+        assert catalog.topics() == ("t",)
+        assert catalog.topic("t").roll.rows == 100
+        assert append(catalog.topic("t")).first == 15
+        assert path.exists()
+
+
+def forge(root, change):
+    """Change lines of the file, with a checksum that is right."""
+    path = root / "catalog.facts"
+    lines = [json.loads(line) for line in path.read_bytes()[40:].splitlines()]
+    for line in change(lines) or lines:
+        ((kind, facts),) = line.items()
+        assert kind
+        assert isinstance(facts, dict)
+    path.write_bytes(encode_facts(b"".join(json.dumps(line).encode() + b"\n" for line in lines), 1 << 40))
+
+
+@pytest.mark.parametrize(
+    ("kind", "place", "value", "what"),
+    [
+        ("topic", 0, {"number": 2}, "topic 't'"),
+        ("topic", 0, {"name": "foreign"}, "topic 'foreign'"),
+        ("topic", 0, {"keys": "binary"}, "topic 't'"),
+        ("topic", 1, {"number": 3}, "topic 'logged'"),
+        ("schema", 0, {"family": 9}, "schema 1"),
+        ("schema", 1, {"number": 1}, "schema 1"),
+        ("partition", 0, {"number": 2}, "partition '0'"),
+        ("partition", 0, {"name": "foreign"}, "partition 'foreign'"),
+        ("partition", 1, {"number": 1, "name": "x"}, "partition 'x'"),
+    ],
+)
+def test_facts_that_segments_and_log_contradict(root, kind, place, value, what):
+    """Those of another state, or another catalog: nothing that is there suffers, and the report says so."""
+    with aggregator.open(root) as catalog:
+        append(catalog.create_topic("t", SCHEMA))
+        empty_log(catalog)
+        append(catalog.create_topic("logged", pa.schema([("x", pa.string())])))  # in the log only
+    with aggregator.open(root) as catalog:  # which notes the partitions
+        catalog.query("CREATE PIPE p")
+
+    def change(lines):
+        mine = [line for line in lines if kind in line]
+        for number, line in enumerate(mine):
+            if number == place:
+                line[kind].update(value)
+            else:
+                lines.remove(line)
+
+    forge(root, change)
+    report = rebuilt(root)
+    assert what in report.missing[0]
+    assert report.pipes == 0
+    with aggregator.open(root) as catalog:
+        assert {"t", "logged"} <= set(catalog.topics())
+        for name in ("t", "logged"):
+            assert catalog.topic(name).scan().count() == 10
+            assert append(catalog.topic(name)).first == 10
+        assert catalog.problems() == []
+
+
+def test_an_old_copy_of_the_manifest(root):
+    """The facts are newer: what they know of erasures, policies and pipes is brought back, and reported."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        append(topic, space="secret")
+        append(topic, space="other")
+        catalog.seal()
+        catalog.query("CREATE PIPE old")
+        catalog.query("CREATE PIPE kept FROM a = 1")
+    old = root.with_name("old.sqlite")
+    shutil.copy(root / "manifest.sqlite", old)
+    with aggregator.open(root) as catalog:
+        catalog.topic("t").erase("secret")
+        catalog.topic("t").set_policy(roll={"rows": 5})
+        catalog.query("DELETE PIPE old")
+        catalog.query("CREATE PIPE new")
+        catalog.create_topic("empty")
+    lose_manifest(root)
+    shutil.copy(old, root / "manifest.sqlite")
+    for _ in range(2):
+        with aggregator.open(root) as catalog:
+            (problem,) = catalog.problems()
+            assert (problem.subject, problem.action) == ("catalog.facts", "taken in")
+            assert {event.space for event in catalog.topic("t").scan()} == {"other"}
+            assert catalog.topic("t").roll.rows == 5
+            assert "empty" in catalog.topics()
+            assert [row["name"] for row in catalog.query("SHOW PIPES").to_pylist()] == ["kept", "new"]
+    with aggregator.open(root.with_name("another")) as catalog:
+        catalog.create_topic("foreign")
+    shutil.copy(root.with_name("another") / "catalog.facts", root / "catalog.facts")
+    forge(root, lambda lines: None)
+    with aggregator.open(root) as catalog:
+        assert "of another catalog" in catalog.problems()[1].message
+        assert "foreign" not in catalog.topics()
+
+
+def test_what_is_written_when(root, monkeypatch):
+    """Appends, seals, merges and most of retention write nothing; what nothing else tells is there when a call ends."""
+    written = []
+    real = FactsFile._write
+    monkeypatch.setattr(FactsFile, "_write", lambda self, stored: (written.append(stored), real(self, stored)))
+
+    def writes():
+        count = len(written)
+        written.clear()
+        return count
+
+    with aggregator.open(root) as catalog:
+        assert writes() == 1
+        topic = catalog.create_topic("t", SCHEMA)
+        assert writes() == 1
+        for _ in range(5):
+            append(topic)
+            catalog.seal()
+        topic.retain()
+        assert writes() == 0
+        topic.set_policy(retention={"segments": 3})
+        assert writes() == 1
+        assert len(topic.retain().removed) == 2
+        assert topic.compact().made == 1
+        assert writes() == 0
+        topic.erase("a")
+        assert writes() == 1
+        catalog.query("CREATE PIPE p")
+        catalog.query("DELETE PIPE p")
+        assert writes() == 2
+    assert writes() == 0
+    with aggregator.open(root):
+        assert writes() == 1  # how far record indexes have come
+    with aggregator.open(root):
+        assert writes() == 0
+
+
+def test_a_disk_that_takes_no_facts(root, monkeypatch):
+    """The change is made all the same, background work says what is wrong and goes on until the file is there."""
+    with aggregator.open(root) as catalog:
+        with monkeypatch.context() as patch:
+            patch.setattr(FactsFile, "_write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+            catalog.create_topic("t")
+            assert catalog.topics() == ("t",)
+            wait_until(lambda: catalog.trouble is not None)
+            assert "catalog.facts cannot be written now: No space left" in catalog.trouble
+            assert b'"t"' not in (root / "catalog.facts").read_bytes()
+        wait_until(lambda: b'"t"' in (root / "catalog.facts").read_bytes())
+
+
+def test_more_facts_than_fit(root, monkeypatch):
+    """Then there is no file rather than one that says too little, and a problem is listed."""
+    with aggregator.open(root) as catalog:
+        catalog.create_topic("t")
+        monkeypatch.setattr(facts_file, "MAX_BYTES", 1500)
+        for number in range(10):
+            catalog.create_topic(f"topic {number}")
+        assert not (root / "catalog.facts").exists()
+        (problem,) = catalog.problems()
+        assert problem.subject == "catalog.facts"
+        monkeypatch.undo()
+        catalog.create_topic("last")
+        assert (root / "catalog.facts").stat().st_size > 1500
+
+
+def test_bytes_count(root):
+    """As what the catalog takes on disk."""
+    with aggregator.open(root) as catalog:
+        catalog.create_topic("t")
+        size = Layout(root).facts.stat().st_size
+        backend = catalog._backend
+        assert backend.manifest.facts_bytes == size
+        assert catalog.stats()["disk"]["manifest"] == backend.manifest.size_bytes + size
+        total = backend.footprint.total()
+        backend.manifest.facts_bytes = 0
+        assert backend.footprint.total() == total - size
