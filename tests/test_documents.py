@@ -16,6 +16,7 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").r
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 ELLIPSIS = "…"
+FOREIGN = ("cmp", "curl")  # programs that pages show and machines may lack
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,8 @@ def run_console(block: Block, directory: Path) -> None:
     python = shlex.quote(sys.executable)  # this checkout's commands, whatever is installed
     commands = f'esdb() {{ {python} -m esformat "$@"; }}\naggregator() {{ {python} -m aggregator "$@"; }}\n'
     for command, shown in dialogues(block):
+        if missing := [program for program in FOREIGN if program in command.split() and shutil.which(program) is None]:
+            pytest.skip(f"{block}: {command} needs {missing[0]}, which this machine lacks")
         run = subprocess.run(
             ["bash", "-euo", "pipefail", "-c", commands + command],
             cwd=directory, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60,

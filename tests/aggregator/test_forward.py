@@ -9,7 +9,7 @@ import socketserver
 import ssl
 import threading
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -186,19 +186,28 @@ def until(condition):
         time.sleep(0.01)
 
 
+@contextmanager
+def running(forwarder):
+    """A forwarder at work in a thread of its own, which has ended afterwards."""
+    thread = threading.Thread(target=forwarder.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        forwarder.stop()
+        thread.join()
+
+
 def test_syslog_by_tcp(catalog, tmp_path):
     """RFC 5424, counted; a server that hangs up gets everything again when it is back."""
     with Receiver(hang_up=True) as server:
         host, port = server.server_address
         to = made(f"syslog://{host}:{port}")
         one = Forwarder(catalog, "SELECT POSITION HEAD", to, tmp_path / "notes.json")
-        thread = threading.Thread(target=one.run)
-        thread.start()
-        until(lambda: server.got and len(server.got[0]) == 10)
-        catalog.write({"app": "web", "host": "h 1"}, [{"ts": 4, "msg": "four"}])
-        until(lambda: len(server.got) > 1 and server.got[-1].endswith(b"four"))
-        one.stop()
-        thread.join()
+        with running(one):
+            until(lambda: server.got and len(server.got[0]) == 10)
+            catalog.write({"app": "web", "host": "h 1"}, [{"ts": 4, "msg": "four"}])
+            until(lambda: len(server.got) > 1 and server.got[-1].endswith(b"four"))
         assert one.retries >= 1
         received = messages(server.got[-1])
         assert received[-1].endswith(b'host="h 1"] four')
@@ -246,16 +255,13 @@ def test_syslog_by_tls(catalog, tmp_path, hang_up):
             catalog, "SELECT POSITION HEAD", made(f"syslog+tls://{host}:{port}", ca=str(authority.certificate)),
             tmp_path / "notes.json",
         )  # fmt: skip
-        thread = threading.Thread(target=one.run)
-        thread.start()
-        if hang_up:
-            until(lambda: server.got and len(server.got[0]) == 10)
-        else:
-            until(lambda: server.got and len(messages(server.got[0])) == 3)
-        catalog.write({"app": "web", "host": "h 1"}, [{"ts": 4, "msg": "four"}])
-        until(lambda: len(server.got) > hang_up and server.got[-1].endswith(b"four"))
-        one.stop()
-        thread.join()
+        with running(one):
+            if hang_up:
+                until(lambda: server.got and len(server.got[0]) == 10)
+            else:
+                until(lambda: server.got and len(messages(server.got[0])) == 3)
+            catalog.write({"app": "web", "host": "h 1"}, [{"ts": 4, "msg": "four"}])
+            until(lambda: len(server.got) > hang_up and server.got[-1].endswith(b"four"))
         received = messages(server.got[-1])
         assert received[-1].endswith(b'host="h 1"] four')
         assert received[:-1] == EXPECTED[4 - len(received) :]
@@ -275,11 +281,8 @@ def test_syslog_to_the_wrong_server(catalog, tmp_path, monkeypatch, wrong):
         host, port = "localhost" if wrong == "name" else "127.0.0.1", server.server_address[1]
         to = made(f"syslog+tls://{host}:{port}", ca=ca)
         one = Forwarder(catalog, "SELECT POSITION HEAD", to, tmp_path / "notes.json")
-        thread = threading.Thread(target=one.run)
-        thread.start()
-        until(lambda: one.retries >= 2 and (server.got if wrong == "no TLS" else server.refused))
-        one.stop()
-        thread.join()
+        with running(one):
+            until(lambda: one.retries >= 2 and (server.got if wrong == "no TLS" else server.refused))
         assert not any(b"one" in got for got in server.got)
         assert one.sent == 0
         server.shutdown()

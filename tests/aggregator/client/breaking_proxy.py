@@ -40,6 +40,8 @@ class BreakingProxy:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)  # closing alone would not wake the thread that accepts
         self._listener.close()
         for each in self._open:
             each.close()

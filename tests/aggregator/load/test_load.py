@@ -57,6 +57,8 @@ def answering(answer: bytes, taken: list[int] | None = None) -> Iterator[str]:
     try:
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"
     finally:
+        with contextlib.suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)  # closing alone would not wake the thread
         listener.close()
 
 
