@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from threading import Lock
@@ -10,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator.budget import Budget
-from aggregator.checksum import checksum64
 from aggregator.errors import OverloadedError, SequenceConflictError
+from aggregator.fingerprint import fingerprint
 from aggregator.footprint import Footprint, largest_batch
 from aggregator.intake import Fitting, to_table
 from aggregator.log import Log
@@ -24,6 +25,7 @@ from aggregator.schema_change import fit, newest_of_families, small_types, topic
 from aggregator.state import PRODUCER_WINDOW, CatalogState, Partition, Topic
 from aggregator.unsealed import make_piece
 from esformat import InvalidEventError
+from esformat.parts import EventSchema
 
 MAX_FITTINGS = 256  # sets of columns remembered for each topic
 
@@ -65,7 +67,32 @@ class Ingest:
         place = topic.partitions.get(partition) or self._make_partition(topic, partition)
         if not len(batch):
             return Receipt(topic.info.name, partition, place.next_index, place.next_index - 1)
-        return self._store(topic, place, schema, batch, key, note)
+        try:
+            return self._store(topic, place, schema, batch, key, note)
+        except SequenceConflictError:
+            first = self._same_of_a_family(topic, place, key, table)
+            if first is None:
+                raise
+            return _receipt(topic, place, first.first_index, first.count, duplicate=True)
+
+    def _same_of_a_family(
+        self, topic: Topic, partition: Partition, key: tuple[str, int] | None, table: pa.Table | pa.RecordBatch
+    ) -> ProducerEntry | None:
+        """The batch of that key if it holds the same events, in the columns of any family: the topic may have gained
+        one since, that batches like it go to now.
+        """
+        producer, sequence = key or ("", 0)
+        entry = partition.producers.get(producer, {}).get(sequence)
+        if entry is None or entry.count != len(table):
+            return None
+        for known in newest_of_families(topic.schemas.values()):
+            if fit(known.schema, self._asked(topic, table.schema, known.schema)) != known.schema:
+                continue
+            with contextlib.suppress(InvalidEventError):  # a value that its columns do not take
+                batch = Fitting(table.schema, known.schema).apply(table)
+                if fingerprint(batch, batch.serialize()) == entry.fingerprint:
+                    return entry
+        return None
 
     def _store(
         self,
@@ -81,16 +108,16 @@ class Ingest:
         self._check_size(topic, size)
         own = pa.ipc.read_record_batch(message, batch.schema)  # the caller may change what its buffers hold
         piece = make_piece(0, schema, own, size, self._clock())
-        fingerprint = _fingerprint(batch, message) if key else 0
-        remembered = _remembered(partition, key, fingerprint, len(batch))
+        digest = fingerprint(batch, message) if key else 0
+        remembered = _remembered(partition, key, digest, len(batch))
         if remembered is not None:  # what was stored needs no room
             return _receipt(topic, partition, remembered.first_index, remembered.count, duplicate=True)
-        prefix = EventsPrefix(schema.number, *(key or ("", 0)), fingerprint, note)
+        prefix = EventsPrefix(schema.number, *(key or ("", 0)), digest, note)
         known: ProducerEntry | None = None
 
         def place(entry: Entry) -> bool:
             nonlocal known
-            known = _known(partition, key, fingerprint, len(batch))
+            known = _known(partition, key, digest, len(batch))
             if known is not None:
                 return False
             entry.first_index = partition.next_index
@@ -104,7 +131,7 @@ class Ingest:
         def publish(entry: Entry) -> None:
             if key is not None:
                 partition.keep_producer(
-                    ProducerEntry(partition.number, *key, fingerprint, entry.first_index, entry.count, note)
+                    ProducerEntry(partition.number, *key, digest, entry.first_index, entry.count, note)
                 )
             self._state.publish(partition, piece.at(entry.first_index))
 
@@ -186,26 +213,38 @@ class Ingest:
 
     def _fitting(self, topic: Topic, given: pa.Schema) -> tuple[SchemaInfo, Fitting]:
         fittings = self._fittings.setdefault(topic.info.number, {})
-        found = fittings.get(given)
+        try:
+            found = fittings.get(given)
+        except TypeError:  # an extension type of the caller's own has no hash
+            return self._make_fitting(topic, given)
         if found is None:
-            with self._making:
-                schema = self._schema_for(topic, given)
-                found = (schema, Fitting(given, schema.schema))
-                if len(fittings) >= MAX_FITTINGS:
-                    fittings.clear()
-                fittings[given] = found
+            found = self._make_fitting(topic, given)
+            if len(fittings) >= MAX_FITTINGS:
+                fittings.clear()
+            fittings[given] = found
         return found
+
+    def _make_fitting(self, topic: Topic, given: pa.Schema) -> tuple[SchemaInfo, Fitting]:
+        with self._making:
+            schema = self._schema_for(topic, given)
+        return schema, Fitting(given, schema.schema)
 
     def _schema_for(self, topic: Topic, given: pa.Schema) -> SchemaInfo:
         """The schema that a batch with those columns is stored in, made where there is none."""
-        wanted = topic_schema(small_types(given), topic.info.indexes, binary_keys=topic.binary_keys)
-        for known in newest_of_families(topic.schemas.values()):
-            extended = fit(known.schema, wanted)
+        families = newest_of_families(topic.schemas.values())
+        for known in families:
+            extended = fit(known.schema, self._asked(topic, given, known.schema))
             if extended == known.schema:
                 return known
             if extended is not None:
                 return self._add_schema(topic, self._manifest.add_schema(topic.info.number, extended, known.family))
+        wanted = self._asked(topic, given, families[0].schema if families else None)
         return self._add_schema(topic, self._manifest.add_schema(topic.info.number, wanted, None))
+
+    @staticmethod
+    def _asked(topic: Topic, given: pa.Schema, known: EventSchema | None) -> EventSchema:
+        """What a batch asks of a schema; `known` tells the types of indexed columns that it has no values of."""
+        return topic_schema(small_types(given), topic.info.indexes, binary_keys=topic.binary_keys, known=known)
 
     def _add_schema(self, topic: Topic, info: SchemaInfo) -> SchemaInfo:
         self._fittings.pop(topic.info.number, None)  # batches of the older schema go on in the newer one
@@ -239,15 +278,13 @@ def batch_key(producer: str | None, sequence: int | None) -> tuple[str, int] | N
     return producer, sequence
 
 
-def _remembered(
-    partition: Partition, key: tuple[str, int] | None, fingerprint: int, count: int
-) -> ProducerEntry | None:
+def _remembered(partition: Partition, key: tuple[str, int] | None, digest: int, count: int) -> ProducerEntry | None:
     """The batch that a producer appended before under the same sequence. Raises SequenceConflictError."""
     if key is None:
         return None
     producer, sequence = key
     entry = partition.producers.get(producer, {}).get(sequence)
-    if entry is not None and (entry.fingerprint, entry.count) != (fingerprint, count):
+    if entry is not None and (entry.fingerprint, entry.count) != (digest, count):
         raise SequenceConflictError(
             f"sequence {sequence} of producer {producer!r} was appended before with other events",
             hint="give each new batch a new sequence; repeat one only with the same events",
@@ -255,22 +292,9 @@ def _remembered(
     return entry
 
 
-def _fingerprint(batch: pa.RecordBatch, message: pa.Buffer) -> int:
-    """What tells a batch from others under the same key. Columns that it has no values in do not count: the topic may
-    have gained them since it came first.
-    """
-    names = [field.name for field, column in zip(batch.schema, batch.columns, strict=True) if not _empty(column)]
-    content = message if len(names) == batch.num_columns else batch.select(names).serialize()
-    return checksum64("\0".join([*names, str(checksum64(content))]).encode())
-
-
-def _empty(column: pa.Array) -> bool:
-    return bool(column.null_count == len(column) > 0)
-
-
-def _known(partition: Partition, key: tuple[str, int] | None, fingerprint: int, count: int) -> ProducerEntry | None:
+def _known(partition: Partition, key: tuple[str, int] | None, digest: int, count: int) -> ProducerEntry | None:
     """The same for the log's leader, who sees every batch before this one; refuses what is too old to tell."""
-    entry = _remembered(partition, key, fingerprint, count)
+    entry = _remembered(partition, key, digest, count)
     if key is not None and entry is None:
         producer, sequence = key
         window = partition.producers.get(producer, {})

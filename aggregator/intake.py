@@ -38,6 +38,9 @@ def _row(event: Any, number: int) -> dict[str, Any]:
             f"event {number} is a {type(event).__name__}", hint="give esformat.Event, mappings, or a table"
         )
     row = dict(event)
+    wrong = next((name for name in row if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise InvalidEventError(f"event {number} has a column named {wrong!r}", hint="names of columns are text")
     for name in ("space", "timestamp"):
         if name not in row:
             raise InvalidEventError(f"event {number} has no {name!r}")
@@ -66,7 +69,10 @@ class Fitting:
         self._schema = schema
         self._target = schema.arrow
         self._steps: list[tuple[pa.Field, int]] | None = None  # None: only the slow way will do
-        if set(given.names) <= set(self._target.names) and len(set(given.names)) == len(given.names):
+        self._without_values = [
+            name for name in given.names if name not in self._target.names
+        ]  # so they are no columns
+        if len(set(given.names)) == len(given.names):
             steps = [(field, given.get_field_index(field.name)) for field in self._target]
             if all(self._is_simple(field, None if at < 0 else given.field(at).type) for field, at in steps):
                 self._steps = steps
@@ -84,7 +90,7 @@ class Fitting:
             batch = given if isinstance(given, pa.RecordBatch) else given.to_batches()[0]
             if self._is_plain(batch, self._steps):
                 return pa.RecordBatch.from_arrays([_column(batch, *step) for step in self._steps], schema=self._target)
-        return _one_batch(check_table(to_arrow(given), self._schema))
+        return _one_batch(check_table(to_arrow(given).drop_columns(self._without_values), self._schema))
 
     @staticmethod
     def _is_plain(batch: pa.RecordBatch, steps: list[tuple[pa.Field, int]]) -> bool:

@@ -10,34 +10,59 @@ from collections.abc import Iterable, Sequence
 import pyarrow as pa
 
 from aggregator.model import RESERVED_COLUMNS, SchemaInfo
-from esformat import InvalidEventError
-from esformat.parts import EventSchema, Field, make_schema
+from esformat import InvalidEventError, UsageError
+from esformat.parts import KEY_COLUMNS, EventSchema, Field, make_schema
 
 DATA_COLUMN = "data"
 
 
-def topic_schema(arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool) -> EventSchema:
-    """The schema of a topic whose events have the columns of `arrow`; indexed columns that are missing are texts.
+def topic_schema(
+    arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool, known: EventSchema | None = None
+) -> EventSchema:
+    """The schema of a topic whose events have the columns of `arrow`; indexed columns that are missing, or of which
+    there are no values to tell, have the type that they have in `known`, else they are texts.
 
     Raises InvalidEventError, esformat.UsageError.
     """
+    if not isinstance(arrow, pa.Schema):
+        raise UsageError(f"schema must be a pyarrow.Schema, not {type(arrow).__name__}")
+    for name in indexes:
+        if not isinstance(name, str) or not name or name in (*KEY_COLUMNS, *RESERVED_COLUMNS):
+            raise UsageError(f"{name!r} cannot be the name of an index")
     for name in RESERVED_COLUMNS:
         if name in arrow.names:
             raise InvalidEventError(
                 f"a column cannot be called {name!r}", hint="the aggregator keeps its own facts under that name"
             )
+    types = {} if known is None else {field.name: field.type for field in known.fields}
     for name in indexes:
-        if name not in arrow.names:
-            arrow = arrow.append(pa.field(name, pa.string()))
+        place = arrow.get_field_index(name)
+        if place >= 0 and not pa.types.is_null(arrow.field(place).type):
+            continue
+        field = pa.field(name, types.get(name, pa.string()))
+        arrow = arrow.append(field) if place < 0 else arrow.set(place, field)
     return make_schema(arrow, indexes, binary_keys=binary_keys)
 
 
-_SMALL = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
-
-
 def small_types(arrow: pa.Schema) -> pa.Schema:
-    """The columns of a batch, texts and bytes with 32-bit offsets: a batch is never so large as to need others."""
-    return pa.schema([field.with_type(_SMALL.get(field.type, field.type)) for field in arrow])
+    """The columns of a batch, with 32-bit offsets: a batch is never so large as to need others."""
+    return pa.schema([field.with_type(_small_type(field.type)) for field in arrow])
+
+
+def _small_type(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_large_binary(kind):
+        return pa.binary()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return pa.list_(_small_field(kind.value_field))
+    if pa.types.is_struct(kind):
+        return pa.struct([_small_field(field) for field in kind])
+    return kind
+
+
+def _small_field(field: pa.Field) -> pa.Field:
+    return field.with_type(_small_type(field.type))
 
 
 def fit(schema: EventSchema, given: EventSchema) -> EventSchema | None:
@@ -77,7 +102,10 @@ def newest_of_families(schemas: Iterable[SchemaInfo]) -> list[SchemaInfo]:
 
 
 def union_schema(schemas: Iterable[SchemaInfo], *, binary_keys: bool) -> EventSchema:
-    """One schema for reading events of all `schemas`: a column whose types cannot be one is read as text."""
+    """One schema for reading events of all `schemas`: a column whose types cannot be one is read as text.
+
+    Whole numbers and floating-point ones are read as the latter, rounded where they have more than 53 bits.
+    """
     fields: dict[str, Field] = {}
     for info in newest_of_families(schemas):
         for field in info.schema.fields:
@@ -101,6 +129,11 @@ def _nullable(field: Field) -> Field:
 
 
 def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
+    if left == right:
+        return left
+    numbers = _common_number(left, right)
+    if numbers is not None:
+        return numbers
     if _takes(left, right):
         return left
     if _takes(right, left):
@@ -112,3 +145,18 @@ def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     except (pa.ArrowInvalid, pa.ArrowTypeError):
         return pa.string()
     return both.field(0).type
+
+
+def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
+    """What numbers of two types are read as where Arrow's own choice is too narrow; None elsewhere."""
+    whole = [kind for kind in (left, right) if pa.types.is_integer(kind)]
+    decimal = next((kind for kind in (left, right) if pa.types.is_decimal(kind)), None)
+    if decimal is not None and (pa.types.is_floating(left) or pa.types.is_floating(right)):
+        return pa.float64()
+    digits = 20 if pa.uint64() in whole else 19  # of the largest 64-bit number
+    if decimal is not None and whole:
+        precision = min(max(decimal.precision, digits + decimal.scale), 76)
+        return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, decimal.scale)
+    if len(whole) == 2 and pa.uint64() in whole and any(map(pa.types.is_signed_integer, whole)):
+        return pa.decimal128(20, 0)
+    return None

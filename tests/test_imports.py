@@ -90,6 +90,7 @@ AGGREGATOR_LEVELS = (
         "arrivals",
         "budget",
         "disk",
+        "fingerprint",
         "lock",
         "log_frame",
         "lql",
