@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
 
 from aggregator.errors import InvalidRequestError
 from aggregator.model import PARTITION, RECORD_INDEX
 from aggregator.names import check_name
 from esformat import UnknownIndexError, UsageError
-from esformat.parts import to_microseconds
+from esformat.parts import EventSchema, can_hold, to_microseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ def _whole(number: Any, what: str) -> int | None:
         return None
     if isinstance(number, bool) or not hasattr(number, "__index__") or number < 0:
         raise InvalidRequestError(f"{what} must be a whole number from 0, not {number!r}")
-    return int(number.__index__())
+    return min(int(number.__index__()), sys.maxsize)  # there is never more
 
 
 def _columns(columns: Any) -> tuple[str, ...] | None:
@@ -107,6 +110,8 @@ def _columns(columns: Any) -> tuple[str, ...] | None:
     checked = tuple(columns)
     if not checked:
         raise UsageError("columns must name at least one column", hint="to count events use scan().count()")
+    if not all(isinstance(name, str) for name in checked):
+        raise UsageError(f"columns must be a list of names, not {list(checked)!r}")
     if len(set(checked)) != len(checked):
         raise UsageError(f"a column is named twice in {list(checked)}")
     return checked
@@ -118,3 +123,12 @@ def check_columns(columns: tuple[str, ...], known: Iterable[str]) -> None:
     for name in columns:
         if name not in names:
             raise UsageError(f"no column {name!r}", hint=f"the columns are {', '.join(names)}")
+
+
+def check_conditions(conditions: Iterable[tuple[str, Any]], schemas: Sequence[EventSchema]) -> None:
+    """Raise UsageError for a value that no event of `schemas` can have in that index."""
+    for name, value in conditions:
+        kinds = {schema.fields[schema.positions[name]].type for schema in schemas if name in schema.positions}
+        if not any(can_hold(kind, value) for kind in kinds or {pa.string(), pa.int64(), pa.bool_()}):
+            types = f" of type {' or '.join(sorted(map(str, kinds)))}" if kinds else ""
+            raise UsageError(f"index {name!r} holds values{types}, not {value!r}")

@@ -17,7 +17,7 @@ from aggregator.history import Part, merge_history, ties_are_clear
 from aggregator.merge import Source, merge
 from aggregator.model import PARTITION, RECORD_INDEX
 from aggregator.pins import Pin
-from aggregator.question import Question, check_columns
+from aggregator.question import Question, check_columns, check_conditions
 from aggregator.schema_change import union_schema
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
@@ -36,14 +36,18 @@ class Scan(Answer):
     """The events that answer a question, read when they are asked for: an `Answer`."""
 
     def __init__(self, snap: Snap, pool: SegmentPool, question: Question) -> None:
-        """Made by the verbs of Topic. Raises UsageError for a column that the topic does not have."""
+        """Made by the verbs of Topic. Raises UsageError for a column that the topic does not have, and for a value that
+        an index cannot hold.
+        """
         self._snap = snap
         self._pool = pool
         self._question = question
-        if question.columns is not None:
+        if question.columns is not None or question.conditions:
             snapshot, pin = snap(question.partition)
             pin.release()
-            check_columns(question.columns, _schema(snapshot).arrow.names)
+            check_conditions(question.conditions, [info.schema for info in snapshot.schemas])
+            if question.columns is not None:
+                check_columns(question.columns, _schema(snapshot).arrow.names)
 
     def __repr__(self) -> str:
         names = ("space", "grouping", "start", "end", "limit", "partition", "first_index", "end_index")

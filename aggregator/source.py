@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import esformat
+from aggregator.errors import InvalidRequestError
 from aggregator.history import Part
 from aggregator.merge import numbers, sort_order
 from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
@@ -73,7 +75,7 @@ class View:
             elif field.name not in present:
                 arrays.append(pa.nulls(len(table), field.type))
             else:
-                arrays.append(_one_array(table.column(field.name), field.type))
+                arrays.append(_one_array(table.column(field.name), field))
         return pa.RecordBatch.from_arrays(arrays, schema=self.target)
 
 
@@ -85,19 +87,28 @@ class Keep:
     mask: Callable[[pa.RecordBatch], pa.BooleanArray]
 
 
-def _one_array(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.Array:
-    if column.type != kind:
-        column = _as_type(column, kind)
+def _one_array(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.Array:
+    if column.type != field.type:
+        column = _as_type(column, field)
     if isinstance(column, pa.Array):
         return column
     return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
 
 
-def _as_type(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray | pa.Array:
-    """A column whose type changed over time in the common type; what has no text form of its own is shown by Python."""
+def _as_type(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.ChunkedArray | pa.Array:
+    """A column whose type changed over time in the common type; what has no text form of its own is shown by Python.
+
+    Raises InvalidRequestError for a value that the common type cannot hold, as a year 9999 in nanoseconds.
+    """
+    kind = field.type
     try:
-        return column.cast(kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return column.cast(options=pc.CastOptions(kind, allow_float_truncate=True))  # whole numbers are rounded
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        if not pa.types.is_string(kind):
+            raise InvalidRequestError(
+                f"column {field.name!r} was {column.type} before, and cannot be read as {kind}: {error}",
+                hint="ask for other columns",
+            ) from None
         texts = [None if value is None else str(value) for value in column.to_pylist()]
         return pa.array(texts, kind)
 

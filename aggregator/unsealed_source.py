@@ -21,6 +21,7 @@ from aggregator.question import Question
 from aggregator.source import FIRST_WINDOW_ROWS, WINDOW_ROWS, View
 from aggregator.state import Snapshot
 from aggregator.unsealed import I64, Lookup, Rows
+from esformat.parts import can_hold
 
 Bools = npt.NDArray[np.bool_]
 GROWTH = 8
@@ -241,10 +242,12 @@ def _filtered(
 
 def _equal(column: pa.Array, value: Any) -> Bools:
     try:
-        if isinstance(value, bytes):
+        if isinstance(value, bytes):  # a key
             wanted = pa.scalar(value, pa.binary()).cast(column.type)
-        else:
+        elif can_hold(column.type, value):
             wanted = pa.scalar(value, column.type)
+        else:
+            return np.zeros(len(column), np.bool_)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
         return np.zeros(len(column), np.bool_)
     return _bools(pc.equal(column, wanted).fill_null(False))

@@ -32,12 +32,13 @@ def check_condition(schema: EventSchema, name: str, value: Any, path: str) -> tu
     Raises UnknownIndexError, and UsageError for a value that no event of the index can have.
     """
     kind = index_type(schema, name, path)
-    if not _holds(kind, value):
+    if not can_hold(kind, value):
         raise UsageError(f"index {name!r} holds values of type {kind}, not {value!r}")
     return name, int(value) if isinstance(value, np.integer) else value
 
 
-def _holds(kind: pa.DataType, value: Any) -> bool:
+def can_hold(kind: pa.DataType, value: Any) -> bool:
+    """Whether a value can be one of an index of that type: texts, whole numbers and truth values are three kinds."""
     if pt.is_boolean(kind):
         return isinstance(value, bool)
     if pt.is_integer(kind):
@@ -57,7 +58,7 @@ class Index:
 
     def holds(self, value: Any) -> bool:
         """Whether an event of this index can have a value, by its type."""
-        return _holds(self._type, value)
+        return can_hold(self._type, value)
 
     def find(self, value: Any) -> Posting | None:
         """The posting list of a value; None where no event has it."""

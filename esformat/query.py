@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
@@ -83,7 +84,7 @@ def make_query(
     if limit is not None:
         if not isinstance(limit, int | np.integer) or isinstance(limit, bool) or limit < 0:
             raise UsageError(f"limit must be a whole number from 0, not {limit!r}")
-        limit = int(limit)
+        limit = min(int(limit), sys.maxsize)  # there is never more
     checked = None if columns is None else _checked_columns(asked, columns)
     return Query(
         None if start is None else to_microseconds(start, "start"),

@@ -2,6 +2,7 @@
 
 from esformat.event import to_microseconds
 from esformat.event_rows import rows_of_batch
+from esformat.index import can_hold
 from esformat.intake import EventRows, check_table, to_arrow
 from esformat.launch import launch
 from esformat.schema import KEY_COLUMNS, TIMESTAMP_TYPE, EventSchema, Field, default_schema, make_schema
@@ -15,6 +16,7 @@ __all__ = [
     "EventRows",
     "EventSchema",
     "Field",
+    "can_hold",
     "check_table",
     "default_schema",
     "launch",
