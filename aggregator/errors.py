@@ -11,6 +11,7 @@
     ├── OverloadedError              the load: try again after `retry_after_s`
     ├── LogFailedError               the disk: the log could not be written or synced; says whether to reopen
     ├── ManifestFailedError          the disk: the manifest could not be written; nothing changed
+    ├── SealingFailedError           the system: the process that writes segments ended; nothing is lost
     ├── CorruptLogError              the bytes: the log breaks a rule of its format
     ├── SegmentMissingError          the bytes: a segment that the manifest names is not there
     ├── CorruptManifestError         the bytes: the manifest is damaged; run `aggregator rebuild-manifest`
@@ -100,6 +101,10 @@ class LogFailedError(AggregatorError):
 
 class ManifestFailedError(AggregatorError):
     """The manifest could not be read or written just now: a full disk, a lock held too long. Nothing changed."""
+
+
+class SealingFailedError(AggregatorError):
+    """The process that writes segments ended before it was done, or could not do it. The events stay unsealed."""
 
 
 class CorruptLogError(AggregatorError):

@@ -23,6 +23,7 @@ def open_catalog(
     durability: str | Durability = "fsync",
     limits: Limits | Mapping[str, Any] | None = None,
     read_only: bool = False,
+    sealing: str = "thread",
 ) -> Catalog:
     """Open the catalog in the directory `path`. For writing it is made where it is absent, and one process may.
 
@@ -32,16 +33,18 @@ def open_catalog(
     durability: what an acknowledged append survives: "fsync" a power cut, "interval" (or "interval:200ms") and "none"
         a crash of the process; see `Durability`.
     limits: budgets of memory and disk, e.g. {"memory_bytes": "256 MiB"}; see `Limits`.
+    sealing: "thread", or "process": segments are then written by a process of its own, which ends with the catalog, so
+        that reads and appends of this one do not wait for the interpreter meanwhile (not on Windows).
 
     Raises CatalogLockedError (another process writes to it), CatalogNotFoundError (read_only), CorruptManifestError,
-    UnknownVersionError, OSError.
+    InvalidRequestError, UnknownVersionError, OSError.
     """
     layout = Layout(Path(path))
     if read_only:
         return Catalog(Following(layout, now_us))
     make_directory_tree(layout.root)
     checked = Limits.of(dict(limits) if isinstance(limits, Mapping) else limits)
-    return Catalog(Writing(layout, Durability.of(durability), checked, now_us))
+    return Catalog(Writing(layout, Durability.of(durability), checked, now_us, sealing=sealing))
 
 
 def rebuild_manifest(

@@ -1,6 +1,7 @@
 """Unsealed events become a segment, in one order:
 
-1. the segment file is written, synced and gets its name, and its directory is synced (`esformat` does that);
+1. the segment file is written, synced and gets its name, and its directory is synced (`esformat` does that, or
+   `sealing_process` where a process of its own writes);
 2. the manifest gets its row, with the partition's sealed index and its producers, in one transaction;
 3. readers see the segment in place of the unsealed events;
 4. log files whose events are all sealed are deleted, oldest first.
@@ -113,10 +114,12 @@ class Sealer:
         *,
         next_segment: int,
         clock: Callable[[], int],
+        write: Callable[..., SegmentInfo] | None = None,
     ) -> None:
+        """write: what writes a segment, with the parameters of `write_segment`; None: that."""
         self._state, self._manifest, self._log = state, manifest, log
         self._layout, self._budget, self._footprint, self._clock = layout, budget, footprint, clock
-        self._next_segment = next_segment
+        self._next_segment, self._write_segment = next_segment, write
         self._lock = Lock()
         self._releasing = Lock()
         self.seals = 0
@@ -200,7 +203,7 @@ class Sealer:
                     continue
                 number = self.take_number()
                 written.append(
-                    write_segment(
+                    (self._write_segment or write_segment)(
                         self._layout.segment(number), [table], number=number, topic=topic.info,
                         partition=(partition.number, partition.name), schema=schema, producers=producers,
                         now_us=self._clock(), threads=threads,

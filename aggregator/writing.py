@@ -26,7 +26,9 @@ from aggregator.pins import Pin, Pins
 from aggregator.policy import Durability, Limits
 from aggregator.replay import Replay
 from aggregator.sealing import Sealer
+from aggregator.sealing_process import POSSIBLE, PREFIX, SealingProcess
 from aggregator.segment_pool import SegmentPool
+from aggregator.staging import sweep
 from aggregator.staging import undo as undo_adding
 from aggregator.startup import Startup
 from aggregator.state import CatalogState, Snapshot, Topic
@@ -36,6 +38,8 @@ from esformat import EsdbError
 LOST_INDEXES = 1 << 32
 """Record indexes passed over after a crash where the kernel may have lost acknowledged events: none is given twice."""
 MIN_BYTES = 1 << 20
+SEALING = ("thread", "process") if POSSIBLE else ("thread",)
+"""Where segments are written."""
 LOG_SHARE = 4
 """The log takes at most one part in so many of what the catalog may take on disk."""
 
@@ -65,11 +69,21 @@ def _has_content(path: Path) -> bool:
 class Writing:
     """What a catalog has that is open for writing: the lock, the log, the threads."""
 
-    def __init__(self, layout: Layout, durability: Durability, limits: Limits, clock: Callable[[], int]) -> None:
-        """Open, and bring back what a crash left.
+    def __init__(
+        self,
+        layout: Layout,
+        durability: Durability,
+        limits: Limits,
+        clock: Callable[[], int],
+        *,
+        sealing: str = "thread",
+    ) -> None:
+        """Open, and bring back what a crash left. sealing: "thread", or "process", which writes segments in another.
 
         Raises CatalogLockedError, CorruptManifestError, InvalidRequestError (a limit), OSError …
         """
+        if sealing not in SEALING:
+            raise InvalidRequestError(f"sealing must be {' or '.join(SEALING)}, not {sealing!r}")
         if limits.max_bytes is not None and limits.max_bytes < MIN_BYTES:
             raise InvalidRequestError(
                 f"max_bytes of a catalog is at least {MIN_BYTES:,}, not {limits.max_bytes:,}",
@@ -87,9 +101,14 @@ class Writing:
                     hint="restore it, or run `aggregator rebuild-manifest` on the catalog",
                 )
             self.manifest = Manifest(layout.manifest)
+            self.sealing_process: SealingProcess | None = None
             try:
+                sweep(layout, PREFIX)
+                if sealing == "process":
+                    self.sealing_process = SealingProcess(layout)
                 self._open()
             except BaseException:
+                self._end_process()
                 self.manifest.close()
                 raise
         except BaseException:
@@ -128,6 +147,7 @@ class Writing:
         self.sealer = Sealer(
             self.state, manifest, self.log, layout, self.budget, self.footprint,
             next_segment=max(taken, default=0) + 1, clock=_never_back(clock, newest_us),
+            write=None if self.sealing_process is None else self.sealing_process.write_segment,
         )  # fmt: skip
         self.housekeeping = Housekeeping(
             self.state, manifest, self.log, self.sealer, layout, self.pins, self.pool, self.budget, self.footprint,
@@ -180,11 +200,16 @@ class Writing:
                 self._note_run(closed=True)
         finally:
             try:
+                self._end_process()
                 self.pool.close()
                 self.pins.close()
                 self.manifest.close()
             finally:
                 self.lock.release()
+
+    def _end_process(self) -> None:
+        if self.sealing_process is not None:
+            self.sealing_process.close()
 
     def refresh(self) -> None:
         """A writer is up to date."""

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.environment import describe
+from benchmarks.environment import describe, processes
 from benchmarks.ingest_report import tables
 from benchmarks.ingest_stores import PARTITIONS, STORES, Batch, Store
 from benchmarks.section import report
@@ -40,7 +40,7 @@ WORKS: dict[str, dict[str, Any]] = {
     "I2": {"batch": 100, "appenders": 16, "retain": True},
     "I3-10": {"batch": 1000, "appenders": 4, "spaces": 10, "only": ["aggregator"]},
     "I3-50000": {"batch": 1000, "appenders": 4, "spaces": 50_000, "only": ["aggregator"]},
-    "I4": {"batch": 1000, "appenders": 4, "reader": True, "only": ["aggregator"]},
+    "I4": {"batch": 1000, "appenders": 4, "reader": True, "only": ["aggregator", "aggregator-process"]},
     "I5": {"log_bytes": 1 << 30, "only": ["aggregator"]},
     "I6": {"segments": 100_000, "only": ["aggregator"]},
     "I7": {"segments": 100, "rows": 2000, "spaces": 1000, "only": ["aggregator"]},
@@ -149,7 +149,7 @@ def measure(name: str, work: dict[str, Any], seconds: float, folder: Path) -> di
     """One store under one load, in this process."""
     batches = make_batches(work["batch"], work.get("spaces", 10), 1)
     before = resident_mib("VmRSS")
-    retention = RETENTION_BYTES if work.get("retain") and name == "aggregator" else None
+    retention = RETENTION_BYTES if work.get("retain") and name.startswith("aggregator") else None
     store = STORES[name](folder / name, retention)
     load = Load(store, batches, work["appenders"])
     reader = None
@@ -159,9 +159,9 @@ def measure(name: str, work: dict[str, Any], seconds: float, folder: Path) -> di
         def reader(space: str) -> int:
             return int(topic.scan(space=space, reverse=True, limit=100).to_table().num_rows)
 
-    busy = time.process_time()
+    busy = processor_s()
     took = load.run(seconds, reader)
-    busy = time.process_time() - busy
+    busy = processor_s() - busy
     refused = getattr(store, "refused", 0)
     peak = resident_mib("VmHWM")
     store.close()
@@ -186,9 +186,19 @@ def measure(name: str, work: dict[str, Any], seconds: float, folder: Path) -> di
 
 
 def resident_mib(field: str) -> float:
-    """Resident memory of this process now (VmRSS) or at most (VmHWM)."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line for line in lines if line.startswith(field)).split()[1]) / 1024
+    """Resident memory now (VmRSS) or at most (VmHWM): the sum of this process and those that it began."""
+    found = 0
+    for pid in processes(os.getpid()):
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        found += int(next(line for line in lines if line.startswith(field)).split()[1])
+    return found / 1024
+
+
+def processor_s() -> float:
+    """Seconds that this process and those that it began have computed."""
+    others = (pid for pid in processes(os.getpid()) if pid != os.getpid())
+    times = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split() for pid in others]
+    return time.process_time() + sum(int(each[11]) + int(each[12]) for each in times) / os.sysconf("SC_CLK_TCK")
 
 
 # ------------------------------------------------------------ reopening

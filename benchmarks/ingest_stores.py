@@ -113,12 +113,14 @@ class Group:
 class Aggregator:
     """The aggregator, while it seals and retention works."""
 
+    SEALING = "thread"
+
     def __init__(self, path: Path, retention_bytes: int | None) -> None:
         import aggregator
 
         self._limit = retention_bytes
         self._overloaded = aggregator.OverloadedError
-        self.catalog = aggregator.open(path)
+        self.catalog = aggregator.open(path, sealing=self.SEALING)
         if "events" in self.catalog.topics():
             self.topic = self.catalog.topic("events")
         else:
@@ -157,6 +159,12 @@ class Aggregator:
         if self._limit is None:
             for space in list(sent)[:20]:
                 assert self.topic.scan(space=space).count() == sent[space]
+
+
+class AggregatorWithProcess(Aggregator):
+    """The same with segments written by a process of their own."""
+
+    SEALING = "process"
 
 
 class SQLite:
@@ -326,5 +334,6 @@ class DuckDB:
 
 
 STORES: dict[str, Callable[[Path, int | None], Store]] = {
-    "aggregator": Aggregator, "sqlite": SQLite, "lmdb": LMDB, "rocksdb": RocksDB, "duckdb": DuckDB,
+    "aggregator": Aggregator, "aggregator-process": AggregatorWithProcess, "sqlite": SQLite, "lmdb": LMDB,
+    "rocksdb": RocksDB, "duckdb": DuckDB,
 }  # fmt: skip

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 import aggregator
-from benchmarks.environment import describe
+from benchmarks.environment import describe, processes
 from benchmarks.section import report
 from benchmarks.server_report import tables
 
@@ -62,11 +62,9 @@ class Server:
         raise RuntimeError("the server did not start")
 
     def facts(self) -> dict[str, float]:
-        """Resident memory at most, in MiB, and seconds of processor time so far."""
-        status = Path(f"/proc/{self._process.pid}/status").read_text().splitlines()
-        peak = next(line for line in status if line.startswith("VmHWM"))
-        times = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return {"resident_mib": int(peak.split()[1]) / 1024, "processor_s": (int(times[11]) + int(times[12])) / 100}
+        """Resident memory at most, in MiB, and seconds of processor time so far; sums of all its processes."""
+        of_all = [_facts(pid) for pid in processes(self._process.pid)]
+        return {name: sum(each[name] for each in of_all) for name in of_all[0]}
 
     def stop(self) -> None:
         """Gracefully, and hold what it stored against what it acknowledged. Raises RuntimeError where they differ."""
@@ -78,6 +76,13 @@ class Server:
                 found = catalog.topic(topic).scan().count()
                 if found != wanted:
                     raise RuntimeError(f"{topic}: {found:,} events are stored, {wanted:,} were acknowledged")
+
+
+def _facts(pid: int) -> dict[str, float]:
+    status = Path(f"/proc/{pid}/status").read_text().splitlines()
+    peak = next(line for line in status if line.startswith("VmHWM"))
+    times = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return {"resident_mib": int(peak.split()[1]) / 1024, "processor_s": (int(times[11]) + int(times[12])) / 100}
 
 
 @contextmanager
@@ -118,10 +123,12 @@ def appending(*options: str) -> dict[str, Any]:
 
 
 def reading(seconds: float) -> dict[str, Any]:
-    """Point histories while events come in."""
+    """Point histories while events come in, after a second of each to warm up."""
     with serving() as server:
         form = ("--partitions", "1", "--spaces", "100000")
+        asking = ("--work", "read", "--rate", "200", "--threads", "8", *form)
         load(server, 1, "--batch", "10000", *form)
+        load(server, 1, *asking)
         beside: dict[str, Any] = {}
 
         def ingest() -> None:
@@ -130,7 +137,7 @@ def reading(seconds: float) -> dict[str, Any]:
         thread = threading.Thread(target=ingest)
         thread.start()
         time.sleep(1.0)
-        found = load(server, seconds, "--work", "read", "--rate", "200", "--threads", "8", *form)
+        found = load(server, seconds, *asking)
         thread.join()
         return found | server.facts() | {"beside": beside}
 

@@ -114,6 +114,7 @@ KEYS: Mapping[str, Key] = {
     "log.format": Key(("log", "format"), _choice("text", "json"), "one JSON object per line, or text"),
     "log.requests": Key(("log", "requests"), _flag, "a line for each request"),
     "catalog.durability": Key(("catalog", "durability"), _durability, "fsync, interval, interval:200ms or none"),
+    "catalog.sealing": Key(("catalog", "sealing"), _choice("process", "thread"), "where segments are written"),
     "catalog.memory_bytes": Key(("limits", "memory_bytes"), _size, "unsealed events in memory"),
     "catalog.log_bytes": Key(("limits", "log_bytes"), _size, "the write-ahead log on disk"),
     "catalog.retain.max_bytes": Key(("limits", "max_bytes"), _size, "everything on disk; the oldest goes"),

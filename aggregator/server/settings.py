@@ -70,6 +70,7 @@ class Store:
     """How the catalog is opened. checkpoint_interval_s: how often its health is looked at; see `/ok`."""
 
     durability: str = "fsync"
+    sealing: str = "process"
     limits: Limits = field(default_factory=Limits)
     checkpoint_interval_s: float = 1.0
 

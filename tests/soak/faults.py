@@ -17,7 +17,7 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,6 +32,7 @@ GOLDEN = 0.6180339887
 SYNCS = frozenset(tracing.SYNCS.values())
 NO_THREAD_MEMORY = 127  # what glibc ends a process with that has no memory for a thread's own data
 GROWING = frozenset(tracing.WRITES.values()) | {"open", "mkdir", "fallocate", "link"}
+SEALING = ("thread", "process")
 MODES = ("kill", "torn", "sync", "full", "descriptors", "memory")
 
 
@@ -42,6 +43,7 @@ class Outcome:
     points: Counter[str] = field(default_factory=Counter)
     aborted: int = 0  # processes that C or C++ libraries ended when they got no memory
     missed: int = 0  # runs that had ended before their fault: not counted as points
+    helpers: int = 0  # faults that killed the process that writes segments alone
     acknowledged: int = 0
     slowest_open_s: float = 0.0
     hit: Counter[str] = field(default_factory=Counter)
@@ -52,8 +54,9 @@ class Outcome:
 class Site:
     """A catalog that goes through several faults, and the notes of it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, sealing: str) -> None:
         directory.mkdir()
+        self.sealing = sealing
         self.root, self.notes = directory / "data", directory / "notes"
         self.points = 0
         self._rounds = 0
@@ -61,7 +64,7 @@ class Site:
     def workload(self) -> Workload:
         """The next run."""
         self._rounds += 1
-        return Workload(self.root, self.notes, (self._rounds - 1) * BATCHES)
+        return Workload(self.root, self.notes, (self._rounds - 1) * BATCHES, self.sealing)
 
     def check(self, outcome: Outcome, what: str) -> None:
         """Open the catalog in a process of its own and compare."""
@@ -99,8 +102,8 @@ def _after_failed_sync(run: Run) -> list[str]:
 class Campaign:
     """Points of all kinds, one after the other."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
-        self._folder, self._random = folder, random.Random(seed)
+    def __init__(self, folder: Path, seed: int, sealing: Sequence[str]) -> None:
+        self._folder, self._random, self._sealing = folder, random.Random(seed), sealing
         self._sites = 0
         self.outcome = Outcome()
         workload.batch((workload.KEPT, workload.PARTITIONS[0], 0))  # what Arrow imports at first, once for all children
@@ -113,7 +116,7 @@ class Campaign:
 
     def _new_site(self) -> Site:
         self._sites += 1
-        return Site(self._folder / str(self._sites))
+        return Site(self._folder / str(self._sites), self._sealing[(self._sites - 1) % len(self._sealing)])
 
     def point(self, mode: str, share: float) -> None:
         """One point; share: how far into the run, of 1."""
@@ -139,7 +142,7 @@ class Campaign:
             torn = self._random.random() < 0.5
             fault = Fault(self._place(GROWING, share), count, GROWING, errno.ENOSPC, torn, self._kill_after())
         else:
-            fault = Fault(self._place(None, share), torn=mode == "torn")
+            fault = Fault(self._place(None, share), torn=mode == "torn", maker=self._random.random() < 0.5)
         run = self._run(mode, fault)
         if mode in ("kill", "torn") and run.killed and self._random.random() < 0.3:  # and once more while it recovers
             self._run(mode, Fault(self._random.randint(1, 40), torn=mode == "torn"))
@@ -159,7 +162,9 @@ class Campaign:
             self.outcome.points[mode] += 1
             name, path = run.calls[run.hit[0]]
             self.outcome.hit[f"{name} {_kind(path)}"] += 1
-        as_meant = run.killed if run.hit and fault.error is None else run.ended_well
+            self.outcome.helpers += run.helper_killed
+        kills = run.hit and fault.error is None and not run.helper_killed
+        as_meant = run.killed if kills else run.ended_well
         if not as_meant and not (run.killed and run.hit and fault.kill_after is not None):
             self.outcome.wrong.append(f"{mode}, {fault}: ended with status {run.status}")
         if mode == "sync":
@@ -196,14 +201,26 @@ class Campaign:
         return self.outcome
 
 
-def run(points: int, modes: tuple[str, ...], seed: int, seconds: float, tell: Callable[[str], None]) -> Outcome:
-    """So many points, in turn of each kind, evenly over a run; or as many as the seconds allow."""
+def run(
+    points: int,
+    modes: tuple[str, ...],
+    seed: int,
+    seconds: float,
+    tell: Callable[[str], None],
+    sealing: Sequence[str] = ("thread",),
+) -> Outcome:
+    """So many points, in turn of each kind, evenly over a run; or as many as the seconds allow, but one of the first
+    kind. sealing: of each catalog in turn.
+    """
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="faults-") as directory:
-        campaign = Campaign(Path(directory).resolve(), seed)
+        campaign = Campaign(Path(directory).resolve(), seed, sealing)
         start = random.Random(seed).random()
         told = turn = 0
-        while campaign.outcome.points.total() < points and time.perf_counter() - began < seconds:
+        outcome = campaign.outcome
+        while outcome.points.total() < points and (
+            time.perf_counter() - began < seconds or modes[0] not in outcome.points
+        ):
             campaign.point(modes[turn % len(modes)], (start + turn // len(modes) * GOLDEN) % 1)
             turn += 1
             for wrong in campaign.outcome.wrong[told:]:
@@ -220,14 +237,19 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long")
     parser.add_argument("--open-seconds", type=float, default=2.0, help="opening may take so long")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sealing", choices=SEALING, help="where segments are written; else in turn of catalogs")
     arguments = parser.parse_args()
     if not tracing.POSSIBLE:
         raise SystemExit("this needs Linux on x86-64")
     started = time.perf_counter()
     modes = tuple(arguments.mode or MODES)
     workload.OPEN_SECONDS = arguments.open_seconds
-    outcome = run(arguments.points, modes, arguments.seed, arguments.seconds, lambda text: print(text, flush=True))
+    sealing = (arguments.sealing,) if arguments.sealing else SEALING
+    outcome = run(
+        arguments.points, modes, arguments.seed, arguments.seconds, lambda text: print(text, flush=True), sealing
+    )
     print(f"points: {dict(outcome.points)}, {outcome.points.total()} in all; {outcome.missed} runs ended before theirs")
+    print(f"processes that write segments killed alone: {outcome.helpers}")
     print(f"processes that libraries ended for want of memory: {outcome.aborted}")
     print(f"acknowledged batches: {outcome.acknowledged}; slowest opening: {outcome.slowest_open_s:.2f} s")
     print(f"calls: {dict(outcome.hit.most_common())}")

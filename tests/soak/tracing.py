@@ -64,6 +64,7 @@ class Fault:
     error: the errno that they give without being made; None kills the process instead.
     torn: before that, the first half of what a write was to write is written, where the kernel could do so.
     kill_after: so many calls after the first fault the process is killed.
+    maker: where a process that the watched one has begun makes the call, that one is killed instead.
     """
 
     first: int
@@ -72,13 +73,18 @@ class Fault:
     error: int | None = None
     torn: bool = False
     kill_after: int | None = None
+    maker: bool = False
 
 
 @dataclass(slots=True)
 class Run:
-    """What a process did. `calls`: each counted call and the file's path below the directory; `hit`: at the fault."""
+    """What a process did. `calls`: each counted call and the file's path below the directory; `hit`: at the fault.
+
+    helper_killed: the fault killed a process that it had begun, and not itself.
+    """
 
     status: int = 0
+    helper_killed: bool = False
     calls: list[tuple[str, str]] = field(default_factory=list)
     hit: list[int] = field(default_factory=list)
 
@@ -158,23 +164,32 @@ class _Watch:
         self._run = Run()
 
     def until_it_ends(self) -> Run:
+        """And until all have ended that it has begun, by themselves."""
+        ended = False
         while True:
-            thread, status = os.waitpid(-1, _WALL)
+            try:
+                thread, status = os.waitpid(-1, _WALL)
+            except ChildProcessError:
+                return self._run
             if not os.WIFSTOPPED(status):
                 if thread == self._child:
-                    self._run.status = status
-                    return self._run
-                continue
-            if status >> 8 == _SECCOMP_STOP:
+                    self._run.status, ended = status, True
+            elif status >> 8 == _SECCOMP_STOP and not ended:
                 self._before_call(thread)
-            elif os.WSTOPSIG(status) == _AFTER_CALL:
-                self._kill()
+            elif os.WSTOPSIG(status) == _AFTER_CALL and not ended:
+                self._kill(thread)
             else:
                 stop = os.WSTOPSIG(status)
-                _ptrace(_CONT, thread, 0 if stop in (signal.SIGTRAP, signal.SIGSTOP) else stop)
+                _ptrace(_CONT, thread, 0 if stop in (signal.SIGTRAP, signal.SIGSTOP, _AFTER_CALL) else stop)
 
-    def _kill(self) -> None:
-        os.kill(self._child, signal.SIGKILL)
+    def _kill(self, thread: int) -> None:
+        """Kill the watched process, at a call of a thread."""
+        victim = self._child
+        if self._fault is not None and self._fault.maker and not self._run.helper_killed:
+            status = Path(f"/proc/{thread}/status").read_text()
+            victim = int(status.partition("\nTgid:")[2].split()[0])
+            self._run.helper_killed = victim != self._child
+        os.kill(victim, signal.SIGKILL)
 
     def _before_call(self, thread: int) -> None:
         registers = _Registers()
@@ -185,7 +200,7 @@ class _Watch:
             path = None
         hit = path is not None and self._count(registers, path)
         if self._is_over():
-            self._kill()
+            self._kill(thread)
             return
         if not hit:
             _ptrace(_CONT, thread, 0)
@@ -196,7 +211,7 @@ class _Watch:
         if half:
             registers.rdx = half
         elif fault.error is None:
-            self._kill()
+            self._kill(thread)
             return
         else:
             registers.orig_rax, registers.rax = _NOTHING, (1 << 64) - fault.error

@@ -58,12 +58,14 @@ def is_old(key: Key) -> bool:
 class Workload:
     """One run over a catalog. notes: a file that gets a line for each step. first: the sequence to begin with.
 
+    sealing: where segments are written; see `aggregator.open`.
     scarce: what makes a resource scarce before the catalog is opened, or after; gives how that ends.
     """
 
     root: Path
     notes: Path
     first: int
+    sealing: str = "thread"
     scarce: Callable[[], Callable[[], None]] | None = None
     scarce_when_open: bool = False
 
@@ -96,7 +98,7 @@ class Workload:
 
     def _open(self) -> aggregator.Catalog | None:
         for _ in range(PATIENCE):
-            catalog = self._try("open", lambda: aggregator.open(self.root, limits=LIMITS))
+            catalog = self._try("open", lambda: aggregator.open(self.root, limits=LIMITS, sealing=self.sealing))
             if catalog is not None:
                 self._make_topic(catalog, KEPT, None)
                 self._make_topic(catalog, AGED, {"age": "5d"})

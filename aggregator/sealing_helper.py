@@ -1,0 +1,131 @@
+"""The process that writes segments for a catalog's writer: what it is told, what it answers, and its own side.
+
+It gets tasks over a socket, one at a time, each with the descriptor of a file that holds the events as an Arrow
+stream. It ends when the socket does: with the catalog, or with the process that had it open, whatever ended that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import pickle
+import queue
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from aggregator.errors import SealingFailedError
+from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
+from aggregator.segment_file import write_segment
+from esformat import EsdbError
+
+NICE = 5
+"""How far it stands back behind threads that append and read."""
+LOOK_S = 1.0
+"""How often it looks whether its parent is still there: a process that was forked from that may hold the socket."""
+_LENGTH = struct.Struct("<Q")
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A segment to write under a name of its own, from events in a shared file; see `write_segment`."""
+
+    path: Path
+    number: int
+    topic: TopicInfo
+    partition: tuple[int, str]
+    schema: SchemaInfo
+    producers: tuple[ProducerEntry, ...]
+    now_us: int
+    threads: int | None
+
+
+def send(channel: socket.socket, message: object, descriptors: tuple[int, ...] = ()) -> None:
+    """Send a message, and descriptors beside its length. Raises OSError where nobody is there."""
+    body = pickle.dumps(message)
+    socket.send_fds(channel, [_LENGTH.pack(len(body))], descriptors)
+    channel.sendall(body)
+
+
+def receive(channel: socket.socket) -> tuple[Any, list[int]]:
+    """The next message, which came from this program, and its descriptors. Raises EOFError where none comes."""
+    head, descriptors, _, _ = socket.recv_fds(channel, _LENGTH.size, 1)
+    head += _exactly(channel, _LENGTH.size - len(head))
+    (length,) = _LENGTH.unpack(head)
+    return pickle.loads(_exactly(channel, length)), descriptors  # noqa: S301  a socket of parent and child alone
+
+
+def _exactly(channel: socket.socket, count: int) -> bytes:
+    body = bytearray()
+    while len(body) < count:
+        some = channel.recv(min(count - len(body), 1 << 20))
+        if not some:
+            raise EOFError
+        body += some
+    return bytes(body)
+
+
+# ------------------------------------------------------------ the process
+
+
+def run(descriptor: int) -> None:
+    """Do what comes over the socket with that descriptor, until it ends; then so does the process."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # those are for the parent, which then says when to end
+        signal.signal(number, signal.SIG_IGN)
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, max(NICE, os.getpriority(os.PRIO_PROCESS, 0)))
+    channel = socket.socket(fileno=descriptor)
+    tasks: queue.SimpleQueue[tuple[Task, int]] = queue.SimpleQueue()
+    threading.Thread(target=_listen, args=(channel, tasks, os.getppid()), daemon=True).start()
+    while True:
+        task, events = tasks.get()
+        answer = _answer(task, events)
+        try:
+            send(channel, answer)
+        except OSError:
+            return
+
+
+def _listen(channel: socket.socket, tasks: queue.SimpleQueue[tuple[Task, int]], parent: int) -> None:
+    """Take tasks in; end the process with its parent, also in the middle of one."""
+    while True:
+        try:
+            while not select.select([channel], [], [], LOOK_S)[0]:
+                if os.getppid() != parent:
+                    os._exit(0)
+            task, (events,) = receive(channel)
+        except (EOFError, OSError):
+            os._exit(0)
+        tasks.put((task, events))
+
+
+def _answer(task: Task, events: int) -> SegmentInfo | Exception:
+    """What came of a task; an error is an answer, too."""
+    try:
+        return _write(task, events)
+    except (EsdbError, OSError, MemoryError) as error:
+        return error.with_traceback(None)
+    except Exception as error:  # noqa: BLE001  the parent is told, and where it came from stands in its log
+        traceback.print_exc(file=sys.stderr)
+        return SealingFailedError(f"writing a segment failed: {error!r}", path=str(task.path))
+    finally:
+        os.close(events)
+
+
+def _write(task: Task, events: int) -> SegmentInfo:
+    shared = mmap.mmap(events, 0, access=mmap.ACCESS_READ)  # unmapped with the last table that looks into it
+    table = pa.ipc.open_stream(pa.py_buffer(shared)).read_all()
+    return write_segment(
+        task.path, [table], number=task.number, topic=task.topic, partition=task.partition, schema=task.schema,
+        producers=task.producers, now_us=task.now_us, threads=task.threads,
+    )  # fmt: skip

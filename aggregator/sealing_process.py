@@ -1,0 +1,169 @@
+"""Segments written by a process of their own, so that encoding them holds up nobody who appends or reads.
+
+It is begun with the catalog, and anew where something ended it. It writes into a directory of its own in `staging/`;
+a segment gets its name here. So a process that outlives its parent for a moment leaves nothing that the next one to
+open the catalog could take for a segment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+import pyarrow as pa
+
+from aggregator.errors import SealingFailedError
+from aggregator.files import Layout, make_directory, sync_directory
+from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
+from aggregator.sealing_helper import Task, receive, send
+from aggregator.staging import staging
+from esformat import UsageError
+
+POSSIBLE = hasattr(socket, "send_fds")
+"""Where there are Unix sockets."""
+PREFIX = "sealing-"
+"""How the directories in `staging/` begin; they are swept when a catalog is opened."""
+END_S = 10.0
+"""How long the process may take to end."""
+_PROGRAM = (
+    "import json, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); sys.path[:] = json.loads(sys.argv[2]); "
+    "from aggregator.sealing_helper import run; run(int(sys.argv[1]))"
+)
+
+
+class SealingProcess:
+    """Writes segments in another process, one at a time. Safe to share between threads; close it."""
+
+    def __init__(self, layout: Layout) -> None:
+        """Begin. Where the system gives no process now, it is asked again when there is something to write."""
+        self._layout = layout
+        self._folder = staging(layout) / f"{PREFIX}{secrets.token_hex(8)}"
+        self._lock = Lock()
+        self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+        with contextlib.suppress(OSError):
+            self._running = self._start()
+
+    @property
+    def pid(self) -> int | None:
+        """Of the process, if there is one."""
+        return None if self._running is None else self._running[0].pid
+
+    def write_segment(
+        self,
+        path: Path,
+        tables: Iterable[pa.Table],
+        *,
+        number: int,
+        topic: TopicInfo,
+        partition: tuple[int, str],
+        schema: SchemaInfo,
+        producers: Iterable[ProducerEntry] = (),
+        now_us: int,
+        threads: int | None = None,
+    ) -> SegmentInfo:
+        """As `segment_file.write_segment`. Raises also SealingFailedError where the process was ended meanwhile."""
+        if path.exists():
+            raise UsageError("the file exists", path=str(path))
+        staged = self._folder / path.name
+        with self._lock:
+            make_directory(self._folder.parent)
+            make_directory(self._folder)
+            try:
+                task = Task(staged, number, topic, partition, schema, tuple(producers), now_us, threads)
+                with _shared(pa.concat_tables(tables)) as events:
+                    info = self._ask(task, events)
+                make_directory(path.parent.parent)
+                make_directory(path.parent)
+                staged.rename(path)
+            except BaseException:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                raise
+            sync_directory(path.parent)
+        return info
+
+    def _ask(self, task: Task, events: int) -> SegmentInfo:
+        if self._running is None:
+            self._running = self._start()
+        process, channel = self._running
+        try:
+            send(channel, task, (events,))
+            answer, _ = receive(channel)
+        except (EOFError, OSError):
+            self._end()
+            raise SealingFailedError(
+                f"the process that writes segments ended {_how(process.returncode)}",
+                path=str(self._layout.root),
+                hint="it is begun anew with the next attempt; if that goes on, give it more memory or seal in threads",
+            ) from None
+        except BaseException:  # somebody gave up waiting: the answer to this must not be taken for that to another
+            self._end()
+            raise
+        if isinstance(answer, Exception):
+            raise answer
+        assert isinstance(answer, SegmentInfo)
+        return answer
+
+    def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
+        mine, its = socket.socketpair()
+        with its:
+            try:
+                command = [sys.executable, "-P", "-c", _PROGRAM, str(its.fileno()), json.dumps(sys.path)]
+                process = subprocess.Popen(  # noqa: S603  this interpreter, and nothing that anybody gave
+                    [*command, f"sealing {self._layout.root}"], pass_fds=[its.fileno()], stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                )  # fmt: skip
+            except BaseException:
+                mine.close()
+                raise
+        return process, mine
+
+    def _end(self) -> None:
+        if self._running is not None:
+            (process, channel), self._running = self._running, None
+            channel.close()
+            try:
+                process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def close(self) -> None:
+        """End the process. What it was writing is given up."""
+        with self._lock:
+            self._end()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+@contextmanager
+def _shared(table: pa.Table) -> Iterator[int]:
+    """The descriptor of a file without a name that holds a table: in memory, where the system has such files."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("aggregator-sealing")
+        path = f"/proc/self/fd/{descriptor}"
+    else:
+        descriptor, path = tempfile.mkstemp(prefix="aggregator-sealing-")
+    try:
+        try:
+            with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
+                stream.write_table(table)
+        finally:
+            if not path.startswith("/proc/"):
+                Path(path).unlink()
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _how(status: int | None) -> str:
+    return f"by signal {-status}" if status is not None and status < 0 else f"with status {status}"

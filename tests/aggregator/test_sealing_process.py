@@ -1,0 +1,155 @@
+"""Segments written by a process of their own: the same as in a thread, whatever becomes of that process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pyarrow as pa
+import pytest
+
+import aggregator
+import esformat
+from aggregator.errors import InvalidRequestError, SealingFailedError
+from aggregator.files import Layout
+from aggregator.model import ProducerEntry, SchemaInfo, TopicInfo
+from aggregator.policy import Retention, Roll
+from aggregator.sealing_process import SealingProcess
+from aggregator.segment_file import arrow_schema, write_segment
+from esformat.parts import make_schema
+
+PATIENCE_S = 60
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory):
+    """A process that writes segments; starting one takes a second."""
+    layout = Layout(tmp_path_factory.mktemp("catalog"))
+    process = SealingProcess(layout)
+    yield process, layout
+    process.close()
+    assert list((layout.root / "staging").iterdir()) == []
+
+
+def facts(binary=False):
+    """What is told of a segment, besides its events."""
+    schema = make_schema(pa.schema([("data", pa.binary()), ("n", pa.int64())]), ["n"], binary_keys=binary)
+    topic = TopicInfo(1, "t", "binary" if binary else "text", ("n",), Roll(), Retention(), 5)
+    producers = [ProducerEntry(1, "p", 3, 2**64 - 1, 0, 4, "a note")]
+    return {
+        "number": 7, "topic": topic, "partition": (1, "0"), "schema": SchemaInfo(1, 1, 1, schema),
+        "producers": producers, "now_us": 1_000_000,
+    }  # fmt: skip
+
+
+def events(schema, count):
+    """Events in two chunks, the second of which does not begin where its buffers do."""
+    rows = [
+        {"space": f"s{number % 7}", "grouping": "", "timestamp": number, "data": b"x" * number, "n": number % 3,
+         "record_index": number}
+        for number in range(count + 1)
+    ]  # fmt: skip
+    whole = pa.Table.from_pylist(rows, schema=arrow_schema(schema))
+    return pa.concat_tables([whole.slice(0, count // 2), whole.slice(count // 2, count - count // 2)])
+
+
+def test_the_same_file(process, tmp_path):
+    """Byte for byte, and the same facts, as when a thread writes it."""
+    writer, layout = process
+    given = facts()
+    table = events(given["schema"].schema, 5000)
+    here = write_segment(tmp_path / "0" / "a.esdb", [table], **given)
+    there = writer.write_segment(layout.segment(7), [table], **given)
+    assert there == here
+    assert layout.segment(7).read_bytes() == (tmp_path / "0" / "a.esdb").read_bytes()
+    with pytest.raises(esformat.UsageError, match="the file exists"):
+        writer.write_segment(layout.segment(7), [table], **given)
+
+
+def test_errors_come_back(process):
+    """What cannot be written raises what it raises in a thread, leaves nothing, and does not end the process."""
+    writer, layout = process
+    given = facts() | {"number": 8}
+    table = events(given["schema"].schema, 10)
+    pid = writer.pid
+    long = table.set_column(0, table.schema.field(0), pa.array(["x" * 70_000] * len(table)))
+    with pytest.raises(esformat.InvalidEventError, match="space"):
+        writer.write_segment(layout.segment(8), [long], **given)
+    with pytest.raises(SealingFailedError, match="writing a segment failed: KeyError"):
+        writer.write_segment(layout.segment(8), [table.drop_columns("space")], **given)
+    assert not layout.segment(8).exists()
+    os.kill(pid, signal.SIGINT)  # as Ctrl-C and a service manager's stop send them to the whole group
+    os.kill(pid, signal.SIGTERM)
+    assert writer.write_segment(layout.segment(8), [table], **given).rows == 10
+    assert writer.pid == pid
+
+
+def test_threads_share_it(process):
+    """Partitions that are sealed at the same time get their own segments."""
+    writer, layout = process
+    given = facts()
+    found = {}
+
+    def write(number):
+        table = events(given["schema"].schema, 100 * number)
+        found[number] = writer.write_segment(layout.segment(number), [table], **(given | {"number": number}))
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in (20, 21, 22)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {number: info.rows for number, info in found.items()} == {20: 2000, 21: 2100, 22: 2200}
+    for number in found:
+        with esformat.open(layout.segment(number)) as segment:
+            assert segment.num_events == 100 * number
+
+
+def test_killed_and_begun_anew(tmp_path):
+    """Nothing is lost where it is killed: the caller is told, and sealing by itself goes on with another one."""
+    (tmp_path / "data" / "staging" / "sealing-0123" / "deep").mkdir(parents=True)  # of a writer that was killed
+    with aggregator.open(tmp_path / "data", sealing="process") as catalog:
+        assert list((tmp_path / "data" / "staging").iterdir()) == []
+        writer = catalog._backend.sealing_process
+        topic = catalog.create_topic("t", roll={"rows": 2})
+        topic.append([{"space": "a", "timestamp": 1}])
+        first = writer.pid
+        os.kill(first, signal.SIGKILL)
+        with pytest.raises(SealingFailedError, match="ended by signal 9"):
+            catalog.seal()
+        assert topic.scan().count() == 1
+        topic.append([{"space": "b", "timestamp": 2}] * 2)
+        deadline = time.monotonic() + PATIENCE_S
+        while topic.stats()["unsealed_rows"] and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert topic.stats()["unsealed_rows"] == 0
+        assert writer.pid not in (None, first)
+        assert [event.space for event in topic.scan()] == ["a", "b", "b"]
+    assert writer.pid is None
+    assert list((tmp_path / "data" / "staging").iterdir()) == []
+    with aggregator.open(tmp_path / "data") as catalog:
+        assert catalog.topic("t").scan().count() == 3
+        assert catalog.problems() == []
+
+
+def test_it_ends_with_its_parent(tmp_path):
+    """A catalog's process that is killed leaves none behind: whoever holds its standard error is gone."""
+    program = "import sys, aggregator; aggregator.open(sys.argv[1], sealing='process'); print(1, flush=True); input()"
+    command = [sys.executable, "-c", program, str(tmp_path / "data")]
+    parent = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    with parent:
+        assert parent.stdout.readline() == b"1\n"
+        parent.kill()
+        assert parent.communicate(timeout=PATIENCE_S) == (b"", b"")
+
+
+def test_nobody_gets_one_unasked(tmp_path):
+    """Sealing is done in threads unless something else is said, and only what is known can be said."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        assert catalog._backend.sealing_process is None
+    with pytest.raises(InvalidRequestError, match="sealing must be thread or process, not 'fork'"):
+        aggregator.open(tmp_path / "data", sealing="fork")
