@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import signal
 import sys
 from importlib import import_module
@@ -20,8 +21,14 @@ def launch(program: str, package: str) -> NoReturn:
             raise
         sys.stderr.write(f"{program}: the command line is not installed: pip install 'esformat[cli]'\n")
         sys.exit(2)
+    except KeyboardInterrupt:
+        sys.stderr.write(f"{program}: interrupted\n")
+        sys.exit(128 + signal.SIGINT)
     # A terminated command leaves as an interrupted one does: through the code that removes unfinished files.
     signal.signal(signal.SIGTERM, _leave)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that cannot show a character shows its number
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))
 
 

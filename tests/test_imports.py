@@ -293,3 +293,10 @@ def test_import_loads_the_core_dependencies_only():
     } - sys.stdlib_module_names
     assert loaded - {PACKAGE} <= CORE
     assert PACKAGE in loaded
+
+
+def test_commands_start_without_pandas():
+    """Neither command imports pandas to start, which would take longer than the rest of it."""
+    code = "import sys, aggregator.cli, esformat.cli; print('pandas' in sys.modules)"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout == "False\n"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from threading import Thread
-from time import perf_counter, sleep
+from threading import Event, Thread
+from time import perf_counter
 from typing import Any
 
 import click
@@ -115,28 +115,35 @@ def _run(topic: Topic, seconds: float, threads: int, load: dict[str, Any]) -> di
     began = perf_counter()
     deadline = began + seconds
     failed: list[BaseException] = []
+    stopped = Event()
 
     def work(thread: int) -> None:
         partition = str(thread % load["partitions"])
         number = thread
-        while (now := perf_counter()) < deadline and not failed:
+        while (now := perf_counter()) < deadline and not (failed or stopped.is_set()):
             try:
                 topic.append(batches[number % _SHAPES], partition)
             except OverloadedError as error:
                 overloads[thread] += 1
-                sleep(error.retry_after_s)
+                stopped.wait(error.retry_after_s)
                 continue
-            except BaseException as error:
+            except Exception as error:  # noqa: BLE001 who waits for the threads raises it
                 failed.append(error)
-                raise
+                return
             latencies[thread].append(perf_counter() - now)
             number += 1
 
     workers = [Thread(target=work, args=(thread,), name=f"bench-{thread}") for thread in range(threads)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
+    try:
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    finally:  # also where we are interrupted: the catalog is closed next
+        stopped.set()
+        for worker in workers:
+            if worker.ident is not None:
+                worker.join()
     took = perf_counter() - began
     if failed:
         raise failed[0]

@@ -42,24 +42,37 @@ def topics(
         raise click.UsageError("--index and --keys go with --create")
     if (create is None) == (alter is None) and (create is not None or roll or retention):
         raise click.UsageError("--roll and --retention go with either --create or --alter")
+    if alter is not None and not (roll or retention):
+        raise click.UsageError("--alter needs --roll or --retention")
     if create is not None:
         with writing(catalog) as opened:
             opened.create_topic(
                 create, indexes=indexes, keys=keys or "text", roll=policy(roll), retention=policy(retention)
             )
-            say(f"{create}: made")
+            _done(opened, create, "made", format_)
     elif alter is not None:
         with writing(catalog) as opened:
             opened.alter_topic(alter, roll=policy(roll), retention=policy(retention))
-            say(f"{alter}: altered")
+            _done(opened, alter, "altered", format_)
     else:
         with reading(catalog) as opened:
             _list(opened, format_)
 
 
+def _done(catalog: Catalog, name: str, what: str, format_: str) -> None:
+    if format_ == "json":
+        say_json(_facts(catalog, name))
+    else:
+        say(f"{name}: {what}")
+
+
+def _facts(catalog: Catalog, name: str) -> dict[str, Any]:
+    topic = catalog.topic(name)
+    return {"indexes": topic.indexes, "keys": topic.keys, **topic.stats()}
+
+
 def _list(catalog: Catalog, format_: str) -> None:
-    topics = {name: catalog.topic(name) for name in catalog.topics()}
-    facts = {name: {"indexes": topic.indexes, "keys": topic.keys, **topic.stats()} for name, topic in topics.items()}
+    facts = {name: _facts(catalog, name) for name in catalog.topics()}
     if format_ == "json":
         say_json(list(facts.values()))
         return

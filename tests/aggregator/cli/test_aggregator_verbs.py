@@ -32,7 +32,9 @@ def test_init_and_topics(command):
     assert command("topics", "data", "--alter", "t", "--retention", "age=1d").status == 0
     assert command("topics", "data", "--format", "json").json[0]["retention"]["max_age_us"] == 86_400_000_000
     assert "1 days" in command("topics", "data").text
-    assert command("init", "data").text == "data: 1 topic\n"
+    assert command("topics", "data", "--alter", "t", "--roll", "rows=7", "--format", "json").json["roll"]["rows"] == 7
+    assert command("topics", "data", "--create", "u", "--format", "json").json["topic"] == "u"
+    assert command("init", "data").text == "data: 2 topics\n"
 
 
 def test_append(command, clicks):
@@ -226,6 +228,7 @@ WRONG = [
     (["topics", "data", "--create", "clicks"], 2, "exists"),
     (["topics", "data", "--index", "a"], 2, "--index and --keys go with --create"),
     (["topics", "data", "--alter", "clicks", "--roll", "soon=1"], 2, "roll has no 'soon'"),
+    (["topics", "data", "--alter", "clicks"], 2, "--alter needs --roll or --retention"),
     (["topics", "data", "--alter", "clicks", "--retention", "age=soon"], 2, "is no length of time"),
     (["append", "data", "clicks", "clicks.jsonl", "--durability", "hope"], 2, "durability must be"),
     (["append", "data", "clicks", "missing.csv"], 1, "missing.csv"),

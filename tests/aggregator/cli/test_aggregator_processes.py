@@ -1,0 +1,46 @@
+"""How `aggregator` behaves as a process: on terminals of little means, and when it is interrupted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import aggregator
+
+ROOT = Path(__file__).parents[3]
+COMMAND = [sys.executable, "-m", "aggregator"]
+ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT), "NO_COLOR": "1"}
+
+
+def test_characters_that_a_terminal_lacks(tmp_path):
+    """They are shown by their numbers, and the table is there."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        catalog.create_topic("t").append([{"space": "caf\u00e9 \U0001f600", "timestamp": 1}])
+    done = subprocess.run(
+        [*COMMAND, "scan", "data", "t", "--format", "table"], cwd=tmp_path, capture_output=True, timeout=60,
+        env=ENVIRONMENT | {"PYTHONIOENCODING": "latin-1"}, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "caf\u00e9 \\U0001f600" in done.stdout.decode("latin-1")
+
+
+def test_an_interrupted_bench(tmp_path):
+    """It stops its threads, takes its directory away, and says one line."""
+    with subprocess.Popen(
+        [*COMMAND, "bench", "--seconds", "300", "--directory", str(tmp_path)], env=ENVIRONMENT,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        deadline = time.monotonic() + 120
+        while not list(tmp_path.glob("*/data/log/*")):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        time.sleep(0.3)  # appends are under way, most likely; without them the end is the same
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=120)
+    assert (process.returncode, said) == (130, b"aggregator: interrupted\n")
+    assert not list(tmp_path.iterdir())
