@@ -39,7 +39,7 @@ def open_catalog(
     Raises CatalogLockedError (another process writes to it), CatalogNotFoundError (read_only), CorruptManifestError,
     InvalidRequestError, UnknownVersionError, OSError.
     """
-    layout = Layout(Path(path))
+    layout = _layout(path)
     if read_only:
         return Catalog(Following(layout, now_us))
     make_directory_tree(layout.root)
@@ -56,7 +56,7 @@ def rebuild_manifest(
     yet comes from the log when the catalog is opened. progress: called with the bytes done and in all.
     Raises CatalogNotFoundError, CatalogLockedError, OSError.
     """
-    return rebuild(Layout(Path(path)), now_us, progress or (lambda done, total: None))
+    return rebuild(_layout(path), now_us, progress or (lambda done, total: None))
 
 
 def make_directory_tree(root: Path) -> None:
@@ -65,3 +65,8 @@ def make_directory_tree(root: Path) -> None:
         root.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise CatalogNotFoundError("a file is there, not a directory", path=str(root)) from None
+
+
+def _layout(path: str | os.PathLike[str]) -> Layout:
+    """Where the files of a catalog are, wherever the process goes to meanwhile."""
+    return Layout(Path(path).absolute())

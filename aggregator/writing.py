@@ -33,7 +33,7 @@ from aggregator.staging import undo as undo_adding
 from aggregator.startup import Startup
 from aggregator.state import CatalogState, Snapshot, Topic
 from aggregator.stream_index import StreamIndex
-from esformat import EsdbError
+from esformat import ClosedError, EsdbError
 
 LOST_INDEXES = 1 << 32
 """Record indexes passed over after a crash where the kernel may have lost acknowledged events: none is given twice."""
@@ -92,6 +92,7 @@ class Writing:
         if limits.max_bytes is not None:  # the log must leave room for segments
             limits = replace(limits, log_bytes=min(limits.log_bytes, limits.max_bytes // LOG_SHARE))
         self.layout, self.limits, self.durability, self._clock = layout, limits, durability, clock
+        self._closed = False
         self.lock = WriterLock(layout.writer_lock)
         try:
             if not _has_content(layout.manifest) and (segment_files(layout) or _has_content(layout.facts)):
@@ -199,6 +200,7 @@ class Writing:
             if self.log.failure is None:
                 self._note_run(closed=True)
         finally:
+            self._closed = True
             try:
                 self._end_process()
                 self.pool.close()
@@ -212,8 +214,11 @@ class Writing:
             self.sealing_process.close()
 
     def refresh(self) -> None:
-        """A writer is up to date."""
+        """A writer is up to date. Raises ClosedError."""
+        if self._closed:
+            raise ClosedError("the catalog is closed", path=str(self.layout.root), hint="open it again")
 
     def snapshot(self, topic: Topic, partition: str | None) -> tuple[Snapshot, Pin]:
-        """What of a topic is there now."""
+        """What of a topic is there now. Raises ClosedError."""
+        self.refresh()
         return self.state.snapshot(topic, self.pins, partition)
