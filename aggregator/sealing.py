@@ -12,7 +12,6 @@ are in the log. A crash after 2 leaves log files with sealed events: they are pa
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -32,6 +31,9 @@ from aggregator.segment_file import arrow_schema, write_segment
 from aggregator.state import CatalogState, Partition, Topic
 from aggregator.tombstones import hidden_in, without_hidden
 from aggregator.unsealed import Piece, Unsealed
+
+SEALED_BYTES = 96 << 20
+"""About so many bytes are sealed at once: sealing takes about three times as much memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +163,21 @@ class Sealer:
             return found
 
     def seal(self, topic: Topic, partition: Partition, *, threads: int | None = None) -> list[SegmentInfo]:
-        """Write what a partition holds to segments; gives none where there is nothing.
+        """Write what a partition holds to segments, one after the other; gives none where there is nothing.
 
         Raises OSError, AggregatorError, esformat.EsdbError; then the events stay in memory and in the log, and the
         next call tries again.
         """
+        written: list[SegmentInfo] = []
         with partition.seal_lock:
-            frozen = partition.sealing or self._state.freeze(partition)
-            return [] if frozen is None else self._seal(topic, partition, frozen, threads)
+            with self._state.view_lock:
+                end = partition.visible_end
+            while partition.sealed_index < end:
+                frozen = partition.sealing or self._state.freeze(partition, SEALED_BYTES)
+                if frozen is None:
+                    break
+                written += self._seal(topic, partition, frozen, threads)
+        return written
 
     def _seal(self, topic: Topic, partition: Partition, frozen: Unsealed, threads: int | None) -> list[SegmentInfo]:
         end = frozen.end_index
@@ -196,7 +205,6 @@ class Sealer:
         threads: int | None,
     ) -> list[SegmentInfo]:
         written: list[SegmentInfo] = []
-        numbers: list[int] = []
         hidden = hidden_in(topic.tombstones, partition.number)
         try:
             for schema, whole in family_tables(pieces, tuple(topic.schemas.values())):
@@ -204,7 +212,6 @@ class Sealer:
                 if not len(table):  # all of it was erased before it was sealed
                     continue
                 number = self.take_number()
-                numbers.append(number)
                 written.append(
                     (self._write_segment or write_segment)(
                         self._layout.segment(number), [table], number=number, topic=topic.info,
@@ -213,9 +220,8 @@ class Sealer:
                     )
                 )  # fmt: skip
         except BaseException:
-            for number in numbers:
-                with contextlib.suppress(OSError):
-                    self._layout.segment(number).unlink(missing_ok=True)
+            for info in written:
+                self._layout.segment(info.number).unlink(missing_ok=True)
             raise
         return written
 

@@ -184,12 +184,15 @@ class CatalogState:
             partition.unsealed.add(piece)
             self.arrivals.tell()
 
-    def freeze(self, partition: Partition) -> Unsealed | None:
-        """Set the unsealed events aside to be sealed; None where there are none or the last ones are still at it."""
+    def freeze(self, partition: Partition, size_bytes: int) -> Unsealed | None:
+        """Set unsealed events aside to be sealed, the first ones, of about so many bytes.
+
+        None where there are none or the last ones are still at it.
+        """
         with self.view_lock:
             if partition.sealing is not None or not partition.unsealed.pieces:
                 return None
-            partition.sealing, partition.unsealed = partition.unsealed, Unsealed.empty()
+            partition.sealing, partition.unsealed = partition.unsealed.split(size_bytes)
             return partition.sealing
 
     def change_segments(

@@ -5,6 +5,7 @@ Appending costs nothing per event. Who asks for a space compares the keys of all
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -281,6 +282,19 @@ class Unsealed:
             elif piece.end_index > index:
                 left.add(piece.from_index(index))
         return left
+
+    def split(self, size_bytes: int) -> tuple[Unsealed, Unsealed]:
+        """The first batches, of about so many bytes, at least one, and the others; there may be none of these."""
+        sizes = list(accumulate(piece.size_bytes for piece in self.pieces))
+        count = 1 + bisect_left(sizes, size_bytes)
+        if count >= len(self.pieces):
+            return self, Unsealed.empty()
+        first, others = self.pieces[:count], self.pieces[count:]
+        size, rows = sizes[count - 1], sum(piece.rows for piece in first)
+        return (
+            Unsealed(first, rows, size, self.lookups),
+            Unsealed(others, self.rows - rows, self.size_bytes - size),
+        )
 
     @property
     def end_index(self) -> int:

@@ -153,3 +153,23 @@ def test_room_is_told_beforehand(tmp_path, stuck):
             catalog.check_room(40_000)
         assert refused.value.retry_after_s > 0
         stuck.open.set()
+
+
+def test_much_is_sealed_in_parts(tmp_path, monkeypatch):
+    """What one partition holds is sealed some megabytes at a time, all of it but what comes meanwhile."""
+    monkeypatch.setattr(sealing_module, "SEALED_BYTES", 1)
+    with aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.create_topic("t")
+        for number in range(5):
+            topic.append([{"space": "a", "timestamp": number, "data": b"x" * 50_000}])
+        real = sealing_module.write_segment
+
+        def write(*arguments, **options):
+            topic.append([{"space": "late", "timestamp": 9}])
+            return real(*arguments, **options)
+
+        monkeypatch.setattr(sealing_module, "write_segment", write)
+        assert catalog.seal() == 5
+        stats = topic.stats()
+        assert (stats["segments"], stats["unsealed_rows"]) == (5, 5)
+        assert (topic.scan(space="a").count(), topic.scan(space="late").count()) == (5, 5)

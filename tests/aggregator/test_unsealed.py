@@ -130,3 +130,24 @@ def test_tiny_batches_are_put_together():
     assert np.concatenate([p.record_indexes() for p in unsealed.pieces]).tolist() == list(range(10_000))
     assert unsealed.rows == 10_000
     assert unsealed.oldest_us == 7
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=20), st.integers(0, 3000))
+def test_split(counts, size_bytes):
+    """The first batches that have the bytes, at least one, and the others: nothing lost, nothing counted twice."""
+    whole = Unsealed.empty()
+    for count in counts:
+        whole.add(piece(whole.rows, ["a"] * count))
+    pieces, rows, size = list(whole.pieces), whole.rows, whole.size_bytes
+    whole.lookups = look_up(pieces, ())
+    first, others = whole.split(size_bytes)
+    assert first.pieces + others.pieces == pieces
+    assert first.rows + others.rows == rows
+    assert first.size_bytes + others.size_bytes == size
+    for part in (first, others):
+        assert part.rows == sum(each.rows for each in part.pieces)
+        assert part.size_bytes == sum(each.size_bytes for each in part.pieces)
+        assert [each for lookup in look_up(part.pieces, part.lookups) for each in lookup.pieces] == part.pieces
+    assert first.pieces
+    assert first.size_bytes - first.pieces[-1].size_bytes < size_bytes or len(first.pieces) == 1
+    assert not others.pieces or first.size_bytes >= size_bytes
