@@ -183,15 +183,15 @@ class Erasures:
             return
         with self._state.edit_lock:
             change = self._manifest.apply(Edit(fulfilled=list(gone)))
-            with self._state.view_lock:
+            self._manifest.keep_facts()
+            if any(cut.erases for _, _, cut in gone):
+                self._manifest.scrub()
+            with self._state.view_lock:  # only now they are gone, keys and all
                 self._state.change = max(self._state.change, change)
                 left = {key: [cut for cut in cuts if (*key, cut) not in gone] for key, cuts in topic.tombstones.items()}
                 topic.tombstones = {key: tuple(cuts) for key, cuts in left.items() if cuts}
             for one in gone:
                 del self._clean[one]
-        self._manifest.keep_facts()
-        if any(cut.erases for _, _, cut in gone):
-            self._manifest.scrub()
 
 
 def _reaches_unsealed(partition: Partition, cut: Cut) -> bool:

@@ -18,6 +18,7 @@ from aggregator.model import SegmentInfo
 from aggregator.pins import Pins
 from aggregator.segment_pool import SegmentPool
 from aggregator.state import CatalogState, Topic
+from esformat import EsdbError
 
 
 class Removal:
@@ -39,12 +40,21 @@ class Removal:
         """Segments that were taken out, and not replaced, since the catalog was opened."""
 
     def replace(self, topic: Topic, retired: Sequence[SegmentInfo], added: Sequence[SegmentInfo], reason: str) -> bool:
-        """Put segments in the place of others. False, and nothing changes, where one of those is gone already."""
+        """Put segments in the place of others. False, and nothing changes, where one of those is gone already.
+
+        Raises ManifestFailedError; then the new files are gone.
+        """
         with self._state.edit_lock:
             if not all(segment.number in topic.segments for segment in retired):
                 return False
             numbers = [segment.number for segment in retired]
-            change = self._manifest.apply(Edit(added=added, retired=numbers, reason=reason))
+            try:
+                change = self._manifest.apply(Edit(added=added, retired=numbers, reason=reason))
+            except BaseException:
+                with contextlib.suppress(EsdbError, OSError):  # else the next opening does it
+                    named = {segment.number for segment in self._manifest.load(since=self._state.change).segments}
+                    self.discard([segment for segment in added if segment.number not in named])
+                raise
             self._footprint.retire(topic, retired)
             self._state.change_segments(topic, change, added, numbers, {})
             return True

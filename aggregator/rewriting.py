@@ -7,6 +7,7 @@ a manifest that is rebuilt takes one or the other.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -60,11 +61,12 @@ class Rewriter:
             signature=merged_signature([s.signature for s in group]),
         )  # fmt: skip
         paths = [self._layout.segment(segment.number) for segment in group]
-        out = self._place(number)
-        made = tools.merge(
-            paths, out, properties=self._properties(topic, partition, info, group), progress=self._progress
-        )
-        return replace(info, rows=made.statistics.events, size_bytes=out.stat().st_size, checksum=file_checksum(out))
+        with self._making(number) as out:
+            made = tools.merge(
+                paths, out, properties=self._properties(topic, partition, info, group), progress=self._progress
+            )
+            size_bytes, checksum = out.stat().st_size, file_checksum(out)
+        return replace(info, rows=made.statistics.events, size_bytes=size_bytes, checksum=checksum)
 
     def without(
         self, topic: Topic, partition: Partition, segment: SegmentInfo, spaces: Sequence[bytes]
@@ -79,15 +81,20 @@ class Rewriter:
             return None
         number = self._take_number()
         info = replace(segment, number=number)
-        out = self._place(number)
-        report = tools.erase(
-            self._layout.segment(segment.number), out, spaces,
-            properties=self._properties(topic, partition, info, [segment]), progress=self._progress,
-        )  # fmt: skip
-        if not report.ok:
-            out.unlink()
-            failed = next(check for check in report.checks if not check.ok)
-            raise esformat.CorruptSegmentError(f"erasing left something: {failed.what}: {failed.found}", path=str(out))
+        with self._making(number) as out:
+            report = tools.erase(
+                self._layout.segment(segment.number), out, spaces,
+                properties=self._properties(topic, partition, info, [segment]), progress=self._progress,
+            )  # fmt: skip
+            if not report.ok:
+                failed = next(check for check in report.checks if not check.ok)
+                reason = f"erasing left something: {failed.what}: {failed.found}"
+                raise esformat.CorruptSegmentError(reason, path=str(out))
+            return self._described(out, info)
+
+    @staticmethod
+    def _described(out: Path, info: SegmentInfo) -> SegmentInfo:
+        """The info with what a file without erased spaces still has."""
         with esformat.open(out, cache_bytes=0) as left:
             low, high = left.min_timestamp, left.max_timestamp
             assert low is not None
@@ -118,18 +125,26 @@ class Rewriter:
         if first is None:
             return None
         number = self._take_number()
-        made = write_segment(
-            self._place(number), chain([first], tables), number=number, topic=topic.info,
-            partition=(partition.number, partition.name), schema=topic.schemas[segment.schema],
-            producers=self._producers([segment]), level=segment.level, now_us=segment.created_us,
-            replaces=[segment.number],
-        )  # fmt: skip
+        with self._making(number) as out:
+            made = write_segment(
+                out, chain([first], tables), number=number, topic=topic.info,
+                partition=(partition.number, partition.name), schema=topic.schemas[segment.schema],
+                producers=self._producers([segment]), level=segment.level, now_us=segment.created_us,
+                replaces=[segment.number],
+            )  # fmt: skip
         return replace(made, first_index=segment.first_index, last_index=segment.last_index)
 
-    def _place(self, number: int) -> Path:
+    @contextmanager
+    def _making(self, number: int) -> Iterator[Path]:
+        """Where a segment is written; whatever fails, nothing is left there."""
         out = self._layout.segment(number)
         make_directory(out.parent)
-        return out
+        try:
+            yield out
+        except BaseException:
+            with suppress(OSError):
+                out.unlink(missing_ok=True)
+            raise
 
     def _properties(
         self, topic: Topic, partition: Partition, info: SegmentInfo, group: Sequence[SegmentInfo]

@@ -12,6 +12,7 @@ are in the log. A crash after 2 leaves log files with sealed events: they are pa
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Lock
@@ -205,6 +206,7 @@ class Sealer:
         threads: int | None,
     ) -> list[SegmentInfo]:
         written: list[SegmentInfo] = []
+        numbers: list[int] = []
         hidden = hidden_in(topic.tombstones, partition.number)
         try:
             for schema, whole in family_tables(pieces, tuple(topic.schemas.values())):
@@ -212,6 +214,7 @@ class Sealer:
                 if not len(table):  # all of it was erased before it was sealed
                     continue
                 number = self.take_number()
+                numbers.append(number)
                 written.append(
                     (self._write_segment or write_segment)(
                         self._layout.segment(number), [table], number=number, topic=topic.info,
@@ -220,8 +223,9 @@ class Sealer:
                     )
                 )  # fmt: skip
         except BaseException:
-            for info in written:
-                self._layout.segment(info.number).unlink(missing_ok=True)
+            for number in numbers:
+                with contextlib.suppress(OSError):
+                    self._layout.segment(number).unlink(missing_ok=True)
             raise
         return written
 

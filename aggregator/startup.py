@@ -57,7 +57,8 @@ class Startup:
             else:
                 sizes[number] = (path, entry.stat().st_size)
         named = {info.number: info for topic in self._state.topics.values() for info in topic.segments.view()}
-        self._check_orphans({n: path for n, (path, _) in sizes.items() if n not in named and n not in retired})
+        orphans = {n: path for n, (path, _) in sizes.items() if n not in named and n not in retired}
+        self._check_orphans(orphans, [info for number, info in named.items() if number not in sizes])
         for number, info in named.items():
             topic, _ = self._state.partitions[info.partition]
             if number not in topic.segments:  # an orphan took its place
@@ -69,7 +70,8 @@ class Startup:
 
     # ------------------------------------------------------------ files that the manifest does not name
 
-    def _check_orphans(self, paths: dict[int, Path]) -> None:
+    def _check_orphans(self, paths: dict[int, Path], missing: list[SegmentInfo]) -> None:
+        """missing: segments that the manifest names, and that are not there."""
         if not paths:
             return
         found: list[tuple[Path, FoundSegment]] = []
@@ -84,6 +86,7 @@ class Startup:
         there = {each.info.number for _, each in found}
         # Made from others: unfinished work where all of those are there, else what is left of them.
         made = [each for _, each in found if not all(n in there or self._is_live(n) for n in each.replaces)]
+        made = [each for each in made if not self._is_let_go(each, missing)]
         superseded = {number for each in made for number in each.replaces}
         logged = _logged(self._layout.log)
         sealed = [each for _, each in found if not each.replaces]
@@ -99,6 +102,21 @@ class Startup:
         """Whether the manifest names a segment, and its file is there."""
         named = any(number in topic.segments for topic in self._state.topics.values())
         return named and self._layout.segment(number).exists()
+
+    def _is_let_go(self, each: FoundSegment, missing: list[SegmentInfo]) -> bool:
+        """Whether the manifest knows all events of a file that was made from others, without it: another was made in
+        its place, as where the manifest could not be written when it was finished.
+        """
+        info = each.info
+        known = self._state.partitions.get(info.partition)
+        if known is None or info.last_index >= known[1].sealed_index:
+            return False
+        return not any(
+            lost.partition == info.partition
+            and lost.first_index <= info.last_index
+            and info.first_index <= lost.last_index
+            for lost in missing
+        )
 
     @staticmethod
     def _is_in_log(each: FoundSegment, logged: dict[int, list[tuple[int, int]]]) -> bool:

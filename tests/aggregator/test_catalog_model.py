@@ -153,28 +153,28 @@ class CatalogMachine(RuleBasedStateMachine):
         self.given = [item for item in self.given if item[2][0] != space]
         self.erased.add(space)
 
-    @precondition(lambda self: self.given)
-    @rule()
-    def rebuild(self):
-        """The manifest is lost: segments and log hold everything but erasures that were under way. (And what retention
-        removed comes back where the log still has it: not here.)
+    @rule(rows=st.integers(1, 10**6), policy=POLICIES, crashed=st.booleans())
+    def rebuild(self, rows, policy, crashed):
+        """The manifest is lost: segments, log and facts hold everything, policies, record indexes and erasures that are
+        under way included. (But what retention removed comes back where the log still has it: not here.)
         """
         self.catalog.seal()
-        self.catalog.compact()
         self.catalog._backend.log.roll()
         self.catalog._backend.sealer.release_log()
-        self.topic.append([{"space": "", "timestamp": 0}], PARTITIONS[0])
-        self.given.append((PARTITIONS[0], self.next[PARTITIONS[0]], ("", "", 0, None, None)))
-        self.erased.discard("")
+        self.catalog._backend.housekeeping.removal.sweep()
+        self.topic.set_policy(roll={"rows": rows}, retention=policy)
+        known = (self.topic._topic.info, self.topic.partitions)
+        erasing = set(self.topic.erasures())
+        root = self._copy() if crashed else self.root
         self.catalog.close()
-        (self.root / "manifest.sqlite").unlink()
-        report = aggregator.rebuild_manifest(self.root)
-        assert report.quarantined == ()
-        self._open(self.root)
-        for name, facts in self.topic.stats()["partitions"].items():
-            self.next[name] = facts["end_index"]
-        for name in set(PARTITIONS) - set(self.topic.partitions):
-            self.next[name] = 0
+        for path in root.glob("manifest.sqlite*"):
+            path.unlink()
+        report = aggregator.rebuild_manifest(root)
+        assert (report.quarantined, report.missing) == ((), ())
+        self._open(root)
+        assert (self.topic._topic.info, self.topic.partitions) == known
+        assert set(self.topic.erasures()) == erasing
+        self.topic.set_policy(roll={}, retention={})
 
     @rule(crash=st.sampled_from(["before", "after"]))
     def crash_while_sealing(self, crash):

@@ -13,6 +13,8 @@ import pytest
 import aggregator
 import esformat
 from aggregator.housekeeping import Housekeeping
+from aggregator.manifest import Manifest
+from aggregator.removal import Removal
 
 ROWS = 40
 
@@ -315,3 +317,42 @@ def test_stats_are_json_after_all_that(data):
         stats = json.loads(json.dumps(catalog.stats()))
         assert stats["disk"]["quarantine"] == 7
         assert stats["problems"] == 1
+
+
+@pytest.mark.parametrize("left", [False, True])
+@pytest.mark.parametrize("work", ["erasing", "merging"])
+def test_a_new_segment_that_the_manifest_did_not_take(tmp_path, monkeypatch, work, left):
+    """Its file goes at once; where even that fails, the next opening does not take it in: another one was made in its
+    place, which may have less.
+    """
+    root = tmp_path / "data"
+    apply, discard, failed = Manifest.apply, Removal.discard, []
+
+    def fail_once(manifest, edit):
+        if edit.added and edit.retired and not failed:
+            failed.append(edit.added)
+            raise aggregator.ManifestFailedError("the disk is full")
+        return apply(manifest, edit)
+
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        for _ in range(2):
+            topic.append([{"space": space, "timestamp": 1} for space in "abc" for _ in range(10)])
+            catalog.seal()
+        if work == "erasing":
+            topic.erase("a")
+        monkeypatch.setattr(Manifest, "apply", fail_once)
+        monkeypatch.setattr(Removal, "discard", (lambda *_: None) if left else discard)
+        with pytest.raises(aggregator.ManifestFailedError):
+            catalog.compact()
+        assert len(list(root.glob("segments/*/*.esdb"))) == 2 + left
+        topic.erase("b")
+        report = catalog.compact()
+        assert report.still_erasing == ()
+        expected = ["c"] * 20 if work == "erasing" else ["a"] * 20 + ["c"] * 20
+        assert sorted(event.space for event in topic.scan()) == expected
+    with aggregator.open(root) as catalog:
+        assert sorted(event.space for event in catalog.topic("t").scan()) == expected
+        assert catalog.problems() == []
+        assert len(list(root.glob("segments/*/*.esdb"))) == 1
+        assert len(catalog.stats()["swept"]) == left

@@ -3,7 +3,8 @@
     python -m tests.soak.faults --points 1000
 
 Each point is a run of `workload` with a fault at one of the calls that change files, wherever it is made: appending,
-sealing, merging, removing, opening after the fault before. Then the catalog is opened again and held against the notes.
+sealing, merging, removing, erasing, opening after the fault before. Then the catalog is opened again and held against
+the notes; after a kill also a copy whose manifest was lost and rebuilt.
 """
 
 from __future__ import annotations
@@ -23,7 +24,15 @@ from pathlib import Path
 
 from tests.soak import tracing, workload
 from tests.soak.tracing import Fault, Run
-from tests.soak.workload import BATCHES, Promises, Workload, broken_promises, few_descriptors, little_memory
+from tests.soak.workload import (
+    BATCHES,
+    Promises,
+    Workload,
+    broken_promises,
+    broken_when_rebuilt,
+    few_descriptors,
+    little_memory,
+)
 
 POINTS_OF_A_CATALOG = 6
 FULL_FOR = (1, 3, 30)  # calls that a full disk fails, until there is room again
@@ -45,6 +54,7 @@ class Outcome:
     missed: int = 0  # runs that had ended before their fault: not counted as points
     helpers: int = 0  # faults that killed the process that writes segments alone
     acknowledged: int = 0
+    rebuilt: int = 0  # manifests
     slowest_open_s: float = 0.0
     hit: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
@@ -66,19 +76,28 @@ class Site:
         self._rounds += 1
         return Workload(self.root, self.notes, (self._rounds - 1) * BATCHES, self.sealing)
 
-    def check(self, outcome: Outcome, what: str) -> None:
-        """Open the catalog in a process of its own and compare."""
+    def check(self, outcome: Outcome, what: str, *, rebuild: bool = False) -> None:
+        """Open the catalog in a process of its own and compare. rebuild: also a copy that has lost its manifest."""
+        copy = self.root.with_name("copy") if rebuild and self.root.exists() else None
+        if copy is not None:
+            shutil.copytree(self.root, copy)
+            outcome.rebuilt += 1
         answer = self.notes.with_name("answer")
         answer.unlink(missing_ok=True)
         promises = Promises.read(self.notes)
 
         def compare() -> None:
-            answer.write_text(json.dumps(broken_promises(self.root, promises)))
+            wrong, seconds = broken_promises(self.root, promises)
+            if copy is not None:
+                wrong += broken_when_rebuilt(copy, promises)
+            answer.write_text(json.dumps((wrong, seconds)))
 
         _, status = os.waitpid(tracing.fork(compare), 0)
         wrong, seconds = json.loads(answer.read_text()) if status == 0 else (["the catalog could not be read"], 0.0)
         outcome.slowest_open_s = max(outcome.slowest_open_s, seconds)
         outcome.wrong += [f"{what}: {each}" for each in wrong]
+        if copy is not None:
+            shutil.rmtree(copy)
 
 
 def _kind(path: str) -> str:
@@ -146,7 +165,8 @@ class Campaign:
         run = self._run(mode, fault)
         if mode in ("kill", "torn") and run.killed and self._random.random() < 0.3:  # and once more while it recovers
             self._run(mode, Fault(self._random.randint(1, 40), torn=mode == "torn"))
-        self._site.check(self.outcome, f"{mode}, {fault}, at {[run.calls[place] for place in run.hit[:3]]}")
+        what = f"{mode}, {fault}, at {[run.calls[place] for place in run.hit[:3]]}"
+        self._site.check(self.outcome, what, rebuild=fault.error is None)  # else the copy of facts may have failed, too
 
     def _kill_after(self) -> int | None:
         """How long the process lives on after an error of the disk; to its end half the time."""
@@ -251,6 +271,7 @@ def main() -> int:
     print(f"points: {dict(outcome.points)}, {outcome.points.total()} in all; {outcome.missed} runs ended before theirs")
     print(f"processes that write segments killed alone: {outcome.helpers}")
     print(f"processes that libraries ended for want of memory: {outcome.aborted}")
+    print(f"manifests lost and rebuilt: {outcome.rebuilt}")
     print(f"acknowledged batches: {outcome.acknowledged}; slowest opening: {outcome.slowest_open_s:.2f} s")
     print(f"calls: {dict(outcome.hit.most_common())}")
     print(f"errors given: {dict(outcome.failed.most_common())}")

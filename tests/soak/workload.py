@@ -1,7 +1,7 @@
 """What the runs with faults do to a catalog, what they note of it, and how a catalog is held against the notes.
 
 Two threads append small batches, each batch twice, the second time as a retry; segments are sealed, merged and removed
-in between. A note is written before and after each step, so that it is known of each batch what was promised.
+in between, and spaces are erased. A note is written before and after each step, so that it is known what was promised.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import aggregator
 from aggregator.errors import LogFailedError, ManifestFailedError, OverloadedError
 from esformat import EsdbError
 
-KEPT, AGED = "kept", "aged"
+KEPT, AGED, ERASED = "kept", "aged", "erased"
 DAY_US = 86_400_000_000
 PARTITIONS = ("a", "b")
 BATCHES = 6  # of each thread, in each round
@@ -42,8 +42,14 @@ def batch(key: Key) -> pa.Table:
     count = 1 + sequence * 7 % 20
     names = [json.dumps([topic, partition, sequence, number]).encode() for number in range(count)]
     time_us = int(time.time() * 1e6) // DAY_US * DAY_US - (9 * DAY_US if is_old(key) else 0)
-    spaces = [f"space-{(sequence + number) % 5}" for number in range(count)]
+    spaces = [own_space(key) if topic == ERASED else f"space-{(sequence + number) % 5}" for number in range(count)]
     return pa.table({"space": spaces, "timestamp": [time_us + number for number in range(count)], "data": names})
+
+
+def own_space(key: Key) -> str:
+    """The space of a batch of the topic with erasures; those that are erased last share one."""
+    run, place = divmod(key[2], BATCHES)
+    return f"{key[1]}-{run}-{'rest' if place % OLD_BATCHES == OLD_BATCHES - 1 else place}"
 
 
 def is_old(key: Key) -> bool:
@@ -85,6 +91,9 @@ class Workload:
             if plenty is not None:
                 plenty()
             self._round(catalog, range(self.first + OLD_BATCHES, self.first + BATCHES))
+            for partition in PARTITIONS:  # then nothing is left that tells of its record indexes
+                last = range(self.first + OLD_BATCHES - 1, self.first + BATCHES, OLD_BATCHES)
+                self._erase(catalog, *((ERASED, partition, sequence) for sequence in last))
             self._try("merge", catalog.compact)
             self._try("retain", catalog.retain)
             for topic in catalog.topics():  # reads go on whatever has failed
@@ -102,6 +111,7 @@ class Workload:
             if catalog is not None:
                 self._make_topic(catalog, KEPT, None)
                 self._make_topic(catalog, AGED, {"age": "5d"})
+                self._make_topic(catalog, ERASED, None)
                 return catalog
         if self.scarce is None:
             self._note("wrong", "it never opened, though the fault was over")
@@ -110,6 +120,7 @@ class Workload:
     def _make_topic(self, catalog: aggregator.Catalog, name: str, retention: dict[str, Any] | None) -> None:
         for _ in range(PATIENCE):
             if name in catalog.topics():
+                self._note("made", name, retention is not None)
                 return
             self._try("create", lambda: catalog.create_topic(name, roll={"rows": 60}, retention=retention))
 
@@ -120,6 +131,10 @@ class Workload:
         except (EsdbError, OSError, MemoryError) as error:
             self._note("failed", what, type(error).__name__, str(error))
             time.sleep(0.005)
+        except RuntimeError as error:
+            if self.scarce is None or "thread" not in str(error):  # which needs memory, too
+                raise
+            self._note("failed", what, type(error).__name__, str(error))
         return None
 
     def _round(self, catalog: aggregator.Catalog, sequences: range) -> None:
@@ -128,7 +143,7 @@ class Workload:
         def work(partition: str) -> None:
             try:
                 for sequence in sequences:
-                    for topic in (KEPT, AGED):
+                    for topic in (KEPT, AGED, ERASED):
                         self._append(catalog, (topic, partition, sequence))
             except BaseException as error:  # noqa: BLE001  raised below
                 errors.append(error)
@@ -141,7 +156,19 @@ class Workload:
             other.join()
         if errors:
             raise errors[0]
+        for partition in PARTITIONS:
+            self._erase(catalog, (ERASED, partition, sequences[0]))
         self._try("seal", catalog.seal)
+        for partition in PARTITIONS:
+            self._erase(catalog, (ERASED, partition, sequences[1]))
+
+    def _erase(self, catalog: aggregator.Catalog, *keys: Key) -> None:
+        """Erase the space of these batches."""
+        for key in keys:
+            self._note("erasing", key)
+        if self._try("erase", lambda: catalog.topic(ERASED).erase(own_space(keys[0]))) is not None:
+            for key in keys:
+                self._note("erased", key)
 
     def _append(self, catalog: aggregator.Catalog, key: Key) -> None:
         """Append a batch until it is taken, and once more."""
@@ -228,6 +255,9 @@ class Promises:
     tried: set[Key] = field(default_factory=set)
     may_be_there: set[Key] = field(default_factory=set)  # tried, with no answer or one that says so
     gone: set[Key] = field(default_factory=set)  # removed by retention, as a read has shown
+    erasing: set[Key] = field(default_factory=set)
+    erased: set[Key] = field(default_factory=set)
+    made: dict[str, bool] = field(default_factory=dict)  # topics, and whether they have retention
     failed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     ended: int = 0
     wrong: list[str] = field(default_factory=list)
@@ -258,6 +288,10 @@ class Promises:
             elif what == "left":
                 left = {(facts[0], partition, sequence) for partition, sequence in facts[1]}
                 found.gone |= {key for key in found.taken if key[0] == facts[0] and key not in left}
+            elif what in ("erasing", "erased"):
+                (found.erasing if what == "erasing" else found.erased).add(key)
+            elif what == "made":
+                found.made[facts[0]] = facts[1]
             elif what == "wrong":
                 found.wrong.append(str(facts))
             else:
@@ -266,19 +300,47 @@ class Promises:
         return found
 
 
-def broken_promises(root: Path, promises: Promises) -> tuple[list[str], float]:
+def broken_when_rebuilt(root: Path, promises: Promises) -> list[str]:
+    """Lose the manifest of a catalog and rebuild it: what does not hold then. What retention removed may come back."""
+    for path in root.glob("manifest.sqlite*"):
+        path.unlink()
+    try:
+        report = aggregator.rebuild_manifest(root)
+    except aggregator.CatalogNotFoundError:  # it had only just been begun
+        return [f"{name} was made, and is lost" for name in promises.made]
+    wrong, _ = broken_promises(root, promises, removed_may_be_back=True)
+    if promises.made:
+        wrong += report.missing
+    return [f"after a rebuild: {each}" for each in wrong]
+
+
+def broken_promises(root: Path, promises: Promises, *, removed_may_be_back: bool = False) -> tuple[list[str], float]:
     """Open a catalog again: what does not hold, and how many seconds opening took."""
     pa.array([0])  # at its first list pyarrow imports pandas, which takes longer than opening
     began = time.perf_counter()
     with aggregator.open(root, limits=LIMITS) as catalog:
         seconds = time.perf_counter() - began
-        wrong = list(_broken(catalog, promises))
+        wrong = [*_broken_of_topics(catalog, promises), *_broken(catalog, promises, removed_may_be_back)]
         if seconds >= OPEN_SECONDS:
             wrong.append(f"opening took {seconds:.1f} s")
     return wrong + promises.wrong, seconds
 
 
-def _broken(catalog: aggregator.Catalog, promises: Promises) -> Iterator[str]:
+def _broken_of_topics(catalog: aggregator.Catalog, promises: Promises) -> Iterator[str]:
+    for name, retained in promises.made.items():
+        if name not in catalog.topics():
+            yield f"topic {name} was made, and is lost"
+        elif retained != (catalog.topic(name).retention.max_age_us is not None):
+            yield f"topic {name} has another retention: {catalog.topic(name).retention}"
+    partitions = {
+        (topic.info.name, place.name): place.next_index for topic, place in catalog._backend.state.partitions.values()
+    }
+    for (topic, partition, _), (_, last) in promises.taken.items():
+        if partitions.get((topic, partition), 0) <= last:
+            yield f"{topic}/{partition}: record index {last} would be given again"
+
+
+def _broken(catalog: aggregator.Catalog, promises: Promises, removed_may_be_back: bool) -> Iterator[str]:
     yield from (f"a problem: {problem}" for problem in catalog.verify())
     stored: dict[Key, list[tuple[int, int]]] = {}
     for name in catalog.topics():
@@ -298,13 +360,16 @@ def _broken(catalog: aggregator.Catalog, promises: Promises) -> Iterator[str]:
         if key not in promises.taken and key not in promises.may_be_there:
             yield f"{key} was refused, and is there"
     for key, (first, last) in promises.taken.items():
-        if key not in stored and not is_old(key):
+        if key not in stored and not is_old(key) and key not in promises.erasing:
             yield f"{key} was taken, and is lost"
         if key in stored and [index for index, _ in stored[key]] != list(range(first, last + 1)):
             yield f"{key} was taken at {first} to {last}, and is at {stored[key]}"
-        if key in promises.gone and key in stored:
+        if key in promises.gone and key in stored and not removed_may_be_back:
             yield f"{key} was removed, and is back"
-    for key in list(promises.taken)[-3:]:
+        if key in promises.erased and key in stored:
+            yield f"{key} was erased, and is back"
+    forgotten = promises.erasing | set(filter(is_old, promises.taken)) if removed_may_be_back else set()
+    for key in [key for key in promises.taken if key not in forgotten][-3:]:
         receipt = _append_again(catalog, key)
         if (receipt.duplicate, receipt.first) != (True, promises.taken[key][0]):
             yield f"{key} was taken, and is not known: {receipt}"
