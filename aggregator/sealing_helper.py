@@ -98,15 +98,18 @@ def run(descriptor: int) -> None:
 
 def _listen(channel: socket.socket, tasks: queue.SimpleQueue[tuple[Task, int]], parent: int) -> None:
     """Take tasks in; end the process with its parent, also in the middle of one."""
-    while True:
-        try:
+    try:
+        while True:
             while not select.select([channel], [], [], LOOK_S)[0]:
                 if os.getppid() != parent:
                     os._exit(0)
             task, (events,) = receive(channel)
-        except (EOFError, OSError):
-            os._exit(0)
-        tasks.put((task, events))
+            tasks.put((task, events))
+    except (EOFError, OSError):
+        os._exit(0)
+    except BaseException:  # noqa: BLE001  such as a message without its descriptor, where there are too many already
+        traceback.print_exc(file=sys.stderr)
+        os._exit(1)
 
 
 def _answer(task: Task, events: int) -> SegmentInfo | Exception:

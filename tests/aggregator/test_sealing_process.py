@@ -18,6 +18,7 @@ from aggregator.errors import InvalidRequestError, SealingFailedError
 from aggregator.files import Layout
 from aggregator.model import ProducerEntry, SchemaInfo, TopicInfo
 from aggregator.policy import Retention, Roll
+from aggregator.sealing_helper import Task, send
 from aggregator.sealing_process import SealingProcess
 from aggregator.segment_file import arrow_schema, write_segment
 from esformat.parts import make_schema
@@ -153,3 +154,17 @@ def test_nobody_gets_one_unasked(tmp_path):
         assert catalog._backend.sealing_process is None
     with pytest.raises(InvalidRequestError, match="sealing must be thread or process, not 'fork'"):
         aggregator.open(tmp_path / "data", sealing="fork")
+
+
+def test_a_message_without_its_events(tmp_path):
+    """A process that cannot take the events in ends, and its parent is told; it does not leave it waiting."""
+    writer = SealingProcess(Layout(tmp_path))
+    (process, channel), task = writer._running, facts()
+    del task["producers"]
+    send(channel, Task(path=tmp_path / "a.esdb", producers=(), threads=None, **task))
+    assert process.wait(PATIENCE_S) == 1
+    table = events(task["schema"].schema, 10)
+    with pytest.raises(SealingFailedError, match="ended with status 1"):
+        writer.write_segment(tmp_path / "segments" / "0" / "a.esdb", [table], **task)
+    assert writer.write_segment(tmp_path / "segments" / "0" / "a.esdb", [table], **task).rows == 10
+    writer.close()
