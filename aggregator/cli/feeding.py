@@ -106,5 +106,8 @@ def _surveyed(inputs: tuple[str, ...], roles: Roles, options: dict[str, Any]) ->
 def _roles(topic: Topic, options: dict[str, Any]) -> Roles:
     """What the columns are: of the types that the topic has, where the options do not say otherwise."""
     roles = roles_of(options, keys=topic.keys)
-    known = {field.name: field.type for field in topic.scan().schema if field.name not in _KEYS_AND_PAYLOAD}
-    return replace(roles, types={**known, **roles.types})
+    schema = topic.scan().schema
+    known = {field.name: field.type for field in schema if field.name not in _KEYS_AND_PAYLOAD}
+    fresh = not topic.stats()["schemas"]
+    null_data = fresh or "data" not in schema.names or schema.field("data").nullable
+    return replace(roles, types={**known, **roles.types}, null_data=null_data, encoded=True)

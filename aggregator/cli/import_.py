@@ -29,21 +29,28 @@ Examples:
 @topic_argument
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Of a new topic: index it. Repeatable.")
+@click.option("--keys", type=click.Choice(["text", "binary"]), help="Of a new topic: kind of keys. Default: text.")
 @feeding_options
 @input_options
 @format_option
 def import_(
-    catalog: str, topic: str, inputs: tuple[str, ...], indexes: tuple[str, ...], format_: str, **options: Any
+    catalog: str,
+    topic: str,
+    inputs: tuple[str, ...],
+    indexes: tuple[str, ...],
+    keys: str | None,
+    format_: str,
+    **options: Any,
 ) -> None:
     """Append the events of files to TOPIC, which is made where it is absent.
 
     INPUT is an .esdb file, whose columns, indexes and kind of keys a new topic takes on, or one of those that `append`
-    reads. Events go on in the order of their file.
+    reads. Events go on in the order of their file. Bytes in text may be {"base64": "…"}, as `export` writes them.
     """
     started = perf_counter()
     segments = tuple(path for path in inputs if path.endswith(".esdb"))
     with writing(catalog, options["durability"]) as opened:
-        chosen = _topic(opened, topic, segments, indexes)
+        chosen = _topic(opened, topic, segments, indexes, keys)
         if not segments:
             fed = feed_files(chosen, inputs, options)
         elif segments == inputs:
@@ -54,16 +61,16 @@ def import_(
         report(fed, perf_counter() - started, format_)
 
 
-def _topic(catalog: Catalog, name: str, segments: tuple[str, ...], indexes: tuple[str, ...]) -> Topic:
+def _topic(catalog: Catalog, name: str, segments: tuple[str, ...], indexes: tuple[str, ...], keys: str | None) -> Topic:
     if name in catalog.topics():
-        if indexes:
-            raise click.UsageError(f"--index is for a new topic, and {name} is there")
+        if indexes or keys:
+            raise click.UsageError(f"{'--index' if indexes else '--keys'} is for a new topic, and {name} is there")
         return catalog.topic(name)
     if not segments:
-        return catalog.create_topic(name, indexes=indexes)
+        return catalog.create_topic(name, indexes=indexes, keys=keys or "text")
     with esformat.open(segments[0]) as segment:
         names = [*segment.indexes, *(index for index in indexes if index not in segment.indexes)]
-        return catalog.create_topic(name, _payload(segment.schema), indexes=names, keys=segment.info()["keys"])
+        return catalog.create_topic(name, _payload(segment.schema), indexes=names, keys=keys or segment.info()["keys"])
 
 
 def _payload(schema: pa.Schema) -> pa.Schema:

@@ -16,7 +16,7 @@ from esformat.convert.column_type import text_type
 from esformat.convert.errors import InputError
 from esformat.convert.records import Block, CsvSyntax, blocks, numbered, readable, without_mark
 from esformat.convert.roles import Roles
-from esformat.convert.rows import Origin, Rows
+from esformat.convert.rows import LINE, Origin, Rows
 from esformat.convert.source import Source
 
 _NEVER_CLOSED = "a quoted field begins here and its quote is never closed"
@@ -99,9 +99,9 @@ class _Table:
         if block.broken:
             misfits[0] = block.broken
         types = {name: self._type(name, column) for name, column in zip(self._wanted, batch.columns, strict=True)}
-        by_record = Origin(self._path, "line", places.of_record)
+        by_record = Origin(self._path, LINE, places.of_record)
         bad = [by_record.bad_row(place, reason) for place, reason in misfits.items()]
-        return Rows(batch, types, Origin(self._path, "line", places.of_row), bad)
+        return Rows(batch, types, Origin(self._path, LINE, places.of_row), bad)
 
     def _type(self, name: str, column: pa.BinaryArray) -> pa.DataType:
         if name not in self._text:

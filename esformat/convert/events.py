@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.convert import json_text
+from esformat.convert import json_text, typed_text
 from esformat.convert.arrays import Mask, mask
 from esformat.convert.clock import Times
 from esformat.convert.column_type import convert
 from esformat.convert.plan import TIMESTAMP, Plan
 from esformat.convert.roles import RESERVED, Roles
-from esformat.convert.rows import BadRow, Origin, Rows
+from esformat.convert.rows import LINE, BadRow, Origin, Rows
 
 MAX_KEY_BYTES = 1 << 16  # the format's limit for one space or grouping
 
@@ -60,7 +60,7 @@ def make_events(rows: Rows, times: Times, plan: Plan) -> tuple[pa.RecordBatch, R
     if roles.data_json:
         making.add("data", making.json(plan))
     elif plan.payload is not None:
-        making.add("data", making.data(plan.payload))
+        making.add("data", making.data(plan.payload, roles))
     for name, type_ in plan.indexes.items():
         making.add(name, making.typed(name, type_, roles))
     for name, type_ in plan.typed.items():
@@ -83,6 +83,7 @@ class _Making:
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
         self._columns: dict[str, pa.Array] = {}
+        self._optional: set[str] = set()  # reserved columns that may have nulls
         self._reasons: dict[int, Callable[[int], str]] = {}  # by row; the first thing found counts
 
     def add(self, name: str, column: pa.Array) -> None:
@@ -91,7 +92,10 @@ class _Making:
     def key(self, roles: Roles, name: str, role: str) -> pa.Array:
         """Make a column of keys. A null space is wrong; a null grouping is an empty one."""
         source = self._source(name)
-        keys, unfit = convert(source, pa.binary() if roles.keys == "binary" else pa.string())
+        if roles.keys == "binary":
+            keys, unfit = self._bytes(name, roles)
+        else:
+            keys, unfit = convert(source, pa.string())
         self._reject(unfit, lambda _: f"{role} {name!r} is not UTF-8 text: mend it, or take bytes with --keys binary")
         if role == "space":
             self._reject(source.is_null(), lambda _: f"no space: {name!r} has no value")
@@ -106,9 +110,12 @@ class _Making:
         self._reject(~times.ok, lambda row: roles.clock.complaint(column[row]))
         return times.timestamps()
 
-    def data(self, name: str) -> pa.Array:
-        column, _ = convert(self._source(name), pa.binary())
-        return pc.fill_null(column, b"")
+    def data(self, name: str, roles: Roles) -> pa.Array:
+        column, _ = self._bytes(name, roles)
+        if not roles.null_data:
+            return pc.fill_null(column, b"")
+        self._optional.add("data")
+        return column
 
     def json(self, plan: Plan) -> pa.Array:
         written = self._rows.rest
@@ -121,7 +128,7 @@ class _Making:
         source = self._source(name)
         if type_ == TIMESTAMP and not pa.types.is_timestamp(source.type):
             return self._times(name, roles)
-        column, unfit = convert(source, type_)
+        column, unfit = self._bytes(name, roles) if pa.types.is_binary(type_) else convert(source, type_)
         if pa.types.is_string(type_):
             self._reject(unfit, lambda _: f"column {name!r} is not UTF-8 text: mend it, or give --type {name}=binary")
         else:
@@ -130,7 +137,10 @@ class _Making:
         return column
 
     def finish(self) -> tuple[pa.RecordBatch, Rejects]:
-        fields = [pa.field(name, column.type, name not in RESERVED) for name, column in self._columns.items()]
+        fields = [
+            pa.field(name, column.type, name not in RESERVED or name in self._optional)
+            for name, column in self._columns.items()
+        ]
         batch = pa.RecordBatch.from_arrays(list(self._columns.values()), schema=pa.schema(fields))
         if self._reasons:
             kept = np.ones(batch.num_rows, dtype=np.bool_)
@@ -144,6 +154,11 @@ class _Making:
         times = roles.clock.read(text)
         self._reject(pc.and_(text.is_valid(), pa.array(~times.ok)), lambda row: roles.clock.complaint(text[row]))
         return pc.if_else(pa.array(times.ok), times.timestamps(), pa.scalar(None, TIMESTAMP))
+
+    def _bytes(self, name: str, roles: Roles) -> tuple[pa.Array, Mask | None]:
+        column, unfit = convert(self._source(name), pa.binary())
+        written = self._rows.origin.unit == LINE  # else a column of bytes is just that
+        return (typed_text.without_base64(column) if roles.encoded and written else column), unfit
 
     def _source(self, name: str) -> pa.Array:
         batch = self._rows.batch

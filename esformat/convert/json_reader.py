@@ -18,7 +18,7 @@ from esformat.convert.errors import InputError
 from esformat.convert.json_values import DEEPEST, columns, deepest, parse_object
 from esformat.convert.records import Block, blocks, readable, whole_lines, without_mark
 from esformat.convert.roles import Roles
-from esformat.convert.rows import BadRow, Origin, Rows
+from esformat.convert.rows import LINE, BadRow, Origin, Rows
 from esformat.convert.source import Source
 
 _TOO_LONG = "the line is too long"
@@ -141,7 +141,7 @@ class _Lines:
 
     @property
     def origin(self) -> Origin:
-        return Origin(self.path, "line", lambda row: (int(self.numbers[row]), readable(self.line(row))))
+        return Origin(self.path, LINE, lambda row: (int(self.numbers[row]), readable(self.line(row))))
 
     @property
     def text(self) -> pa.StringArray:

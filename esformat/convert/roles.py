@@ -34,6 +34,8 @@ class Roles:
     columns: tuple[str, ...] | None = None  # typed columns to keep beside
     types: Mapping[str, pa.DataType] = field(default_factory=dict)  # of columns whose values do not decide it
     keys: Keys = "text"
+    null_data: bool = False  # a row without a payload has none; else it has an empty one
+    encoded: bool = False  # bytes may stand in text as `json_text` writes them, {"base64": …}
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:

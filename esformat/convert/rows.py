@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+LINE = "line"
+"""What rows of text are counted in; others are counted as rows."""
+
 
 @dataclass(frozen=True, slots=True)
 class BadRow:

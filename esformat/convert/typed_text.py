@@ -34,6 +34,23 @@ def from_text(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return _leaf(column.cast(pa.string()), kind)
 
 
+def without_base64(column: pa.BinaryArray) -> pa.BinaryArray:
+    """Bytes of which some are written as {"base64": …}, as what they are; what only begins like that stays."""
+    encoded = pc.fill_null(pc.starts_with(column, _BASE64), False)
+    if not pc.any(encoded).as_py():
+        return column
+    pairs = zip(column.to_pylist(), encoded.to_pylist(), strict=True)
+    return pa.array([_bytes_or_text(value) if found else value for value, found in pairs], pa.binary())
+
+
+def _bytes_or_text(text: bytes) -> bytes:
+    try:
+        value = json.loads(text)
+        return base64.b64decode(value["base64"], validate=True) if len(value) == 1 else text
+    except (ValueError, TypeError):  # somebody's own
+        return text
+
+
 def loads(text: str | bytes) -> Any:
     """A JSON value whose numbers keep their digits."""
     return json.loads(text, parse_float=Decimal)

@@ -136,6 +136,51 @@ def test_export_and_import(command, clicks, name):
         assert again.scan(columns=names).to_table() == first.scan(columns=names).to_table()
 
 
+@pytest.mark.parametrize("ending", ["esdb", "parquet", "arrow"])
+@pytest.mark.parametrize("keys", ["text", "binary"])
+def test_export_and_import_exactly(command, tmp_path, ending, keys):
+    """What knows types brings all of them back, nulls that are not empty values, and keys of bytes."""
+    spaces = ["a", "", "b"] if keys == "text" else [b"\xff", b"", b"b"]
+    given = pa.table(
+        {
+            "space": spaces, "timestamp": [1, 2, 3], "data": [None, b"", b"\x00"], "n": pa.array([1, None, 3], pa.int16()),
+            "clock": pa.array([None, 1, 86_399_999_999_999], pa.time64("ns")), "list": [[1], None, []],
+        }
+    )  # fmt: skip
+    with aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.create_topic("t", keys=keys)
+        topic.append(given)
+        stored = topic.scan().to_table()
+    assert command("export", "data", "t", f"t.{ending}").status == 0
+    chosen = [] if ending == "esdb" else ["--keys", keys]
+    assert command("import", "data", "again", f"t.{ending}", *chosen).status == 0
+    with aggregator.open(tmp_path / "data", read_only=True) as catalog:
+        again = catalog.topic("again").scan().to_table()
+    assert again.schema == stored.schema
+    assert again.to_pylist() == stored.to_pylist()
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "csv"])
+def test_export_and_import_as_text(command, tmp_path, ending):
+    """A topic that has the types reads what a topic of the same types wrote."""
+    given = pa.table(
+        {
+            "space": ["a", "b"], "timestamp": [1, 2], "data": [b"\xff", b""], "n": pa.array([1, None], pa.uint64()),
+            "clock": pa.array([86_399_999_999_999, None], pa.time64("ns")), "wake": pa.array([5, None], pa.time32("s")),
+            "day": pa.array([-1, None], pa.date32()), "at": pa.array([-1, None], pa.timestamp("ns")),
+        }
+    )  # fmt: skip
+    with aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(given)
+        stored = topic.scan().to_table()
+        catalog.create_topic("again", stored.schema)
+    assert command("export", "data", "t", f"t.{ending}").status == 0
+    assert command("import", "data", "again", f"t.{ending}").status == 0
+    with aggregator.open(tmp_path / "data", read_only=True) as catalog:
+        assert catalog.topic("again").scan().to_table().to_pylist() == stored.to_pylist()
+
+
 def test_export_a_part(command, clicks):
     """A space, a time range."""
     assert command("export", "data", "clicks", "ada.esdb", "--space", "ada", "--start", "1").status == 0
