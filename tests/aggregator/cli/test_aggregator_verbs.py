@@ -143,7 +143,8 @@ def test_export_and_import_exactly(command, tmp_path, ending, keys):
     spaces = ["a", "", "b"] if keys == "text" else [b"\xff", b"", b"b"]
     given = pa.table(
         {
-            "space": spaces, "timestamp": [1, 2, 3], "data": [None, b"", b"\x00"], "n": pa.array([1, None, 3], pa.int16()),
+            "space": spaces, "timestamp": [1, 2, 3], "data": [None, b"", b"\x00"],
+            "n": pa.array([1, None, 3], pa.int16()),
             "clock": pa.array([None, 1, 86_399_999_999_999], pa.time64("ns")), "list": [[1], None, []],
         }
     )  # fmt: skip
@@ -252,6 +253,26 @@ def test_rebuild_manifest(command, clicks):
     assert "rebuild-manifest" in refused.err
     assert command("rebuild-manifest", "data").text == "data: 1 topic, 1 segment, 2 events\n"
     assert command("verify", "data").text == "data: ok, 3 events, 1 segment\n"
+
+
+def test_rebuild_manifest_with_and_without_facts(command, clicks):
+    """Pipes and what is being erased are counted; where the facts are lost as well, the command says what is missing."""
+    with aggregator.open(clicks) as catalog:
+        catalog.query("CREATE PIPE p")
+        with mock.patch.object(Erasures, "advance", return_value=[]):
+            catalog.topic("clicks").erase("customer-1")
+            stored = shutil.copytree(clicks, clicks.with_name("copy"))
+    for path in stored.glob("manifest.sqlite*"):
+        path.unlink()
+    assert command("rebuild-manifest", "copy").text.endswith(", 1 pipe, 1 hidden space\n")
+    (stored / "manifest.sqlite").unlink()
+    (stored / "catalog.facts").unlink()
+    lost = command("rebuild-manifest", "copy")
+    assert lost.status == 1
+    assert "catalog.facts is not there: topics of which" in lost.err
+    (stored / "manifest.sqlite").unlink()
+    facts = command("rebuild-manifest", "copy", "--format", "json").json
+    assert (facts["pipes"], facts["hidden"], len(facts["missing"])) == (0, 0, 1)
 
 
 def test_bench(command, tmp_path):
