@@ -115,9 +115,7 @@ def _long_integers(text: pa.Array) -> Mask | None:
 
 def _cast(column: pa.Array, type_: pa.DataType) -> pa.Array | None:
     try:
-        if pa.types.is_time(type_) and pa.types.is_string(
-            column.type
-        ):  # as json_text writes it; Arrow does not read it
+        if pa.types.is_time(type_) and pa.types.is_string(column.type):  # Arrow has no cast for it
             moments = pc.binary_join_element_wise("1970-01-01T", column, "")
             return moments.cast(pa.timestamp(type_.unit)).cast(type_)
         return column.cast(type_)
