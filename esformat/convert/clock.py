@@ -71,11 +71,13 @@ class Clock:
 
     def complaint(self, value: pa.Scalar) -> str:
         """Say why `value`, of which `read` made nothing, is no time, and what to do."""
-        column = pa.array([value.as_py()], value.type)
+        column = pa.array([value], value.type)
         text, number = _shown(value), _number_of(value)
         parsed = self._parse(column)
         if parsed.ok[0]:
             why = self._why_unfit(parsed)
+        elif pa.types.is_timestamp(value.type) or pa.types.is_date(value.type):
+            why = _OUTSIDE
         elif self.unit is not None:
             why = f"is no number of {self.unit}" if number is None else f"{_OUTSIDE}: is {_OPTION} {self.unit} right?"
         elif self.written is not None:
@@ -157,7 +159,10 @@ def _is_number(type_: pa.DataType) -> bool:
 
 
 def _shown(value: pa.Scalar) -> str:
-    text = repr(value.as_py()) if pa.types.is_string(value.type) else str(value)
+    if pa.types.is_temporal(value.type):  # Python has no times beyond the year 9999
+        text = value.cast(pa.string()).as_py()
+    else:
+        text = repr(value.as_py()) if pa.types.is_string(value.type) else str(value)
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
 
 

@@ -182,5 +182,8 @@ def _timestamp_text(rows: Rows, roles: Roles) -> tuple[pa.Array, Mask | None]:
 
 
 def _shown(value: pa.Scalar) -> str:
-    text = repr(value.as_py())
+    try:
+        text = repr(value.as_py())
+    except (OverflowError, ValueError):  # a time that Python does not have
+        text = str(value.cast(pa.string()))
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"

@@ -150,3 +150,12 @@ def test_unknown_zone(zone):
 def test_utc_by_any_name(zone):
     """UTC has many names."""
     assert Clock(None, zone).zone is None
+
+
+@pytest.mark.parametrize("unit", ["s", "us"])
+def test_times_that_python_does_not_have(unit):
+    """A column of times may hold some beyond the year 9999: the complaint shows them."""
+    column = pa.array([2**62], pa.timestamp(unit, "UTC"))
+    clock = Clock()
+    assert not clock.read(column).ok[0]
+    assert re.search(r"timestamp -?\d{5,}.* is no time of the years 1 to 9999", clock.complaint(column[0]))
