@@ -160,7 +160,7 @@ def _is_number(type_: pa.DataType) -> bool:
 
 def _shown(value: pa.Scalar) -> str:
     if pa.types.is_temporal(value.type):  # Python has no times beyond the year 9999
-        text = value.cast(pa.string()).as_py()
+        text = str(value.cast(pa.string()))
     else:
         text = repr(value.as_py()) if pa.types.is_string(value.type) else str(value)
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"
