@@ -105,6 +105,8 @@ def decode_lines(stored: bytes) -> tuple[bytes, int]:
     lines = stored[_HEADER.size :]
     if len(lines) != length or check != checksum64(stored[: _HEADER.size - _CHECK.size] + lines):
         raise CorruptManifestError("the checksum does not match", offset=_HEADER.size - _CHECK.size)
+    if change > _MOST_INDEX:
+        raise CorruptManifestError(f"no manifest has seen {change} changes", offset=16)
     return lines, int(change)
 
 

@@ -165,7 +165,7 @@ class Maintenance:
                 chore.due = False
                 chore.work()
         except (EsdbError, OSError, MemoryError) as error:
-            self._report("retention or compaction", error)
+            self._report("upkeep", error)
         finally:
             chore.running = False
             if chore.due and not self._stopping:  # somebody asked after the last look

@@ -6,12 +6,14 @@ from typing import Any
 
 import pyarrow as pa
 
+from aggregator.errors import CorruptManifestError
 from aggregator.gaps import distance
 from aggregator.lql.tree import ShowPipes
 from aggregator.manifest import PipeRows
-from aggregator.pipe_progress import stored_progress
+from aggregator.pipe_progress import Progress, stored_progress
 from aggregator.pipe_round import visible_ends
 from aggregator.pipes import Pipe, Pipes, no_pipe, pipe_stream
+from aggregator.position import Position
 from aggregator.selection import identity_of
 from aggregator.topic import Backend
 
@@ -44,7 +46,12 @@ def pipe_facts(backend: Backend, pipes: Pipes | None) -> list[dict[str, Any]]:
     identity = identity_of(backend) if rows else b""
     found = []
     for info in rows:
-        progress = stored_progress(backend, info, identity)
+        try:
+            progress = stored_progress(backend, info, identity)
+        except CorruptManifestError as error:
+            lost = Progress(Position())
+            found.append(_of(Pipe(info, lost, lost, state="failing", problem=str(error)), 0))
+            continue
         lag = distance(progress.standing.begin, visible_ends(backend))
         found.append(_of(Pipe(info, progress, progress, state="behind" if lag else "level"), lag))
     return found

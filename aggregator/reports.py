@@ -104,8 +104,8 @@ class Traces:
 class RebuildReport:
     """What a manifest was rebuilt from. quarantined: paths, below the root, of files that could not be read.
 
-    pipes: how many were brought back. hidden: erasures and truncations under way that were, one for each partition and
-    space. missing: what could not be brought back, or nobody knows of, in sentences.
+    pipes: how many were brought back. hidden: spaces of topics that are being erased or truncated. missing: what could
+    not be brought back, or nobody knows of, in sentences.
     """
 
     topics: int

@@ -16,7 +16,7 @@ _SHOWN = 5
 
 @dataclass(slots=True)
 class Restored:
-    """What was brought back. pipes: how many. hidden: erasures and truncations, one for each partition and space."""
+    """What was brought back. pipes: how many. hidden: spaces of topics that are being erased or truncated."""
 
     pipes: int = 0
     hidden: int = 0
@@ -132,7 +132,7 @@ class _Restoring:
         if stones:
             self._manifest.apply(Edit(tombstones=stones))
             self._state.add_tombstones(stones)
-        self.done.hidden = len({(stone.partition, stone.space) for stone in stones})
+        self.done.hidden = len({(self._state.partitions[each.partition][0].info.number, each.space) for each in stones})
 
     def _can_be(self, stone: Tombstone) -> bool:
         """Nothing is hidden in a partition of which nothing is left."""

@@ -185,6 +185,13 @@ def test_a_file_that_is_too_large(tmp_path):
         read_facts(path)
 
 
+def test_changes_beyond_count():
+    """No manifest could go on counting from there."""
+    assert decode_lines(encode_facts(b"", 2**62))[1] == 2**62
+    with pytest.raises(CorruptManifestError, match="changes"):
+        decode_lines(encode_facts(b"", 2**62 + 1))
+
+
 def test_what_is_hidden_by_an_erasure():
     """Its last time and record index are those that the page says."""
     (line,) = lines_of("tombstone", [Tombstone(1, b"a", 5, 0)])

@@ -353,6 +353,25 @@ def test_facts_that_segments_and_log_contradict(root, kind, place, value, what):
         assert catalog.problems() == []
 
 
+@pytest.mark.parametrize("value", ["", "{}", "[" * 5000, '{"at": "p1", "copied": 0, "gone": 0, "gaps": 0}'])
+def test_a_pipe_whose_progress_means_nothing(root, value):
+    """It fails and says why, for a writer and for a reader; the rest works, and it can be deleted."""
+    with aggregator.open(root) as catalog:
+        catalog.query("CREATE PIPE p")
+
+    def change(lines):
+        lines[-1]["pipe"]["progress"] = value
+
+    forge(root, change)
+    assert rebuilt(root).pipes == 1
+    for read_only in (True, False):
+        with aggregator.open(root, read_only=read_only) as catalog:
+            (shown,) = catalog.stats()["pipes"]
+            assert (shown["state"], "progress of a pipe" in shown["problem"]) == ("failing", True)
+    with aggregator.open(root) as catalog:
+        catalog.query("DELETE PIPE p")
+
+
 def test_an_old_copy_of_the_manifest(root):
     """The facts are newer: what they know of erasures, policies and pipes is brought back, and reported."""
     with aggregator.open(root) as catalog:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -13,6 +15,7 @@ from clicks import click_table
 import aggregator
 import esformat
 from aggregator.cli import main
+from aggregator.erasure import Erasures
 
 from conftest import CLICKS, HOW  # isort: skip
 
@@ -256,7 +259,7 @@ def test_rebuild_manifest(command, clicks):
 
 
 def test_rebuild_manifest_with_and_without_facts(command, clicks):
-    """Pipes and what is being erased are counted; where the facts are lost as well, the command says what is missing."""
+    """Pipes and what is being erased are counted; where the facts are lost, too, the command says what is missing."""
     with aggregator.open(clicks) as catalog:
         catalog.query("CREATE PIPE p")
         with mock.patch.object(Erasures, "advance", return_value=[]):
