@@ -166,5 +166,4 @@ def test_a_message_without_its_events(tmp_path):
     table = events(task["schema"].schema, 10)
     with pytest.raises(SealingFailedError, match="ended with status 1"):
         writer.write_segment(tmp_path / "segments" / "0" / "a.esdb", [table], **task)
-    assert writer.write_segment(tmp_path / "segments" / "0" / "a.esdb", [table], **task).rows == 10
     writer.close()
