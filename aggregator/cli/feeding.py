@@ -6,12 +6,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from time import sleep
 from typing import Any
 
 import pyarrow as pa
 
-from aggregator import OverloadedError, Receipt, Topic
+from aggregator import Catalog, OverloadedError, Receipt, Topic
 from esformat.cli.parts import bad_rows_of, input_options_of, progress, roles_of, say
 from esformat.convert import Load, Plan, Roles
 
@@ -75,7 +76,20 @@ def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatc
             yield batch.slice(start, rows)
 
 
-def feed_files(topic: Topic, inputs: tuple[str, ...], options: dict[str, Any]) -> Fed:
+@dataclass(frozen=True, slots=True)
+class NewTopic:
+    """A topic that is made once there is something to append: a file that cannot be read leaves none behind."""
+
+    catalog: Catalog
+    name: str
+    indexes: tuple[str, ...]
+    keys: str
+
+    def make(self) -> Topic:
+        return self.catalog.create_topic(self.name, indexes=self.indexes, keys=self.keys)
+
+
+def feed_files(topic: Topic | NewTopic, inputs: tuple[str, ...], options: dict[str, Any]) -> Fed:
     """Append the events of files, or of "-", as a command's options say."""
     roles = _roles(topic, options)
     fed = Fed(topic.name, options["partition"])
@@ -86,8 +100,12 @@ def feed_files(topic: Topic, inputs: tuple[str, ...], options: dict[str, Any]) -
         show = opened.enter_context(progress("appending"))
         bad_rows = bad_rows_of(options)
         load = opened.enter_context(Load(inputs, roles, input_options_of(options), bad_rows=bad_rows, progress=show))
+        batches = iter(load.batches(plan))
+        if isinstance(topic, NewTopic):
+            first = next(batches, None)
+            topic, batches = topic.make(), chain([] if first is None else [first], batches)
         feed(
-            topic, load.batches(plan), options["partition"],
+            topic, batches, options["partition"],
             batch_rows=options["batch_rows"], producer=options["producer"], fed=fed, receipts=options["receipts"],
         )  # fmt: skip
         fed.bad_rows = bad_rows.count
@@ -103,9 +121,11 @@ def _surveyed(inputs: tuple[str, ...], roles: Roles, options: dict[str, Any]) ->
     return roles, replace(plan, roles=roles)
 
 
-def _roles(topic: Topic, options: dict[str, Any]) -> Roles:
+def _roles(topic: Topic | NewTopic, options: dict[str, Any]) -> Roles:
     """What the columns are: of the types that the topic has, where the options do not say otherwise."""
     roles = roles_of(options, keys=topic.keys)
+    if isinstance(topic, NewTopic):
+        return replace(roles, null_data=True, encoded=True)
     schema = topic.scan().schema
     known = {field.name: field.type for field in schema if field.name not in _KEYS_AND_PAYLOAD}
     fresh = not topic.stats()["schemas"]

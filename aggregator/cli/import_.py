@@ -12,7 +12,7 @@ import pyarrow as pa
 import esformat
 from aggregator import Catalog, Topic
 from aggregator.cli.append import feeding_options, report
-from aggregator.cli.feeding import Fed, feed, feed_files
+from aggregator.cli.feeding import Fed, NewTopic, feed, feed_files
 from aggregator.cli.opened import catalog_argument, format_option, topic_argument, writing
 from esformat.cli.parts import InputCommand, input_options, progress
 
@@ -50,24 +50,26 @@ def import_(
     started = perf_counter()
     segments = tuple(path for path in inputs if path.endswith(".esdb"))
     with writing(catalog, options["durability"]) as opened:
-        chosen = _topic(opened, topic, segments, indexes, keys)
-        if not segments:
-            fed = feed_files(chosen, inputs, options)
-        elif segments == inputs:
-            fed = _feed_segments(chosen, segments, options)
-        else:
+        if segments and segments != inputs:
             raise click.UsageError(".esdb files and others cannot be imported together: use two commands")
+        chosen = _topic(opened, topic, segments, indexes, keys)
+        if isinstance(chosen, NewTopic) or not segments:
+            fed = feed_files(chosen, inputs, options)
+        else:
+            fed = _feed_segments(chosen, segments, options)
     if not options["receipts"]:
         report(fed, perf_counter() - started, format_)
 
 
-def _topic(catalog: Catalog, name: str, segments: tuple[str, ...], indexes: tuple[str, ...], keys: str | None) -> Topic:
+def _topic(
+    catalog: Catalog, name: str, segments: tuple[str, ...], indexes: tuple[str, ...], keys: str | None
+) -> Topic | NewTopic:
     if name in catalog.topics():
         if indexes or keys:
             raise click.UsageError(f"{'--index' if indexes else '--keys'} is for a new topic, and {name} is there")
         return catalog.topic(name)
     if not segments:
-        return catalog.create_topic(name, indexes=indexes, keys=keys or "text")
+        return NewTopic(catalog, name, indexes, keys or "text")
     with esformat.open(segments[0]) as segment:
         names = [*segment.indexes, *(index for index in indexes if index not in segment.indexes)]
         return catalog.create_topic(name, _payload(segment.schema), indexes=names, keys=keys or segment.info()["keys"])

@@ -164,6 +164,19 @@ def test_export_and_import_exactly(command, tmp_path, ending, keys):
     assert again.to_pylist() == stored.to_pylist()
 
 
+def test_import_that_fails_makes_no_topic(command, clicks, tmp_path):
+    """A file whose rows are no events leaves nothing behind: the next try may make another topic of that name."""
+    pyarrow.parquet.write_table(pa.table({"space": [b"\xff"], "timestamp": [1]}), tmp_path / "bytes.parquet")
+    failed = command("import", "data", "new", "bytes.parquet", "--timestamp-format", "us")
+    assert (failed.status, "--keys binary" in failed.err) == (1, True)
+    assert command("import", "data", "new", "clicks.jsonl", "all.esdb").status == 2
+    assert [facts["topic"] for facts in command("topics", "data", "--format", "json").json] == ["clicks"]
+    again = command("import", "data", "new", "bytes.parquet", "--timestamp-format", "us", "--keys", "binary")
+    assert again.status == 0
+    with aggregator.open(clicks, read_only=True) as catalog:
+        assert [event.space for event in catalog.topic("new").scan()] == [b"\xff"]
+
+
 @pytest.mark.parametrize("ending", ["jsonl", "csv"])
 def test_export_and_import_as_text(command, tmp_path, ending):
     """A topic that has the types reads what a topic of the same types wrote."""
