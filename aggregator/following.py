@@ -6,8 +6,8 @@ manifest by then; what the log still holds of it is dropped. So nothing is misse
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from threading import Lock
 
 from aggregator.errors import CatalogNotFoundError
@@ -36,10 +36,15 @@ class Following:
             raise CatalogNotFoundError(
                 "no catalog is there", path=str(layout.root), hint="open it for writing to make one"
             ) from None
-        self.pins = Pins(layout.reader_locks, read_only=True)
-        self.pool = SegmentPool(layout)
-        self._lock = Lock()
-        self._start()
+        with ExitStack() as undoing:  # whatever fails: nothing stays open
+            undoing.callback(self.manifest.close)
+            self.pins = Pins(layout.reader_locks, read_only=True)
+            undoing.callback(self.pins.close)
+            self.pool = SegmentPool(layout)
+            undoing.callback(self.pool.close)
+            self._lock = Lock()
+            self._start()
+            undoing.pop_all()
 
     def _start(self) -> None:
         self._tail = LogTail(self.layout.log)
@@ -57,7 +62,7 @@ class Following:
             self._take(frames)
 
     def _new_frames(self) -> list[Frame]:
-        with contextlib.suppress(FileNotFoundError):  # a catalog that was only just made
+        with suppress(FileNotFoundError):  # a catalog that was only just made
             return self._tail.read(whole=not is_held(self.layout.writer_lock))
         return []
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
@@ -93,8 +93,9 @@ class Writing:
             limits = replace(limits, log_bytes=min(limits.log_bytes, limits.max_bytes // LOG_SHARE))
         self.layout, self.limits, self.durability, self._clock = layout, limits, durability, clock
         self._closed = False
-        self.lock = WriterLock(layout.writer_lock)
-        try:
+        with ExitStack() as undoing:  # whatever fails: nothing stays open
+            self.lock = WriterLock(layout.writer_lock)
+            undoing.callback(self.lock.release)
             if not _has_content(layout.manifest) and (segment_files(layout) or _has_content(layout.facts)):
                 raise CorruptManifestError(
                     "the manifest is missing or empty, and there are segments or facts that it had",
@@ -102,21 +103,16 @@ class Writing:
                     hint="restore it, or run `aggregator rebuild-manifest` on the catalog",
                 )
             self.manifest = Manifest(layout.manifest)
+            undoing.callback(self.manifest.close)
             self.sealing_process: SealingProcess | None = None
-            try:
-                sweep(layout, PREFIX)
-                if sealing == "process":
-                    self.sealing_process = SealingProcess(layout)
-                self._open()
-            except BaseException:
-                self._end_process()
-                self.manifest.close()
-                raise
-        except BaseException:
-            self.lock.release()
-            raise
+            sweep(layout, PREFIX)
+            if sealing == "process":
+                self.sealing_process = SealingProcess(layout)
+                undoing.callback(self._end_process)
+            self._open(undoing)
+            undoing.pop_all()
 
-    def _open(self) -> None:
+    def _open(self, undoing: ExitStack) -> None:
         layout, manifest, clock = self.layout, self.manifest, self._clock
         for directory in (layout.log, layout.segments):
             make_directory(directory)
@@ -133,11 +129,14 @@ class Writing:
         self.startup.check_facts(self.facts.change)
         self._pass_over_lost_indexes()
         self.pins = Pins(layout.reader_locks, read_only=False)
+        undoing.callback(self.pins.close)
         self.pool = SegmentPool(layout)
+        undoing.callback(self.pool.close)
         file_bytes = min(FILE_BYTES, self.limits.log_bytes // 8)  # the last file takes no large part of the budget
         self.log = Log(
             layout.log, self.durability, files=recovered.files, position=recovered.position, file_bytes=file_bytes
         )
+        undoing.callback(self.log.close)
         self.footprint = Footprint(self.state, manifest, self.log, self.limits.max_bytes)
         self.budget = Budget(self.limits.memory_bytes)
         self.budget.take(replay.size_bytes)
@@ -193,7 +192,7 @@ class Writing:
             self.state.arrivals.end()
             self.housekeeping.stop()
             self.maintenance.stop()
-            with contextlib.suppress(EsdbError, OSError):  # what the manifest lacks is looked up at the next opening
+            with suppress(EsdbError, OSError):  # what the manifest lacks is looked up at the next opening
                 self.streams.keep(closing=True)
             self.facts.keep()
             self.log.close()
