@@ -86,10 +86,12 @@ class SealingProcess:
                 make_directory(path.parent.parent)
                 make_directory(path.parent)
                 staged.rename(path)
+                sync_directory(path.parent)
             except BaseException:
                 shutil.rmtree(self._folder, ignore_errors=True)
+                with contextlib.suppress(OSError):
+                    path.unlink(missing_ok=True)
                 raise
-            sync_directory(path.parent)
         return info
 
     def _ask(self, task: Task, events: int) -> SegmentInfo:

@@ -14,6 +14,7 @@ import pytest
 
 import aggregator
 import esformat
+from aggregator import sealing_process
 from aggregator.errors import InvalidRequestError, SealingFailedError
 from aggregator.files import Layout
 from aggregator.model import ProducerEntry, SchemaInfo, TopicInfo
@@ -87,6 +88,26 @@ def test_errors_come_back(process):
     os.kill(pid, signal.SIGTERM)
     assert writer.write_segment(layout.segment(8), [table], **given).rows == 10
     assert writer.pid == pid
+
+
+def test_a_name_that_is_not_durable(process, monkeypatch):
+    """Where the directory cannot be synced there is no segment, as the manifest will not have it."""
+    writer, layout = process
+    given = facts() | {"number": 9}
+    table = events(given["schema"].schema, 10)
+    real = sealing_process.sync_directory
+
+    def fail(directory):
+        if directory == layout.segment(9).parent:
+            raise OSError(5, "Input/output error")
+        real(directory)
+
+    monkeypatch.setattr(sealing_process, "sync_directory", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        writer.write_segment(layout.segment(9), [table], **given)
+    assert not layout.segment(9).exists()
+    monkeypatch.undo()
+    assert writer.write_segment(layout.segment(9), [table], **given).rows == 10
 
 
 def test_threads_share_it(process):
