@@ -285,6 +285,7 @@ class Adder:
                 state.change_segments(self._topic, change, infos, (), sealed)
         except BaseException:
             with contextlib.suppress(EsdbError, OSError):  # else the next opening does it
+                manifest.settle()
                 undo(layout, {info.number for info in manifest.load(since=state.change).segments})
             raise
         forget_note(layout)

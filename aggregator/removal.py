@@ -52,6 +52,7 @@ class Removal:
                 change = self._manifest.apply(Edit(added=added, retired=numbers, reason=reason))
             except BaseException:
                 with contextlib.suppress(EsdbError, OSError):  # else the next opening does it
+                    self._manifest.settle()
                     named = {segment.number for segment in self._manifest.load(since=self._state.change).segments}
                     self.discard([segment for segment in added if segment.number not in named])
                 raise

@@ -313,6 +313,14 @@ class Manifest:
         with self._writing() as db:
             db.execute("UPDATE changes SET number = max(number, ?)", (change,))
 
+    def settle(self) -> None:
+        """After a change that failed: see to it that no crash brings it back. What was written of it, and not synced,
+        counts when the file is opened again, unless another change came after it. Files that it names must stay until
+        then.
+        """
+        with self._writing() as db:
+            _count_change(db)
+
     def scrub(self) -> None:
         """Bring the file of recent changes into the main one, so that deleted rows are gone from disk; a reader that
         is at it just then can put that off.

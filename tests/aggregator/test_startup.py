@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 import os
 import shutil
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -13,8 +15,9 @@ import pytest
 import aggregator
 import esformat
 from aggregator.housekeeping import Housekeeping
+from aggregator.maintenance import Maintenance
 from aggregator.manifest import Manifest
-from aggregator.removal import Removal
+from aggregator.stream_index import StreamIndex
 
 ROWS = 40
 
@@ -322,17 +325,22 @@ def test_stats_are_json_after_all_that(data):
 @pytest.mark.parametrize("left", [False, True])
 @pytest.mark.parametrize("work", ["erasing", "merging"])
 def test_a_new_segment_that_the_manifest_did_not_take(tmp_path, monkeypatch, work, left):
-    """Its file goes at once; where even that fails, the next opening does not take it in: another one was made in its
-    place, which may have less.
+    """Its file goes when no crash can bring the change back that failed. Until then it stays, and the next opening
+    does not take it in: another one was made in its place, which may have less.
     """
     root = tmp_path / "data"
-    apply, discard, failed = Manifest.apply, Removal.discard, []
+    apply, settle, failed = Manifest.apply, Manifest.settle, []
 
     def fail_once(manifest, edit):
         if edit.added and edit.retired and not failed:
             failed.append(edit.added)
             raise aggregator.ManifestFailedError("the disk is full")
         return apply(manifest, edit)
+
+    def not_settled(manifest):
+        if left:
+            raise aggregator.ManifestFailedError("the disk is full")
+        settle(manifest)
 
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t")
@@ -342,7 +350,7 @@ def test_a_new_segment_that_the_manifest_did_not_take(tmp_path, monkeypatch, wor
         if work == "erasing":
             topic.erase("a")
         monkeypatch.setattr(Manifest, "apply", fail_once)
-        monkeypatch.setattr(Removal, "discard", (lambda *_: None) if left else discard)
+        monkeypatch.setattr(Manifest, "settle", not_settled)
         with pytest.raises(aggregator.ManifestFailedError):
             catalog.compact()
         assert len(list(root.glob("segments/*/*.esdb"))) == 2 + left
@@ -356,3 +364,21 @@ def test_a_new_segment_that_the_manifest_did_not_take(tmp_path, monkeypatch, wor
         assert catalog.problems() == []
         assert len(list(root.glob("segments/*/*.esdb"))) == 1
         assert len(catalog.stats()["swept"]) == left
+
+
+def open_files():
+    """What this process has open."""
+    return sorted(path.name for path in Path("/dev/fd").iterdir())
+
+
+@pytest.mark.parametrize(("failing", "read_only"), [(Maintenance, False), (StreamIndex, False), (StreamIndex, True)])
+def test_an_opening_that_fails_leaves_nothing_open(data, monkeypatch, failing, read_only):
+    """Neither files nor locks, however late it fails: the next one finds all as it was."""
+    before = open_files()
+    with monkeypatch.context() as patch:
+        patch.setattr(failing, "__init__", mock.Mock(side_effect=OSError(errno.ENOMEM, "no memory")))
+        with pytest.raises(OSError, match="no memory"):
+            aggregator.open(data.root, read_only=read_only)
+        assert open_files() == before
+    with aggregator.open(data.root) as catalog:
+        assert catalog.problems() == []

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.soak import tracing, workload
-from tests.soak.workload import BATCHES, Promises, Workload, broken_promises
+from tests.soak.workload import BATCHES, Promises, Workload, broken_promises, broken_when_rebuilt
 
 DISK_BYTES = 96 << 20
 ROUNDS_OF_A_DISK = 6  # of the workload; it is small
@@ -126,10 +126,18 @@ class Cuts:
         with mounted(copy) as copied:
             self.outcome.unsynced += files_of(copied / "data") != files_of(place / "data")
 
+            without_manifest = self._folder / "without-manifest"
+            if (copied / "data").exists():
+                shutil.copytree(copied / "data", without_manifest)
+
             def compare() -> None:
-                answer.write_text(json.dumps(broken_promises(copied / "data", promises)))
+                wrong, seconds = broken_promises(copied / "data", promises)
+                if without_manifest.exists():
+                    wrong += broken_when_rebuilt(without_manifest, promises)
+                answer.write_text(json.dumps((wrong, seconds)))
 
             _, status = os.waitpid(tracing.fork(compare), 0)
+        shutil.rmtree(without_manifest, ignore_errors=True)
         wrong, seconds = json.loads(answer.read_text()) if status == 0 else (["the catalog could not be read"], 0.0)
         self.outcome.slowest_open_s = max(self.outcome.slowest_open_s, seconds)
         self.outcome.wrong += [f"cut {self.outcome.cuts}: {each}" for each in wrong]
