@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from aggregator.model import RESERVED_COLUMNS, SchemaInfo
 from esformat import InvalidEventError, UsageError
-from esformat.parts import KEY_COLUMNS, EventSchema, Field, make_schema
+from esformat.parts import KEY_COLUMNS, EventSchema, Field, make_schema, normalise_type
 
 DATA_COLUMN = "data"
 
@@ -45,8 +45,8 @@ def topic_schema(
 
 
 def small_types(arrow: pa.Schema) -> pa.Schema:
-    """The columns of a batch, with 32-bit offsets: a batch is never so large as to need others."""
-    return pa.schema([field.with_type(_small_type(field.type)) for field in arrow])
+    """The columns of a batch in the types that are stored, with 32-bit offsets: none is so large as to need others."""
+    return pa.schema([field.with_type(_small_type(normalise_type(field.type))) for field in arrow])
 
 
 def _small_type(kind: pa.DataType) -> pa.DataType:

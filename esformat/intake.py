@@ -22,10 +22,14 @@ def to_arrow(table: Any) -> pa.Table:
         return table
     if isinstance(table, pa.RecordBatch):
         return pa.Table.from_batches([table])
-    if hasattr(table, "__arrow_c_stream__"):
-        return pa.RecordBatchReader.from_stream(table).read_all()
-    if hasattr(table, "__arrow_c_array__"):
-        return pa.Table.from_batches([pa.record_batch(table)])
+    try:
+        reader = pa.RecordBatchReader.from_stream(table) if hasattr(table, "__arrow_c_stream__") else None
+        if reader is None and hasattr(table, "__arrow_c_array__"):
+            return pa.Table.from_batches([pa.record_batch(table)])
+    except pa.ArrowException as error:  # columns of mixed values, or no columns at all
+        raise InvalidEventError(f"{type(table).__name__} cannot be read as a table: {error}") from error
+    if reader is not None:
+        return reader.read_all()
     raise InvalidEventError(
         f"cannot read events from {type(table).__name__}",
         hint="give a pyarrow table, or anything with __arrow_c_stream__ (pandas, Polars, DuckDB …)",
@@ -78,6 +82,9 @@ def _unfold(array: pa.Array) -> pa.Array:
     """The array without what Arrow's casts cannot take off."""
     if isinstance(array, pa.ExtensionArray):
         return _unfold(array.storage)
+    if pt.is_dictionary(array.type) and array.type.value_type in (pa.string_view(), pa.binary_view()):
+        values = array.dictionary.cast(normalise_type(array.type.value_type))  # views cannot be taken from
+        return pa.DictionaryArray.from_arrays(array.indices, values)
     if pt.is_run_end_encoded(array.type):
         return _unfold(pc.run_end_decode(array))
     if pt.is_list_view(array.type) or pt.is_large_list_view(array.type):

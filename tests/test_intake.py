@@ -406,3 +406,22 @@ def test_messages_do_not_break_lines():
         with pytest.raises(InvalidEventError) as caught:
             added(**given)
         assert re.fullmatch(r"[^\n]+", str(caught.value))
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.binary_view()])
+def test_dictionary_of_views(kind):
+    """Polars gives categories as a dictionary of views."""
+    values = pa.array(["x", "yy"]).cast(kind)
+    column = pa.DictionaryArray.from_arrays(pa.array([0, None, 1, 0], pa.uint32()), values)
+    schema = make_schema(pa.schema([("v", column.type)]), (), binary_keys=False)
+    table = check_table(pa.table({"space": ["a"] * 4, "timestamp": [1] * 4, "v": column}), schema)
+    assert table["v"].type == schema.fields[0].type
+    assert [v.decode() if isinstance(v, bytes) else v for v in table["v"].to_pylist()] == ["x", None, "yy", "x"]
+
+
+def test_what_arrow_cannot_make_a_table_of():
+    """A column alone, or values of several types in one, is told as events that do not fit, with what was given."""
+    pandas = pytest.importorskip("pandas")
+    for given in (pa.chunked_array([[1.5]]), pandas.DataFrame({"space": ["a", "b"], "x": [1, "y"]})):
+        with pytest.raises(InvalidEventError, match=f"{type(given).__name__} cannot be read as a table: "):
+            to_arrow(given)

@@ -5,7 +5,15 @@ from esformat.event_rows import rows_of_batch
 from esformat.index import can_hold
 from esformat.intake import EventRows, check_table, to_arrow
 from esformat.launch import launch
-from esformat.schema import KEY_COLUMNS, TIMESTAMP_TYPE, EventSchema, Field, default_schema, make_schema
+from esformat.schema import (
+    KEY_COLUMNS,
+    TIMESTAMP_TYPE,
+    EventSchema,
+    Field,
+    default_schema,
+    make_schema,
+    normalise_type,
+)
 from esformat.writer import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
 
 __all__ = [
@@ -21,6 +29,7 @@ __all__ = [
     "default_schema",
     "launch",
     "make_schema",
+    "normalise_type",
     "rows_of_batch",
     "to_arrow",
     "to_microseconds",

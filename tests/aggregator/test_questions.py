@@ -95,3 +95,14 @@ def test_a_type_of_the_callers_own(catalog):
     for _ in range(2):
         topic.append(pa.table({"space": ["a", "b"], "timestamp": [1, 2], "colour": colours}))
     assert topic.scan().to_table()["colour"].to_pylist() == [255, 255, None, None]
+
+
+def test_categories_are_texts(catalog):
+    """Dictionaries of any library's texts are stored as texts, as the same texts without a dictionary are."""
+    topic = catalog.create_topic("t")
+    for kind in (pa.string(), pa.large_string(), pa.string_view()):
+        values = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["x", "y"]).cast(kind))
+        topic.append(pa.table({"space": ["a", "b"], "timestamp": [1, 2], "kind": values}))
+    assert topic.scan().schema.field("kind").type == pa.string()
+    assert topic.stats()["schemas"] == 1
+    assert topic.scan().to_table()["kind"].to_pylist() == ["x"] * 3 + ["y"] * 3
