@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 
@@ -96,12 +96,14 @@ class FactsFile:
                 raise
             self._trouble = ""
 
-    def _refresh(self, changed: Iterable[str]) -> None:
+    def _refresh(self, changed: set[str]) -> None:
         change = self._manifest.change()
-        for kind in changed:
+        for kind in KINDS:
+            if kind in self._kinds and kind not in changed:
+                continue
+            self._kinds.pop(kind, None)
             lines = lines_of(kind, self._rows.all(kind))
             if max(map(len, lines), default=0) > MAX_LINE_BYTES:
-                self._kinds.pop(kind, None)  # it is looked at again with the next change
                 self._give_up("a topic has too many columns")
                 return
             self._kinds[kind] = b"".join(lines)

@@ -56,6 +56,20 @@ def remove_all(topic):
     topic.set_policy(retention={"segments": 0})
     topic.retain()
     topic.set_policy(retention={})
+    removal = topic._backend.housekeeping.removal
+    wait_until(lambda: removal.sweep() >= 0 and not removal.waiting())  # a pipe may just be reading
+
+
+def wait_until(condition):
+    end = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < end, "it did not come about"
+        time.sleep(0.01)
+
+
+def image_of(root, name):
+    """What a crash would leave, but for the manifest."""
+    return shutil.copytree(root, root.with_name(name), ignore=shutil.ignore_patterns("manifest.sqlite*", "*.partial"))
 
 
 def test_topics_without_events(root):
@@ -161,10 +175,10 @@ def test_erasures_under_way(root):
         next(scan)
         for space in ("secret-1", "secret-2"):
             topic.erase(space)
-        crashed = [shutil.copytree(root, root.with_name("at once"))]
+        crashed = [image_of(root, "at once")]
         catalog.compact()
         assert set(topic.erasures()) == {"secret-1", "secret-2"}  # the scan holds a file
-        crashed.append(shutil.copytree(root, root.with_name("half done")))
+        crashed.append(image_of(root, "half done"))
         del scan
     for image in crashed:
         report = rebuilt(image)
@@ -215,13 +229,6 @@ def test_no_trace_of_an_erased_key(root):
         assert topic.traces("secret").gone
 
 
-def wait_until(condition):
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.01)
-
-
 def copied(catalog):
     return {pipe["name"]: pipe["copied"] for pipe in catalog.stats()["pipes"] if pipe["lag"] == 0}
 
@@ -241,7 +248,7 @@ def test_pipes_go_on(root):
         remove_all(catalog.topic("logs"))
         before = [(pipe["name"], pipe["copied"], pipe["gone"]) for pipe in catalog.stats()["pipes"]]
         assert [gone for _, _, gone in before] == [0, 0, 0]
-        crashed = shutil.copytree(root, root.with_name("crashed"))
+        crashed = image_of(root, "crashed")
     for image in (root, crashed):
         report = rebuilt(image)
         assert (report.pipes, report.missing) == (3, ())
@@ -422,7 +429,7 @@ def test_what_is_written_when(root, monkeypatch):
     with aggregator.open(root) as catalog:
         assert writes() == 1
         topic = catalog.create_topic("t", SCHEMA)
-        assert writes() == 1
+        assert 1 <= writes() <= 2  # background work may have come between topic and schema
         for _ in range(5):
             append(topic)
             catalog.seal()
@@ -458,19 +465,23 @@ def test_a_disk_that_takes_no_facts(root, monkeypatch):
         wait_until(lambda: b'"t"' in (root / "catalog.facts").read_bytes())
 
 
-def test_more_facts_than_fit(root, monkeypatch):
+@pytest.mark.parametrize(("bound", "size"), [("MAX_BYTES", 1500), ("MAX_LINE_BYTES", 500)])
+def test_more_facts_than_fit(root, monkeypatch, bound, size):
     """Then there is no file rather than one that says too little, and a problem is listed."""
+    columns = pa.schema([(f"column {number}", pa.string()) for number in range(10)])
     with aggregator.open(root) as catalog:
         catalog.create_topic("t")
-        monkeypatch.setattr(facts_file, "MAX_BYTES", 1500)
-        for number in range(10):
-            catalog.create_topic(f"topic {number}")
-        assert not (root / "catalog.facts").exists()
-        (problem,) = catalog.problems()
-        assert problem.subject == "catalog.facts"
-        monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr(facts_file, bound, size)
+            for number in range(3):
+                catalog.create_topic(f"topic {number}", columns)
+            assert not (root / "catalog.facts").exists()
+            (problem,) = catalog.problems()
+            assert problem.subject == "catalog.facts"
+            catalog.topic("t").set_policy(roll={"rows": 5})
         catalog.create_topic("last")
         assert (root / "catalog.facts").stat().st_size > 1500
+    assert rebuilt(root).topics == 5
 
 
 def test_bytes_count(root):
