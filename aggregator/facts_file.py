@@ -8,6 +8,7 @@ is a copy: where it cannot be written now, nothing is refused, and background wo
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
 from collections.abc import Callable
@@ -35,8 +36,13 @@ def read_facts(path: Path) -> tuple[Facts, int]:
 
 
 def _read(path: Path) -> tuple[bytes, int]:
-    with path.open("rb") as file:
-        stored = file.read(MAX_BYTES + 1)
+    try:
+        with path.open("rb") as file:
+            stored = file.read(MAX_BYTES + 1)
+    except OSError as error:
+        if error.errno in (errno.EIO, errno.EISDIR):  # it will not be better another time
+            raise CorruptManifestError(f"it cannot be read: {error.strerror}", path=str(path)) from None
+        raise
     if len(stored) > MAX_BYTES:
         raise CorruptManifestError(f"the file has more than {MAX_BYTES:,} bytes", path=str(path))
     return decode_lines(stored)
@@ -142,5 +148,6 @@ class FactsFile:
         self._manifest.add_problem(Problem(self._layout.facts.name, message, "removed", self._clock()))
 
     def _look(self) -> None:
+        self._manifest.facts_bytes = 0
         with contextlib.suppress(FileNotFoundError):
             self._manifest.facts_bytes = self._layout.facts.stat().st_size

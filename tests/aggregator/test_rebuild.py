@@ -288,6 +288,8 @@ def test_facts_that_cannot_be_used(root, how):
     path = root / "catalog.facts"
     stored = path.read_bytes()
     path.write_bytes(damaged(stored, how))
+    with aggregator.open(root, read_only=True) as catalog:
+        assert catalog.topics() == ("t", "empty")
     with aggregator.open(root) as catalog:
         assert catalog.topics() == ("t", "empty")
         assert catalog.problems() == []
@@ -304,6 +306,22 @@ def test_facts_that_cannot_be_used(root, how):
         assert catalog.topic("t").roll.rows == 100
         assert append(catalog.topic("t")).first == 15
         assert path.exists()
+
+
+def test_facts_that_the_disk_does_not_give(root):
+    """They are as good as damaged, and keep nobody from opening or rebuilding."""
+    with aggregator.open(root) as catalog:
+        append(catalog.create_topic("t"))
+    (root / "catalog.facts").unlink()
+    (root / "catalog.facts").mkdir()
+    with aggregator.open(root) as catalog:
+        assert catalog.topic("t").scan().count() == 10
+    report = rebuilt(root)
+    assert "catalog.facts cannot be used: it cannot be read" in report.missing[0]
+    assert (root / "quarantine" / "catalog.facts").is_dir()
+    with aggregator.open(root) as catalog:
+        assert catalog.topic("t").scan().count() == 10
+        assert (root / "catalog.facts").is_file()
 
 
 def forge(root, change):
