@@ -151,8 +151,8 @@ class Catalog:
         records: mappings, or anything Arrow, with `ts` (int µs or aware datetimes; now where absent), `msg` (text or
             bytes) and fields under any other name. Columns of a table, and fields for which the topic has a column,
             keep their type; others become text in the column `fields`.
-        partition, producer, sequence: as for `Topic.append`. Without `ts` a record has another time with every try: give
-            it where a producer may have to repeat them.
+        partition, producer, sequence: as for `Topic.append`. Without `ts` a record has another time with every try:
+            give it where a producer may have to repeat them.
         Raises InvalidRequestError, esformat.InvalidEventError, OverloadedError and what else `Topic.append` raises.
         """
         return self.write_streams([(tags, records)], topic, partition=partition, producer=producer, sequence=sequence)
