@@ -50,7 +50,7 @@ def restore(facts: Facts, change: int, state: CatalogState, manifest: Manifest, 
         if work.takes(f"partition {partition.name!r}", partition.topic in topics and work.partition(partition))
     ]
     work.indexes(partitions, logged)
-    work.tombstones()
+    work.tombstones({partition.number for partition in partitions})
     if not work.done.contradictions:
         manifest.put(IDENTITY, facts.settings.identity)
         work.pipes()
@@ -127,18 +127,18 @@ class _Restoring:
         interrupted = {"durability": settings.durability, "closed": False, "first_free": first_free}
         self._manifest.put(RUN, json.dumps(interrupted))
 
-    def tombstones(self) -> None:
-        stones = [stone for stone in self._facts.tombstones if self._can_be(stone)]
+    def tombstones(self, partitions: set[int]) -> None:
+        """Hide again what was hidden in these partitions, and in no other that has the number of one."""
+        stones = [each for each in self._facts.tombstones if each.partition in partitions and self._can_be(each)]
         if stones:
             self._manifest.apply(Edit(tombstones=stones))
             self._state.add_tombstones(stones)
         self.done.hidden = len({(self._state.partitions[each.partition][0].info.number, each.space) for each in stones})
 
     def _can_be(self, stone: Tombstone) -> bool:
-        """Nothing is hidden in a partition of which nothing is left."""
-        found = self._state.partitions.get(stone.partition)
-        if found is None or found[0].binary_keys:
-            return found is not None
+        """Whether the topic has such keys."""
+        if self._state.partitions[stone.partition][0].binary_keys:
+            return True
         try:
             stone.space.decode()
         except UnicodeDecodeError:

@@ -373,7 +373,7 @@ def _facts_changed(db: sqlite3.Connection, edit: Edit) -> set[str]:
     """Kinds of facts that an edit, not made yet, takes away from what segments tell, or changes."""
     changed: set[str] = set()
     if edit.tombstones or edit.fulfilled:
-        changed.add("tombstone")
+        changed |= {"tombstone", "partition"}  # so that the partitions of all tombstones are there by name
     if edit.retired or (edit.sealed and not edit.added):  # with notes of pipes, perhaps
         changed.add("pipe")
     going: dict[int, int] = dict.fromkeys(edit.sealed, 0)

@@ -378,6 +378,26 @@ def test_facts_that_segments_and_log_contradict(root, kind, place, value, what):
         assert catalog.problems() == []
 
 
+def test_erasures_of_another_partition(root):
+    """Nothing is hidden where facts and segments mean different partitions by a number, however it came to that."""
+    with aggregator.open(root) as catalog:
+        append(catalog.create_topic("t"))
+        append(catalog.create_topic("u"))
+        catalog.seal()
+        catalog.topic("t").erase("a")
+
+    def change(lines):
+        mine = {line["partition"]["topic"]: line["partition"] for line in lines if "partition" in line}
+        mine[1]["number"], mine[2]["number"] = mine[2]["number"], mine[1]["number"]
+
+    forge(root, change)
+    report = rebuilt(root)
+    assert report.hidden == 0
+    assert "partition '0'" in report.missing[0]
+    with aggregator.open(root) as catalog:
+        assert [catalog.topic(name).scan().count() for name in "tu"] == [10, 10]
+
+
 @pytest.mark.parametrize("value", ["", "{}", "[" * 5000, '{"at": "p1", "copied": 0, "gone": 0, "gaps": 0}'])
 def test_a_pipe_whose_progress_means_nothing(root, value):
     """It fails and says why, for a writer and for a reader; the rest works, and it can be deleted."""
@@ -463,6 +483,8 @@ def test_what_is_written_when(root, monkeypatch):
         catalog.query("CREATE PIPE p")
         catalog.query("DELETE PIPE p")
         assert writes() == 2
+        append(topic)
+        catalog.seal()
     assert writes() == 0
     with aggregator.open(root):
         assert writes() == 1  # how far record indexes have come
