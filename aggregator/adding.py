@@ -35,7 +35,7 @@ from aggregator.log_entry import Entry
 from aggregator.manifest import Edit, Manifest
 from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
-from aggregator.schema_change import fit, newest_of_families, small_types, topic_schema
+from aggregator.schema_change import choose_schema
 from aggregator.segment_file import write_segment
 from aggregator.staging import claim, forget_note, note, staging, undo
 from aggregator.state import PRODUCER_WINDOW, Partition, Topic
@@ -117,12 +117,8 @@ def find_target(manifest: Manifest, topic: str, partition: str, given: pa.Schema
 
 def _schema_for(schemas: Iterable[SchemaInfo], given: pa.Schema, info: TopicInfo) -> SchemaInfo | None:
     """The schema that holds all of those columns, as appends choose it."""
-    wanted = topic_schema(small_types(given), info.indexes, binary_keys=info.keys == "binary")
-    for known in newest_of_families(schemas):
-        extended = fit(known.schema, wanted)
-        if extended is not None:
-            return known if extended == known.schema else None
-    return None
+    known, wanted = choose_schema(schemas, given, info.indexes, binary_keys=info.keys == "binary")
+    return known if known is not None and wanted == known.schema else None
 
 
 def stage(folder: Path, target: Target, events: pa.Table, batch: Batch, *, threads: int | None = 1) -> StagedSegment:

@@ -21,11 +21,10 @@ from aggregator.log_frame import MAX_BODY_BYTES, EventsPrefix, frame_bytes
 from aggregator.manifest import Manifest
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
 from aggregator.names import check_name
-from aggregator.schema_change import fit, newest_of_families, small_types, topic_schema
+from aggregator.schema_change import choose_schema, newest_of_families, widened
 from aggregator.state import PRODUCER_WINDOW, CatalogState, Partition, Topic
 from aggregator.unsealed import make_piece
 from esformat import InvalidEventError
-from esformat.parts import EventSchema
 
 MAX_FITTINGS = 256  # sets of columns remembered for each topic
 
@@ -86,7 +85,7 @@ class Ingest:
         if entry is None or entry.count != len(table):
             return None
         for known in newest_of_families(topic.schemas.values()):
-            if fit(known.schema, self._asked(topic, table.schema, known.schema)) != known.schema:
+            if widened(known.schema, table.schema, topic.info.indexes) != known.schema:
                 continue
             with contextlib.suppress(InvalidEventError):  # a value that its columns do not take
                 batch = Fitting(table.schema, known.schema).apply(table)
@@ -231,20 +230,11 @@ class Ingest:
 
     def _schema_for(self, topic: Topic, given: pa.Schema) -> SchemaInfo:
         """The schema that a batch with those columns is stored in, made where there is none."""
-        families = newest_of_families(topic.schemas.values())
-        for known in families:
-            extended = fit(known.schema, self._asked(topic, given, known.schema))
-            if extended == known.schema:
-                return known
-            if extended is not None:
-                return self._add_schema(topic, self._manifest.add_schema(topic.info.number, extended, known.family))
-        wanted = self._asked(topic, given, families[0].schema if families else None)
-        return self._add_schema(topic, self._manifest.add_schema(topic.info.number, wanted, None))
-
-    @staticmethod
-    def _asked(topic: Topic, given: pa.Schema, known: EventSchema | None) -> EventSchema:
-        """What a batch asks of a schema; `known` tells the types of indexed columns that it has no values of."""
-        return topic_schema(small_types(given), topic.info.indexes, binary_keys=topic.binary_keys, known=known)
+        known, wanted = choose_schema(topic.schemas.values(), given, topic.info.indexes, binary_keys=topic.binary_keys)
+        if known is not None and wanted == known.schema:
+            return known
+        family = None if known is None else known.family
+        return self._add_schema(topic, self._manifest.add_schema(topic.info.number, wanted, family))
 
     def _add_schema(self, topic: Topic, info: SchemaInfo) -> SchemaInfo:
         self._fittings.pop(topic.info.number, None)  # batches of the older schema go on in the newer one

@@ -80,6 +80,32 @@ def fit(schema: EventSchema, given: EventSchema) -> EventSchema | None:
     return EventSchema((*schema.fields, *added), schema.binary_keys) if added else schema
 
 
+def widened(known: EventSchema, arrow: pa.Schema, indexes: Sequence[str]) -> EventSchema | None:
+    """`known` with what events with the columns of `arrow` add to it; None where it does not take them.
+
+    Raises as `topic_schema`.
+    """
+    given = topic_schema(small_types(arrow), indexes, binary_keys=known.binary_keys, known=known)
+    return fit(known, given)
+
+
+def choose_schema(
+    schemas: Iterable[SchemaInfo], arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool
+) -> tuple[SchemaInfo | None, EventSchema]:
+    """The schema of a topic's `schemas` that takes events with the columns of `arrow`, and what it is to become for
+    them: itself, or wider. None where no family takes them, and what a new one has.
+
+    Raises as `topic_schema`.
+    """
+    families = newest_of_families(schemas)
+    for known in families:
+        wider = widened(known.schema, arrow, indexes)
+        if wider is not None:
+            return known, wider
+    newest = families[0].schema if families else None
+    return None, topic_schema(small_types(arrow), indexes, binary_keys=binary_keys, known=newest)
+
+
 def _takes(kind: pa.DataType, given: pa.DataType) -> bool:
     """Whether a column of type `kind` holds every value of type `given`."""
     if given == kind:

@@ -67,6 +67,17 @@ def test_files_of_any_origin(catalog, tmp_path):
         assert "record_index" not in segment.schema.names
 
 
+def test_files_without_an_indexed_column(catalog, tmp_path):
+    """The index stays what it is, a number here; the events of the file have no value of it."""
+    topic = catalog.create_topic("codes", indexes=["code"])
+    topic.append([{"space": "a", "timestamp": 1, "code": 5}])
+    with esformat.create(tmp_path / "plain.esdb") as writer:
+        writer.add("b", b"", timestamp=2)
+    topic.add_segments([tmp_path / "plain.esdb"])
+    assert topic.scan(columns=["code"]).to_table()["code"].to_pylist() == [5, None]
+    assert topic.scan_index("code", 5).count() == 1
+
+
 def test_staged_segments_move(catalog):
     """What tasks staged is taken in without being copied, in the order of its record indexes; then nothing is left."""
     table = click_table(600)

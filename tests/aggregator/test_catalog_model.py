@@ -10,6 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 import pyarrow as pa
+from crash_image import crash_image
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -42,7 +43,7 @@ POLICIES = st.one_of(
     st.fixed_dictionaries({"bytes": st.integers(0, 20_000)}),
     st.fixed_dictionaries({"segments": st.integers(1, 3), "bytes": st.integers(0, 20_000)}),
 )
-EXAMPLES = int(os.environ.get("CATALOG_EXAMPLES", "30"))
+EXAMPLES = int(os.environ.get("CATALOG_EXAMPLES", "200"))
 STEPS = 20
 
 
@@ -203,7 +204,7 @@ class CatalogMachine(RuleBasedStateMachine):
 
     def _copy(self):
         self.copies = getattr(self, "copies", 0) + 1
-        return Path(shutil.copytree(self.root, self.folder / f"image{self.copies}"))
+        return crash_image(self.root, self.folder / f"image{self.copies}")
 
     def _after(self, crash):
         """Go on with the image of a crash, if there was one."""

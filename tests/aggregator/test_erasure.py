@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from threading import Lock
 
 import pytest
+from crash_image import crash_image
 
 import aggregator
 from aggregator.sealing import Sealer
@@ -166,17 +166,17 @@ def test_a_crash_on_the_way(root, tmp_path, monkeypatch, step):
 
             def copying(*given, **named):
                 if step == "rewritten" and copied.acquire(blocking=False):
-                    shutil.copytree(root, image)  # the new file is there, and the manifest does not name it
+                    crash_image(root, image)  # the new file is there, and the manifest does not name it
                 done = original(*given, **named)
                 if step == "sealed" and copied.acquire(blocking=False):
-                    shutil.copytree(root, image)
+                    crash_image(root, image)
                 return done
 
             with monkeypatch.context() as patch:
                 patch.setattr(kind, name, copying)
                 catalog.compact()
         else:
-            shutil.copytree(root, image)
+            crash_image(root, image)
     with aggregator.open(image) as catalog:
         topic = catalog.topic("t")
         assert catalog.problems() == []

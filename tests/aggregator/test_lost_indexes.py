@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pyarrow as pa
 import pytest
+from crash_image import crash_image
 
 import aggregator
 from aggregator.writing import LOST_INDEXES
@@ -15,7 +14,7 @@ EVENTS = pa.table({"space": ["a", "b"], "timestamp": pa.array([1, 2], pa.int64()
 
 def crashed(path, copy):
     """A copy of a catalog as it is while its writer runs: what a crash leaves."""
-    shutil.copytree(path, copy)
+    crash_image(path, copy)
     return copy
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from unittest import mock
 
 import pyarrow as pa
 import pytest
+from crash_image import crash_image
 
 import aggregator
 from aggregator import pipe_round, pipes
@@ -86,7 +86,7 @@ def test_saved_at_once_and_caught_up(tmp_path):
             catalog.write({"a": "1"}, [{"msg": str(i)} for i in range(10)])
             wait_until(lambda: facts(catalog, "p")["state"] == "waiting")
             assert facts(catalog, "p")["lag"] == 10
-            shutil.copytree(tmp_path / "c", tmp_path / "image")
+            crash_image(tmp_path / "c", tmp_path / "image")
             catalog._pipes._stopping.set()
     with aggregator.open(tmp_path / "image") as catalog:
         level(catalog, "p")
@@ -102,15 +102,15 @@ def test_exactly_once_over_crashes(tmp_path, monkeypatch):
 
     def copying(self, topic, given, partition, producer, sequence, note=""):
         if producer is not None and producer.startswith("pipe") and sequence % 5 == 0:
-            images.append(shutil.copytree(root, tmp_path / f"before{len(images)}"))
+            images.append(crash_image(root, tmp_path / f"before{len(images)}"))
         receipt = append(self, topic, given, partition, producer, sequence, note)
         if producer is not None and producer.startswith("pipe") and sequence % 5 == 3:
-            images.append(shutil.copytree(root, tmp_path / f"after{len(images)}"))
+            images.append(crash_image(root, tmp_path / f"after{len(images)}"))
         if sequence == 6:  # from here on what it tells stands in segments alone
             catalog.seal()
             catalog._backend.log.roll()
             catalog._backend.sealer.release_log()
-            images.append(shutil.copytree(root, tmp_path / f"sealed{len(images)}"))
+            images.append(crash_image(root, tmp_path / f"sealed{len(images)}"))
         return receipt
 
     root = tmp_path / "c"

@@ -11,6 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
+from crash_image import crash_image
 
 import aggregator
 import esformat
@@ -232,7 +233,7 @@ def test_crash_between_file_and_manifest(data, tmp_path, monkeypatch):
 
     def copying(manifest, edit):
         if edit.added:
-            shutil.copytree(data.root, images[bool(edit.retired)], dirs_exist_ok=True)
+            crash_image(data.root, images[bool(edit.retired)])
         return apply(manifest, edit)
 
     monkeypatch.setattr(aggregator.manifest.Manifest, "apply", copying)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-import shutil
 import time
 
 import pyarrow as pa
 import pytest
+from crash_image import crash_image
 
 import aggregator
 import esformat
@@ -143,7 +143,7 @@ def test_streams_after_a_crash(tmp_path):
         catalog.write({"n": "2"}, [{"msg": "x"}])
         catalog.seal()
         catalog.write({"n": "3"}, [{"msg": "x"}])
-        shutil.copytree(tmp_path / "c", tmp_path / "copy")
+        crash_image(tmp_path / "c", tmp_path / "copy")
     with aggregator.open(tmp_path / "copy") as copy:
         assert copy.streams() == [{"n": "1"}, {"n": "2"}, {"n": "3"}]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pickle
 import random
-import shutil
 from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from crash_image import crash_image
 
 import aggregator
 from aggregator import tombstones
@@ -255,7 +255,7 @@ def test_hidden_at_once_for_everybody(tmp_path):
         topic = catalog.topic("logs")
         assert topic.scan(space="{a=1}").count() == topic.read("0").count() == 6
         assert topic.erasures() == ()
-        image = shutil.copytree(tmp_path / "c", tmp_path / "image")
+        image = crash_image(tmp_path / "c", tmp_path / "image")
     with aggregator.open(image) as catalog:
         assert messages(catalog) == expected
 
@@ -325,10 +325,10 @@ def test_a_crash_while_space_is_freed(tmp_path, when):
 
     def copying(manifest, edit):
         if edit.retired and when == "before":
-            images.append(shutil.copytree(tmp_path / "c", tmp_path / f"image{len(images)}"))
+            images.append(crash_image(tmp_path / "c", tmp_path / f"image{len(images)}"))
         done = apply(manifest, edit)
         if edit.retired and when == "after":
-            images.append(shutil.copytree(tmp_path / "c", tmp_path / f"image{len(images)}"))
+            images.append(crash_image(tmp_path / "c", tmp_path / f"image{len(images)}"))
         return done
 
     with mock.patch.object(Manifest, "apply", copying), aggregator.open(tmp_path / "c") as catalog:
@@ -356,7 +356,7 @@ def test_a_manifest_rebuilt_while_space_is_freed(tmp_path):
     def copying(manifest, edit):
         done = apply(manifest, edit)
         if edit.retired:
-            images.append(shutil.copytree(tmp_path / "c", tmp_path / f"image{len(images)}"))
+            images.append(crash_image(tmp_path / "c", tmp_path / f"image{len(images)}"))
         return done
 
     with mock.patch.object(Manifest, "apply", copying), aggregator.open(tmp_path / "c") as catalog:

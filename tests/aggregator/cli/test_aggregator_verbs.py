@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
 from clicks import click_table
+from crash_image import crash_image
 
 import aggregator
 import esformat
@@ -277,7 +277,7 @@ def test_rebuild_manifest_with_and_without_facts(command, clicks):
         catalog.query("CREATE PIPE p")
         with mock.patch.object(Erasures, "advance", return_value=[]):
             catalog.topic("clicks").erase("customer-1")
-            stored = shutil.copytree(clicks, clicks.with_name("copy"))
+            stored = crash_image(clicks, clicks.with_name("copy"))
     for path in stored.glob("manifest.sqlite*"):
         path.unlink()
     assert command("rebuild-manifest", "copy").text.endswith(", 1 pipe, 1 hidden space\n")
