@@ -43,12 +43,12 @@ docs: $(VENV)/docs.stamp  ## Build the documentation site into site/; a broken l
 fuzz: $(VENV)/fuzz.stamp  ## A million foreign inputs for every reader, coverage-guided (an hour each).
 	for target in $(FUZZ_TARGETS); do $(BIN)/python -m tests.fuzz $$target || exit; done
 
-soak: $(VENV)/dev.stamp  ## The full figures of docs/reliability.md (an hour or two).
+soak: $(VENV)/dev.stamp  ## The full figures of docs/reliability.md (two hours or three).
 	PYTHONPATH=.:tests:fixtures:spec $(BIN)/python -m tests.soak.salvage --cases 10000
 	$(BIN)/python -m tests.soak.faults --points 1000
 	$(BIN)/python -m tests.soak.streams --minutes 20
 	$(BIN)/python -m tests.soak.power_cuts --cuts 200
-	CATALOG_EXAMPLES=200 $(BIN)/python -m pytest -q tests/aggregator/test_catalog_model.py
+	CATALOG_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/aggregator/test_catalog_model.py
 	$(BIN)/python -m tests.soak.server --seconds 60 --connections 500
 	PYTHONPATH=.:tests/aggregator/client $(BIN)/python -m killing --kills 100
 
