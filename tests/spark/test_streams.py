@@ -115,8 +115,9 @@ def test_offsets(catalog):
     assert opened[2].partitions(end, end) == []
     with pytest.raises(EsdbError, match="another catalog or topic"):
         opened[0].latestOffset({**start, "catalog": "0123"}, opened[0].getDefaultReadLimit())
+    opened.append(reader(catalog, position='{"z": 1}'))
     with pytest.raises(EsdbError, match="no partition 'z'"):
-        reader(catalog, position='{"z": 1}').initialOffset()
+        opened[-1].initialOffset()
     for wrong in ({"position": "middle"}, {"maxRowsPerTrigger": "0"}, {"maxBytesPerTrigger": "much"}):
         with pytest.raises(EsdbError, match="must be"):
             reader(catalog, **wrong)
