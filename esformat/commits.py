@@ -98,7 +98,8 @@ class Write:
         """Make staged files visible and hide `removed` ones, all at once; then delete those. Returns the new names.
 
         staged, removed: names relative to the directory. facts: kept in the record. forget: older records go, too: what
-        they wrote is gone. Raises OSError; then nothing has changed, unless the record says `replacing`.
+        they wrote is gone. Raises OSError, and ClosedError where another process took this one for dead and ended the
+        write; then nothing has changed, unless the record says `replacing`.
         """
         names = [f"part-{number:05}-{self.job}{self.suffix}" for number in range(len(staged))]
         older = _records(self.folder.names()) if forget else {}
@@ -111,8 +112,14 @@ class Write:
         }
         pending = _name("pending", self.job)
         self.folder.put_record(self.job, pending, json.dumps(record, indent=1).encode())
-        self.folder.publish(list(zip(staged, names, strict=True)))
-        self.folder.turn_record(pending, _name("replacing", self.job))
+        try:
+            self.folder.publish(list(zip(staged, names, strict=True)))
+            self.folder.turn_record(pending, _name("replacing", self.job))
+        except FileNotFoundError:
+            if pending in self.folder.names():
+                raise
+            self.folder.remove(names)  # what got its name after the other one had looked
+            raise ClosedError(f"write {self.job} has ended", path=self.folder.name) from None
         _complete(self.folder, self.job)
         return names
 

@@ -12,7 +12,7 @@ import fsspec
 import pytest
 from object_store import keys
 
-from esformat import commits
+from esformat import commit_folder, commits
 from esformat.commit_folder import StoredFolder
 from esformat.commits import Write, commit_of, committed_objects, sweep
 from esformat.errors import ClosedError
@@ -214,8 +214,9 @@ def test_commit_during_a_listing(in_memory, page):
 
 
 @pytest.mark.parametrize("step", range(14))
-def test_listings_take_time(in_memory, step):
+def test_listings_take_time(in_memory, step, monkeypatch):
     """A commit that goes on between two pages of a listing: the reader sees all old objects, or all new ones."""
+    monkeypatch.setattr(commit_folder, "REQUESTS", 1)  # no object is copied beside the end of the write
     old, write, names = _before_a_commit(in_memory)
     steps, results = count(), []
 
@@ -231,9 +232,33 @@ def test_listings_take_time(in_memory, step):
         Write(in_memory, "newjob00", ".bin").abort()
 
     in_memory.store.before_change = look
-    with contextlib.suppress(FileNotFoundError):  # the other process was quicker, or undid it
+    with contextlib.suppress(FileNotFoundError, ClosedError):  # the other process was quicker, or undid it
         write.commit(names, removed=list(old), forget=True)
     assert results in ([old], [NEW]) or (step >= 13 and results == [])
+
+
+def test_a_write_that_was_taken_for_dead(in_memory, monkeypatch):
+    """Another process undoes it while its owner copies: what is copied behind that one's back goes as well."""
+    monkeypatch.setattr(commit_folder, "REQUESTS", 1)
+    old, write, names = _before_a_commit(in_memory)
+    steps, changes = count(), count()
+
+    def at_the_first_copy():
+        if next(steps) == 1:
+            in_memory.store.before_change = when_the_record_goes
+            Write(in_memory, "newjob00", ".bin").abort()
+            in_memory.store.before_change = lambda: None
+
+    def when_the_record_goes():
+        if next(changes) == 2:
+            given = f"{in_memory.prefix}/part-00001-newjob00.bin"
+            in_memory.store.store.copy(f"{in_memory.prefix}/{names[1]}", given)
+
+    in_memory.store.before_change = at_the_first_copy
+    with pytest.raises(ClosedError, match="newjob00 has ended"):
+        write.commit(names, removed=list(old), forget=True)
+    assert seen(in_memory) == old
+    assert left(in_memory) == sorted([*old, "_committed-oldjob00.json"])
 
 
 @pytest.mark.parametrize("kind", ["memory", "s3"])
