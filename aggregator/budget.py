@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from threading import Lock
 
 from aggregator.errors import OverloadedError
 
 MIN_RETRY_S, MAX_RETRY_S = 0.05, 5.0
+PATIENCE = 4
+"""Who was refused is told to wait for one part in so many of the time that nothing has come free since."""
 
 
 class Budget:
@@ -16,9 +19,14 @@ class Budget:
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
+        self.wanted_bytes = 0
+        """What the largest batch takes that was refused since something came free."""
+        self.problem: Callable[[], str | None] = lambda: None
+        """Why nothing comes free, if somebody knows."""
         self._lock = Lock()
         self._rate = 50e6  # bytes that come free in a second; a guess until some did
         self._freed_at = time.monotonic()
+        self._refused_at: float | None = None  # first since something came free
 
     def reserve(self, size_bytes: int) -> None:
         """Take so many bytes. Raises OverloadedError, at once, where they would pass the limit."""
@@ -29,11 +37,9 @@ class Budget:
     def check(self, size_bytes: int) -> None:
         """Raises OverloadedError where so many bytes would pass the limit now."""
         if self.held_bytes + size_bytes > self.limit_bytes:
-            raise OverloadedError(
-                f"unsealed events hold {self.held_bytes:,} of {self.limit_bytes:,} bytes of memory",
-                hint="append again later; nothing of this batch was kept",
-                retry_after_s=self.retry_after_s(size_bytes),
-            )
+            self.wanted_bytes = max(self.wanted_bytes, size_bytes)
+            held = f"unsealed events hold {self.held_bytes:,} of {self.limit_bytes:,} bytes of memory"
+            raise self.refusal(held, size_bytes, self.limit_bytes)
 
     def take(self, size_bytes: int) -> None:
         """Count bytes that are there already, as after a crash, limit or not."""
@@ -48,9 +54,22 @@ class Budget:
             if sealed:
                 self._rate = (self._rate + size_bytes / max(now - self._freed_at, 0.01)) / 2
                 self._freed_at = now
+                self._refused_at = None
+                self.wanted_bytes = 0
 
-    def retry_after_s(self, size_bytes: int, limit_bytes: int | None = None) -> float:
-        """About when so many bytes will be free; of `limit_bytes` where another limit than the budget's is meant."""
-        limit = self.limit_bytes if limit_bytes is None else limit_bytes
-        over = size_bytes + limit / 8  # so that not everybody comes back for the first free byte
-        return min(max(over / self._rate, MIN_RETRY_S), MAX_RETRY_S)
+    def refusal(self, full: str, size_bytes: int, limit_bytes: int) -> OverloadedError:
+        """The error for so many bytes that do not fit: what is full, why nothing comes free, when to try again."""
+        why = self.problem()
+        return OverloadedError(
+            full if why is None else f"{full}, and {why}",
+            hint="append again later; nothing of this batch was kept",
+            retry_after_s=self._retry_after_s(size_bytes, limit_bytes),
+        )
+
+    def _retry_after_s(self, size_bytes: int, limit_bytes: int) -> float:
+        """About when so many bytes of a limit will be free; longer while nothing comes free, whatever the reason."""
+        over = size_bytes + limit_bytes / 8  # so that not everybody comes back for the first free byte
+        now = time.monotonic()
+        refused_at = self._refused_at or now
+        self._refused_at = refused_at
+        return min(max(over / self._rate, (now - refused_at) / PATIENCE, MIN_RETRY_S), MAX_RETRY_S)

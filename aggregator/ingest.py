@@ -195,11 +195,8 @@ class Ingest:
     def _check_log(self, size: int) -> None:
         if self._log.size_bytes + size > self._log_bytes:
             self._wake()
-            raise OverloadedError(
-                f"the log holds {self._log.size_bytes:,} of {self._log_bytes:,} bytes",
-                hint="append again later; nothing of this batch was kept",
-                retry_after_s=self._budget.retry_after_s(size, self._log_bytes),
-            )
+            held = f"the log holds {self._log.size_bytes:,} of {self._log_bytes:,} bytes"
+            raise self._budget.refusal(held, size, self._log_bytes)
 
     # ------------------------------------------------------------ partitions and schemas
 

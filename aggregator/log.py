@@ -354,13 +354,22 @@ class Log:
                 assert self._failure is not None
                 raise self._failure from None
 
+    def is_sealed(self, sealed: Mapping[int, int]) -> bool:
+        """Whether there are events, and all of them lie in segments; as `release` takes it."""
+        files = list(self._files)
+        return any(file.ends for file in files) and all(file.is_sealed(sealed) for file in files)
+
+    def releasable(self, sealed: Mapping[int, int]) -> bool:
+        """Whether `release` would delete a file."""
+        return len(self._files) > 1 and self._files[0].is_sealed(sealed)
+
     def release(self, sealed: Mapping[int, int]) -> int:
         """Delete the oldest files whose events all lie in segments; gives the bytes that came free.
 
         sealed: for each partition the record index below which every event lies in a segment.
         """
         freed = 0
-        while len(self._files) > 1 and self._files[0].is_sealed(sealed):
+        while self.releasable(sealed):
             oldest = self._files[0]
             oldest.path.unlink(missing_ok=True)
             self._files.pop(0)

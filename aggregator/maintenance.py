@@ -13,6 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Condition, Thread
 
+from aggregator.budget import Budget
 from aggregator.errors import AggregatorError
 from aggregator.log import Log
 from aggregator.policy import Durability, Limits
@@ -27,7 +28,9 @@ TICK_S = 1.0
 NICE = 5
 """How far background threads stand back behind those that append and read. One that the system puts aside while it
 holds the interpreter's lock holds up everybody: next to full load, reads of the newest events wait half as long."""
-MIN_BACK_OFF_S, MAX_BACK_OFF_S = 0.5, 30.0
+MIN_BACK_OFF_S, MAX_BACK_OFF_S = 0.5, 5.0
+"""How long a partition that could not be sealed is left alone, twice as long each time: no longer than an append that
+is refused meanwhile is told to wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -54,6 +57,7 @@ class Maintenance:
         state: CatalogState,
         sealer: Sealer,
         log: Log,
+        budget: Budget,
         *,
         limits: Limits,
         durability: Durability,
@@ -61,7 +65,7 @@ class Maintenance:
         chores: Sequence[Callable[[], None]] = (),
     ) -> None:
         """chores: retention, compaction; each is called after a seal, and about once in TICK_S, by one thread."""
-        self._state, self._sealer, self._log = state, sealer, log
+        self._state, self._sealer, self._log, self._budget = state, sealer, log, budget
         self._limits, self._durability, self._clock = limits, durability, clock
         self._condition = Condition()
         self._woken = False
@@ -69,13 +73,23 @@ class Maintenance:
         self._workers = max(1, min(os.cpu_count() or 1, 4))
         self._pool = ThreadPoolExecutor(self._workers, "aggregator-seal", _stand_back)
         self._running: dict[int, Future[None]] = {}
-        self._chores = [_Chore(chore) for chore in chores]
-        self._chore_pool = ThreadPoolExecutor(max(1, len(chores)), "aggregator-chore", _stand_back)
+        self._chores = [_Chore(chore) for chore in (self._cut_log, *chores)]
+        self._chore_pool = ThreadPoolExecutor(len(self._chores), "aggregator-chore", _stand_back)
         self._called = False
         self._back_off: dict[int, tuple[float, float]] = {}  # partition -> not before, and the next pause
-        self.problem: str | None = None
+        self._failing: dict[object, str] = {}  # what failed when it was last done, and what came of it
         self._thread = Thread(target=self._run, name="aggregator-maintenance", daemon=True)
+        budget.problem = self._sealing_problem
         self._thread.start()
+
+    @property
+    def problem(self) -> str | None:
+        """What fails now, as far as that is known; None while all is well."""
+        return next(reversed(list(self._failing.values())), None)
+
+    def _sealing_problem(self) -> str | None:
+        """Why partitions cannot be sealed now; None while they can."""
+        return next((why for what, why in list(self._failing.items()) if isinstance(what, int)), None)
 
     def wake(self) -> None:
         """Look now whether something is due."""
@@ -115,8 +129,9 @@ class Maintenance:
                 if now - chored >= TICK_S or self._called:
                     chored, self._called = now, False
                     self._start_chores()
+                self._failing.pop(self, None)
             except (AggregatorError, OSError, MemoryError, RuntimeError) as error:  # the last: no thread to be had
-                self._report("background work", error)
+                self._report(self, "background work", error)
 
     def _pause(self) -> float:
         pause = TICK_S
@@ -129,7 +144,9 @@ class Maintenance:
 
     def _start_seals(self) -> None:
         now = time.monotonic()
-        chosen = choose_to_seal(self._sealer.loads(), self._limits, self._log.size_bytes, self._clock())
+        chosen = choose_to_seal(
+            self._sealer.loads(), self._limits, self._log.size_bytes, self._clock(), self._budget.wanted_bytes
+        )
         stuck = [number for number, (_, p) in self._state.partitions.items() if p.sealing is not None]
         for number in dict.fromkeys([*stuck, *chosen]):
             running = self._running.get(number)
@@ -146,11 +163,19 @@ class Maintenance:
         except (EsdbError, OSError, MemoryError) as error:
             pause = min(MAX_BACK_OFF_S, 2 * self._back_off.get(number, (0.0, MIN_BACK_OFF_S / 2))[1])
             self._back_off[number] = (time.monotonic() + pause, pause)
-            self._report(f"sealing partition {partition.name!r} of topic {topic.info.name!r}", error)
+            self._report(number, f"sealing partition {partition.name!r} of topic {topic.info.name!r}", error)
         else:
             self._back_off.pop(number, None)
-            self.problem = None
+            self._failing.pop(number, None)
         self.look_after()
+
+    def _cut_log(self) -> None:
+        """Delete what seals could not delete, and where the log is half full the newest file as well, if it holds
+        nothing else: what is sealed must not stand in the way of what comes.
+        """
+        if self._log.size_bytes > self._limits.log_bytes // 2 and self._log.is_sealed(self._state.sealed()):
+            self._log.roll()
+        self._sealer.release_log()
 
     def _start_chores(self) -> None:
         for chore in self._chores:
@@ -164,15 +189,16 @@ class Maintenance:
             while chore.due and not self._stopping:
                 chore.due = False
                 chore.work()
+                self._failing.pop(chore, None)
         except (EsdbError, OSError, MemoryError) as error:
-            self._report("upkeep", error)
+            self._report(chore, "upkeep", error)
         finally:
             chore.running = False
             if chore.due and not self._stopping:  # somebody asked after the last look
                 self.look_after()
 
-    def _report(self, what: str, error: BaseException) -> None:
+    def _report(self, who: object, what: str, error: BaseException) -> None:
         message = f"{what} failed, and will be tried again: {error}"
-        if message != self.problem:
+        if message != self._failing.get(who):
             logger.warning("%s", message)
-        self.problem = message
+        self._failing[who] = message

@@ -7,7 +7,8 @@
 4. log files whose events are all sealed are deleted, oldest first.
 
 A crash before 2 leaves a file that the manifest does not name: it is swept when the catalog is opened, and its events
-are in the log. A crash after 2 leaves log files with sealed events: they are passed over when the log is read back.
+are in the log. A crash after 2 leaves log files with sealed events: they are passed over when the log is read back, and
+then deleted. What cannot be deleted is tried again by `maintenance`, whether or not there is more to seal.
 """
 
 from __future__ import annotations
@@ -57,8 +58,13 @@ def roll_bytes(topic: Topic) -> int:
     return roll if kept is None else min(roll, max(1, kept // (UNSEALED_SHARE * len(topic.partitions))))
 
 
-def choose_to_seal(loads: Sequence[Load], limits: Limits, log_bytes: int, now_us: int) -> list[int]:
-    """Partitions to seal now: those past a roll limit, and, where a budget is half used, those that would free most."""
+def choose_to_seal(
+    loads: Sequence[Load], limits: Limits, log_bytes: int, now_us: int, wanted_bytes: int = 0
+) -> list[int]:
+    """Partitions to seal now: those past a roll limit, and, where a budget is half used, those that would free most.
+
+    wanted_bytes: what a batch takes for which there was no memory.
+    """
     chosen = [
         load.partition
         for load in loads
@@ -68,8 +74,9 @@ def choose_to_seal(loads: Sequence[Load], limits: Limits, log_bytes: int, now_us
     ]
     left = [load for load in loads if load.partition not in set(chosen)]
     held = sum(load.size_bytes for load in left)
+    most = min(limits.memory_bytes // 2, limits.memory_bytes - wanted_bytes)
     for load in sorted(left, key=lambda load: load.size_bytes, reverse=True):
-        if (held > limits.memory_bytes // 2) or (load.pins_log and log_bytes > limits.log_bytes // 2):
+        if held > most or (load.pins_log and log_bytes > limits.log_bytes // 2):
             chosen.append(load.partition)
             held -= load.size_bytes
     return chosen
@@ -230,9 +237,11 @@ class Sealer:
         return written
 
     def release_log(self) -> None:
-        """Delete log files that hold sealed events only."""
+        """Delete log files that hold sealed events only. Raises OSError; then they are left for the next call."""
         with self._releasing:
             sealed = self._state.sealed()
+            if not self._log.releasable(sealed):
+                return
             self._manifest.keep_facts()
             self._log.release(sealed)
 

@@ -158,8 +158,10 @@ class Writing:
         if manifest.get(IDENTITY) is None:
             manifest.put(IDENTITY, secrets.token_hex(8))
         self.facts.keep_all()
+        with suppress(OSError):  # maintenance tries again
+            self.sealer.release_log()  # of what a crash kept from being deleted
         self.maintenance = Maintenance(
-            self.state, self.sealer, self.log, limits=self.limits, durability=self.durability, clock=clock,
+            self.state, self.sealer, self.log, self.budget, limits=self.limits, durability=self.durability, clock=clock,
             chores=(*self.housekeeping.chores(), self.streams.keep, self.facts.try_to_keep),
         )  # fmt: skip
         self.footprint.wake = self.maintenance.look_after

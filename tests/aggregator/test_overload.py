@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 
 import pytest
+from crash_image import crash_image
 
 import aggregator
 from aggregator import sealing as sealing_module
+from aggregator.housekeeping import Housekeeping
 from aggregator.policy import Limits
 from aggregator.sealing import Load, choose_to_seal
 from esformat import InvalidEventError
@@ -139,6 +142,8 @@ def test_choice():
     pin = Load(1, 5, 100, 1000, 10, 1000, 10_000, pins_log=True)
     assert choose_to_seal([pin, small], limits, 501, 1000) == [1]
     assert choose_to_seal([pin], limits, 500, 1000) == []
+    assert choose_to_seal([small], limits, 0, 1000, 9_900) == []
+    assert choose_to_seal([small], limits, 0, 1000, 9_901) == [1]
 
 
 def test_room_is_told_beforehand(tmp_path, stuck):
@@ -173,3 +178,109 @@ def test_much_is_sealed_in_parts(tmp_path, monkeypatch):
         stats = topic.stats()
         assert (stats["segments"], stats["unsealed_rows"]) == (5, 5)
         assert (topic.scan(space="a").count(), topic.scan(space="late").count()) == (5, 5)
+
+
+@contextlib.contextmanager
+def full_log_all_sealed(catalog, monkeypatch, release):
+    """Fill the log until an append is refused, and seal all, while `release` stands for the deletion of its files."""
+    topic = catalog.create_topic("t", roll={"rows": 10**6})
+    with monkeypatch.context() as patch:
+        patch.setattr(catalog._backend.log, "release", release)
+        patch.setattr("aggregator.maintenance.choose_to_seal", lambda *_: [])
+        kept, _ = fill(topic)
+        with contextlib.suppress(OSError):
+            catalog.seal()
+        assert catalog._backend.log.size_bytes > 200_000
+        yield kept
+
+
+def append_within(topic, seconds, number, size=1000):
+    """Append until it is taken."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return topic.append(batch(number, size))
+        except aggregator.OverloadedError:
+            assert time.monotonic() < deadline, "still refused"
+            time.sleep(0.05)
+
+
+def test_a_crash_before_the_log_is_cut(tmp_path, monkeypatch):
+    """A log full of events that lie in segments already refuses nothing: nobody would seal anything to free it."""
+    with (
+        aggregator.open(tmp_path / "data", limits={"log_bytes": "256KiB"}) as catalog,
+        full_log_all_sealed(catalog, monkeypatch, lambda sealed: 0) as kept,
+    ):
+        crash_image(tmp_path / "data", tmp_path / "copy")
+    with aggregator.open(tmp_path / "copy", limits={"log_bytes": "256KiB"}) as catalog:
+        assert catalog.topic("t").append(batch(kept)).first == kept
+        assert catalog.topic("t").scan().count() == kept + 1
+
+
+def test_log_files_that_could_not_be_deleted(tmp_path, monkeypatch):
+    """Their deletion is tried again, though nothing is left to seal."""
+
+    def fails(sealed):
+        raise OSError(5, "Input/output error")
+
+    with aggregator.open(tmp_path / "data", limits={"log_bytes": "256KiB"}) as catalog:
+        with full_log_all_sealed(catalog, monkeypatch, fails) as kept:
+            pass
+        assert append_within(catalog.topic("t"), 30, kept).first == kept
+
+
+def test_a_refusal_says_why_nothing_comes_free(tmp_path, stuck):
+    """And asks to wait longer while that lasts."""
+    stuck.failing = True
+    stuck.open.set()
+    with aggregator.open(tmp_path / "data", limits={"log_bytes": "256KiB"}) as catalog:
+        topic = catalog.create_topic("t")
+        kept, error = fill(topic)
+        assert error.retry_after_s < 0.5
+        deadline = time.monotonic() + 60
+        while "No space left" not in str(error) or error.retry_after_s < 0.5:
+            assert time.monotonic() < deadline, error
+            time.sleep(0.05)
+            with pytest.raises(aggregator.OverloadedError) as refused:
+                topic.append(batch(kept))
+            error = refused.value
+        assert "sealing partition '0' of topic 't' failed" in str(error)
+        stuck.failing = False
+        append_within(topic, 60, kept)
+        while catalog.trouble is not None:
+            assert time.monotonic() < deadline + 60
+            time.sleep(0.05)
+
+
+def test_upkeep_that_failed_once_is_no_trouble(tmp_path, monkeypatch):
+    """Once it succeeded: who watches a catalog would otherwise be told of it until something is sealed."""
+    real, failures = Housekeeping._retain_by_itself, [OSError(5, "Input/output error")]
+
+    def retain(self):
+        if failures:
+            raise failures.pop()
+        real(self)
+
+    monkeypatch.setattr(Housekeeping, "_retain_by_itself", retain)
+    with aggregator.open(tmp_path / "data") as catalog:
+        for wanted in (lambda trouble: trouble and "upkeep failed" in trouble, lambda trouble: trouble is None):
+            deadline = time.monotonic() + 60
+            while not wanted(catalog.trouble):
+                assert time.monotonic() < deadline, catalog.trouble
+                time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("limits", "sizes"),
+    [
+        ({"log_bytes": "256KiB"}, (30_000, 125_000, 125_000, 1, 125_000)),
+        ({"memory_bytes": "256KiB"}, (120_000, 200_000, 60_000, 250_000)),
+    ],
+)
+def test_large_batches_one_after_the_other(tmp_path, limits, sizes):
+    """What fits at all is taken, though the log's newest file is as large, and memory not yet half used."""
+    with aggregator.open(tmp_path / "data", limits=limits) as catalog:
+        topic = catalog.create_topic("t")
+        for number, size in enumerate(sizes):
+            append_within(topic, 30, number, size)
+        assert topic.scan().count() == len(sizes)

@@ -56,6 +56,7 @@ class Outcome:
     acknowledged: int = 0
     rebuilt: int = 0  # manifests
     slowest_open_s: float = 0.0
+    slowest_recovery_s: float = 0.0
     hit: Counter[str] = field(default_factory=Counter)
     failed: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -70,6 +71,7 @@ class Site:
         self.root, self.notes = directory / "data", directory / "notes"
         self.points = 0
         self._rounds = 0
+        self._told: set[str] = set()
 
     def workload(self) -> Workload:
         """The next run."""
@@ -95,7 +97,9 @@ class Site:
         _, status = os.waitpid(tracing.fork(compare), 0)
         wrong, seconds = json.loads(answer.read_text()) if status == 0 else (["the catalog could not be read"], 0.0)
         outcome.slowest_open_s = max(outcome.slowest_open_s, seconds)
-        outcome.wrong += [f"{what}: {each}" for each in wrong]
+        outcome.slowest_recovery_s = max(outcome.slowest_recovery_s, promises.slowest_recovery_s)
+        outcome.wrong += [f"{what}: {each}" for each in wrong if each not in self._told]
+        self._told.update(wrong)  # the notes of this run stay with the catalog
         if copy is not None:
             shutil.rmtree(copy)
 
@@ -273,6 +277,7 @@ def main() -> int:
     print(f"processes that libraries ended for want of memory: {outcome.aborted}")
     print(f"manifests lost and rebuilt: {outcome.rebuilt}")
     print(f"acknowledged batches: {outcome.acknowledged}; slowest opening: {outcome.slowest_open_s:.2f} s")
+    print(f"longest that a batch was refused before it was taken: {outcome.slowest_recovery_s:.1f} s")
     print(f"calls: {dict(outcome.hit.most_common())}")
     print(f"errors given: {dict(outcome.failed.most_common())}")
     print(f"broken promises: {len(outcome.wrong)}; {time.perf_counter() - started:.0f} s")

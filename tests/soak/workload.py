@@ -30,7 +30,8 @@ PARTITIONS = ("a", "b")
 BATCHES = 6  # of each thread, in each round
 OLD_BATCHES = 3  # of those of the topic with retention, how many are old enough to go
 LIMITS = {"log_bytes": "64 KiB"}  # files of 8 KiB: several are begun and deleted in each run
-PATIENCE = 40  # tries for a batch while the disk is full
+PATIENCE = 40  # tries while the disk is full
+PATIENCE_S = 60.0  # and for a batch at least so long: sealing that failed is tried again after some seconds
 OPEN_SECONDS = 2.0
 
 Key = tuple[str, str, int]  # topic, partition, sequence
@@ -173,13 +174,17 @@ class Workload:
     def _append(self, catalog: aggregator.Catalog, key: Key) -> None:
         """Append a batch until it is taken, and once more."""
         topic, partition, sequence = key
-        taken = 0
-        for _ in range(PATIENCE):
+        taken = tries = 0
+        began = time.monotonic()
+        refusal: Exception | None = None
+        while tries < PATIENCE or time.monotonic() - began < PATIENCE_S:
+            tries += 1
             self._note("try", key)
             try:
                 receipt = catalog.topic(topic).append(batch(key), partition, producer="p", sequence=sequence)
             except (OverloadedError, ManifestFailedError, MemoryError) as error:
                 self._note("refused", key, type(error).__name__, str(error))
+                refusal = error
                 time.sleep(max(0.01, getattr(error, "retry_after_s", 0.0)))
                 continue
             except LogFailedError as error:
@@ -187,19 +192,24 @@ class Workload:
                 self._note("refused" if kept_out else "unsure", key, type(error).__name__, str(error))
                 if not kept_out:
                     return
+                refusal = error
                 time.sleep(0.005)
                 continue
             except OSError as error:
                 self._note("refused", key, type(error).__name__, str(error))
+                refusal = error
+                time.sleep(0.005)
                 continue
             self._note("taken", key, receipt.first, receipt.last)
             if receipt.duplicate != bool(taken):
                 self._note("wrong", key, f"duplicate is {receipt.duplicate} at try {taken}")
             taken += 1
             if taken == 2:
+                if refusal is not None:
+                    self._note("recovered", key, time.monotonic() - began)
                 return
         if self.scarce is None:
-            self._note("wrong", key, "it was never taken, though the fault was over")
+            self._note("wrong", key, f"it was never taken, though the fault was over: {tries} tries, then {refusal}")
 
     def _left(self, catalog: aggregator.Catalog, name: str) -> None:
         topic = catalog.topic(name)
@@ -260,6 +270,7 @@ class Promises:
     made: dict[str, bool] = field(default_factory=dict)  # topics, and whether they have retention
     failed: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     ended: int = 0
+    slowest_recovery_s: float = 0.0  # from a batch's first refusal until it was taken
     wrong: list[str] = field(default_factory=list)
 
     @classmethod
@@ -290,6 +301,8 @@ class Promises:
                 found.gone |= {key for key in found.taken if key[0] == facts[0] and key not in left}
             elif what in ("erasing", "erased"):
                 (found.erasing if what == "erasing" else found.erased).add(key)
+            elif what == "recovered":
+                found.slowest_recovery_s = max(found.slowest_recovery_s, facts[1])
             elif what == "made":
                 found.made[facts[0]] = facts[1]
             elif what == "wrong":
@@ -377,9 +390,11 @@ def _broken(catalog: aggregator.Catalog, promises: Promises, removed_may_be_back
 
 def _append_again(catalog: aggregator.Catalog, key: Key) -> aggregator.Receipt:
     """Append a batch again, with patience where what crashes left fills the log until it is sealed."""
-    for _ in range(PATIENCE):
+    end = time.monotonic() + PATIENCE_S
+    while True:
         try:
             return catalog.topic(key[0]).append(batch(key), key[1], producer="p", sequence=key[2])
-        except OverloadedError:
-            time.sleep(0.05)
-    raise AssertionError("the log was full, and stayed so")
+        except OverloadedError as error:
+            if time.monotonic() > end:
+                raise AssertionError("the log was full, and stayed so") from error
+            time.sleep(error.retry_after_s)
