@@ -19,7 +19,7 @@ from aggregator.manifest import SEEN, Manifest
 from aggregator.model import SegmentInfo
 from aggregator.pins import Pins
 from aggregator.policy import Limits, Retention
-from aggregator.removal import Removal
+from aggregator.removal import Removal, unless_removed
 from aggregator.reports import CompactionReport, Removed, RetentionReport
 from aggregator.retention import Doomed, Space, age_now, believed_start, expired, in_the_way
 from aggregator.rewriting import Rewriter, Stopped
@@ -257,12 +257,11 @@ class Housekeeping:
         with self._footprint.making(topic, sum(segment.size_bytes for segment in group)) as fits:
             if not fits:
                 return None
-            try:
+            info = None
+            with unless_removed(topic, group):
                 info = self._rewriter.merge(topic, partition, group)
-            except FileNotFoundError:
-                if all(segment.number in topic.segments for segment in group):
-                    raise
-                return None  # retention was quicker
+            if info is None:
+                return None
             if not self.removal.replace(topic, group, [info], "compacted"):
                 self.removal.discard([info])
                 return None

@@ -8,9 +8,10 @@ files that the manifest still names as retired, and they go later.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from threading import Lock
 
+from aggregator.errors import SegmentMissingError
 from aggregator.files import Layout, sync_directory
 from aggregator.footprint import Footprint
 from aggregator.manifest import Edit, Manifest
@@ -19,6 +20,16 @@ from aggregator.pins import Pins
 from aggregator.segment_pool import SegmentPool
 from aggregator.state import CatalogState, Topic
 from esformat import EsdbError
+
+
+@contextlib.contextmanager
+def unless_removed(topic: Topic, segments: Sequence[SegmentInfo]) -> Iterator[None]:
+    """Leave the work undone where a file of segments is not there because one of them was taken out meanwhile."""
+    try:
+        yield
+    except (FileNotFoundError, SegmentMissingError):
+        if all(segment.number in topic.segments for segment in segments):
+            raise
 
 
 class Removal:

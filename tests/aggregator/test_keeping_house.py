@@ -15,6 +15,7 @@ from reading_child import read_until
 
 import aggregator
 from aggregator import compaction
+from aggregator.segment_pool import SegmentPool
 
 ROOT = Path(__file__).parents[2]
 BATCHES = int(os.environ.get("KEEPING_HOUSE_BATCHES", "100"))
@@ -92,3 +93,32 @@ def test_eight_readers(tmp_path, monkeypatch):
         assert min(scans) > 0
         assert largest <= 1.1 * LIMIT, f"{largest:,} bytes"
         print(f"{source.events:,} events, {sum(scans)} scans, at most {largest:,} bytes")
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("call", [1, 2, 3])
+@pytest.mark.parametrize("erased", [False, True])
+def test_retention_is_quicker(tmp_path, monkeypatch, erased, call):
+    """What retention takes while it is being merged or rewritten is left alone: nobody is told that it is missing."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.create_topic("t")
+        for first in range(0, 80, 10):
+            topic.append([{"space": f"s{n % 3}", "timestamp": n} for n in range(first, first + 10)])
+            catalog.seal()
+        if erased:
+            topic.erase("s1")
+        real, calls = SegmentPool.get, []
+
+        def get(pool, info):
+            calls.append(info.number)
+            if len(calls) == call:
+                topic.set_policy(retention={"max_segments": 0})
+                catalog.retain()
+            return real(pool, info)
+
+        monkeypatch.setattr(SegmentPool, "get", get)
+        report = catalog.compact()
+        assert len(calls) >= call
+        assert (report.merged, topic.scan().count()) == (0, 0)
+        assert not catalog.problems()
+        assert not list((tmp_path / "data" / "segments").rglob("*.esdb*"))
