@@ -16,7 +16,7 @@ from aggregator.footprint import Footprint
 from aggregator.log import Log
 from aggregator.manifest import Edit, Manifest
 from aggregator.model import LAST, Cut, SegmentInfo, Tombstone
-from aggregator.removal import Removal, unless_removed
+from aggregator.removal import Removal, UnlessRemoved
 from aggregator.reports import Erasure
 from aggregator.rewriting import Rewriter
 from aggregator.sealing import Sealer
@@ -125,7 +125,7 @@ class Erasures:
         if any(_reaches_unsealed(partition, cut) for cuts in left.values() for cut in cuts):
             self._sealer.seal(topic, partition)
         for segment, counts in self._holding(topic, partition, left).items():
-            with self._footprint.rewriting(topic, segment.size_bytes), unless_removed(topic, [segment]):
+            with self._footprint.rewriting(topic, segment.size_bytes), UnlessRemoved(topic, [segment]):
                 made = self._rewritten(topic, partition, segment, {space: left[space] for space in counts}, counts)
                 added = [] if made is None else [made]
                 if self._removal.replace(topic, [segment], added, "erased"):
@@ -164,7 +164,7 @@ class Erasures:
                         near.setdefault(segment, {})[space] = cuts
         found: dict[SegmentInfo, dict[bytes, int]] = {}
         for segment, mine in near.items():
-            with unless_removed(topic, [segment]):
+            with UnlessRemoved(topic, [segment]):
                 counts = count_hidden(self._pool.get(segment), segment, mine)
                 if counts:
                     found[segment] = counts

@@ -19,7 +19,7 @@ from aggregator.manifest import SEEN, Manifest
 from aggregator.model import SegmentInfo
 from aggregator.pins import Pins
 from aggregator.policy import Limits, Retention
-from aggregator.removal import Removal, unless_removed
+from aggregator.removal import Removal, UnlessRemoved
 from aggregator.reports import CompactionReport, Removed, RetentionReport
 from aggregator.retention import Doomed, Space, age_now, believed_start, expired, in_the_way
 from aggregator.rewriting import Rewriter, Stopped
@@ -258,7 +258,7 @@ class Housekeeping:
             if not fits:
                 return None
             info = None
-            with unless_removed(topic, group):
+            with UnlessRemoved(topic, group):
                 info = self._rewriter.merge(topic, partition, group)
             if info is None:
                 return None

@@ -8,7 +8,7 @@ files that the manifest still names as retired, and they go later.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from threading import Lock
 
 from aggregator.errors import SegmentMissingError
@@ -22,14 +22,19 @@ from aggregator.state import CatalogState, Topic
 from esformat import EsdbError
 
 
-@contextlib.contextmanager
-def unless_removed(topic: Topic, segments: Sequence[SegmentInfo]) -> Iterator[None]:
-    """Leave the work undone where a file of segments is not there because one of them was taken out meanwhile."""
-    try:
-        yield
-    except (FileNotFoundError, SegmentMissingError):
-        if all(segment.number in topic.segments for segment in segments):
-            raise
+class UnlessRemoved:
+    """Leaves the work in it undone where a file of segments is not there because one was taken out meanwhile."""
+
+    def __init__(self, topic: Topic, segments: Sequence[SegmentInfo]) -> None:
+        self._topic, self._segments = topic, segments
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if not isinstance(error, FileNotFoundError | SegmentMissingError):
+            return False
+        return not all(segment.number in self._topic.segments for segment in self._segments)
 
 
 class Removal:
