@@ -70,7 +70,7 @@ class Scan(Answer):
         return self._batches(*self._snap(self._question.partition))
 
     def count(self) -> int:
-        """How many events there are; from the metadata where that tells."""
+        """How many events there are; from the metadata where that tells, also of segments whose files are missing."""
         question = self._question
         snapshot, pin = self._snap(question.partition)
         if question.by_index or snapshot.tombstones:

@@ -42,6 +42,7 @@ class Startup:
         self._layout, self._state, self._manifest, self._clock = layout, state, manifest, clock
         self.swept: list[str] = []
         self._began_us = clock()
+        self._missing: set[int] = set()
         self._change = manifest.change()
 
     def check_segments(self) -> None:
@@ -64,7 +65,7 @@ class Startup:
             if number not in topic.segments:  # an orphan took its place
                 continue
             if number not in sizes:
-                self._report(self._layout.segment(number), f"the segment is missing ({_described(info)})", KEPT)
+                self._report_missing(self._layout.segment(number), info)
             elif sizes[number][1] != info.size_bytes:
                 self._replace_or_set_aside(sizes[number][0], info)
 
@@ -171,7 +172,7 @@ class Startup:
                 message = f"the segment is damaged ({_described(info)}): its checksum does not match"
                 self._report(path, message, f"{SET_ASIDE}: {aside.name}")
             else:
-                self._report(path, f"the segment is missing ({_described(info)})", KEPT)
+                self._report_missing(path, info)
         return bad
 
     def forget_solved(self, damaged: Collection[int]) -> None:
@@ -246,6 +247,18 @@ class Startup:
         path.unlink()
         self.swept.append(self._name(path))
         logger.info("swept %s, which a crash left", path)
+
+    def _report_missing(self, path: Path, info: SegmentInfo) -> None:
+        """Say that a segment is missing, once in an opening; of one that was set aside that is known."""
+        if info.number in self._missing:
+            return
+        self._missing.add(info.number)
+        name = self._name(path)
+        for known in self._manifest.problems():
+            if known.subject == name and known.action.startswith(SET_ASIDE):
+                logger.warning("%s: %s; %s", path, known.message, known.action)
+                return
+        self._report(path, f"the segment is missing ({_described(info)})", KEPT)
 
     def _report(self, path: Path, message: str, action: str) -> Problem:
         logger.warning("%s: %s; %s", path, message, action)

@@ -190,6 +190,8 @@ def test_missing_and_damaged_segments(data, segments):
             topic.scan().to_table()
         assert topic.scan(start=100).count() == len(data.all) - ROWS
         assert len(topic.read("0").to_table()) == len(data.all) - ROWS
+    with aggregator.open(data.root) as catalog:  # nothing is said twice
+        assert catalog.verify() == [problem]
     path.write_bytes(stored)
     with aggregator.open(data.root) as catalog:
         assert catalog.topic("t").scan().count() == len(data.all)
