@@ -144,10 +144,11 @@ class Maintenance:
 
     def _start_seals(self) -> None:
         now = time.monotonic()
-        chosen = choose_to_seal(
-            self._sealer.loads(), self._limits, self._log.size_bytes, self._clock(), self._budget.wanted_bytes
-        )
+        loads = self._sealer.loads()
+        chosen = choose_to_seal(loads, self._limits, self._log.size_bytes, self._clock(), self._budget.wanted_bytes)
         stuck = [number for number, (_, p) in self._state.partitions.items() if p.sealing is not None]
+        for number in self._back_off.keys() - {*stuck, *(load.partition for load in loads)}:
+            self._sealed(number)  # somebody else did
         for number in dict.fromkeys([*stuck, *chosen]):
             running = self._running.get(number)
             if running is not None and not running.done():
@@ -165,8 +166,7 @@ class Maintenance:
             self._back_off[number] = (time.monotonic() + pause, pause)
             self._report(number, f"sealing partition {partition.name!r} of topic {topic.info.name!r}", error)
         else:
-            self._back_off.pop(number, None)
-            self._failing.pop(number, None)
+            self._sealed(number)
         self.look_after()
 
     def _cut_log(self) -> None:
@@ -176,6 +176,10 @@ class Maintenance:
         if self._log.size_bytes > self._limits.log_bytes // 2 and self._log.is_sealed(self._state.sealed()):
             self._log.roll()
         self._sealer.release_log()
+
+    def _sealed(self, number: int) -> None:
+        self._back_off.pop(number, None)
+        self._failing.pop(number, None)
 
     def _start_chores(self) -> None:
         for chore in self._chores:

@@ -284,3 +284,22 @@ def test_large_batches_one_after_the_other(tmp_path, limits, sizes):
         for number, size in enumerate(sizes):
             append_within(topic, 30, number, size)
         assert topic.scan().count() == len(sizes)
+
+
+def test_trouble_ends_with_a_seal_on_demand(tmp_path, stuck):
+    """Where sealing by itself failed and nothing is left for it to do."""
+    stuck.failing = True
+    stuck.open.set()
+    with aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.create_topic("t", roll={"rows": 5})
+        for number in range(5):
+            topic.append(batch(number))
+        deadline = time.monotonic() + 60
+        while catalog.trouble is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        stuck.failing = False
+        catalog.seal()
+        while catalog.trouble is not None:
+            assert time.monotonic() < deadline, catalog.trouble
+            time.sleep(0.01)
