@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -96,7 +97,8 @@ def _one_array(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _as_type(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.ChunkedArray | pa.Array:
-    """A column whose type changed over time in the common type; what has no text form of its own is shown by Python.
+    """A column whose type changed over time in the common type; a value without a text form of its own is shown by
+    Python. What its neighbours are does not matter: a question that gives fewer rows gives the same values.
 
     Raises InvalidRequestError for a value that the common type cannot hold, as a year 9999 in nanoseconds.
     """
@@ -104,13 +106,21 @@ def _as_type(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.ChunkedA
     try:
         return column.cast(options=pc.CastOptions(kind, allow_float_truncate=True))  # whole numbers are rounded
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        if pa.types.is_binary(kind):  # of texts and bytes; what is neither is read as text, as among texts alone
+            return _as_type(column, field.with_type(pa.string())).cast(kind)
         if not pa.types.is_string(kind):
             raise InvalidRequestError(
                 f"column {field.name!r} was {column.type} before, and cannot be read as {kind}: {error}",
                 hint="ask for other columns",
             ) from None
-        texts = [None if value is None else str(value) for value in column.to_pylist()]
-        return pa.array(texts, kind)
+        return pa.array([None if value is None else _text_of(value) for value in column.to_pylist()], kind)
+
+
+def _text_of(value: Any) -> str:
+    if isinstance(value, bytes):
+        with suppress(UnicodeDecodeError):
+            return value.decode()
+    return str(value)
 
 
 # ------------------------------------------------------------ segments

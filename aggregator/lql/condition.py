@@ -291,6 +291,10 @@ def _typed_test(column: pa.Field, op: str, value: Value, now_ns: int) -> Test:
         wide, limits = (pa.uint64(), (0, 2**64 - 1)) if pa.types.is_uint64(type_) else (pa.int64(), _INT64)
         whole = integer.bound(op, number, *limits)
         return lambda values: integer.run(whole, values.cast(wide))
+    if pa.types.is_decimal(type_) and type_.scale >= 0:  # Arrow compares no others
+        most, step = 10**type_.precision - 1, Fraction(10) ** -type_.scale
+        steps = integer.bound(op, Fraction(number) / step, -most, most)
+        return lambda values: integer.run(steps, values, type_.scale)
     compare, real = integer.COMPARE[op], pa.scalar(float(number))
     return lambda values: compare(values.cast(pa.float64()), real)
 

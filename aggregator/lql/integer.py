@@ -32,9 +32,9 @@ def bound(op: str, value: Decimal | Fraction, low: int, high: int) -> IntegerTes
     return op, limit
 
 
-def run(test: IntegerTest, values: pa.Array) -> pa.BooleanArray:
-    """Apply what `bound` gave to int64 or uint64 values; nulls stay."""
+def run(test: IntegerTest, values: pa.Array, scale: int = 0) -> pa.BooleanArray:
+    """Apply what `bound` gave to int64 or uint64 values, or to decimals by their last of `scale` places; nulls stay."""
     if isinstance(test, bool):
         return pa.array(np.full(len(values), test), mask=np.asarray(values.is_null()))
     op, limit = test
-    return COMPARE[op](values, pa.scalar(limit, values.type))
+    return COMPARE[op](values, pa.scalar(Decimal(f"{limit}e{-scale}") if scale else limit, values.type))

@@ -182,6 +182,25 @@ def test_columns_come_and_change(catalog):
     assert len(list(topic._topic.segments.view())) == 2
 
 
+@pytest.mark.parametrize(
+    ("columns", "read"),
+    [
+        ([[1], [b"x", b"\xff"]], ["1", "x", r"b'\xff'"]),
+        ([[1], ["y"], [b"x", b"\xff"]], ["1", "y", "x", r"b'\xff'"]),
+        ([[b"x", b"\xff"], ["y"], [1], [True]], [b"x", b"\xff", b"y", b"1", b"true"]),
+    ],
+)
+def test_a_value_reads_the_same_beside_any_others(catalog, columns, read):
+    """Numbers, texts and bytes in one column: all are read, and no value is another one in a longer answer."""
+    topic = catalog.create_topic("t")
+    for values in columns:
+        topic.append(pa.table({"space": ["a"] * len(values), "timestamp": [1] * len(values), "v": values}))
+    for _ in range(2):
+        assert topic.read().to_table()["v"].to_pylist() == read
+        assert [topic.read(from_index=row, limit=1).to_table()["v"][0].as_py() for row in range(len(read))] == read
+        catalog.seal()
+
+
 def test_large_and_small_offsets_share_a_schema(catalog):
     """Polars and pandas have 64-bit offsets: their batches go where pyarrow's go."""
     topic = catalog.create_topic("t")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 import re
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pyarrow as pa
@@ -201,6 +204,25 @@ def test_condition_is_refused(where, underlined, told):
     error = caught.value
     assert told in f"{error.message}; {error.hint}"
     assert where[error.start : error.end] == underlined
+
+
+@pytest.mark.parametrize("type_", [pa.decimal128(20, 0), pa.decimal256(40, 4), pa.decimal128(5, -2)])
+@pytest.mark.parametrize("op", SYMBOLS)
+def test_decimals_are_compared_exactly(type_, op):
+    """A topic's signed and unsigned numbers are read as decimals: to the last place, not as floating-point ones."""
+    most = 10 ** (type_.precision - max(type_.scale, 0)) * 10 ** max(-type_.scale, 0)
+    held = [most - 10 ** max(-type_.scale, 0), 0, None]
+    column = pa.array([None if value is None else Decimal(value) for value in held], type_)
+    batch = pa.record_batch({"timestamp": pa.array([1, 2, 3]), "data": [b""] * 3, "n": column})
+    names = {"=": "eq", "!=": "ne", "<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+    compare = getattr(operator, names[op])
+    for value in [held[0], held[0] - 1, held[0] + 1, most, -most, Decimal("-0.00001"), Decimal("0.5")]:
+        found = (
+            Filter.compile(parse_where(f"n {op} {Decimal(value):f}"), Columns(batch.schema), NOW_NS)
+            .mask(batch)
+            .to_pylist()
+        )
+        assert found == [op == "!=" if one is None else compare(Fraction(one), Fraction(value)) for one in held]
 
 
 def test_fields_are_not_the_columns_with_a_meaning():
