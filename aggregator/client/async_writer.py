@@ -12,7 +12,7 @@ from typing import Any, Self
 from aggregator.client import calls
 from aggregator.client.async_connection import AsyncConnection
 from aggregator.client.backlog import Batch, Row
-from aggregator.client.errors import BodyTooLargeError, UnavailableError
+from aggregator.client.errors import BodyTooLargeError, UnavailableError, unforeseen
 from aggregator.client.lanes import Lanes
 from aggregator.client.outbox import Outbox, Unsent
 from aggregator.client.retry import Retry
@@ -192,5 +192,7 @@ class AsyncWriter:
                 await self._deliver(half)
         except EsdbError as error:
             self._outbox.fail(Unsent(batch.events, error, *key))
+        except Exception as error:  # noqa: BLE001  # its events are told of, and those behind them go on
+            self._outbox.fail(Unsent(batch.events, unforeseen(error), *key))
         else:
             self._outbox.acknowledge(batch, took_s=time.monotonic() - began, refusals=reply.refusals)

@@ -55,7 +55,7 @@ class Reply:
         """The body as JSON. Raises TruncatedAnswerError where it is none."""
         try:
             return json.loads(self.body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise TruncatedAnswerError("the answer is no JSON", hint="is this the server's address?") from None
 
 
@@ -138,7 +138,7 @@ def receipt(reply: Reply) -> Receipt:
             str(found["topic"]), str(found["partition"]), int(found["first"]), int(found["last"]),
             bool(found.get("repeated", False)),
         )  # fmt: skip
-    except (KeyError, TypeError, ValueError, AttributeError):
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
         raise TruncatedAnswerError("the answer is no receipt", hint="is this the server's address?") from None
 
 

@@ -40,7 +40,8 @@ class Options:
     def __post_init__(self) -> None:
         try:
             url = httpx.URL(self.url)
-        except (httpx.InvalidURL, TypeError):
+            url.host.encode("idna")  # as the system will, which takes no empty labels
+        except (httpx.InvalidURL, TypeError, UnicodeError):
             url = httpx.URL("")
         if url.scheme not in ("http", "https") or not url.host:
             raise InvalidRequestError(f"{self.url!r} is no address", hint="give http://host:port")

@@ -27,6 +27,7 @@ from esformat import CorruptSegmentError, EsdbError, InvalidEventError, UnknownI
 
 _MAX_SHOWN = 500  # characters of an answer that is no problem document
 _DEFAULT_RETRY_AFTER_S = 1.0
+_LONGEST_RETRY_AFTER_S = 86_400.0  # who asks for more means something else
 
 
 class UnavailableError(AggregatorError):
@@ -100,13 +101,20 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes, *, subject: s
     return UnavailableError(message, status=status, maybe_stored=stored, **place)
 
 
+def unforeseen(error: Exception) -> AggregatorError:
+    """An error that nobody thought of, for who tells of events that were not delivered because of it."""
+    made = AggregatorError(f"{type(error).__name__}: {str(error)[:_MAX_SHOWN]}")
+    made.__cause__ = error
+    return made
+
+
 def retry_after_s(headers: Mapping[str, str], problem: Mapping[str, Any]) -> float | None:
     """When to try again: `retry_after_ms` of the problem document, which is finer, else the header's seconds."""
     exact = problem.get("retry_after_ms")
-    if isinstance(exact, int | float) and not isinstance(exact, bool) and 0 <= exact < 86_400_000:
+    if isinstance(exact, int | float) and not isinstance(exact, bool) and 0 <= exact <= _LONGEST_RETRY_AFTER_S * 1000:
         return exact / 1000
     seconds = _whole(headers.get("retry-after"))  # the other form, a date, is not what our servers send
-    return None if seconds is None else float(seconds)
+    return None if seconds is None or seconds > _LONGEST_RETRY_AFTER_S else float(seconds)
 
 
 def _whole(text: str | None) -> int | None:
@@ -116,7 +124,7 @@ def _whole(text: str | None) -> int | None:
 def _problem(body: bytes) -> dict[str, Any]:
     try:
         found = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if isinstance(found, dict):
         return found

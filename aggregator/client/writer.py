@@ -14,7 +14,7 @@ import pyarrow as pa
 from aggregator.client import calls
 from aggregator.client.backlog import Batch, Row
 from aggregator.client.connection import Connection
-from aggregator.client.errors import BodyTooLargeError, UnavailableError
+from aggregator.client.errors import BodyTooLargeError, UnavailableError, unforeseen
 from aggregator.client.lanes import Lanes
 from aggregator.client.outbox import Outbox, Unsent
 from aggregator.client.retry import Retry
@@ -240,6 +240,8 @@ class Writer:
                 self._deliver(half)
         except EsdbError as error:
             self._fail(Unsent(batch.events, error, *key))
+        except Exception as error:  # noqa: BLE001  # its events are told of, and those behind them go on
+            self._fail(Unsent(batch.events, unforeseen(error), *key))
         else:
             with self._changed:
                 self._outbox.acknowledge(batch, took_s=time.monotonic() - began, refusals=reply.refusals)

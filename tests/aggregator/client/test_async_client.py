@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import time
 
 import pyarrow as pa
@@ -89,13 +90,18 @@ def test_writer(server, catalog):
             await failing.add("s", timestamp=5, columns={"extra": object()})
             with pytest.raises(WriteFailedError):
                 await failing.flush()
+            deep = functools.reduce(lambda inner, _: [inner], range(100), 1)  # deeper than Arrow writes
+            await failing.add("s", timestamp=5, columns={"extra": deep})
+            with pytest.raises(WriteFailedError, match="recursion"):  # an error that nobody thought of
+                await failing.flush()
+            await failing.add("s", timestamp=751)
             await failing.close()
             with pytest.raises(ClosedError):
                 await failing.add("s", timestamp=5)
 
     with BreakingProxy(server.url, lambda n: Fate(down_bytes=200 + 150 * (n % 4), up_bytes=20_000)) as proxy:
         asyncio.run(run(proxy.url))
-    assert times(catalog) == list(range(751))
+    assert times(catalog) == list(range(752))
 
 
 def test_closed_without_a_server():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import subprocess
 import sys
 import threading
@@ -136,6 +137,20 @@ def test_what_cannot_be_stored_comes_back(catalog, client):
         writer.flush()
     assert caught.value.unsent[0].events == [{"space": "s", "timestamp": 5}]
     writer.close()
+
+
+def test_an_error_that_nobody_thought_of(catalog, client):
+    """Its events are told of, not lost in silence, and those behind them go on."""
+    writer = client.topic("activity").writer(linger_s=0)
+    deep = functools.reduce(lambda inner, _: [inner], range(100), 1)  # deeper than Arrow writes
+    writer.add("s", timestamp=1, columns={"extra": deep})
+    with pytest.raises(WriteFailedError, match="recursion") as caught:
+        writer.flush(60)
+    assert caught.value.unsent[0].events == [{"space": "s", "timestamp": 1, "extra": deep}]
+    assert caught.value.unsent[0].producer is not None
+    writer.add("s", timestamp=2)
+    writer.close(60)
+    assert stored(catalog) == [2]
 
 
 def test_a_large_batch_is_halved(catalog, client):

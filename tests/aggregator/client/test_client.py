@@ -150,7 +150,7 @@ def test_no_server():
         assert not caught.value.maybe_stored
     with pytest.raises(ClosedError):
         client.topic("activity").scan().to_table()
-    for address in ("localhost:3030", "ftp://x", "http://", 5):
+    for address in ("localhost:3030", "ftp://x", "http://", "http://a..b:3030", 5):
         with pytest.raises(InvalidRequestError):
             Client(address)
 

@@ -43,6 +43,7 @@ ANSWERS = [
     (429, {"retry-after": "7"}, b'{"retry_after_ms": 250}', OverloadedError, {"retry_after_s": 0.25}),
     (429, {}, b'{"message": "writer busy", "code": 429}', OverloadedError, {"message": "writer busy"}),
     (429, {"retry-after": "-1"}, b'{"retry_after_ms": "soon"}', OverloadedError, {"retry_after_s": 1.0}),
+    (429, {"retry-after": "999999999999"}, b"", OverloadedError, {"retry_after_s": 1.0}),
     (401, {}, b"", AccessDeniedError, {"status": 401}),
     (403, {}, problem("forbidden"), AccessDeniedError, {"hint": "do this"}),
     (413, {"x-max-request-size": "1000"}, b"", BodyTooLargeError, {"max_bytes": 1000}),
@@ -54,6 +55,7 @@ ANSWERS = [
     (503, {}, problem("stopping"), UnavailableError, {"status": 503, "maybe_stored": False}),
     (502, {}, b"<html>\xff bad gateway", UnavailableError, {"message": "<html>\ufffd bad gateway"}),
     (500, {}, b"[1, 2]", UnavailableError, {"message": "[1, 2]"}),
+    (500, {}, b"[" * 200_000, UnavailableError, {"status": 500}),
 ]
 
 
