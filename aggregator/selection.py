@@ -233,7 +233,10 @@ class Selection(Answer):
         first = rounds[0]
         passed = [Round({}, first.begin)] if first.begin else []
         if first.after is not None:
-            passed.append(replace(first, after=None, up_to=first.after))
+            read = replace(first, after=None, up_to=first.after)
+            beyond = self._merged(material, Round({}, first.begin, first.after), ["timestamp"], reverse=False, limit=1)
+            # a position's `begin` is as far on as can be: mostly what lies below it belongs to the same round
+            passed = [*passed, read] if any(map(len, beyond)) else [replace(read, begin={})]
         for place in range(len(passed) - 1, -1, -1):
             for batch in self._merged(material, passed[place], ["timestamp"], reverse=True, limit=count):
                 if len(batch) >= count:

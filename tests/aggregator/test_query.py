@@ -140,6 +140,22 @@ def test_resuming_keeps_the_order(tmp_path):
         assert [event.timestamp for event in back] == [0, 1, 3, 5, 7, 9, 6]  # what was read, by time; then what was not
 
 
+def test_walking_back_goes_by_time(tmp_path):
+    """Behind a page lies the record before it by time, however early the records of the page were written."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        catalog.write({"a": "1"}, [{"ts": ts} for ts in (4, 9, 1, 7, 3, 5)])
+        first = catalog.query("SELECT LIMIT 3")
+        assert [event.timestamp for event in first] == [1, 3, 4]
+        for back, found in ((1, [4]), (2, [3, 4]), (3, [1, 3, 4]), (9, [1, 3, 4])):
+            answer = catalog.query(f"SELECT POSITION {first.position} OFFSET -{back}")
+            assert [event.timestamp for event in answer] == [*found, 5, 7, 9]
+            page = catalog.query(f"SELECT POSITION {first.position} OFFSET -{back} LIMIT 1")
+            rest = [event.timestamp for event in page] + [
+                event.timestamp for event in catalog.query(f"SELECT POSITION {page.position}")
+            ]
+            assert rest == [*found, 5, 7, 9]
+
+
 def test_a_position_passes_what_does_not_match(tmp_path):
     """What was read to its end without a match is not read again."""
     with aggregator.open(tmp_path / "c") as catalog:
