@@ -18,7 +18,7 @@ from aggregator.manifest import Edit, Manifest
 from aggregator.model import LAST, Cut, SegmentInfo, Tombstone
 from aggregator.removal import Removal, UnlessRemoved
 from aggregator.reports import Erasure
-from aggregator.rewriting import Rewriter
+from aggregator.rewriting import FirstError, Rewriter
 from aggregator.sealing import Sealer
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
@@ -55,6 +55,8 @@ class Erasures:
         self._rewriter, self._removal, self._pool, self._clock = rewriter, removal, pool, clock
         self._footprint = footprint
         self._clean: dict[tuple[int, bytes, Cut], _Clean] = {}
+        self.before_forgetting: Callable[[Topic], None] = lambda _: None
+        """Called before tombstones of a topic go: who keeps names of spaces looks at them for the last time."""
         self.rewritten = 0
         """Segments rewritten since the catalog was opened."""
 
@@ -101,20 +103,24 @@ class Erasures:
     def advance(self, topic: Topic) -> list[bytes]:
         """Do what can be done now for the hidden events of a topic; gives the erased spaces that are gone now.
 
+        A segment that cannot be read holds up nothing but what may lie in it.
         Raises OSError, AggregatorError, esformat.EsdbError, Stopped; the next call goes on.
         """
         before = erased_spaces(topic.tombstones)
+        errors = FirstError()
         for number in sorted({number for number, _ in topic.tombstones}):
-            self._advance_partition(topic, self._state.partitions[number][1])
+            with errors:
+                self._advance_partition(topic, self._state.partitions[number][1], errors)
         if any(cut.erases and clean.position > self._log.newest for (_, _, cut), clean in self._clean.items()):
             self._log.roll()
         if topic.tombstones:
             self._sealer.release_log()
             self._removal.sweep()
             self._fulfil(topic)
+        errors.tell()
         return sorted(before - erased_spaces(topic.tombstones))
 
-    def _advance_partition(self, topic: Topic, partition: Partition) -> None:
+    def _advance_partition(self, topic: Topic, partition: Partition, errors: FirstError) -> None:
         left: dict[bytes, tuple[Cut, ...]] = {}
         for space, cuts in hidden_in(topic.tombstones, partition.number).items():
             mine = tuple(cut for cut in cuts if (partition.number, space, cut) not in self._clean)
@@ -124,8 +130,9 @@ class Erasures:
             return
         if any(_reaches_unsealed(partition, cut) for cuts in left.values() for cut in cuts):
             self._sealer.seal(topic, partition)
-        for segment, counts in self._holding(topic, partition, left).items():
-            with self._footprint.rewriting(topic, segment.size_bytes), UnlessRemoved(topic, [segment]):
+        holding, _ = self._holding(topic, partition, left, errors)
+        for segment, counts in holding.items():
+            with errors, self._footprint.rewriting(topic, segment.size_bytes), UnlessRemoved(topic, [segment]):
                 made = self._rewritten(topic, partition, segment, {space: left[space] for space in counts}, counts)
                 added = [] if made is None else [made]
                 if self._removal.replace(topic, [segment], added, "erased"):
@@ -134,7 +141,8 @@ class Erasures:
                     self._removal.discard(added)  # retention was quicker
             self._removal.sweep()
         clean = _Clean(self._log.end, self._state.change)
-        held = {space for counts in self._holding(topic, partition, left).values() for space in counts}
+        holding, unread = self._holding(topic, partition, left, errors)
+        held = unread.union(*holding.values())
         for space, cuts in left.items():
             for cut in cuts:
                 if space not in held and not _reaches_unsealed(partition, cut):
@@ -150,8 +158,13 @@ class Erasures:
             return self._rewriter.without(topic, partition, segment, list(counts))
         return self._rewriter.without_hidden(topic, partition, segment, hidden)
 
-    def _holding(self, topic: Topic, partition: Partition, hidden: Hidden) -> dict[SegmentInfo, dict[bytes, int]]:
-        """Segments with hidden events, and how many of each space. Those that were sealed later never have any."""
+    def _holding(
+        self, topic: Topic, partition: Partition, hidden: Hidden, errors: FirstError
+    ) -> tuple[dict[SegmentInfo, dict[bytes, int]], set[bytes]]:
+        """Segments with hidden events, and how many of each space; and spaces that may lie in those that cannot be read.
+
+        A segment may reach beyond a cut and have hidden events all the same: it was begun before the cut was noted.
+        """
         with self._state.view_lock:
             view = topic.segments.view()
         near: dict[SegmentInfo, dict[bytes, tuple[Cut, ...]]] = {}
@@ -160,15 +173,18 @@ class Erasures:
                 end = None if cut.time_us == LAST else cut.time_us + 1
                 bounds = Bounds(space=space, partition=partition.number, end=end, end_index=cut.end_index)
                 for segment in view.select(bounds):
-                    if segment.last_index < cut.end_index:
-                        near.setdefault(segment, {})[space] = cuts
+                    near.setdefault(segment, {})[space] = cuts
         found: dict[SegmentInfo, dict[bytes, int]] = {}
+        unread: set[bytes] = set()
         for segment, mine in near.items():
-            with UnlessRemoved(topic, [segment]):
+            counts = None
+            with errors, UnlessRemoved(topic, [segment]):
                 counts = count_hidden(self._pool.get(segment), segment, mine)
-                if counts:
-                    found[segment] = counts
-        return found
+            if counts is None:
+                unread.update(mine)
+            elif counts:
+                found[segment] = counts
+        return found, unread
 
     def _fulfil(self, topic: Topic) -> None:
         """Forget tombstones of which nothing is left where they promise so."""
@@ -182,6 +198,7 @@ class Erasures:
                     gone.add((number, space, cut))
         if not gone:
             return
+        self.before_forgetting(topic)
         with self._state.edit_lock:
             change = self._manifest.apply(Edit(fulfilled=list(gone)))
             self._manifest.keep_facts()

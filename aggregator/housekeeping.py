@@ -22,7 +22,7 @@ from aggregator.policy import Limits, Retention
 from aggregator.removal import Removal, UnlessRemoved
 from aggregator.reports import CompactionReport, Removed, RetentionReport
 from aggregator.retention import Doomed, Space, age_now, believed_start, expired, in_the_way
-from aggregator.rewriting import Rewriter, Stopped
+from aggregator.rewriting import FirstError, Rewriter, Stopped
 from aggregator.sealing import Sealer
 from aggregator.segment_pool import SegmentPool
 from aggregator.state import CatalogState, Topic
@@ -62,8 +62,9 @@ class Housekeeping:
         self.erasures = Erasures(state, manifest, log, sealer, self._rewriter, self.removal, pool, footprint, clock)
         self._retaining = Lock()
         self._compacting = Lock()
-        self._looked: dict[int, tuple[int, int]] = {}  # topic -> what its segments were when nothing was due
+        self._looked: dict[int, tuple[object, ...]] = {}  # topic -> what was so when nothing was due to merge
         self._look_after = 0.0
+        self._merging = FirstError()  # of when it was looked at last
         wall = clock()
         stored = manifest.get(SEEN)
         self._started_us, self._started_s = believed_start(wall, None if stored is None else int(stored)), _seconds()
@@ -180,52 +181,63 @@ class Housekeeping:
         chosen = list(self._topics() if topics is None else topics)
         merged = made = written = 0
         erased: list[str | bytes] = []
+        errors = FirstError()
         with self._compacting:
             rewritten = self.erasures.rewritten
             if any(erased_spaces(topic.tombstones) for topic in chosen):
                 self._seal_all()  # else the log would keep erased events until the others are sealed
             for topic in chosen:
-                erased += [_shown(topic, space) for space in self.erasures.advance(topic)]
+                with errors:
+                    erased += [_shown(topic, space) for space in self.erasures.advance(topic)]
                 while groups := merges_possible(self._mergeable(topic), self._bounds(topic)):
                     before = made
                     for group in groups:
-                        info = self._merge(topic, group)
+                        info = None
+                        with errors:
+                            info = self._merge(topic, group)
                         if info is not None:
                             merged, made, written = merged + len(group), made + 1, written + info.size_bytes
                     if made == before:  # the limits have no room for it
                         break
             self.removal.sweep()
+            errors.tell()
         left = {_shown(topic, space) for topic in chosen for space in erased_spaces(topic.tombstones)}
         return CompactionReport(
             merged, made, written, self.erasures.rewritten - rewritten, tuple(erased), tuple(sorted(left, key=str))
         )
 
     def _compact_by_itself(self) -> None:
+        errors = FirstError()
         with self._compacting, contextlib.suppress(Stopped):
             for topic in self._topics():
-                self.erasures.advance(topic)
+                with errors:
+                    self.erasures.advance(topic)
             if _seconds() >= self._look_after:
-                self._merge_due()
+                self._merging = FirstError()
+                for topic in self._topics():
+                    self._merge_due(topic)
+            errors.tell()
+            self._merging.tell()
 
-    def _merge_due(self) -> None:
-        for topic in self._topics():
-            if topic.info.retention.max_segments is not None:  # merging would change what it counts
-                continue
-            while self._budget.held_bytes <= self._budget.limit_bytes // 2:  # else sealing needs the processor
-                began = _seconds()
-                view = topic.segments.view()
-                now = (len(view.infos), len(view))
-                if self._looked.get(topic.info.number) == now:
-                    break
-                groups = merges_due(self._mergeable(topic), self._bounds(topic))
-                self._look_after = _seconds() + SHARE_OF_TIME * (_seconds() - began)
-                if not groups:
-                    self._looked[topic.info.number] = now
-                    break
-                for group in groups:
-                    if not self._has_room(group):
-                        return
-                    self._merge(topic, group)
+    def _merge_due(self, topic: Topic) -> None:
+        if topic.info.retention.max_segments is not None:  # merging would change what it counts
+            return
+        while self._budget.held_bytes <= self._budget.limit_bytes // 2:  # else sealing needs the processor
+            began = _seconds()
+            view = topic.segments.view()
+            now = (len(view.infos), len(view), frozenset(topic.tombstones), self._bounds(topic))
+            if self._looked.get(topic.info.number) == now:
+                return
+            groups = merges_due(self._mergeable(topic), self._bounds(topic))
+            if not groups:
+                self._looked[topic.info.number] = now
+            merged = False
+            for group in groups:
+                with self._merging:
+                    merged |= self._has_room(group) and self._merge(topic, group) is not None
+            if not merged:  # there is nothing, or no room, or it cannot be read
+                self._look_after = max(self._look_after, _seconds() + SHARE_OF_TIME * (_seconds() - began))
+                return
 
     def waiting_to_merge(self, topic: Topic) -> int:
         """How many segments merging is behind by."""

@@ -35,6 +35,27 @@ class Stopped(esformat.ClosedError):
     """The work was given up because the catalog is being closed."""
 
 
+class FirstError:
+    """Goes on past what fails: `with` it for each piece of work, then `tell` the first error. Stopping is none."""
+
+    def __init__(self) -> None:
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
+        if not isinstance(error, esformat.EsdbError | OSError) or isinstance(error, Stopped):
+            return False
+        self._error = self._error or error
+        return True
+
+    def tell(self) -> None:
+        """Raise the first error, if there was one."""
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+
+
 class Rewriter:
     """Makes new segment files. Safe to share between threads."""
 

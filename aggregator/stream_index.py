@@ -107,21 +107,35 @@ class StreamIndex:
         with self._lock:
             self._refresh()
             sealed = self._state.sealed()
-            behind = any(self._kept_marks.get(number, 0) < index for number, index in sealed.items())
-            if not (self._added or self._removed or behind or (closing and self._marks != self._kept_marks)):
-                return
-            added = [(topic, name, tags.as_dict()) for (topic, name), tags in self._added.items()]
-            self._manifest.keep_streams(added, self._removed, self._marks)
+            behind = any(
+                self._kept_marks.get(number, 0) < min(index, self._marks.get(number, 0))
+                for number, index in sealed.items()
+            )
+            if self._added or self._removed or behind or (closing and self._marks != self._kept_marks):
+                self._put()
+
+    def forget_erased(self, topic: Topic) -> None:
+        """Take in what was erased of a topic, before its tombstones go. A writer's. Raises as `select`, and others."""
+        with self._lock:
+            self._refresh([topic])
             if self._removed:
-                self._manifest.scrub()  # the names of erased streams are overwritten
-            self._added, self._removed, self._kept_marks = {}, set(), dict(self._marks)
+                self._put()
+
+    def _put(self) -> None:
+        """Bring the manifest in step."""
+        added = [(topic, name, tags.as_dict()) for (topic, name), tags in self._added.items()]
+        self._manifest.keep_streams(added, self._removed, self._marks)
+        if self._removed:
+            self._manifest.scrub()  # the names of erased streams are overwritten
+        self._added, self._removed, self._kept_marks = {}, set(), dict(self._marks)
 
     # ------------------------------------------------------------ looking
 
-    def _refresh(self) -> None:
+    def _refresh(self, topics: Iterable[Topic] | None = None) -> None:
+        """Look at what came; in some topics, or in all."""
         if not self._loaded:
             self._load()
-        for topic in list(self._state.topics.values()):
+        for topic in list(self._state.topics.values()) if topics is None else topics:
             if topic.binary_keys:
                 continue
             snapshot, pin = self._snap(topic, None)
@@ -187,7 +201,7 @@ class StreamIndex:
         seen = self._stones.get(topic.number, {})
         if stones is seen and not fresh:
             return
-        self._stones[topic.number] = stones
+        self._stones.pop(topic.number, None)  # where this fails, all of them are looked at again
         suspects = set()
         for key, cuts in stones.items():
             name = key[1].decode()
@@ -199,6 +213,7 @@ class StreamIndex:
                 self._answers.clear()
                 self._added.pop((topic.number, name), None)
                 self._removed.add((topic.number, name))
+        self._stones[topic.number] = stones
 
     def _is_there(self, snapshot: Snapshot, name: str) -> bool:
         """Whether a snapshot has events of a space that are not hidden."""

@@ -154,6 +154,7 @@ class Writing:
             limits=self.limits, clock=clock,
         )  # fmt: skip
         self.streams = StreamIndex(self.state, manifest, self.pool, self.snapshot)
+        self.housekeeping.erasures.before_forgetting = self.streams.forget_erased
         self._note_run(closed=False)
         if manifest.get(IDENTITY) is None:
             manifest.put(IDENTITY, secrets.token_hex(8))

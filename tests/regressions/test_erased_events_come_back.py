@@ -1,0 +1,103 @@
+"""Events of an erased space were there again, and streams of which everything was erased stayed listed.
+
+A segment that was begun while the erasure was being noted reached beyond it, and was not looked at. The names of
+streams were looked at only as long as the tombstone was there.
+"""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+import aggregator
+from aggregator.housekeeping import Housekeeping
+from aggregator.stream_index import StreamIndex
+
+WAIT_S = 60
+STREAM = "{name=secret}"
+keep = StreamIndex.keep
+
+
+def events(space, first, count=10):
+    return pa.table({"space": [space] * count, "timestamp": range(first, first + count), "data": [b"x"] * count})
+
+
+@pytest.fixture
+def catalog(tmp_path, quiet_house):
+    with aggregator.open(tmp_path / "events") as catalog:
+        yield catalog
+
+
+@pytest.fixture
+def quiet_house(monkeypatch):
+    """Nothing is removed, merged or erased by itself, and no stream looked for."""
+    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
+    monkeypatch.setattr(StreamIndex, "keep", lambda *_, **__: None)
+
+
+def test_erased_while_sealing_begins(catalog, monkeypatch):
+    """What is sealed together with events that came while the erasure was noted is erased as well."""
+    topic = catalog.create_topic("t", roll={"age": "1h"})
+    topic.append(events("customer-1", 0))
+    writing = catalog._backend
+    apply, write = writing.manifest.apply, writing.sealer._write
+    written = threading.Event()
+    sealing = threading.Thread(target=catalog.seal)
+
+    def write_and_tell(*args):
+        made = write(*args)
+        written.set()
+        return made
+
+    def apply_late(edit):
+        if edit.tombstones:
+            topic.append(events("customer-2", 100))
+            sealing.start()
+            assert written.wait(WAIT_S)
+        return apply(edit)
+
+    monkeypatch.setattr(writing.sealer, "_write", write_and_tell)
+    monkeypatch.setattr(writing.manifest, "apply", apply_late)
+    topic.erase("customer-1")
+    sealing.join(WAIT_S)
+    assert topic.scan(space="customer-1").count() == 0
+    topic.compact()
+    assert topic.erasures() == ()
+    assert topic.scan(space="customer-1").count() == 0
+    assert topic.traces("customer-1").segments == ()
+    assert topic.scan(space="customer-2").count() == 10
+
+
+def test_erased_streams_are_not_listed(catalog):
+    """An erased stream is neither listed nor in the manifest when `compact` says that it is gone."""
+    for name in ("secret", "other"):
+        catalog.write({"name": name}, [{"msg": "hello"}])
+    catalog.seal()
+    keep(catalog._backend.streams)
+    topic = catalog.topic("logs")
+    assert topic.traces(STREAM).manifest
+    topic.erase(STREAM)
+    assert topic.compact().erased == (STREAM,)
+    assert catalog.streams() == [{"name": "other"}]
+    assert topic.traces(STREAM).manifest == 0
+
+
+def test_streams_that_could_not_be_looked_at(catalog, monkeypatch):
+    """Where a segment cannot be opened just now, a stream that was truncated is looked for again."""
+    for name in ("secret", "other"):
+        catalog.write({"name": name}, [{"msg": "hello"}])
+    catalog.seal()
+    assert len(catalog.streams()) == 2
+    pool = catalog._backend.pool
+    with monkeypatch.context() as broken:
+
+        def fail(_):
+            raise OSError(24, "Too many open files")
+
+        catalog.query(f"TRUNCATE {STREAM} MAXSIZE 0")
+        broken.setattr(pool, "get", fail)
+        with pytest.raises(OSError, match="Too many open files"):
+            catalog.streams()
+    assert catalog.streams() == [{"name": "other"}]

@@ -1,0 +1,104 @@
+"""Merging went on without end, and the catalog could not be closed, where a topic's limit had no room for the result."""
+
+from __future__ import annotations
+
+import os
+import threading
+
+import pyarrow as pa
+import pytest
+
+import aggregator
+from aggregator.compaction import FAN_IN
+from aggregator.housekeeping import Housekeeping
+
+WAIT_S = 60
+
+
+def events(first, count=50):
+    data = [os.urandom(200) for _ in range(count)]
+    return pa.table({"space": ["s"] * count, "timestamp": range(first, first + count), "data": data})
+
+
+def segments(topic):
+    return list(topic._topic.segments.view())
+
+
+def seal_some(catalog, topic, count):
+    for _ in range(count):
+        topic.append(events(0))
+        catalog.seal(topic.name)
+
+
+@pytest.fixture
+def catalog(tmp_path, monkeypatch):
+    """One that merges when it is told to."""
+    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
+    with aggregator.open(tmp_path / "events") as catalog:
+        yield catalog
+
+
+def test_no_room_below_a_topics_limit(catalog):
+    """Looking for what to merge comes to an end where there is no room to merge it."""
+    topic = catalog.create_topic("t", roll={"age": "1h"})
+    seal_some(catalog, topic, FAN_IN)
+    limit = 20 * sum(segment.size_bytes for segment in segments(topic))
+    topic.set_policy(retention={"bytes": limit})
+    writing = catalog._backend
+    with writing.footprint.rewriting(topic._topic, limit):
+        looking = threading.Thread(target=writing.housekeeping._compact_by_itself, daemon=True)
+        looking.start()
+        looking.join(WAIT_S)
+        assert not looking.is_alive()
+        assert len(segments(topic)) == FAN_IN
+    writing.housekeeping._look_after = 0
+    writing.housekeeping._compact_by_itself()
+    assert len(segments(topic)) == 1
+
+
+def test_merged_after_an_erasure(catalog):
+    """What was not merged because of an erasure is merged when that is done, though no segment came or went."""
+    topic = catalog.create_topic("t", roll={"age": "1h"})
+    other = catalog.create_topic("other", roll={"age": "1h"})
+    seal_some(catalog, topic, FAN_IN)
+    other.append(events(0))  # which keeps the log
+    topic.erase("nobody")
+    housekeeping = catalog._backend.housekeeping
+    housekeeping._compact_by_itself()
+    assert topic.erasures() == ("nobody",)
+    assert len(segments(topic)) == FAN_IN
+    catalog.seal("other")
+    housekeeping._look_after = 0
+    housekeeping._compact_by_itself()
+    assert topic.erasures() == ()
+    assert len(segments(topic)) == 1
+
+
+def test_a_damaged_segment_holds_up_nothing_else(catalog):
+    """A segment that is not there stops neither erasing nor merging elsewhere, and shows as trouble meanwhile."""
+    first = catalog.create_topic("first", roll={"age": "1h"})
+    second = catalog.create_topic("second", roll={"age": "1h"})
+    for topic in (first, second):
+        seal_some(catalog, topic, FAN_IN)
+        topic.append(pa.table({"space": ["customer"], "timestamp": [0], "data": [b"x"]}))
+        catalog.seal()
+    writing = catalog._backend
+    for segment in (segments(first)[0], segments(first)[-1]):
+        writing.layout.segment(segment.number).unlink()
+        writing.pool.forget(segment.number)
+    for topic in (first, second):
+        writing.housekeeping.erasures.hide(topic._topic, b"customer", 1)
+    with pytest.raises(aggregator.SegmentMissingError):
+        writing.housekeeping._compact_by_itself()
+    assert second.erasures() == ()
+    assert first.erasures() == ("customer",)
+    writing.housekeeping._look_after = 0
+    with pytest.raises(aggregator.SegmentMissingError):
+        writing.housekeeping._compact_by_itself()
+    assert len(segments(second)) == 1
+    with pytest.raises(aggregator.SegmentMissingError):
+        catalog.compact()
+    catalog.accept_losses()
+    writing.housekeeping._look_after = 0
+    writing.housekeeping._compact_by_itself()
+    assert first.erasures() == ()
