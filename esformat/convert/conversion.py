@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -16,7 +17,7 @@ from esformat import customerio
 from esformat.convert.errors import InputError
 from esformat.convert.formats import format_by_name
 from esformat.convert.load import InputOptions, Load
-from esformat.convert.moved import Moved, by_share, from_columnar, from_go, from_segment
+from esformat.convert.moved import METADATA, Moved, by_share, from_columnar, from_go, from_segment
 from esformat.convert.roles import Roles
 from esformat.convert.sinks import grouped, write_batches
 from esformat.convert.source import Source
@@ -197,12 +198,30 @@ def _position(source: Source) -> Callable[[int], tuple[int, int]]:
 def _parquet(source: Source, stack: ExitStack) -> Moved | None:
     stream = stack.enter_context(source.open_seekable())
     file = stack.enter_context(pa.parquet.ParquetFile(stream))
+    schema = _written_schema(file)
     return from_columnar(
-        file.schema_arrow,
-        lambda: _validated(file.iter_batches(_BATCH_ROWS, use_threads=False), source),
+        schema,
+        lambda: _cast(_validated(file.iter_batches(_BATCH_ROWS, use_threads=False), source), schema, source),
         source.path,
         by_share(source.size_bytes, file.metadata.num_rows),
     )
+
+
+def _written_schema(file: Any) -> pa.Schema:
+    """The schema that a conversion wrote: Parquet has no times in seconds and no date64, and gives other types back."""
+    known: pa.Schema = file.schema_arrow
+    stored = (file.metadata.metadata or {}).get(b"ARROW:schema")
+    if stored is None or METADATA not in (known.metadata or {}):
+        return known
+    return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(stored))).with_metadata(known.metadata)
+
+
+def _cast(batches: Iterator[pa.RecordBatch], schema: pa.Schema, source: Source) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        try:
+            yield batch if batch.schema.equals(schema) else batch.cast(schema)
+        except (pa.ArrowException, ValueError) as error:
+            raise InputError(f"its columns are not those that it tells of: {error}", path=source.path) from error
 
 
 def _arrow(source: Source, stack: ExitStack) -> Moved | None:

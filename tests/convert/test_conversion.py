@@ -45,6 +45,20 @@ def test_there_and_back(tmp_path, name, extension):
     assert back.read_bytes() == plain.read_bytes()
 
 
+@pytest.mark.parametrize("kind", [pa.timestamp("s"), pa.timestamp("s", "Asia/Tokyo"), pa.time32("s"), pa.date64()])
+def test_types_that_parquet_has_not(tmp_path, kind):
+    """Seconds and date64 come back as such, within lists as well, although Parquet keeps something else."""
+    whole = pa.int32() if kind.bit_width == 32 else pa.int64()
+    column = pa.array([0, None, 86_400_000 if kind == pa.date64() else 86_399], whole).cast(kind)
+    lists = pa.array([[value] for value in column.to_pylist()], pa.list_(kind))
+    table = pa.table({"space": ["a"] * len(column), "timestamp": pa.array([1] * len(column)), "v": column, "l": lists})
+    with esformat.create(tmp_path / "a.esdb", schema=table.schema) as writer:
+        writer.add_table(table)
+    convert_file(str(tmp_path / "a.esdb"), str(tmp_path / "b.parquet"))
+    convert_file(str(tmp_path / "b.parquet"), str(tmp_path / "c.esdb"))
+    assert (tmp_path / "c.esdb").read_bytes() == (tmp_path / "a.esdb").read_bytes()
+
+
 @pytest.mark.parametrize(("name", "extension"), REFUSED)
 def test_what_a_format_cannot_hold(tmp_path, name, extension):
     """What would not come back is refused, and nothing is left behind."""
