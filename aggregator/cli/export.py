@@ -40,7 +40,8 @@ Examples:
 def export(catalog: str, topic: str, file: str, format_: str | None, force: bool, **question: Any) -> None:
     """Write the events of TOPIC, or some of them, to FILE: .esdb, Parquet, JSON lines, CSV or Arrow.
 
-    FILE appears when it is complete. An .esdb file has the topic's indexes and kind of keys.
+    FILE appears when it is complete. An .esdb file has the topic's indexes and kind of keys; a column of signed and
+    unsigned numbers of 64 bits is written as decimals, which have no index.
     """
     started = perf_counter()
     chosen = format_ or next((_NAMES[end] for end in _NAMES if file.lower().endswith(end)), None)
@@ -71,7 +72,8 @@ def export(catalog: str, topic: str, file: str, format_: str | None, force: bool
 
 def _write_segment(topic: Topic, scan: Scan, batches: Iterator[pa.RecordBatch], file: str, *, force: bool) -> int:
     columns = pa.schema([field for field in scan.schema if field.name not in ("space", "grouping", "timestamp")])
-    with esformat.create(file, schema=columns, indexes=topic.indexes, keys=topic.keys, overwrite=force) as writer:
+    indexes = [name for name in topic.indexes if not pa.types.is_decimal(columns.field(name).type)]
+    with esformat.create(file, schema=columns, indexes=indexes, keys=topic.keys, overwrite=force) as writer:
         for batch in batches:
             writer.add_table(batch)
     return writer.num_events

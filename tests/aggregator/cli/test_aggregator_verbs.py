@@ -198,6 +198,18 @@ def test_export_and_import_as_text(command, tmp_path, ending):
         assert catalog.topic("again").scan().to_table().to_pylist() == stored.to_pylist()
 
 
+def test_export_numbers_of_two_types(command, tmp_path):
+    """Signed and unsigned ones are decimals in the file, without an index, which decimals cannot have."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.create_topic("t", indexes=["n", "kind"])
+        for kind, value in ((pa.int64(), -1), (pa.uint64(), 2**64 - 1)):
+            topic.append(pa.table({"space": ["a"], "timestamp": [1], "n": pa.array([value], kind), "kind": ["x"]}))
+    assert command("export", "data", "t", "t.esdb").status == 0
+    with esformat.open(tmp_path / "t.esdb") as segment:
+        assert segment.scan().to_table()["n"].to_pylist() == [-1, 2**64 - 1]
+        assert segment.indexes == ("kind",)
+
+
 def test_export_a_part(command, clicks):
     """A space, a time range."""
     assert command("export", "data", "clicks", "ada.esdb", "--space", "ada", "--start", "1").status == 0
