@@ -119,7 +119,8 @@ class Collector:
         self._changed = True  # noted with the next batch, or when there is nothing to do
 
     def _save(self) -> None:
-        self._progress.forget()
+        if not self._first_look:
+            self._progress.forget(self._present)
         save(self._notes, self._progress.to_json())
         self._changed = False
 
@@ -175,6 +176,7 @@ class Collector:
         """See which files there are, and which of them are known."""
         progress = self._progress
         present: dict[Place, Tracked] = {}
+        held: dict[Key, float] = {}
         self._beyond = set()
         for files in self._settings.files:
             found = self._found(files)
@@ -193,7 +195,7 @@ class Collector:
             gone = [tracked for tracked in progress.gone if tracked.group == files.name]
             recognised = recognise(found.values(), known, gone, self._clock(), files.name, waited)
             for key in recognised.held:
-                self._held.setdefault(key, now)
+                held[key] = self._held.get(key, now)
             progress.gone += recognised.gone
             for tracked in recognised.files:
                 new = (files.name, tracked.key) not in progress.files
@@ -208,7 +210,7 @@ class Collector:
             progress.files[place] = tracked
         for _, key in self._present.keys() - present.keys():
             self._handles.forget(key)
-        self._present, self._first_look, self._looked = present, False, now
+        self._present, self._held, self._first_look, self._looked = present, held, False, now
         progress.fresh = False
 
     def _found(self, files: Files) -> dict[Key, Found]:

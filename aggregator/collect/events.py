@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -81,7 +82,7 @@ class Maker:
         """The canonical text of each line's tags, made once for each set of values."""
         fixed = dict(self._files.tags)
         if self._files.file_tag:
-            fixed[self._files.file_tag] = file
+            fixed[self._files.file_tag] = os.fsencode(file).decode("utf-8", "backslashreplace")  # names are bytes
         names = [name for name in self._files.tags_from if name in parsed.parts]
         if not names:
             return pa.repeat(pa.scalar(str(TagSet.of(fixed))), count)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -74,11 +74,12 @@ class Progress:
             self.files[part.tracked.group, part.tracked.key] = part.after
         self.sequence, self.pending, self.fresh = batch.sequence + 1, None, False
 
-    def forget(self) -> None:
-        """Let go of files that have been gone longest, beyond a number of them."""
+    def forget(self, present: Container[tuple[str, Key]]) -> None:
+        """Let go of files that have been gone longest, beyond a number of them. present: those that are there."""
         if len(self.files) > MAX_FORGOTTEN:
-            newest = sorted(self.files.items(), key=lambda item: item[1].seen_us)[-MAX_FORGOTTEN:]
-            self.files = dict(newest)
+            absent = sorted((one.seen_us, place) for place, one in self.files.items() if place not in present)
+            for _, place in absent[:-MAX_FORGOTTEN]:
+                del self.files[place]
         del self.gone[:-MAX_GONE]
 
     # ------------------------------------------------------------ on disk

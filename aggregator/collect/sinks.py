@@ -25,6 +25,7 @@ from aggregator.records import STREAM_SCHEMA
 
 TIMEOUT_S = 60.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
+_JSON = {"Content-Type": "application/json"}
 Sleep = Callable[[float], None]
 """Waits; raises StoppedError where nobody wants to wait any more."""
 
@@ -97,12 +98,13 @@ class ServerSink:
         while True:
             try:
                 status, answer, after_s = self._request("POST", self._target, body.getvalue(), headers)
+                if status == 404 and not made:
+                    status, answer, after_s = self._request("PUT", self._topic, b"{}", _JSON)
+                    made = status < 300 or status == 409
+                    if made:
+                        continue
             except (OSError, http.client.HTTPException):
                 status, answer, after_s = 503, b"", None
-            if status == 404 and not made:
-                made = True
-                self._make_topic()
-                continue
             if status < 300:
                 return
             if status == 409:
@@ -111,11 +113,6 @@ class ServerSink:
                 raise AggregatorError(_told(status, answer), path=self._target)
             self._sleep(wait * random.uniform(0.5, 1.0) if after_s is None else after_s)  # noqa: S311 - spreads load
             wait = min(LONGEST_WAIT_S, 2 * wait)
-
-    def _make_topic(self) -> None:
-        status, answer, _ = self._request("PUT", self._topic, b"{}", {"Content-Type": "application/json"})
-        if status >= 300 and status != 409:
-            raise AggregatorError(_told(status, answer), path=self._topic)
 
     def _request(
         self, method: str, target: str, body: bytes, headers: dict[str, str]

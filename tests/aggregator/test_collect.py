@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import gzip
+import http.server
+import json
+import os
 import random
 import re
 import shutil
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,10 +19,11 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator.collect import CatalogSink, Collector, Files, ServerSink, Settings, StoppedError, collector
+from aggregator.collect import CatalogSink, Collector, Files, ServerSink, Settings, StoppedError, collector, progress
 from aggregator.collect.lines import measure, split
 from aggregator.collect.settings import Cutting
 from aggregator.collect.times import to_micros
+from aggregator.lql import TagSet
 
 WEB_LOG = Path(__file__).parents[3] / "shared" / "data" / "apache_logs.gz"
 LINE = '9.8.7.6 - ann [17/May/2015:10:05:03 +0200] "GET /a?b=c HTTP/1.1" 404 - "http://x/\\"q\\"" "Mozilla (X11)"'
@@ -117,6 +122,60 @@ def test_rotation_by_copy_and_truncate(rig, length):
     rig.write("a.log", f"{lines[4]}\n{lines[5]}\n", "wb")
     rig.collect()
     assert Counter(rig.messages()) == Counter(line.encode() for line in lines)
+
+
+def test_a_copy_in_the_place_of_an_old_one(rig, monkeypatch):
+    """Of the second rotation, where the system gives the deleted copy's inode to the new one: held back, too."""
+    monkeypatch.setattr(collector, "TWIN_S", 0.0)
+    monkeypatch.setattr(collector, "LOOK_S", 0.0)
+    rig.files["path"] = (str(rig.logs / "a*"),)
+    sink = CatalogSink(rig.open(), "logs", "0", time.sleep)
+    made = Collector(rig.settings(), sink, rig.root / "notes.json", lambda: 1_000_000)
+    lines = [f"{n}".ljust(100, "x") for n in range(3)]
+    for line in lines:
+        rig.write("a.log", f"{line}\n")
+        while made.step():
+            pass
+        (rig.logs / "a.log.1").write_bytes((rig.logs / "a.log").read_bytes())
+        made.step()  # the copy is there, and the file not cut yet
+        rig.write("a.log", "", "wb")
+        while made.step():
+            pass
+    made._handles.close()
+    sink.close()
+    assert Counter(rig.messages()) == Counter(line.encode() for line in lines)
+
+
+def test_files_that_are_there_are_not_forgotten(rig, monkeypatch):
+    """However many there are: only those that are gone are let go of, the longest gone first."""
+    monkeypatch.setattr(progress, "MAX_FORGOTTEN", 2)
+    for n in range(5):
+        rig.write(f"{n}.log", f"{n}\n")
+    rig.collect()
+    rig.write("5.log", "5\n")
+    rig.collect()
+    assert rig.messages() == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    for n in range(4):
+        (rig.logs / f"{n}.log").unlink()
+        rig.now_us += 1
+        rig.collect(flush=True)
+    rig.write("4.log", "4 again\n")
+    rig.collect()
+    noted = json.loads((rig.root / "notes.json").read_text())["files"]
+    assert {Path(one["path"]).name for one in noted} == {"2.log", "3.log", "4.log", "5.log"}
+
+
+def test_a_name_that_is_no_text(rig):
+    """Names of files are bytes: what is no UTF-8 in them is written out."""
+    rig.files["file_tag"] = "file"
+    (rig.logs / os.fsdecode(b"caf\xe9.log")).write_bytes(b"one\n")
+    rig.collect()
+    rig.write("b.log", "two\n")
+    rig.collect()
+    assert rig.messages() == [b"one", b"two"]
+    with rig.open() as catalog:
+        streams = [TagSet.parse(event.space).get("file") for event in catalog.query("SELECT")]
+    assert any(name.endswith(r"caf\xe9.log") for name in streams)
 
 
 def test_a_copy_that_stays_is_a_file(rig, monkeypatch):
@@ -294,6 +353,40 @@ def test_into_a_server(rig):
         rig.write("a.log", "three\n")
         with pytest.raises(aggregator.AggregatorError, match="404"):
             rig.collect(sink=nowhere)
+
+
+def test_a_server_in_trouble_while_its_topic_is_made(rig):
+    """The line breaks, or the server has too much to do, between the first batch and its topic: tried again."""
+    asked = []
+    answers = iter([404, None, 404, 503, 404, 201, 200])
+
+    class Server(http.server.BaseHTTPRequestHandler):
+        def answer(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            asked.append(self.command)
+            status = next(answers)
+            self.close_connection = True
+            if status is not None:
+                self.send_response(status)
+                self.send_header("Retry-After", "0")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+        do_POST = do_PUT = answer  # noqa: N815  # names of the standard library
+
+        def log_message(self, *told):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    rig.write("a.log", "one\n")
+    try:
+        made = rig.collect(sink=ServerSink(f"http://127.0.0.1:{server.server_port}", "logs", "0", None, lambda _: None))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert asked == ["POST", "PUT"] * 3 + ["POST"]
+    assert made.counts.lines == 1
 
 
 # ------------------------------------------------------------ lines
