@@ -161,7 +161,8 @@ class Erasures:
     def _holding(
         self, topic: Topic, partition: Partition, hidden: Hidden, errors: FirstError
     ) -> tuple[dict[SegmentInfo, dict[bytes, int]], set[bytes]]:
-        """Segments with hidden events, and how many of each space; and spaces that may lie in those that cannot be read.
+        """Segments with hidden events, and how many of each space; and spaces that may lie in segments that cannot be
+        read.
 
         A segment may reach beyond a cut and have hidden events all the same: it was begun before the cut was noted.
         """

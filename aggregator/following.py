@@ -101,11 +101,14 @@ class Following:
                 if segment.number not in owner.segments:
                     missed.setdefault(owner.info.number, []).append(segment)
             state.take_over(missed, gone, {p.number: p.sealed_index for p in whole.partitions}, whole.change)
+            for number in gone:
+                self.pool.forget(number)
 
     def _take(self, frames: list[Frame]) -> None:
         replay = Replay(self.state, None, self._clock)
         for frame in frames:
             replay.take(frame)
+            self._tail.position = frame.end  # not before: an error or an interrupt must not lose it
 
     def snapshot(self, topic: Topic, partition: str | None) -> tuple[Snapshot, Pin]:
         """What of a topic is there now. The pin is taken before looking, so that no file goes in between."""

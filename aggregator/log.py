@@ -17,7 +17,7 @@ from typing import Any
 from aggregator.checksum import checksum64
 from aggregator.errors import LogFailedError
 from aggregator.files import sync_directory
-from aggregator.log_entry import DONE, LEADING, WAITING, Entry
+from aggregator.log_entry import DONE, LEADING, TAKEN, WAITING, Entry
 from aggregator.log_file import MARK_NAME, LogFile, encode_mark, file_name
 from aggregator.log_frame import FILE_HEADER_BYTES, FrameHead, FrameKind, encode_file_header, frame_bytes, padded
 from aggregator.policy import Durability
@@ -75,7 +75,7 @@ class Log:
     @property
     def size_bytes(self) -> int:
         """Bytes of all log files."""
-        return sum(file.end - file.position for file in self._files)
+        return sum(file.end - file.position for file in list(self._files))
 
     @property
     def start(self) -> int:
@@ -103,7 +103,7 @@ class Log:
 
     def pinning(self, sealed: Mapping[int, int]) -> list[int]:
         """Partitions whose unsealed events keep the oldest file."""
-        return [partition for partition, end in self._files[0].ends.items() if sealed.get(partition, 0) < end]
+        return [partition for partition, end in list(self._files[0].ends.items()) if sealed.get(partition, 0) < end]
 
     # ------------------------------------------------------------ appending
 
@@ -112,15 +112,21 @@ class Log:
 
         Raises LogFailedError, and then it is not published; ClosedError.
         """
-        with self._lock:
-            self._check()
-            self._queue.append(entry)
-            leads = not self._leading
-            self._leading = True
-        if not leads:
-            leads = self._await_turn(entry)
-        if leads:
-            self._lead()
+        leads = False
+        try:
+            with self._lock:
+                self._check()
+                self._queue.append(entry)
+                if not self._leading:
+                    leads = self._leading = True
+                    entry.state = LEADING
+            if not leads:
+                entry.turn.acquire()
+            if entry.state == LEADING:
+                self._lead(entry)
+        except BaseException:
+            self._leave(entry)
+            raise
         if entry.error is not None:
             raise entry.error
 
@@ -130,20 +136,24 @@ class Log:
         if self._closed:
             raise ClosedError("the catalog is closed", path=str(self._directory.parent))
 
-    def _await_turn(self, entry: Entry) -> bool:
-        """Wait until somebody wrote the entry, or it is its turn to lead."""
-        try:
-            entry.turn.acquire()
-        except BaseException:  # an interrupt: nobody will come for this entry any more
+    def _leave(self, entry: Entry) -> None:
+        """After an interrupt: nobody will come for this entry any more. What others wait for is done all the same; a
+        leader who is at it is waited for, so that it is known what became of it.
+        """
+        while True:
             with self._lock:
                 if entry.state == WAITING and entry in self._queue:
                     self._queue.remove(entry)
-            if entry.state == LEADING:
-                self._lead()
-            raise
-        return entry.state == LEADING
+                if entry.state != TAKEN:
+                    break
+            with contextlib.suppress(BaseException):  # the interrupt that came first is raised
+                entry.turn.acquire()
+                break
+        if entry.state == LEADING:
+            entry.turn.acquire(blocking=False)
+            self._lead(entry)
 
-    def _lead(self) -> None:
+    def _lead(self, own: Entry) -> None:
         group: list[Entry] = []
         taken: list[Entry] = []
         try:
@@ -155,6 +165,7 @@ class Log:
             if not isinstance(error, OSError):
                 raise
         finally:
+            own.state = DONE
             self._hand_over()
             for entry in taken:
                 entry.state = DONE
@@ -164,6 +175,9 @@ class Log:
         """The entries to write together, placed, and all entries that this settles. The leader's own is among them."""
         with self._lock:
             waiting = list(self._queue)
+            for entry in waiting:
+                if entry.state == WAITING:
+                    entry.state = TAKEN
         group: list[Entry] = []
         taken: list[Entry] = []
         keys: set[Any] = set()
@@ -180,6 +194,8 @@ class Log:
         with self._lock:
             for _ in taken:
                 self._queue.popleft()
+            for entry in waiting[len(taken) :]:
+                entry.state = WAITING
         return group, taken
 
     @staticmethod

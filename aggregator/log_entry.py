@@ -9,8 +9,8 @@ from typing import Any
 
 from aggregator.checksum import hasher64
 
-WAITING, LEADING, DONE = range(3)
-"""How far an entry is."""
+WAITING, TAKEN, LEADING, DONE = range(4)
+"""How far an entry is. TAKEN: a leader is at it, or will give it back to those that wait."""
 
 
 @dataclass(eq=False, slots=True)

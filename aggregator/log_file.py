@@ -138,4 +138,4 @@ class LogFile:
 
     def is_sealed(self, sealed: Mapping[int, int]) -> bool:
         """Whether every event in it lies in a segment."""
-        return all(sealed.get(partition, 0) >= end for partition, end in self.ends.items())
+        return all(sealed.get(partition, 0) >= end for partition, end in list(self.ends.items()))

@@ -10,25 +10,26 @@ from aggregator.log_frame import FILE_HEADER_BYTES
 
 
 class LogTail:
-    """A place in the log that moves on as frames are read. Not safe to share between threads."""
+    """A place in the log, and what follows it. Not safe to share between threads."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._position = 0
+        self.position = 0
+        """Behind the last frame that was taken in: who reads frames moves it on."""
 
     def read(self, *, whole: bool) -> list[Frame]:
-        """Frames that came since the last call, those of files that are gone already left out.
+        """Frames behind the position, those of files that are gone already left out.
 
         whole: up to the last good frame, as where nobody writes; else up to what the writer acknowledged.
         """
         end = None if whole else self._acknowledged()
-        if end is not None and end <= self._position:
+        if end is not None and end <= self.position:
             return []
         frames: list[Frame] = []
         files = list_files(self._directory)
         for number, (start, path) in enumerate(files):
             following = files[number + 1][0] if number + 1 < len(files) else None
-            if following is not None and following <= self._position:
+            if following is not None and following <= self.position:
                 continue
             if end is not None and start >= end:
                 break
@@ -36,7 +37,7 @@ class LogTail:
         return frames
 
     def _read_file(self, start: int, path: Path, end: int | None) -> list[Frame]:
-        at = max(self._position - start, FILE_HEADER_BYTES)
+        at = max(self.position - start, FILE_HEADER_BYTES)
         try:
             with path.open("rb") as file:
                 length = os.fstat(file.fileno()).st_size if end is None else end - start
@@ -44,18 +45,13 @@ class LogTail:
                 data = file.read(max(0, length - at))
         except FileNotFoundError:  # sealed and deleted meanwhile
             return []
-        frames: list[Frame] = []
-        for item in read_frames(memoryview(data), path, start + at, at=0):
-            if isinstance(item, Frame):
-                frames.append(item)
-                self._position = item.end
-        return frames
+        return [item for item in read_frames(memoryview(data), path, start + at, at=0) if isinstance(item, Frame)]
 
     def _acknowledged(self) -> int:
         """Up to where the writer says that frames are acknowledged; where it is just saying so, what it said before."""
         try:
             stored = (self._directory / MARK_NAME).read_bytes()
         except FileNotFoundError:
-            return self._position
+            return self.position
         mark = decode_mark(stored)
-        return self._position if mark is None else mark
+        return self.position if mark is None else mark

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from threading import Condition, Thread
 
 from aggregator.budget import Budget
-from aggregator.errors import AggregatorError
 from aggregator.log import Log
 from aggregator.policy import Durability, Limits
 from aggregator.sealing import Sealer, choose_to_seal, next_due_us
@@ -113,14 +112,16 @@ class Maintenance:
 
     def _run(self) -> None:
         synced = chored = time.monotonic()
+        pause = 0.0
         while True:
             with self._condition:
                 if not self._woken and not self._stopping:
-                    self._condition.wait(self._pause())
+                    self._condition.wait(pause)
                 if self._stopping:
                     return
                 self._woken = False
             now = time.monotonic()
+            pause = TICK_S
             try:
                 self._start_seals()
                 if self._durability.mode == "interval" and now - synced >= self._durability.interval_us / 1e6:
@@ -129,8 +130,9 @@ class Maintenance:
                 if now - chored >= TICK_S or self._called:
                     chored, self._called = now, False
                     self._start_chores()
+                pause = self._pause()
                 self._failing.pop(self, None)
-            except (AggregatorError, OSError, MemoryError, RuntimeError) as error:  # the last: no thread to be had
+            except Exception as error:  # noqa: BLE001  it shows as trouble; without this thread nothing would be done
                 self._report(self, "background work", error)
 
     def _pause(self) -> float:
@@ -146,7 +148,7 @@ class Maintenance:
         now = time.monotonic()
         loads = self._sealer.loads()
         chosen = choose_to_seal(loads, self._limits, self._log.size_bytes, self._clock(), self._budget.wanted_bytes)
-        stuck = [number for number, (_, p) in self._state.partitions.items() if p.sealing is not None]
+        stuck = [number for number, (_, p) in list(self._state.partitions.items()) if p.sealing is not None]
         for number in self._back_off.keys() - {*stuck, *(load.partition for load in loads)}:
             self._sealed(number)  # somebody else did
         for number in dict.fromkeys([*stuck, *chosen]):
@@ -161,7 +163,7 @@ class Maintenance:
         busy = sum(not future.done() for future in list(self._running.values()))
         try:
             self._sealer.seal(topic, partition, threads=max(1, self._workers // max(1, busy)))
-        except (EsdbError, OSError, MemoryError) as error:
+        except Exception as error:  # noqa: BLE001  it shows as trouble, and is tried again
             pause = min(MAX_BACK_OFF_S, 2 * self._back_off.get(number, (0.0, MIN_BACK_OFF_S / 2))[1])
             self._back_off[number] = (time.monotonic() + pause, pause)
             self._report(number, f"sealing partition {partition.name!r} of topic {topic.info.name!r}", error)
@@ -186,7 +188,11 @@ class Maintenance:
             chore.due = True
             if not chore.running:
                 chore.running = True
-                self._chore_pool.submit(self._do, chore)
+                try:
+                    self._chore_pool.submit(self._do, chore)
+                except RuntimeError:  # no thread to be had
+                    chore.running = False
+                    raise
 
     def _do(self, chore: _Chore) -> None:
         try:
@@ -194,15 +200,16 @@ class Maintenance:
                 chore.due = False
                 chore.work()
                 self._failing.pop(chore, None)
-        except (EsdbError, OSError, MemoryError) as error:
+        except Exception as error:  # noqa: BLE001  as above
             self._report(chore, "upkeep", error)
         finally:
             chore.running = False
             if chore.due and not self._stopping:  # somebody asked after the last look
                 self.look_after()
 
-    def _report(self, who: object, what: str, error: BaseException) -> None:
-        message = f"{what} failed, and will be tried again: {error}"
+    def _report(self, who: object, what: str, error: Exception) -> None:
+        expected = isinstance(error, EsdbError | OSError)
+        message = f"{what} failed, and will be tried again: {error if expected else repr(error)}"
         if message != self._failing.get(who):
-            logger.warning("%s", message)
+            logger.warning("%s", message, exc_info=None if expected else error)
         self._failing[who] = message

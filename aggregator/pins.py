@@ -12,7 +12,7 @@ import fcntl
 import os
 import struct
 import sys
-from collections import Counter
+from collections import Counter, deque
 from pathlib import Path
 from threading import Lock
 
@@ -55,24 +55,48 @@ class Pins:
     """The scans of this process. Safe to share between threads."""
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
-        """path: `readers.lock`; the writer makes it. A reader of a catalog without one pins nothing for others."""
+        """path: `readers.lock`; the writer makes it. As long as it is not there a reader pins nothing for others."""
+        self._path, self._flags = path, os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
         self._lock = Lock()
         self._counts: Counter[int] = Counter()
+        self._let_go: deque[int] = deque()  # of these counts
         self._descriptor = -1
-        flags = os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+        self._closed = False
+        self._open()
+
+    def _open(self) -> None:
         with contextlib.suppress(FileNotFoundError):
-            self._descriptor = os.open(path, flags | os.O_CLOEXEC, 0o666)
+            self._descriptor = os.open(self._path, self._flags | os.O_CLOEXEC, 0o666)
+            for change in self._counts:
+                _lock(self._descriptor, fcntl.F_RDLCK, change, 1)
 
     def take(self, change: int) -> Pin:
         """Pin a change until the pin is released or forgotten."""
         with self._lock:
-            self._counts[change] += 1
-            if self._counts[change] == 1 and self._descriptor >= 0:
+            if self._descriptor < 0 and not self._closed:
+                self._open()
+            if not self._counts[change] and self._descriptor >= 0:
                 _lock(self._descriptor, fcntl.F_RDLCK, change, 1)
+            self._counts[change] += 1
+        self._settle()
         return Pin(self, change)
 
     def _release(self, change: int) -> None:
-        with self._lock:
+        """Never waits: the garbage collector may call this in a thread that holds the lock, which then settles it."""
+        self._let_go.append(change)
+        self._settle()
+
+    def _settle(self) -> None:
+        """Count out what was let go of, unless somebody is at it."""
+        while self._let_go and self._lock.acquire(blocking=False):
+            try:
+                self._count_out()
+            finally:
+                self._lock.release()
+
+    def _count_out(self) -> None:
+        while self._let_go:
+            change = self._let_go.popleft()
             self._counts[change] -= 1
             if not self._counts[change]:
                 del self._counts[change]
@@ -82,15 +106,17 @@ class Pins:
     def holds_before(self, change: int) -> bool:
         """Whether a scan of any process reads a snapshot older than `change`. The writer asks."""
         with self._lock:
-            if any(pinned < change for pinned in self._counts):
-                return True
-            if self._descriptor < 0 or not change:
-                return False
-            return _is_locked(self._descriptor, 0, change)  # our own locks are not counted; none is below `change`
+            self._count_out()
+            held = min(self._counts, default=change) < change
+            if not held and change and self._descriptor >= 0:
+                held = _is_locked(self._descriptor, 0, change)  # our own are not counted; none is below `change`
+        self._settle()
+        return held
 
     def close(self) -> None:
         """Let go of all pins."""
         with self._lock:
+            self._closed = True
             if self._descriptor >= 0:
                 os.close(self._descriptor)
                 self._descriptor = -1

@@ -56,7 +56,7 @@ class Replay:
         if prefix.producer:
             key = (head.partition, prefix.producer, prefix.sequence, prefix.fingerprint)
             partition.keep_producer(ProducerEntry(*key, head.first_index, head.count, prefix.note))
-        if head.first_index + head.count <= partition.sealed_index:
+        if head.first_index + head.count <= partition.visible_end:  # sealed, or taken in before
             return
         message = pa.py_buffer(frame.body[start:])
         batch = _batch(message, schema.schema.arrow)

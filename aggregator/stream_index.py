@@ -145,9 +145,12 @@ class StreamIndex:
                 pin.release()
 
     def _load(self) -> None:
-        topics, self._marks = self._manifest.streams()
+        topics, marks = self._manifest.streams()
+        known = {topic.info.number for topic in list(self._state.topics.values())}
+        # a reader may not know yet what its writer made just now: it looks at all of that when it does
+        self._marks = {number: mark for number, mark in marks.items() if number in self._state.partitions}
         self._kept_marks = dict(self._marks)
-        for number, streams in topics.items():
+        for number, streams in ((number, topics[number]) for number in topics if number in known):
             name = self._state.topic_of(number).info.name
             for tags in streams:
                 self._number(name, TagSet.of(tags))

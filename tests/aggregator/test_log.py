@@ -16,10 +16,13 @@ from log_bench import Bench, read_back
 
 from aggregator import log as log_module
 from aggregator.errors import LogFailedError
+from aggregator.log_entry import Entry
 from aggregator.log_file import MARK_NAME, decode_mark, list_files
 from aggregator.log_frame import FILE_HEADER_BYTES
 from aggregator.log_recovery import recover
 from esformat import ClosedError
+
+WAIT_S = 60
 
 
 @pytest.fixture
@@ -483,3 +486,128 @@ def test_recover_of_nothing(tmp_path):
     """An empty directory is an empty log."""
     result = recover(tmp_path, lambda frame: None)
     assert (result.files, result.position, result.damages) == ([], 0, [])
+
+
+class Turn:
+    """The turn of an entry whose thread is interrupted when it waits first, at `interrupt`."""
+
+    def __init__(self):
+        self.interrupt = threading.Event()
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def acquire(self, blocking=True):
+        if not self.interrupt.is_set():
+            assert self.interrupt.wait(WAIT_S)
+            raise KeyboardInterrupt
+        return self._lock.acquire(blocking)
+
+    def release(self):
+        self._lock.release()
+
+
+def entry(published, number, place=lambda _: None):
+    def placed(entry):
+        place(entry)
+        entry.first_index = number
+        return True
+
+    def publish(_):
+        published.append(number)
+
+    return Entry(0, 1, [b"x" * 8], placed, lambda _: None, publish, (0, lambda: b"a definition"))
+
+
+def appending(log, entry):
+    """A thread that appends; what it raised, when it has ended."""
+    raised = []
+
+    def append():
+        try:
+            log.append(entry)
+        except BaseException as error:  # noqa: BLE001  also an interrupt
+            raised.append(error)
+
+    thread = threading.Thread(target=append, daemon=True)
+    thread.start()
+    return thread, raised
+
+
+def queued(log, count):
+    deadline = time.monotonic() + WAIT_S
+    while len(log._queue) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_an_interrupt_while_another_writes_for_it(directory):
+    """Who waits behind an append that is interrupted just when its batch is taken is served all the same."""
+    log = Bench(directory).log
+    published = []
+    placing, go = [threading.Event(), threading.Event()], [threading.Event(), threading.Event()]
+
+    def slowly(number):
+        def place(_):
+            placing[number].set()
+            assert go[number].wait(WAIT_S)
+
+        return place
+
+    interrupted = entry(published, 2)
+    interrupted.turn = Turn()
+    threads = [appending(log, entry(published, 0, slowly(0)))]
+    assert placing[0].wait(WAIT_S)
+    threads.append(appending(log, entry(published, 1, slowly(1))))
+    queued(log, 2)
+    threads.append(appending(log, interrupted))
+    queued(log, 3)
+    go[0].set()
+    assert placing[1].wait(WAIT_S)  # the second leads, and has taken the third
+    threads.append(appending(log, entry(published, 3)))
+    queued(log, 3)
+    interrupted.turn.interrupt.set()
+    time.sleep(0.05)
+    go[1].set()
+    for thread, _ in threads:
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+    assert [len(raised) for _, raised in threads] == [0, 0, 1, 0]
+    assert published == [0, 1, 2, 3]
+    log.close()
+
+
+def test_an_interrupt_before_leading(directory, monkeypatch):
+    """An append that is interrupted when it is about to lead keeps nobody waiting."""
+    log = Bench(directory).log
+    published = []
+    lead = log._lead
+
+    def interrupted(*own):
+        monkeypatch.setattr(log, "_lead", lead)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(log, "_lead", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        log.append(entry(published, 0))
+    thread, raised = appending(log, entry(published, 1))
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    assert not raised
+    assert published == [0, 1]
+    log.close()
+
+
+def test_partitions_that_come_while_the_log_is_looked_at(directory):
+    """Who appends to new partitions does not disturb those who look at what the log holds."""
+    bench = Bench(directory)
+    bench.append(0, b"x")
+    (file,) = bench.log._files
+
+    class Sealed(dict):
+        def get(self, partition, default):
+            file.ends[partition + 1000] = 1
+            return default
+
+    assert bench.log.pinning(Sealed()) == [0]
+    assert not bench.log.is_sealed(Sealed())
+    bench.log.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import aggregator
 from aggregator.pins import Pins
 
 ROOT = Path(__file__).parents[2]
+WAIT_S = 60
 
 
 def rows(*times, space="a"):
@@ -203,3 +205,76 @@ def test_readers_beside_a_writer_at_work(root, tmp_path):
                 looks += 1
             assert looks > 3
         child.kill()
+
+
+@pytest.mark.parametrize("where", ["manifest", "log"])
+def test_what_is_being_read_when_something_fails_is_read_again(writer, reader, monkeypatch, where):
+    """An error, or an interrupt, between reading the log and taking it in loses no events, and doubles none."""
+    topic = writer.create_topic("t")
+    topic.append(rows(1))
+    seen = reader.topic("t")
+    assert times(seen) == [1]
+    topic.append(rows(2))
+    topic.append(rows(3))
+    following = reader._backend
+
+    def fail(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        if where == "manifest":
+            broken.setattr(following.manifest, "change", fail)
+        else:
+            broken.setattr(following.state.arrivals, "tell", fail)  # the second of three batches is visible by then
+        with pytest.raises(KeyboardInterrupt):
+            reader.topic("t")
+    assert times(seen) == [1, 2, 3]
+
+
+def test_a_reader_that_was_there_before_the_file_of_pins(root):
+    """Its scans end as they began, though the writer made the file, merged and removed only then."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t", roll={"age": "1h"})
+        for number in range(4):
+            topic.append(rows(number))
+            catalog.seal()
+        path = catalog._backend.layout.reader_locks
+    path.unlink()
+    with aggregator.open(root, read_only=True) as reader:
+        early = iter(reader.topic("t").scan())  # which pins for itself alone: there is nobody else
+        with aggregator.open(root) as catalog:
+            late = iter(reader.topic("t").scan())
+            assert next(late).timestamp == 0
+            catalog.compact()
+            assert [event.timestamp for event in late] == [1, 2, 3]
+        assert [event.timestamp for event in early] == [0, 1, 2, 3]
+
+
+def test_a_pin_that_the_garbage_collector_lets_go_of(tmp_path):
+    """It may do so in the thread that is just taking another, and nobody waits for ever."""
+    pins = Pins(tmp_path / "locks", read_only=False)
+    dropped, kept = pins.take(3), pins.take(5)
+
+    def collect():
+        with pins._lock:
+            dropped.release()
+
+    thread = threading.Thread(target=collect, daemon=True)
+    thread.start()
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    assert not pins.holds_before(5)
+    assert pins.holds_before(6)
+    kept.release()
+    assert not pins.holds_before(6)
+    pins.close()
+
+
+def test_streams_of_a_topic_that_a_reader_does_not_know_yet(writer, reader):
+    """A reader that comes to the streams in the manifest before the topic finds them a moment later."""
+    reader.topics()
+    writer.write({"app": "web"}, [{"msg": "hello"}])
+    writer.seal()
+    writer._backend.streams.keep()
+    reader._backend.streams._load()
+    assert reader.streams() == [{"app": "web"}]

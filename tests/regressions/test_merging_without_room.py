@@ -1,4 +1,4 @@
-"""Merging went on without end, and the catalog could not be closed, where a topic's limit had no room for the result."""
+"""Merging went on without end, and the catalog could not be closed, where a topic's limit had no room for more."""
 
 from __future__ import annotations
 

@@ -1,0 +1,118 @@
+"""Background work goes on, whatever fails, and tells of what does."""
+
+from __future__ import annotations
+
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+import aggregator
+from aggregator import maintenance
+from aggregator import sealing as sealing_module
+from aggregator.housekeeping import Housekeeping
+from aggregator.sealing import Sealer
+
+WAIT_S = 60
+
+
+def until(what):
+    deadline = time.monotonic() + WAIT_S
+    while not what():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+class Failing:
+    """Raises an error in the place of a function, until it is told to stop."""
+
+    def __init__(self, real, error):
+        self.real, self.error, self.calls = real, error, 0
+
+    def __call__(self, *args, **options):
+        self.calls += 1
+        if self.error is not None:
+            raise self.error
+        return self.real(*args, **options)
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    monkeypatch.setattr(maintenance, "TICK_S", 0.05)
+    monkeypatch.setattr(maintenance, "MAX_BACK_OFF_S", 0.5)
+    return tmp_path / "events"
+
+
+@pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyError("x")])
+def test_sealing_that_fails_in_a_way_that_nobody_thought_of(root, monkeypatch, error):
+    """It shows as trouble, is tried again, and is no trouble any more when it succeeds."""
+    write = Failing(sealing_module.write_segment, error)
+    monkeypatch.setattr(sealing_module, "write_segment", write)
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t", roll={"rows": 1})
+        topic.append([{"space": "a", "timestamp": 1}])
+        until(lambda: catalog.trouble is not None)
+        assert repr(error) in catalog.trouble
+        write.error = None
+        until(lambda: topic.stats()["segments"] == 1)
+        until(lambda: catalog.trouble is None)
+
+
+def test_looking_for_what_is_due_fails(root, monkeypatch):
+    """Segments are sealed by themselves again when it does not."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t", roll={"rows": 1})
+        loads = Failing(catalog._backend.sealer.loads, RuntimeError("dictionary changed size during iteration"))
+        monkeypatch.setattr(catalog._backend.sealer, "loads", loads)
+        until(lambda: loads.calls > 1)
+        assert "dictionary" in catalog.trouble
+        loads.error = None
+        topic.append([{"space": "a", "timestamp": 1}])
+        until(lambda: topic.stats()["segments"] == 1)
+        until(lambda: catalog.trouble is None)
+
+
+def test_a_chore_that_fails_in_a_way_that_nobody_thought_of(root, monkeypatch):
+    """It shows as trouble, and is done again."""
+    retain = Failing(Housekeeping._retain_by_itself, ValueError("no such thing"))
+    monkeypatch.setattr(Housekeeping, "_retain_by_itself", lambda self: retain(self))
+    with aggregator.open(root) as catalog:
+        until(lambda: catalog.trouble is not None)
+        assert "no such thing" in catalog.trouble
+        retain.error = None
+        until(lambda: catalog.trouble is None)
+
+
+def test_no_thread_for_any_chore(root, monkeypatch):
+    """Chores are done when the system has threads again, however often it had none."""
+    start = Failing(ThreadPoolExecutor._adjust_thread_count, RuntimeError("can't start new thread"))
+    monkeypatch.setattr(ThreadPoolExecutor, "_adjust_thread_count", lambda pool: start(pool))
+    with aggregator.open(root, limits={"max_bytes": "64 MiB"}) as catalog:
+        chores = catalog._backend.maintenance._chores
+        until(lambda: start.calls > len(chores))
+        assert "can't start new thread" in catalog.trouble
+        start.error = None
+        until(lambda: not any(chore.due or chore.running for chore in chores))
+        until(lambda: catalog.trouble is None)
+
+
+def test_partitions_that_come_while_it_is_looked_what_is_due(root, monkeypatch):
+    """Making a partition in that moment is no trouble."""
+    monkeypatch.setattr(Sealer, "loads", lambda _: [])
+
+    class Growing:
+        sealed_index = 0
+
+        @property
+        def sealing(self):
+            partitions[max(partitions) + 1] = partitions[1]
+
+    with aggregator.open(root) as catalog:
+        catalog.create_topic("t").append([{"space": "a", "timestamp": 1}])
+        partitions = catalog._backend.state.partitions
+        before = dict(partitions)
+        partitions[2] = (before[1][0], Growing())
+        catalog._backend.maintenance._start_seals()
+        assert len(partitions) > 2
+        for number in set(partitions) - set(before):
+            del partitions[number]
