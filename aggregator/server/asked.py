@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import base64
 import binascii
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import orjson
 from starlette.requests import Request
 
 from aggregator.server.body import read_plain
@@ -105,8 +105,8 @@ async def json_object(request: Request, context: Context, known: Sequence[str]) 
     """
     body = await read_plain(request, context)
     try:
-        found = json.loads(body) if body.strip() else {}
-    except (ValueError, RecursionError):
+        found = orjson.loads(body) if body.strip() else {}  # which takes no half characters, as `json` does
+    except orjson.JSONDecodeError:
         raise ProblemError(400, "invalid-body", "the body is no JSON") from None
     if not isinstance(found, dict):
         raise ProblemError(400, "invalid-body", "the body is no JSON object")

@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
-from aggregator.server.formats import read_time
+from aggregator.server.formats import as_json, read_time
 from esformat import InvalidEventError
 
 BATCH = "application/cloudevents-batch+json"
@@ -75,9 +75,9 @@ def _checked(event: Any, number: int) -> Mapping[str, Any]:
             raise InvalidEventError(f"event {number}: attribute {name!r} is no text, truth value or whole number")
         if isinstance(value, int) and not -(2**31) <= value < 2**31:
             raise InvalidEventError(f"event {number}: attribute {name!r} is larger than CloudEvents allow")
-    subject = event.get("subject")
-    if subject is not None and not isinstance(subject, str):
-        raise InvalidEventError(f"event {number}: subject must be a text")
+    for name in ("subject", "datacontenttype"):
+        if event.get(name) is not None and not isinstance(event[name], str):
+            raise InvalidEventError(f"event {number}: {name} must be a text")
     return event
 
 
@@ -105,7 +105,7 @@ def _data(event: Mapping[str, Any], number: int) -> bytes:
     kind = event.get("datacontenttype") or ""
     if isinstance(given, str) and kind and "json" not in kind:
         return given.encode()
-    return orjson.dumps(given)
+    return as_json(given, f"event {number}: data")
 
 
 def _column(values: list[Any]) -> pa.Array:

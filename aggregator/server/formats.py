@@ -165,7 +165,15 @@ def _payload(given: Any, number: int) -> bytes:
             return base64.b64decode(given["base64"], validate=True)
         except (binascii.Error, ValueError):
             raise InvalidEventError(f"line {number}: data is no base64") from None
-    return orjson.dumps(given)
+    return as_json(given, f"line {number}: data")
+
+
+def as_json(value: Any, what: str) -> bytes:
+    """A value of JSON as its text. Raises InvalidEventError for one that nests more deeply than can be written."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        raise InvalidEventError(f"{what} nests too deeply") from None
 
 
 # ------------------------------------------------------------ records of streams

@@ -32,6 +32,13 @@ _READ_BYTES = 1 << 16
 _REPORT_S = 10.0  # between two reports of what was dropped
 _RETRY_S = 1.0
 _STOP_S = 10.0  # how long storing what waits may take when the server stops
+_KEEPALIVE = (
+    ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 60),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL), 20),
+    ((socket.IPPROTO_TCP, socket.TCP_KEEPCNT), 6),
+)
+"""A sender that is silent for a minute is asked whether it is there, and taken for dead after two more."""
 _log = logging.getLogger("aggregator.server.syslog")
 Message = tuple[bytes, bool, str]
 """Its bytes, whether it was cut, and the address that it came from."""
@@ -114,6 +121,8 @@ class _Listener(asyncio.DatagramProtocol):
         framer = Framer()
         self._connections.add(task)
         try:
+            for option, value in _KEEPALIVE:
+                writer.get_extra_info("socket").setsockopt(*option, value)
             if len(self._connections) > MAX_CONNECTIONS:
                 _log.warning("a syslog connection from %s was refused: %d are open", peer, MAX_CONNECTIONS)
                 return
@@ -122,7 +131,7 @@ class _Listener(asyncio.DatagramProtocol):
                     await self._backlog.put((message, cut, peer))
             for message, cut in framer.finish():
                 await self._backlog.put((message, cut, peer))
-        except (ConnectionError, TimeoutError):  # its sender went away
+        except OSError:  # its sender went away
             pass
         finally:
             self._connections.discard(task)

@@ -10,6 +10,7 @@ import fcntl
 import hashlib
 import hmac
 import json
+import logging
 import os
 import secrets
 import time
@@ -27,6 +28,7 @@ FILE = "tokens.json"
 SCOPES = ("read", "write", "admin")
 _PREFIX = "agg"
 _LOOK_AGAIN_S = 1.0
+_log = logging.getLogger("aggregator.server")
 _CHALLENGE = 'Bearer realm="aggregator"'
 
 
@@ -139,6 +141,7 @@ class Authority:
         self._tokens: dict[str, Token] | None = None
         self._seen: tuple[int, int] | None = None
         self._looked = 0.0
+        self._trouble: str | None = None
         self._look()
 
     @property
@@ -149,7 +152,7 @@ class Authority:
     def access(self, header: str | None) -> Access:
         """What an Authorization header allows. Raises ProblemError, 401."""
         if time.monotonic() - self._looked > _LOOK_AGAIN_S:
-            self._look()
+            self._look_again()
         if self._tokens is None:
             return ANYBODY
         scheme, _, given = (header or "").partition(" ")
@@ -163,6 +166,18 @@ class Authority:
         if not right or found is None or prefix != _PREFIX or found.expired(dt.datetime.now(dt.UTC)):
             raise _refused("the bearer token is wrong, or over")
         return Access(frozenset(found.scopes), found.topics, found.name)
+
+    def _look_again(self) -> None:
+        """What cannot be read changes nothing, but that it opens nothing either; the log says so."""
+        trouble = None
+        try:
+            self._look()
+        except (InvalidRequestError, OSError) as error:
+            trouble = str(error)
+            self._tokens = self._tokens or {}
+            if trouble != self._trouble:
+                _log.error("the token file cannot be read: tokens stay as they were", extra={"trouble": trouble})
+        self._trouble = trouble
 
     def _look(self) -> None:
         """Read the file again if it changed. Once there was one, its absence opens nothing."""

@@ -61,11 +61,12 @@ def _plain(name: str, column: pa.ChunkedArray) -> list[Any]:
     kind = column.type
     if pt.is_integer(kind) or pt.is_boolean(kind) or pt.is_string(kind) or pt.is_large_string(kind):
         return column.to_pylist()  # type: ignore[no-any-return]
-    if pt.is_timestamp(kind):
-        return pc.replace_substring(column.cast(pa.string()), " ", "T").to_pylist()  # type: ignore[no-any-return]
     try:
+        if pt.is_timestamp(kind):
+            return pc.replace_substring(column.cast(pa.string()), " ", "T").to_pylist()  # type: ignore[no-any-return]
         return [_value(value) for value in column.to_pylist()]
-    except (ValueError, OverflowError):  # dates that Python cannot hold, nanoseconds inside of other values
+    except (ValueError, OverflowError, LookupError):
+        # dates that Python cannot hold, nanoseconds inside of other values, time zones that nobody knows
         raise InvalidRequestError(
             f"column {name[:100]!r} holds values that JSON cannot", hint=f"leave it out, or accept {ARROW_FILE}"
         ) from None

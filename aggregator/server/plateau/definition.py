@@ -178,6 +178,9 @@ def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         return column
     if isinstance(kind, pa.BaseExtensionType):
         return pa.chunked_array([kind.wrap_array(chunk) for chunk in column.cast(kind.storage_type).chunks], kind)
+    if pt.is_run_end_encoded(kind):
+        plain = column.cast(kind.value_type)
+        return pa.chunked_array([pc.run_end_encode(chunk, kind.run_end_type) for chunk in plain.chunks], kind)
     return column.cast(kind)
 
 

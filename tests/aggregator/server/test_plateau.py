@@ -89,6 +89,15 @@ def test_json(web):
         assert answer.json() == JSON_RECORDS
 
 
+def test_a_time_zone_that_nobody_knows(web):
+    """Such times are kept, and JSON says of which column it cannot tell them."""
+    table = records(1, at=pa.array([0], pa.timestamp("us", "Nowhere/Land")))
+    send(web, table)
+    refused = web.get("/topic/clicks/partition/web-1/records?start=0")
+    assert (refused.status_code, "'at'" in refused.json()["message"]) == (400, True)
+    assert partition(web, 0)[0]["at"].type == table.schema.field("at").type
+
+
 JSON_RECORDS = [
     {"time": 0, "n": 0, "url": "/", "score": 1.5, "raw": "a", "at": "1970-01-01T00:00:00.000"},
     {"time": 1000, "n": 1, "url": None, "score": None, "raw": "/w==", "at": "1970-01-01T00:00:01.500"},
@@ -102,6 +111,7 @@ KINDS = {
     "nanos": pa.table({"time": pa.array([-1, 1_999], pa.timestamp("ns", "UTC"))}),
     "own names": records(2, **{name: pa.array([b"x", b"y"]) for name in (
         "space", "grouping", "timestamp", "data", "record_index", "partition", "plateau_schema", "n:2", "space:2")}),
+    "runs": records(2, r=pa.RunEndEncodedArray.from_arrays(pa.array([1, 2], pa.int32()), ["a", None])),
     "large": records(2, s=pa.array(["a", "b"], pa.large_string()), b=pa.array([b"", None], pa.large_binary())),
     "dictionary": records(2, d=pa.array(["a", "b"]).dictionary_encode()),
     "nested": records(2, x=pa.array([{"a": 1, "b": {"c": "d"}}, None], NESTED), y=pa.array([[1.5], []])),

@@ -133,7 +133,7 @@ def test_cloud_events(shared):
     5, {}, {**EVENT, "id": ""}, {**EVENT, "specversion": "2.0"}, {**EVENT, "time": "today"}, {**EVENT, "time": 5},
     {**EVENT, "Big": "x"}, {**EVENT, "ext": {}}, {**EVENT, "ext": 1.5}, {**EVENT, "subject": 5},
     {**EVENT, "data_base64": "!"}, {**EVENT, "data_base64": "eA==", "data": 1}, {**EVENT, "source": None},
-    {**EVENT, "huge": 2**63},
+    {**EVENT, "huge": 2**63}, {**EVENT, "datacontenttype": True}, {**EVENT, "data": json.loads("[" * 300 + "]" * 300)},
 ])  # fmt: skip
 def test_wrong_cloud_events(shared, event):
     """An event that breaks a rule refuses its batch."""

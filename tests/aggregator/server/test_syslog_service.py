@@ -17,7 +17,7 @@ from aggregator import InvalidRequestError
 from aggregator.server import RunningServer, Settings
 from aggregator.server.context import Context
 from aggregator.server.settings import Http
-from aggregator.server.syslog_service import Backlog, syslog
+from aggregator.server.syslog_service import Backlog, _Listener, syslog
 
 
 def free_port() -> int:
@@ -134,6 +134,22 @@ def test_odd_senders(listening):
     assert sorted(row["data"][:5] for row in rows) == [b"after", b"slow", b"xxxxx"]
     long = next(row for row in rows if row["data"].startswith(b"x"))
     assert (len(long["data"]), long["fields"]["truncated"]) == (65_532, "true")
+
+
+def test_senders_that_vanish_are_found_out(tmp_path, monkeypatch):
+    """The system asks a silent sender whether it is still there: else dead connections would fill up the listener."""
+    sockets = []
+    connected = _Listener.connected
+
+    async def seen(self, reader, writer):
+        sockets.append(writer.get_extra_info("socket"))
+        await connected(self, reader, writer)
+
+    monkeypatch.setattr(_Listener, "connected", seen)
+    with Listening(tmp_path / "data") as listening, listening.tcp() as sender:
+        sender.sendall(b"<13>1 - h a - - - here\n")
+        listening.wait_for(1)
+        assert [one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for one in sockets] == [1]
 
 
 def test_stop_loses_nothing(listening):

@@ -63,6 +63,28 @@ def test_authority(tmp_path):
         authority.access(f"Bearer {token}")
 
 
+def test_a_file_that_cannot_be_read(tmp_path, server, web, caplog):
+    """It changes nothing, and no caller is blamed for it; where anybody could do anything, nobody can any more."""
+    path = tmp_path / "tokens.json"
+    token = create(path, "web", ["read"])
+    authority = Authority(path)
+    good = path.read_text()
+    path.write_text("{")
+    for _ in range(2):
+        authority._looked = 0.0
+        assert authority.access(f"Bearer {token}").name == "web"
+    assert [entry.levelname for entry in caplog.records] == ["ERROR"]
+    assert token not in caplog.text
+    path.write_text(good.replace('"web"', '"shop"'))
+    authority._looked = 0.0
+    assert authority.access(f"Bearer {token}").name == "shop"
+
+    assert web.get("/v1/topics").status_code == 200
+    (server.catalog.path / "tokens.json").write_text("{")
+    server.context.authority._looked = 0.0
+    assert web.get("/v1/topics").status_code == 401
+
+
 def test_scopes():
     """The scope admin is all; a limited token sees its topics only, and nothing that names none."""
     writer = Access(frozenset({"write"}), ("clicks",))

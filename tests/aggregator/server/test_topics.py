@@ -57,7 +57,8 @@ def test_any_name(shared_web, name):
     b'{"roll": {"rows": "many"}}', b'{"retention": [1]}', b'{"roll": {"age": {}}}', b'{"indexes": [1]}',
     b'{"schema": []}', b'{"schema": {"n": "nothing"}}', b'{"schema": {"n": 5}}', b'{"schema": {"space": "string"}}',
     b'{"schema": {"record_index": "int64"}}', b'{"schema": {"n": "int64"}, "indexes": ["n", "n"]}',
-    b'{"schema": {"n": "float64"}, "indexes": ["n"]}', b"[" * 100_000, b'{"retention": {"age_us": true}}'])  # fmt: skip
+    b'{"schema": {"n": "float64"}, "indexes": ["n"]}', b"[" * 100_000, b'{"retention": {"age_us": true}}',
+    b'{"indexes": ["\\ud800"]}', b'{"schema": {"\\ud800": "string"}}'])  # fmt: skip
 def test_wrong_definitions(shared_web, body):
     """What makes no sense is refused, and no topic made."""
     answer = shared_web.put("/v1/topics/clicks", content=body)
