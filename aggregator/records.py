@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import TagSet
 from aggregator.model import RESERVED_COLUMNS
-from esformat.parts import to_arrow, to_microseconds
+from esformat.parts import loses, to_arrow, to_microseconds
 
 FIELDS = "fields"
 """The column with the fields that have no column of their own."""
@@ -102,10 +102,14 @@ def _of_mappings(records: list[Any], columns: Mapping[str, pa.DataType], now_us:
     given = {name for record in records for name in record} - {"ts", "msg"}
     typed = {name for name in given if name in columns and name not in _OWN}
     for name in sorted(typed, key=str):
+        values, kind = [record.get(name) for record in records], columns[name]
         try:
-            made[name] = pa.array([record.get(name) for record in records], columns[name])
+            made[name] = pa.array(values, kind)
+            whole = next((value for value in values if loses(value, kind)), None)
+            if whole is not None:
+                raise ValueError(f"part of {whole!r} would be lost")
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            raise InvalidRequestError(f"field {name!r} cannot be stored as {columns[name]}: {error}") from None
+            raise InvalidRequestError(f"field {name!r} cannot be stored as {kind}: {error}") from None
     if given - typed:
         made[FIELDS] = _map([_rest(record, typed, place) for place, record in enumerate(records)])
     return made

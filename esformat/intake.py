@@ -12,6 +12,7 @@ import pyarrow.types as pt
 
 from esformat.errors import InvalidEventError
 from esformat.event import to_microseconds
+from esformat.exact import cast_exactly, loses
 from esformat.layout import MAX_FRAME_BYTES, MAX_KEY_BYTES
 from esformat.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema, Field, normalise_type
 
@@ -196,7 +197,7 @@ def _payload_column(table: pa.Table, name: str, kind: pa.DataType, nullable: boo
     try:
         if not pt.is_null(column.type) and not any(family(column.type) and family(kind) for family in _FAMILIES):
             raise pa.ArrowInvalid("cast it first")
-        return column.cast(kind)
+        return cast_exactly(column, kind)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise InvalidEventError(
             f"column {name!r} of type {column.type} does not fit the schema's {kind}: {error}"
@@ -305,7 +306,10 @@ class EventRows:
             if type(value) is str and pt.is_string(field.type):
                 value.encode()  # refuses lone surrogates; much cheaper than asking Arrow
                 return value
-            return pa.scalar(value, field.type).as_py()
+            stored = pa.scalar(value, field.type).as_py()
+            if loses(value, field.type):
+                raise ValueError(f"of {value!r} only {stored!r} would be left")
+            return stored
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, UnicodeError, TypeError, ValueError) as error:
             raise InvalidEventError(f"{what} {field.name!r} must be {field.type}: {error}") from None
 

@@ -38,7 +38,7 @@ LEVELS = (
         "ranges",
         "write_owner",
     ),
-    ("budget", "codec", "event", "layout", "publish", "retry", "source", "spill", "union"),
+    ("budget", "codec", "event", "exact", "layout", "publish", "retry", "source", "spill", "union"),
     ("block", "packing", "schema", "store", "windows"),
     (
         "arrays",
@@ -100,6 +100,7 @@ AGGREGATOR_LEVELS = (
         "quarantine",
         "segment_signature",
         "space_index",
+        "uninterrupted",
     ),
     ("history", "log_entry", "log_file", "model"),
     ("compaction", "facts", "position", "records", "retention", "trimming"),

@@ -13,6 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from esformat.exact import loses
+
 _BASE64 = b'{"base64":'
 
 
@@ -59,6 +61,10 @@ def loads(text: str | bytes) -> Any:
 def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Values of JSON, as `loads` gives them, as an array of a type. Raises as `from_text` does."""
     if pt.is_struct(kind):
+        names = {field.name for field in kind}
+        unknown = next((name for value in values if value is not None for name in value if name not in names), None)
+        if unknown is not None:
+            raise ValueError(f"there is no member {unknown!r} in {kind}")
         missing = [value is None for value in values]
         children = [from_json([None if v is None else v[f.name] for v in values], f.type) for f in kind]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=pa.array(missing))
@@ -83,7 +89,10 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         return _leaf(pa.array(values, pa.string()), kind)
     if pt.is_floating(kind):
         return pa.array([None if value is None else np.float64(value) for value in values], pa.float64()).cast(kind)
-    return pa.array(values, kind)
+    made = pa.array(values, kind)
+    if any(loses(value, kind) for value in values):
+        raise ValueError(f"not all of them are {kind}")
+    return made
 
 
 def _offsets(lists: Sequence[Sequence[Any]], values: Sequence[Any], width: Any) -> pa.Array:

@@ -2,6 +2,7 @@
 
 from esformat.event import to_microseconds
 from esformat.event_rows import rows_of_batch
+from esformat.exact import loses
 from esformat.index import can_hold
 from esformat.intake import EventRows, check_table, to_arrow
 from esformat.launch import launch
@@ -28,6 +29,7 @@ __all__ = [
     "check_table",
     "default_schema",
     "launch",
+    "loses",
     "make_schema",
     "normalise_type",
     "rows_of_batch",

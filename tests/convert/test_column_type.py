@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -103,6 +104,8 @@ CONVERSIONS = [
     (pa.array(["5"], pa.large_string()), INT, [5], None),
     (pa.array([b"ab"], pa.binary(2)), pa.binary(), [b"ab"], None),
     (pa.array([{"a": 1}]), pa.struct([("a", FLOAT), ("b", TEXT)]), [{"a": 1.0, "b": None}], None),
+    (pa.array([{"a": 1}, {"b": 2}]), pa.struct([("a", INT)]), [{"a": 1}, None], [False, True]),
+    (pa.array([1.25, 1.234]), pa.decimal128(5, 2), [Decimal("1.25"), None], [False, True]),
     (pa.array([[1]]), pa.list_(FLOAT), [[1.0]], None),
     (pa.nulls(2), INT, [None, None], None),
     (pa.nulls(2), pa.binary(), [None, None], None),

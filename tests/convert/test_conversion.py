@@ -168,3 +168,16 @@ def test_rows_that_do_not_fit(tmp_path, text):
     with pytest.raises(InputError, match=r"line 1"):
         convert_file(str(tmp_path / "a.jsonl"), str(tmp_path / "a.esdb"), Conversion(schema=str(GOLDEN["one-event"])))
     assert not (tmp_path / "a.esdb").exists()
+
+
+@pytest.mark.parametrize(("kind", "value"), [(pa.int64(), 1.5), (pa.struct([("a", pa.int64())]), {"a": 1, "b": 2})])
+def test_values_that_do_not_fit(tmp_path, kind, value):
+    """Nor is any part of a value left out."""
+    with esformat.create(tmp_path / "schema.esdb", schema=pa.schema([("v", kind)])):
+        pass
+    row = {"space": "a", "grouping": "", "timestamp": "2026-03-01T00:00:00Z", "v": value}
+    (tmp_path / "a.jsonl").write_text(json.dumps(row) + "\n")
+    with pytest.raises(InputError, match=r"line 1"):
+        convert_file(
+            str(tmp_path / "a.jsonl"), str(tmp_path / "a.esdb"), Conversion(schema=str(tmp_path / "schema.esdb"))
+        )

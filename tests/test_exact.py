@@ -1,0 +1,111 @@
+"""Values in a column of another type: whole, or refused, whichever way they come."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+import aggregator
+import esformat
+from esformat.exact import cast_exactly, loses
+
+NOON = dt.datetime(2026, 3, 1, 12, 0, 0, 500_000, tzinfo=dt.UTC)
+PAIR = pa.struct([("a", pa.int64())])
+LOST = [
+    (pa.int64(), 1.5),
+    (pa.uint8(), Decimal("0.5")),
+    (pa.timestamp("s", "UTC"), NOON),
+    (pa.timestamp("us", "UTC"), 1.5),
+    (pa.date32(), NOON),
+    (pa.time32("s"), NOON.time()),
+    (pa.duration("ms"), dt.timedelta(microseconds=1)),
+    (PAIR, {"a": 1, "other": 2}),
+    (PAIR, [("a", 1.5)]),
+    (pa.list_(pa.string()), "ab"),
+    (pa.list_(pa.uint8()), b"ab"),
+    (pa.list_(PAIR), [{"a": 1}, {"other": 2}]),
+    (pa.map_(pa.string(), pa.int64()), {"k": 1.5}),
+]
+KEPT = [
+    (pa.int64(), 2.0, 2),
+    (pa.float32(), 0.1, pa.scalar(0.1, pa.float32()).as_py()),
+    (pa.timestamp("ms", "UTC"), NOON, NOON),
+    (pa.date32(), dt.date(2026, 3, 1), dt.date(2026, 3, 1)),
+    (pa.date32(), dt.datetime(2026, 3, 1), dt.date(2026, 3, 1)),
+    (pa.duration("s"), dt.timedelta(days=-1), dt.timedelta(days=-1)),
+    (PAIR, {}, {"a": None}),
+    (pa.list_(pa.list_(pa.int64())), [[1.0], None], [[1], None]),
+    (pa.map_(pa.string(), pa.int64()), [("k", 1)], [("k", 1)]),
+    (pa.decimal128(5, 2), 7, Decimal("7.00")),
+]  # fmt: skip
+
+
+def write(path, kind, value):
+    with esformat.create(path, schema=pa.schema([("v", kind)])) as writer:
+        writer.add("a", None, timestamp=1, columns={"v": value})
+    with esformat.open(path) as segment:
+        return segment.scan().to_table()["v"][0].as_py()
+
+
+def append(path, kind, value):
+    with aggregator.open(path) as catalog:
+        catalog.create_topic("t", pa.schema([("data", pa.binary()), ("v", kind)]))
+        catalog.write({"a": "1"}, [{"ts": 1, "v": value}], "t")
+        return catalog.topic("t").scan().to_table()["v"][0].as_py()
+
+
+@pytest.mark.parametrize(("kind", "value"), LOST, ids=str)
+def test_part_of_a_value_is_not_stored(tmp_path, kind, value):
+    """Arrow takes them and drops the rest; files and streams refuse them, and store nothing."""
+    assert pa.scalar(value, kind).is_valid
+    assert loses(value, kind)
+    with pytest.raises(esformat.InvalidEventError):
+        write(tmp_path / "a.esdb", kind, value)
+    with pytest.raises(aggregator.InvalidRequestError):
+        append(tmp_path / "c", kind, value)
+
+
+@pytest.mark.parametrize(("kind", "value", "stored"), KEPT, ids=str)
+def test_whole_values_are_stored(tmp_path, kind, value, stored):
+    """What nothing is lost of is stored; a float is the nearest one."""
+    assert write(tmp_path / "a.esdb", kind, value) == stored
+    assert append(tmp_path / "c", kind, value) == stored
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        (pa.decimal128(5, 2), pa.array([1.25, 1.234])),
+        (pa.list_(pa.decimal128(5, 2)), pa.array([[1.234]])),
+        (PAIR, pa.array([{"a": 1, "other": 2}])),
+        (PAIR, pa.array([{"other": 1}])),
+        (pa.list_(PAIR), pa.array([[{"a": 1, "other": 2}]])),
+        (pa.float32(), pa.array([1.5, 1e300])),
+    ],
+    ids=str,
+)
+def test_columns_that_would_lose(kind, column):
+    """Of columns as well: members without a place, digits, numbers that would become infinite."""
+    assert column.cast(kind).type == kind
+    with pytest.raises(pa.ArrowInvalid):
+        cast_exactly(column, kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "column"),
+    [
+        (pa.decimal128(5, 2), pa.array([1.25, 0.1, None])),
+        (pa.float64(), pa.array([Decimal("0.10000000000000000000")])),
+        (pa.float32(), pa.array([0.1, float("inf"), float("nan"), None])),
+        (pa.struct([("b", pa.string()), ("a", pa.int64())]), pa.array([{"a": 1}, None])),
+        (PAIR, pa.array([{"a": 1, "other": None}, None])),
+        (pa.list_(pa.int64()), pa.array([[1.0], None])),
+    ],
+    ids=str,
+)
+def test_columns_that_do_not_lose(kind, column):
+    """What Arrow's own cast gives."""
+    assert str(cast_exactly(column, kind)) == str(column.cast(kind))
