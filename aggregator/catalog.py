@@ -29,8 +29,10 @@ from aggregator.state import Topic as TopicState
 from aggregator.stats import disk_stats, memory_stats
 from aggregator.tail import Tail
 from aggregator.topic import DEFAULT_PARTITION, Backend, Topic, writer_of
+from aggregator.uninterrupted import uninterrupted
 from aggregator.writing import Writing, now_us
 from esformat import ClosedError
+from esformat.parts import EventSchema
 
 STREAMS_TOPIC = "logs"
 """The topic that streams are written to where none is named."""
@@ -75,7 +77,7 @@ class Catalog:
     def _topics(self) -> dict[str, TopicState]:
         self._check_open()
         self._backend.refresh()
-        return self._backend.state.topics
+        return dict(self._backend.state.topics)  # who goes through them is not disturbed by who makes one
 
     def create_topic(
         self,
@@ -106,17 +108,19 @@ class Catalog:
         binary = keys == "binary"
         wanted = topic_schema(schema if schema is not None else pa.schema([]), indexes, binary_keys=binary)
         info = TopicInfo(0, name, keys, tuple(indexes), Roll.of(roll), Retention.of(retention), now_us())
-        manifest, state = writing.manifest, writing.state
+        topic = uninterrupted(lambda: self._make_topic(writing, info, None if schema is None else wanted))
+        writing.manifest.keep_facts()
+        return Topic(self._backend, topic)
+
+    def _make_topic(self, writing: Writing, info: TopicInfo, schema: EventSchema | None) -> TopicState:
+        state = writing.state
         with self._making:  # who learns that it exists already finds it
-            info = manifest.add_topic(info)
+            info, stored = writing.manifest.make_topic(info, schema)
             with state.view_lock:
                 topic = state.add_topic(info)
-        if schema is not None:
-            stored = manifest.add_schema(info.number, wanted, None)
-            with state.view_lock:
-                state.add_schema(stored)
-        manifest.keep_facts()
-        return Topic(self._backend, topic)
+                if stored is not None:
+                    state.add_schema(stored)
+        return topic
 
     def seal(self, topic: str | None = None) -> int:
         """Turn all unsealed events, of one topic or of all, into segments now; gives how many segments.
@@ -361,8 +365,13 @@ class Catalog:
         """Stop. What was acknowledged is kept; unsealed events are in the log. Closing twice is fine."""
         if not self._closed:
             self._closed = True
+            uninterrupted(self._end)
+
+    def _end(self) -> None:
+        try:
             if self._pipes is not None:
                 self._pipes.stop()
+        finally:
             self._backend.close()
 
     def __enter__(self) -> Self:

@@ -30,6 +30,7 @@ from aggregator.position import Position
 from aggregator.selection import first_after, identity_of
 from aggregator.state import Topic
 from aggregator.topic import DEFAULT_PARTITION
+from aggregator.uninterrupted import uninterrupted
 from aggregator.writing import Writing, now_us
 from esformat import ClosedError, EsdbError
 
@@ -114,6 +115,11 @@ class Pipes:
         pipe = self._pipes[info.name] = Pipe(info, progress, progress)
         return pipe
 
+    def _make(self, info: PipeInfo) -> Pipe:
+        self._rows.add(info)
+        self._backend.manifest.keep_facts()
+        return self._add(info)
+
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="aggregator-pipes", daemon=True)
         self._thread.start()
@@ -147,9 +153,7 @@ class Pipes:
             progress = Progress(start).encode(self._identity)
             identity = f"pipe {secrets.token_hex(8)}"
             info = PipeInfo(name, identity, source, condition, statement.backfill, now_us(), 0, progress)
-            self._rows.add(info)
-            self._backend.manifest.keep_facts()
-            pipe = self._add(info)
+            pipe = uninterrupted(lambda: self._make(info))
             if self._thread is None:
                 self._start()
         self._wake()

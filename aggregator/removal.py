@@ -19,6 +19,7 @@ from aggregator.model import SegmentInfo
 from aggregator.pins import Pins
 from aggregator.segment_pool import SegmentPool
 from aggregator.state import CatalogState, Topic
+from aggregator.uninterrupted import uninterrupted
 from esformat import EsdbError
 
 
@@ -60,6 +61,9 @@ class Removal:
 
         Raises ManifestFailedError; then the new files are gone.
         """
+        return uninterrupted(lambda: self._replace(topic, retired, added, reason))
+
+    def _replace(self, topic: Topic, retired: Sequence[SegmentInfo], added: Sequence[SegmentInfo], reason: str) -> bool:
         with self._state.edit_lock:
             if not all(segment.number in topic.segments for segment in retired):
                 return False
@@ -78,6 +82,9 @@ class Removal:
 
     def retire(self, topic: Topic, segments: Sequence[SegmentInfo], reason: str) -> list[SegmentInfo]:
         """Take segments out; gives those that were still there."""
+        return uninterrupted(lambda: self._retire(topic, segments, reason))
+
+    def _retire(self, topic: Topic, segments: Sequence[SegmentInfo], reason: str) -> list[SegmentInfo]:
         with self._state.edit_lock:
             there = [segment for segment in segments if segment.number in topic.segments]
             if there:

@@ -32,6 +32,7 @@ from aggregator.schema_change import newest_of_families
 from aggregator.segment_file import arrow_schema, write_segment
 from aggregator.state import CatalogState, Partition, Topic
 from aggregator.tombstones import hidden_in, without_hidden
+from aggregator.uninterrupted import uninterrupted
 from aggregator.unsealed import Piece, Unsealed
 
 SEALED_BYTES = 96 << 20
@@ -194,13 +195,17 @@ class Sealer:
         if written is None:
             written = self._write(topic, partition, frozen.pieces, producers, threads)
             self._written[partition.number] = written
-        with self._state.edit_lock:
-            change = self._manifest.apply(Edit(added=written, sealed={partition.number: end}, producers=producers))
-            del self._written[partition.number]
-            self._state.change_segments(topic, change, written, (), {partition.number: end})
-            self.seals += 1
-        self._budget.give_back(frozen.size_bytes, sealed=True)
-        self._footprint.let_go(topic, partition, frozen.size_bytes)
+
+        def take_in() -> None:
+            with self._state.edit_lock:
+                change = self._manifest.apply(Edit(added=written, sealed={partition.number: end}, producers=producers))
+                del self._written[partition.number]
+                self._state.change_segments(topic, change, written, (), {partition.number: end})
+                self.seals += 1
+            self._budget.give_back(frozen.size_bytes, sealed=True)
+            self._footprint.let_go(topic, partition, frozen.size_bytes)
+
+        uninterrupted(take_in)
         self.release_log()
         return written
 

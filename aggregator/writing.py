@@ -190,26 +190,28 @@ class Writing:
         self.manifest.put(RUN, json.dumps(run))
 
     def close(self) -> None:
-        """Stop the threads, sync the log, let go of everything."""
-        try:
+        """Stop the threads, sync the log, let go of everything, whatever fails on the way."""
+        with ExitStack() as closing:  # what is named last is done first
+            closing.callback(self.lock.release)
+            closing.callback(self.manifest.close)
+            closing.callback(self.pins.close)
+            closing.callback(self.pool.close)
+            closing.callback(self._end_process)
+            closing.callback(self._close_log)
             self.state.arrivals.end()
             self.housekeeping.stop()
             self.maintenance.stop()
             with suppress(EsdbError, OSError):  # what the manifest lacks is looked up at the next opening
                 self.streams.keep(closing=True)
             self.facts.keep()
+
+    def _close_log(self) -> None:
+        try:
             self.log.close()
             if self.log.failure is None:
                 self._note_run(closed=True)
         finally:
             self._closed = True
-            try:
-                self._end_process()
-                self.pool.close()
-                self.pins.close()
-                self.manifest.close()
-            finally:
-                self.lock.release()
 
     def _end_process(self) -> None:
         if self.sealing_process is not None:

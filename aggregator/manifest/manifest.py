@@ -95,23 +95,28 @@ class Manifest:
     def _look(self) -> None:
         size = 0
         for path in manifest_files(self.path):
-            with contextlib.suppress(FileNotFoundError):
+            with contextlib.suppress(OSError):  # a change is made, whether or not its size can be told
                 size += path.stat().st_size
         self.size_bytes = size
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
         with self._lock, errors_of(self.path):
-            self._connection.execute("BEGIN")
+            self._begin("BEGIN")
             try:
                 yield self._connection
             finally:
                 self._connection.execute("ROLLBACK")
 
+    def _begin(self, how: str) -> None:
+        if self._connection.in_transaction:  # an interrupt came before it could be ended
+            self._connection.execute("ROLLBACK")
+        self._connection.execute(how)
+
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._lock, errors_of(self.path):
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._begin("BEGIN IMMEDIATE")
             try:
                 yield self._connection
                 self._connection.execute("COMMIT")
@@ -241,13 +246,18 @@ class Manifest:
 
     def add_topic(self, topic: TopicInfo) -> TopicInfo:
         """Add a topic and give it its number. Raises TopicExistsError if its name is taken."""
+        return self.make_topic(topic, None)[0]
+
+    def make_topic(self, topic: TopicInfo, schema: EventSchema | None) -> tuple[TopicInfo, SchemaInfo | None]:
+        """The same, with the topic's first schema, if there is one."""
         with self._writing() as db:
             if db.execute("SELECT 1 FROM topics WHERE name = ?", (topic.name,)).fetchone():
                 raise TopicExistsError(f"the topic {topic.name!r} exists", path=str(self.path.parent))
             number = rows.put_topic(db, topic)
+            given = None if schema is None else _add_schema(db, number, schema, None)
             _count_change(db)
-            self._changed.add("topic")
-        return replace(topic, number=number)
+            self._changed |= {"topic"} if schema is None else {"topic", "schema"}
+        return replace(topic, number=number), given
 
     def set_policy(self, topic: int, roll: Roll, retention: Retention) -> None:
         """Change what a topic is told to do."""
@@ -262,16 +272,10 @@ class Manifest:
     def add_schema(self, topic: int, schema: EventSchema, family: int | None, number: int | None = None) -> SchemaInfo:
         """Add a schema; `family` None begins a new one."""
         with self._writing() as db:
-            given = db.execute(
-                "INSERT INTO schemas (number, topic, family, columns) VALUES (?, ?, ?, ?)",
-                (number, topic, family or 0, json.dumps(schema.to_json())),
-            ).lastrowid
-            assert given is not None
-            if family is None:
-                db.execute("UPDATE schemas SET family = number WHERE number = ?", (given,))
+            given = _add_schema(db, topic, schema, family, number)
             _count_change(db)
             self._changed.add("schema")
-        return SchemaInfo(given, topic, family or given, schema)
+        return given
 
     def add_partition(self, topic: int, name: str, number: int | None = None) -> PartitionInfo:
         """Add a partition, or give the one of that name."""
@@ -362,6 +366,19 @@ class Manifest:
 
 def _change(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT number FROM changes").fetchone()[0])
+
+
+def _add_schema(
+    db: sqlite3.Connection, topic: int, schema: EventSchema, family: int | None, number: int | None = None
+) -> SchemaInfo:
+    given = db.execute(
+        "INSERT INTO schemas (number, topic, family, columns) VALUES (?, ?, ?, ?)",
+        (number, topic, family or 0, json.dumps(schema.to_json())),
+    ).lastrowid
+    assert given is not None
+    if family is None:
+        db.execute("UPDATE schemas SET family = number WHERE number = ?", (given,))
+    return SchemaInfo(given, topic, family or given, schema)
 
 
 def _count_change(db: sqlite3.Connection) -> int:

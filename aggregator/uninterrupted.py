@@ -1,0 +1,40 @@
+"""Steps that are done together, or not at all, though somebody interrupts the program between them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def uninterrupted(work: Callable[[], T]) -> T:
+    """Do work to its end, and give what it gives or raise what it raises.
+
+    An interrupt, as by Ctrl-C, is raised in the main thread, wherever that is. So there another thread does the work,
+    and the interrupt is raised when the work is done.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return work()
+    done: Future[T] = Future()
+
+    def run() -> None:
+        if done.set_running_or_notify_cancel():
+            try:
+                done.set_result(work())
+            except BaseException as error:  # noqa: BLE001  it is raised in the thread that asked
+                done.set_exception(error)
+
+    try:
+        try:
+            threading.Thread(target=run, name="aggregator-uninterrupted").start()
+        except RuntimeError:  # there is none to be had, or the program is ending
+            done.cancel()
+            return work()
+        return done.result()
+    except BaseException:
+        if not done.cancel():
+            wait([done])
+        raise

@@ -1,0 +1,150 @@
+"""Ctrl-C in the wrong moment left a catalog in which nothing could be sealed, made, merged or closed any more."""
+
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+import aggregator
+from aggregator.housekeeping import Housekeeping
+from aggregator.stream_index import StreamIndex
+from esformat import ClosedError
+
+
+def rows(*times):
+    return [{"space": "a", "timestamp": time} for time in times]
+
+
+@pytest.fixture
+def interrupt(monkeypatch):
+    """Let an interrupt reach the main thread when something was just done."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def after(owner, name):
+        real = getattr(owner, name)
+
+        def done(*args, **options):
+            found = real(*args, **options)
+            monkeypatch.setattr(owner, name, real)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+            return found
+
+        monkeypatch.setattr(owner, name, done)
+
+    yield after
+    signal.signal(signal.SIGINT, handler)
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """Nothing happens by itself."""
+    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
+    monkeypatch.setattr(StreamIndex, "keep", lambda *_, **__: None)
+    return tmp_path / "events"
+
+
+@pytest.fixture
+def catalog(root):
+    with aggregator.open(root) as catalog:
+        yield catalog
+
+
+def test_sealing(catalog, interrupt):
+    """What the manifest has as sealed is sealed, and sealing goes on."""
+    topic = catalog.create_topic("t", roll={"age": "1h"})
+    topic.append(rows(1))
+    interrupt(catalog._backend.manifest, "apply")
+    with pytest.raises(KeyboardInterrupt):
+        catalog.seal()
+    assert topic.stats()["segments"] == 1
+    assert catalog._backend.budget.held_bytes == 0
+    topic.append(rows(2))
+    assert catalog.seal() == 1
+    assert [event.timestamp for event in topic.scan()] == [1, 2]
+
+
+def test_merging(root, catalog, interrupt):
+    """Scans read the segments that the manifest names, and merging goes on."""
+    topic = catalog.create_topic("t", roll={"age": "1h"})
+    for number in range(4):
+        topic.append(rows(number))
+        catalog.seal()
+    interrupt(catalog._backend.manifest, "apply")
+    with pytest.raises(KeyboardInterrupt):
+        topic.compact()
+    topic.compact()
+    assert [event.timestamp for event in topic.scan()] == [0, 1, 2, 3]
+    assert topic.stats()["segments"] == 1
+    with aggregator.open(root, read_only=True) as reader:
+        assert [event.timestamp for event in reader.topic("t").scan()] == [0, 1, 2, 3]
+
+
+def test_retention(catalog, interrupt):
+    """Scans do not look for what is gone."""
+    topic = catalog.create_topic("t", roll={"age": "1h"}, retention={"segments": 1})
+    for number in range(3):
+        topic.append(rows(number))
+        catalog.seal()
+    interrupt(catalog._backend.manifest, "apply")
+    with pytest.raises(KeyboardInterrupt):
+        topic.retain()
+    assert topic.stats()["segments"] == 1
+    catalog._backend.housekeeping.removal.sweep()
+    assert [event.timestamp for event in topic.scan()] == [2]
+
+
+def test_making_a_topic(catalog, interrupt):
+    """It is there, with all of its columns, or it is not."""
+    manifest = catalog._backend.manifest
+    interrupt(manifest, "make_topic")
+    with pytest.raises(KeyboardInterrupt):
+        catalog.create_topic("t")
+    catalog.topic("t").append(rows(1))
+
+
+def test_making_a_pipe(catalog, interrupt):
+    """It is there, or it is not: it can be made again, and deleted."""
+    interrupt(catalog._pipes._rows, "add")
+    with pytest.raises(KeyboardInterrupt):
+        catalog.query("CREATE PIPE p FROM app = web")
+    assert catalog.query("CREATE PIPE p FROM app = web")["name"].to_pylist() == ["p"]
+    catalog.query("DELETE PIPE p")
+
+
+def test_closing(root, interrupt):
+    """The catalog is closed, and can be opened again at once."""
+    catalog = aggregator.open(root)
+    catalog.create_topic("t").append(rows(1))
+    interrupt(catalog._pipes, "stop")
+    with pytest.raises(KeyboardInterrupt):
+        catalog.close()
+    with aggregator.open(root) as again:
+        assert again.topic("t").scan().count() == 1
+
+
+def test_between_two_transactions(catalog):
+    """What an interrupt left of one does not stand in the way of the next."""
+    catalog._backend.manifest._connection.execute("BEGIN")
+    assert catalog.problems() == []
+    catalog.create_topic("t")
+
+
+def test_closing_that_fails(root, monkeypatch):
+    """Whatever fails on the way, nothing can be written when the catalog is another's to open."""
+    catalog = aggregator.open(root)
+    topic = catalog.create_topic("t")
+    topic.append(rows(1))
+
+    def fail(*_, **__):
+        raise ValueError("no such thing")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(catalog._backend.streams, "keep", fail)
+        with pytest.raises(ValueError, match="no such thing"):
+            catalog.close()
+    with pytest.raises(ClosedError, match="closed"):
+        topic.append(rows(2))
+    with aggregator.open(root) as again:
+        assert again.topic("t").scan().count() == 1
