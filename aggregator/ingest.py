@@ -12,9 +12,10 @@ import pyarrow as pa
 
 from aggregator.budget import Budget
 from aggregator.errors import OverloadedError, SequenceConflictError
+from aggregator.event_table import Rows, taken_in, to_table
 from aggregator.fingerprint import fingerprint
 from aggregator.footprint import Footprint, largest_batch
-from aggregator.intake import Fitting, to_table
+from aggregator.intake import Fitting
 from aggregator.log import Log
 from aggregator.log_entry import Entry
 from aggregator.log_frame import MAX_BODY_BYTES, EventsPrefix, frame_bytes
@@ -60,7 +61,9 @@ class Ingest:
         ManifestFailedError, ClosedError.
         """
         key = batch_key(producer, sequence)
-        table = to_table(given, topic.binary_keys)
+        events = taken_in(given)
+        families = newest_of_families(list(topic.schemas.values())) if isinstance(events, list) else ()
+        table = to_table(events, topic.binary_keys, [known.schema for known in families])
         schema, fitting = self._fitting(topic, table.schema)
         batch = fitting.apply(table)
         place = topic.partitions.get(partition) or self._make_partition(topic, partition)
@@ -69,22 +72,23 @@ class Ingest:
         try:
             return self._store(topic, place, schema, batch, key, note)
         except SequenceConflictError:
-            first = self._same_of_a_family(topic, place, key, table)
+            first = self._same_of_a_family(topic, place, key, events)
             if first is None:
                 raise
             return _receipt(topic, place, first.first_index, first.count, duplicate=True)
 
     def _same_of_a_family(
-        self, topic: Topic, partition: Partition, key: tuple[str, int] | None, table: pa.Table | pa.RecordBatch
+        self, topic: Topic, partition: Partition, key: tuple[str, int] | None, events: pa.Table | pa.RecordBatch | Rows
     ) -> ProducerEntry | None:
         """The batch of that key if it holds the same events, in the columns of any family: the topic may have gained
         one since, that batches like it go to now.
         """
         producer, sequence = key or ("", 0)
         entry = partition.producers.get(producer, {}).get(sequence)
-        if entry is None or entry.count != len(table):
+        if entry is None or entry.count != len(events):
             return None
-        for known in newest_of_families(topic.schemas.values()):
+        for known in newest_of_families(list(topic.schemas.values())):
+            table = to_table(events, topic.binary_keys, [known.schema])
             if widened(known.schema, table.schema, topic.info.indexes) != known.schema:
                 continue
             with contextlib.suppress(InvalidEventError):  # a value that its columns do not take
@@ -182,7 +186,7 @@ class Ingest:
         self._budget.reserve(size)
         try:
             self._footprint.admit(topic, partition, size, logged)
-        except OverloadedError:
+        except BaseException:
             self._budget.give_back(size)
             self._wake()
             raise

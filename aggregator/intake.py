@@ -1,65 +1,15 @@
-"""What callers append, as one record batch of the topic's schema. Nothing is stored here."""
+"""Tables of events as one record batch of the topic's schema. Nothing is stored here."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable, Mapping
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat import Event, InvalidEventError
-from esformat.parts import KEY_COLUMNS, EventSchema, check_table, to_arrow, to_microseconds
+from esformat import InvalidEventError
+from esformat.parts import KEY_COLUMNS, EventSchema, check_table, to_arrow
 
 MAX_KEY_BYTES = 65_535
 """Of a space or grouping, as in the segment format."""
-
-
-def to_table(given: Any, binary_keys: bool) -> pa.Table | pa.RecordBatch:
-    """Events, mappings, tables, batches, anything with the Arrow C stream, as Arrow. Raises InvalidEventError."""
-    if isinstance(given, pa.RecordBatch | pa.Table):
-        return given
-    if isinstance(given, Event):
-        given = [given]
-    arrow = hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
-    if arrow or isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
-        return to_arrow(given)
-    return _of_rows([_row(event, number) for number, event in enumerate(given)], binary_keys)
-
-
-def _row(event: Any, number: int) -> dict[str, Any]:
-    if isinstance(event, Event):
-        row: dict[str, Any] = {"space": event.space, "grouping": event.grouping, "timestamp": event.timestamp}
-        if event.data is not None:
-            row["data"] = event.data
-        return row | event.indexes | event.columns
-    if not isinstance(event, Mapping):
-        raise InvalidEventError(
-            f"event {number} is a {type(event).__name__}", hint="give esformat.Event, mappings, or a table"
-        )
-    row = dict(event)
-    wrong = next((name for name in row if not isinstance(name, str)), None)
-    if wrong is not None:
-        raise InvalidEventError(f"event {number} has a column named {wrong!r}", hint="names of columns are text")
-    for name in ("space", "timestamp"):
-        if name not in row:
-            raise InvalidEventError(f"event {number} has no {name!r}")
-    row["timestamp"] = to_microseconds(row["timestamp"])
-    return row
-
-
-def _of_rows(rows: list[dict[str, Any]], binary_keys: bool) -> pa.Table:
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    kinds = {"timestamp": pa.int64()} | dict.fromkeys(("space", "grouping"), pa.binary() if binary_keys else None)
-    empty: Any = {"grouping": b"" if binary_keys else ""}
-    columns = {}
-    for name in names if rows else ["space", "timestamp"]:
-        values = [row.get(name, empty.get(name)) for row in rows]
-        try:
-            columns[name] = pa.array(values, kinds.get(name) or (None if rows else pa.string()))
-        except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError) as error:
-            raise InvalidEventError(f"column {name!r} cannot be stored: {error}") from None
-    return pa.table(columns)
 
 
 class Fitting:

@@ -69,7 +69,7 @@ def fit(schema: EventSchema, given: EventSchema) -> EventSchema | None:
     """`schema` with what `given` adds to it; None where the two cannot share segments."""
     for field in given.fields:
         place = schema.positions.get(field.name)
-        if place is not None and not _takes(schema.fields[place].type, field.type):
+        if place is not None and not takes(schema.fields[place].type, field.type):
             return None
     for field in schema.fields:
         if not field.nullable and field.name not in given.positions and field.name != DATA_COLUMN:
@@ -106,7 +106,7 @@ def choose_schema(
     return None, topic_schema(small_types(arrow), indexes, binary_keys=binary_keys, known=newest)
 
 
-def _takes(kind: pa.DataType, given: pa.DataType) -> bool:
+def takes(kind: pa.DataType, given: pa.DataType) -> bool:
     """Whether a column of type `kind` holds every value of type `given`."""
     if given == kind:
         return True
@@ -160,9 +160,9 @@ def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
     numbers = _common_number(left, right)
     if numbers is not None:
         return numbers
-    if _takes(left, right):
+    if takes(left, right):
         return left
-    if _takes(right, left):
+    if takes(right, left):
         return right
     try:
         both = pa.unify_schemas(

@@ -97,8 +97,9 @@ class Topic:
         """Store a batch: all of it, durable as the catalog was opened for and visible to reads, or nothing.
 
         events: a pyarrow table or batch, anything with the Arrow C stream (pandas, Polars, DuckDB …), or a list of
-            esformat.Event or mappings of column names to values. Columns: space, timestamp, optional grouping, data
-            and any others; a new column is added to the topic's schema.
+            esformat.Event or mappings of column names to values, which take on the types of the topic's columns where
+            that loses nothing. Columns: space, timestamp, optional grouping, data and any others; a new column is
+            added to the topic's schema.
         partition: its name; a new one is made.
         producer, sequence: name the batch, so that one that is appended again is recognised. The last 64 batches of
             a producer are remembered in each partition.
@@ -136,15 +137,16 @@ class Topic:
         Raises InvalidRequestError, ReadOnlyError, ManifestFailedError.
         """
         writing = writer_of(self._backend)
-        info = self._topic.info
-        changed = replace(
-            info,
-            roll=info.roll if roll is None else Roll.of(roll),
-            retention=info.retention if retention is None else Retention.of(retention),
-        )
-        writing.manifest.set_policy(info.number, changed.roll, changed.retention)
-        with writing.state.view_lock:
-            self._topic.info = changed
+        with writing.state.edit_lock:
+            info = self._topic.info
+            changed = replace(
+                info,
+                roll=info.roll if roll is None else Roll.of(roll),
+                retention=info.retention if retention is None else Retention.of(retention),
+            )
+            writing.manifest.set_policy(info.number, changed.roll, changed.retention)
+            with writing.state.view_lock:
+                self._topic.info = changed
         writing.manifest.keep_facts()
         writing.maintenance.wake()
 
@@ -192,7 +194,11 @@ class Topic:
         assert question.space is not None
         backend = self._backend
         visible = self.scan(space=space).count()
-        return look_for(question.space, self._topic, backend.state, backend.layout, backend.manifest, visible)
+        snapshot, pin = self._snap(None)
+        try:
+            return look_for(question.space, self._topic, snapshot, backend.layout, backend.manifest, visible)
+        finally:
+            pin.release()
 
     def ends(self) -> dict[str, int]:
         """For each partition the record index after its last event: what the next one gets, at the earliest."""

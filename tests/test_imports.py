@@ -115,7 +115,7 @@ AGGREGATOR_LEVELS = (
         "segment_table",
         "unsealed",
     ),
-    ("facts_file", "log_recovery", "log_tail", "segment_pool", "staging", "state", "tombstones"),
+    ("event_table", "facts_file", "log_recovery", "log_tail", "segment_pool", "staging", "state", "tombstones"),
     ("footprint", "sealing_helper"),
     ("sealing_process",),
     ("ingest", "removal", "replay", "restoring", "rewriting", "sealing", "source", "stats", "stream_index", "traces"),

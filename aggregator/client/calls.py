@@ -15,7 +15,7 @@ import pyarrow as pa
 from aggregator.client import arrow_stream
 from aggregator.client.errors import TruncatedAnswerError
 from aggregator.errors import InvalidRequestError
-from aggregator.intake import to_table
+from aggregator.event_table import taken_in, to_table
 from aggregator.model import Receipt
 from esformat import Event, UsageError
 from esformat.parts import KEY_COLUMNS, to_microseconds
@@ -82,8 +82,8 @@ def events_table(events: Any) -> pa.Table | pa.RecordBatch:
     if not hasattr(events, "__arrow_c_stream__") and isinstance(events, Sequence) and events:
         first = events[0].space if isinstance(events[0], Event) else None
         first = events[0].get("space") if isinstance(events[0], Mapping) else first
-        return to_table(events, isinstance(first, bytes))
-    return to_table(events, False)
+        return to_table(taken_in(events), isinstance(first, bytes))
+    return to_table(taken_in(events), False)
 
 
 def append(

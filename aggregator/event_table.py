@@ -1,0 +1,132 @@
+"""What callers append, as Arrow: tables as they are; events and mappings by column, in the types that the topic has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from aggregator.schema_change import takes
+from esformat import Event, InvalidEventError
+from esformat.parts import EventSchema, loses, to_arrow, to_microseconds
+
+Rows = list[dict[str, Any]]
+
+
+def _is_bytes(kind: pa.DataType) -> bool:
+    return bool(pt.is_binary(kind) or pt.is_fixed_size_binary(kind))
+
+
+_ALIKE = (
+    pt.is_integer, pt.is_floating, pt.is_decimal, pt.is_timestamp, pt.is_time, pt.is_duration, pt.is_nested, _is_bytes,
+)  # fmt: skip
+"""A Python value tells which of these it is; how wide, in which unit or zone, is for the column to say."""
+
+
+def taken_in(given: Any) -> pa.Table | pa.RecordBatch | Rows:
+    """Tables, batches and anything with the Arrow C stream as Arrow; events and mappings as rows, looked at once.
+
+    Raises InvalidEventError.
+    """
+    if isinstance(given, pa.RecordBatch | pa.Table):
+        return given
+    if isinstance(given, Event):
+        given = [given]
+    arrow = hasattr(given, "__arrow_c_stream__") or hasattr(given, "__arrow_c_array__")
+    if arrow or isinstance(given, Mapping | str | bytes) or not isinstance(given, Iterable):
+        return to_arrow(given)
+    return [_row(event, number) for number, event in enumerate(given)]
+
+
+def to_table(
+    events: pa.Table | pa.RecordBatch | Rows, binary_keys: bool, families: Sequence[EventSchema] = ()
+) -> pa.Table | pa.RecordBatch:
+    """What `taken_in` gave, as Arrow. families: the newest schemas of a topic, whose types rows take on.
+
+    Raises InvalidEventError.
+    """
+    return _of_rows(events, binary_keys, families) if isinstance(events, list) else events
+
+
+def _row(event: Any, number: int) -> dict[str, Any]:
+    if isinstance(event, Event):
+        row: dict[str, Any] = {"space": event.space, "grouping": event.grouping, "timestamp": event.timestamp}
+        if event.data is not None:
+            row["data"] = event.data
+        return row | event.indexes | event.columns
+    if not isinstance(event, Mapping):
+        raise InvalidEventError(
+            f"event {number} is a {type(event).__name__}", hint="give esformat.Event, mappings, or a table"
+        )
+    row = dict(event)
+    wrong = next((name for name in row if not isinstance(name, str)), None)
+    if wrong is not None:
+        raise InvalidEventError(f"event {number} has a column named {wrong!r}", hint="names of columns are text")
+    for name in ("space", "timestamp"):
+        if name not in row:
+            raise InvalidEventError(f"event {number} has no {name!r}")
+    row["timestamp"] = to_microseconds(row["timestamp"])
+    return row
+
+
+def _of_rows(rows: Rows, binary_keys: bool, families: Sequence[EventSchema]) -> pa.Table:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    kinds = {"timestamp": pa.int64()} | dict.fromkeys(("space", "grouping"), pa.binary() if binary_keys else None)
+    empty: Any = {"grouping": b"" if binary_keys else ""}
+    columns: dict[str, list[Any]] = {
+        name: [row.get(name, empty.get(name)) for row in rows] for name in (names if rows else ["space", "timestamp"])
+    }
+    plain: dict[str, pa.Array] = {}
+    wrong: InvalidEventError | None = None
+    for name, values in columns.items():
+        try:
+            plain[name] = pa.array(values, kinds.get(name) or (None if rows else pa.string()))
+        except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError) as error:
+            wrong = wrong or InvalidEventError(f"column {name!r} cannot be stored: {error}")
+    fitted = _fitted(columns, plain, families)
+    if fitted is None and wrong is not None:
+        raise wrong
+    return pa.table(plain if fitted is None else fitted)
+
+
+def _fitted(
+    columns: Mapping[str, list[Any]], plain: dict[str, pa.Array], families: Sequence[EventSchema]
+) -> dict[str, pa.Array] | None:
+    """The columns in types that a family takes, as Python has them where one takes them so; None where none does."""
+    others = [(family, _of_other_types(family, columns, plain)) for family in families]
+    if any(names == [] for _, names in others):
+        return plain
+    for family, names in others:
+        if names is None:
+            continue
+        arrays = {name: _exactly(columns[name], family.arrow.field(name).type, plain.get(name)) for name in names}
+        if all(array is not None for array in arrays.values()):
+            return {name: arrays.get(name, plain.get(name)) for name in columns}
+    return None
+
+
+def _of_other_types(
+    family: EventSchema, columns: Mapping[str, list[Any]], plain: dict[str, pa.Array]
+) -> list[str] | None:
+    """Columns that the family has in types that do not take theirs; None where one is of no type, and not of it."""
+    found = []
+    for name in columns:
+        if name in family.positions:
+            if name not in plain or not takes(family.arrow.field(name).type, plain[name].type):
+                found.append(name)
+        elif name not in plain:
+            return None
+    return found
+
+
+def _exactly(values: list[Any], kind: pa.DataType, plain: pa.Array | None) -> pa.Array | None:
+    """The values in a type like their own, if that loses nothing."""
+    if plain is not None and not any(alike(kind) and alike(plain.type) for alike in _ALIKE):
+        return None
+    try:
+        array = pa.array(values, kind)
+        return None if any(loses(value, kind) for value in values) else array
+    except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError):
+        return None

@@ -1,0 +1,71 @@
+"""Events and mappings take on the types of the topic's columns: no family of schemas begins for want of a width."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+import aggregator
+
+DECLARED = pa.schema(
+    [
+        ("byte", pa.int8()), ("count", pa.uint64()), ("share", pa.float32()), ("at", pa.timestamp("ms", "Asia/Tokyo")),
+        ("price", pa.decimal128(20, 4)), ("list", pa.list_(pa.int8())), ("clock", pa.time32("s")),
+        ("of", pa.struct([("a", pa.int64()), ("b", pa.string())])), ("id", pa.binary(2)),
+        ("fields", pa.map_(pa.string(), pa.string())),
+    ]
+)  # fmt: skip
+VALUES = {
+    "byte": 5, "count": 2**64 - 1, "share": 0.5, "at": dt.datetime(2026, 3, 1, tzinfo=dt.UTC), "price": Decimal("1.5"),
+    "list": [1, None], "clock": dt.time(1, 2, 3), "of": {"a": 1, "b": None}, "id": b"xy", "fields": [("k", "v")],
+}  # fmt: skip
+
+
+@pytest.fixture
+def catalog(tmp_path):
+    with aggregator.open(tmp_path) as opened:
+        yield opened
+
+
+def row(**values):
+    return {"space": "a", "timestamp": 1, **values}
+
+
+def test_declared_types_stay(catalog):
+    """Each column alone, all together, and a copy of the events that a scan gives."""
+    topic = catalog.create_topic("t", DECLARED)
+    for name, value in VALUES.items():
+        topic.append([row(**{name: value})])
+    topic.append([row(**VALUES), row()])
+    topic.append(list(topic.scan()))
+    assert len(topic._topic.schemas) == 1
+    table = topic.scan().to_table()
+    assert table.select(DECLARED.names).schema == DECLARED
+    for name, value in VALUES.items():
+        assert [each for each in table[name].to_pylist() if each is not None] == [value] * 4
+
+
+def test_values_that_do_not_fit_are_kept(catalog):
+    """What a column cannot hold whole goes to a wider one, as a table's column of that type does."""
+    topic = catalog.create_topic("t", pa.schema([("n", pa.int8()), ("at", pa.timestamp("s", "UTC"))]))
+    late = dt.datetime(2026, 3, 1, microsecond=7, tzinfo=dt.UTC)
+    for values in ({"n": 5}, {"n": 300}, {"n": 1.5}, {"at": late}):
+        topic.append([row(**values)])
+    table = topic.read().to_table()
+    assert table["n"].to_pylist() == [5.0, 300.0, 1.5, None]
+    assert table["at"].to_pylist() == [None, None, None, late]
+
+
+def test_a_retry_after_another_family_came(catalog):
+    """Mappings that went to the declared type are the same batch still, where a later one takes them as they are."""
+    topic = catalog.create_topic("t", pa.schema([("n", pa.int8())]))
+    topic.append([row(n=5)], producer="p", sequence=1)
+    topic.append(pa.table({key: [value] for key, value in row(n=5).items()}))
+    assert len(topic._topic.schemas) == 2
+    assert topic.append([row(n=5)], producer="p", sequence=1).duplicate
+    with pytest.raises(aggregator.SequenceConflictError):
+        topic.append([row(n=6)], producer="p", sequence=1)
+    assert topic.scan().count() == 2
