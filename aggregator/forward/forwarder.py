@@ -52,6 +52,7 @@ class Forwarder:
         self._tail = catalog.tail(to_text(resumed), NOTE_S)
         self._stopped = Event()
         self._sending = False
+        self._unnoted = False  # told in the log
         self._written: str | None = noted
         self.sent = 0
         """How many records the destination has taken."""
@@ -65,7 +66,10 @@ class Forwarder:
         self._stopped.set()
 
     def run(self, *, once: bool = False) -> None:
-        """Send until `stop`; once: until everything that is there is sent. Raises AggregatorError, OSError (notes)."""
+        """Send until `stop`; once: until everything that is there is sent. Raises AggregatorError, OSError (notes).
+
+        Where its position cannot be noted for a while, it goes on sending.
+        """
         arrivals = self._catalog.arrivals
         noted = monotonic()
         try:
@@ -75,11 +79,11 @@ class Forwarder:
                     if not self._send(batch):
                         return
                     if monotonic() - noted >= NOTE_S:
-                        self._note()
+                        self._try_to_note()
                         noted = monotonic()
                     if self._stopped.is_set():
                         break
-                self._note()
+                self._try_to_note()
                 noted = monotonic()
                 if arrivals.ended or (once and self.sent == before):
                     return
@@ -129,6 +133,17 @@ class Forwarder:
                 hint="name another file with --state, or remove this one to begin anew",
             )  # fmt: skip
         return position
+
+    def _try_to_note(self) -> None:
+        """On a full disk, for one, to end would send the same records again after each start, and never others."""
+        try:
+            self._note()
+        except OSError as error:
+            if not self._unnoted:
+                _LOG.warning("the position cannot be noted; a start now would send records again: %s", error)
+            self._unnoted = True
+        else:
+            self._unnoted = False
 
     def _note(self) -> None:
         if self._sending:

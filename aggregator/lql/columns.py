@@ -79,7 +79,15 @@ def as_text(array: pa.Array) -> pa.Array:
     try:
         return array.cast(pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, structs, maps: Python's way of writing them
-        return pa.array([None if value is None else str(value) for value in array.to_pylist()], pa.string())
+        return pa.array(_written(array), pa.string())
+
+
+def _written(array: pa.Array) -> list[str | None]:
+    try:
+        return [None if value is None else str(value) for value in array.to_pylist()]
+    except (ValueError, OverflowError, LookupError):  # dates and time zones that Python does not know: Arrow's way
+        parts = ((value.is_valid, array.slice(row, 1)) for row, value in enumerate(array))
+        return [part.to_string(indent=0, skip_new_lines=True)[1:-1] if valid else None for valid, part in parts]
 
 
 def changed_case(texts: pa.Array, function: str) -> pa.Array:
@@ -101,5 +109,9 @@ def _is_ascii(texts: pa.Array) -> bool:
 
 
 def _iso(times: pa.Array) -> pa.Array:
-    """RFC 3339 with the fraction that there is."""
-    return Layout.rfc3339().render(times.cast(pa.timestamp("us")).cast(pa.int64()))
+    """RFC 3339 with the fraction that there is, down to microseconds; the number where they do not hold it."""
+    try:
+        micros = times.cast(pa.timestamp("us"), safe=times.type.unit != "ns")
+    except pa.ArrowInvalid:
+        return times.cast(pa.int64()).cast(pa.string())
+    return Layout.rfc3339().render(micros.cast(pa.int64()))

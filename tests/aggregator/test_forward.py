@@ -12,6 +12,7 @@ import time
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+import pyarrow as pa
 import pytest
 from certificates import CertificateAuthority
 
@@ -66,6 +67,56 @@ def test_lines_and_resuming(catalog, tmp_path):
     again = io.BytesIO()
     assert forward(catalog, tmp_path, made("stdout", again, "{vars:app}: {msg}")).sent == 1
     assert again.getvalue() == b"db: late\n"
+
+
+def test_odd_values_are_no_end(catalog, tmp_path):
+    """Nanoseconds, and times, dates and zones that Python does not know are sent as texts, and what is behind them."""
+    days = pa.array([[2**31 - 1]], pa.list_(pa.int32())).cast(pa.list_(pa.date32()))
+    zoned = pa.array([[0]], pa.list_(pa.timestamp("us", "Nowhere/Land")))
+    catalog.write({"app": "odd"}, pa.table({
+        "ts": [4], "msg": ["odd"], "nanos": pa.array([1_500_000_000_000_001_001], pa.timestamp("ns")),
+        "far": pa.array([2**62], pa.timestamp("s")), "days": days, "zoned": zoned,
+    }))  # fmt: skip
+    catalog.write({"app": "odd"}, [{"ts": 5, "msg": "behind"}])
+    stream = io.BytesIO()
+    assert forward(catalog, tmp_path, made("stdout", stream)).sent == 5
+    odd, behind = (json.loads(line) for line in stream.getvalue().splitlines()[3:])
+    assert (odd["fields"]["nanos"], odd["fields"]["far"]) == ("2017-07-14T02:40:00.000001Z", str(2**62))
+    assert ("2147483647" in odd["fields"]["days"], "1970-01-01" in odd["fields"]["zoned"]) == (True, True)
+    assert behind["msg"] == "behind"
+
+
+def test_a_position_that_cannot_be_noted(catalog, tmp_path, caplog):
+    """For a while: records go on being sent, the log says so once, and the position is noted as soon as it can be."""
+    folder, away = tmp_path / "state", tmp_path / "away"
+    folder.mkdir()
+    one = Forwarder(catalog, "SELECT POSITION HEAD", made("stdout"), folder / "notes.json")
+    running = threading.Thread(target=one.run)
+    running.start()
+
+    def told():
+        return [record for record in caplog.records if "cannot be noted" in record.getMessage()]
+
+    def wait_for(happened):
+        until = time.monotonic() + 60
+        while not happened() and time.monotonic() < until:
+            time.sleep(0.01)
+        assert happened()
+
+    try:
+        wait_for(lambda: one.sent == 3)
+        folder.rename(away)
+        for sent in (4, 5):
+            catalog.write({"app": "db"}, [{"msg": "more"}])
+            wait_for(lambda: one.sent == sent and told())  # noqa: B023  # called at once
+        noted = (away / "notes.json").read_text()
+        away.rename(folder)
+        wait_for(lambda: (folder / "notes.json").read_text() != noted)
+    finally:
+        one.stop()
+        running.join()
+    assert len(told()) == 1
+    assert forward(catalog, folder, made("stdout")).sent == 0
 
 
 def test_a_first_start_begins_now(catalog, tmp_path):
