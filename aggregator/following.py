@@ -77,14 +77,16 @@ class Following:
                 state.add_partition(partition)
             state.add_tombstones(contents.tombstones)
         added: dict[int, list[SegmentInfo]] = {}
+        retired = list(contents.retired)
         for segment in contents.segments:
-            added.setdefault(state.partitions[segment.partition][0].info.number, []).append(segment)
-        state.take_over(
-            added, contents.retired, {p.number: p.sealed_index for p in contents.partitions}, contents.change
-        )
+            owner, _ = state.partitions[segment.partition]
+            added.setdefault(owner.info.number, []).append(segment)
+            if segment.number in owner.segments:  # another file came in its place
+                retired.append(segment.number)
+        state.take_over(added, retired, {p.number: p.sealed_index for p in contents.partitions}, contents.change)
         with state.view_lock:
             state.keep_tombstones(contents.tombstones)
-        for number in contents.retired:
+        for number in retired:
             self.pool.forget(number)
         if sum(len(topic.segments) for topic in state.topics.values()) != contents.count:  # retired ones long gone
             whole = self.manifest.load()

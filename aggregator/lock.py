@@ -44,6 +44,7 @@ class WriterLock:
         if self._descriptor >= 0:
             with contextlib.suppress(OSError):
                 os.ftruncate(self._descriptor, 0)
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file open
             os.close(self._descriptor)
             self._descriptor = -1
 

@@ -59,6 +59,7 @@ class Log:
         self._descriptor = -1
         self._io = Lock()  # held while the descriptor is used by sync, or replaced
         self._unsynced = False
+        self._undone = False  # what of a group was written is not there any more
         self._defined: set[Any] = set()
         self._mark = os.open(directory / MARK_NAME, os.O_WRONLY | os.O_CREAT, 0o666)
         try:
@@ -156,6 +157,7 @@ class Log:
     def _lead(self, own: Entry) -> None:
         group: list[Entry] = []
         taken: list[Entry] = []
+        self._undone = False
         try:
             group, taken = self._take_group()
             if group:
@@ -210,14 +212,15 @@ class Log:
         if self._files[-1].end - self._files[-1].position >= self._file_bytes:
             self._start_file(self._files[-1].end)
         file = self._files[-1]
-        buffers, end = self._frames(group, file.end)
         try:
+            buffers, end = self._frames(group, file.end)
             self._write(buffers)
-        except OSError:
-            self._cut_back(file)
+            if self._durability.mode == "fsync":
+                self._sync(file)
+        except BaseException:
+            if self._failure is None:
+                self._cut_back(file)
             raise
-        if self._durability.mode == "fsync":
-            self._sync(file)
         try:
             self._acknowledge(end)
         except OSError:
@@ -269,6 +272,7 @@ class Log:
         try:
             os.ftruncate(self._descriptor, file.end - file.position)
             os.lseek(self._descriptor, file.end - file.position, os.SEEK_SET)
+            self._undone = True
         except OSError as error:
             self._refuse(error, "cannot be cut back to its last whole frame")
 
@@ -290,7 +294,7 @@ class Log:
 
     def _fail(self, group: list[Entry], error: BaseException) -> None:
         """Take back a group that was not written."""
-        if not isinstance(error, OSError) and self._failure is None:
+        if not isinstance(error, OSError) and self._failure is None and not self._undone:
             self._refuse(error, "was interrupted while writing")
         for entry in reversed(group):
             entry.withdraw(entry)

@@ -110,6 +110,7 @@ class Removal:
             gone: list[int] = []
             freed = 0
             folders = set()
+            failed: OSError | None = None
             waiting = self._manifest.retired()  # oldest change first
             self._manifest.keep_facts()
             for number, size_bytes, change in waiting:
@@ -117,9 +118,12 @@ class Removal:
                     break
                 self._pool.forget(number)
                 path = self._layout.segment(number)
-                with contextlib.suppress(FileNotFoundError):
-                    path.unlink()
-                    folders.add(path.parent)
+                try:
+                    path.unlink(missing_ok=True)
+                except OSError as error:  # one that cannot go keeps no other
+                    failed = failed or error
+                    continue
+                folders.add(path.parent)
                 gone.append(number)
                 freed += size_bytes
             for folder in folders:  # before the manifest forgets them: what it does not know must not come back
@@ -127,4 +131,6 @@ class Removal:
             if gone:
                 self._footprint.gone(gone)
                 self._manifest.forget_retired(gone)
+            if failed is not None:
+                raise failed
             return freed

@@ -26,6 +26,7 @@ from aggregator.quarantine import set_aside
 from aggregator.replay import Replay, adopt_partition, adopt_schema, adopt_topic
 from aggregator.restoring import restore
 from aggregator.segment_file import FoundSegment, describe_segment, file_checksum, stored_producers
+from aggregator.segment_table import SegmentView
 from aggregator.state import CatalogState, Topic
 from esformat import EsdbError
 
@@ -158,7 +159,7 @@ class Startup:
     def check_contents(self, topic: Topic) -> list[int]:
         """Read a topic's segment files from end to end and set the damaged ones aside; gives their numbers."""
         bad: list[int] = []
-        for info in topic.segments.view():
+        for info in self._segments(topic):
             path = self._layout.segment(info.number)
             try:
                 whole = file_checksum(path) == info.checksum
@@ -177,19 +178,19 @@ class Startup:
 
     def forget_solved(self, damaged: Collection[int]) -> None:
         """Forget what earlier openings found wrong of segments that are whole now. damaged: those that are not."""
-        whole = {info.number for topic in self._state.topics.values() for info in topic.segments.view()}.difference(
-            damaged
-        )
+        topics = list(self._state.topics.values())
+        whole = {info.number for topic in topics for info in self._segments(topic)}.difference(damaged)
         known = [(problem, segment_number(Path(problem.subject))) for problem in self._manifest.problems()]
         solved = [problem for problem, number in known if number in whole and problem.found_us < self._began_us]
         self._manifest.forget_problems(problem for problem in solved if problem.subject.startswith("segments/"))
 
     def give_up(self, topic: Topic) -> list[Problem]:
         """Take segments whose files are not there out of a topic, so that scans go on without them."""
-        lost = [info for info in topic.segments.view() if not self._layout.segment(info.number).exists()]
+        lost = [info for info in self._segments(topic) if not self._layout.segment(info.number).exists()]
         if not lost:
             return []
         with self._state.edit_lock:
+            lost = [info for info in lost if info.number in topic.segments]  # others were removed or merged meanwhile
             numbers = [info.number for info in lost]
             change = self._manifest.apply(Edit(retired=numbers, reason="lost"))
             self._state.change_segments(topic, change, (), numbers, {})
@@ -197,6 +198,10 @@ class Startup:
         return [
             self._report(self._layout.segment(info.number), f"lost: {_described(info)}", "given up") for info in lost
         ]
+
+    def _segments(self, topic: Topic) -> SegmentView:
+        with self._state.view_lock:
+            return topic.segments.view()
 
     # ------------------------------------------------------------ the log and the facts
 

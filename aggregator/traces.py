@@ -16,7 +16,7 @@ from aggregator.log_file import Frame, list_files, read_file, read_frames
 from aggregator.log_frame import EventsPrefix, FrameKind
 from aggregator.manifest import Manifest
 from aggregator.reports import Traces
-from aggregator.state import CatalogState, Topic
+from aggregator.state import Snapshot, Topic
 from aggregator.tombstones import erased_spaces
 
 LEAST_SEARCHED_BYTES = 4
@@ -24,17 +24,15 @@ LEAST_SEARCHED_BYTES = 4
 
 
 def look_for(
-    space: bytes, topic: Topic, state: CatalogState, layout: Layout, manifest: Manifest, visible: int
+    space: bytes, topic: Topic, snapshot: Snapshot, layout: Layout, manifest: Manifest, visible: int
 ) -> Traces:
-    """Search segments, those that are retired included, memory, log and manifest.
+    """Search segments, those that are retired included, memory, log and manifest. The snapshot is pinned.
 
     Raises OSError, esformat.CorruptSegmentError for a segment that cannot be read.
     """
-    with state.view_lock:
-        numbers = [info.number for info in topic.segments.view()]
-        parts = [part for p in topic.partitions.values() for part in (p.sealing, p.unsealed) if part is not None]
-        batches = [piece.batch for part in parts for piece in part.pieces]
-        partitions = {p.number for p in topic.partitions.values()}
+    numbers = [info.number for info in snapshot.segments]
+    batches = [piece.batch for part in snapshot.unsealed for piece in part.pieces]
+    partitions = {number for number, _ in snapshot.partitions}
     waiting = [number for number, _, _ in manifest.retired()]
     held = [number for number in (*numbers, *waiting) if _holds(layout.segment(number), space)]
     quarantined = list(layout.quarantine.iterdir()) if layout.quarantine.is_dir() else []
@@ -77,8 +75,10 @@ def _logged(directory: Path, topic: Topic, partitions: set[int], space: bytes) -
         for item in read_frames(data, path, start):
             if isinstance(item, Frame) and item.head.kind == FrameKind.EVENTS and item.head.partition in partitions:
                 prefix, begin = EventsPrefix.decode(item.body)
-                schema = topic.schemas[prefix.schema].schema.arrow
-                count += _count(pa.ipc.read_record_batch(pa.py_buffer(item.body[begin:]), schema), space)
+                schema = topic.schemas.get(prefix.schema)
+                if schema is not None:  # else it came just now, to another process
+                    batch = pa.ipc.read_record_batch(pa.py_buffer(item.body[begin:]), schema.schema.arrow)
+                    count += _count(batch, space)
     return count
 
 

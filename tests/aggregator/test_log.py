@@ -611,3 +611,25 @@ def test_partitions_that_come_while_the_log_is_looked_at(directory):
     assert bench.log.pinning(Sealed()) == [0]
     assert not bench.log.is_sealed(Sealed())
     bench.log.close()
+
+
+def test_an_interrupt_while_syncing(directory, monkeypatch):
+    """Nothing of the batch is kept, and the next one is taken in."""
+    bench = Bench(directory)
+    bench.append(0, b"first")
+    sync = os.fdatasync
+
+    def interrupted(descriptor):
+        sync(descriptor)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_module.os, "fdatasync", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bench.append(0, b"second")
+    bench.append(0, b"third")
+    bench.log.close()
+    result, batches = read_back(directory)
+    assert batches == bench.published
+    assert not result.damages
+    assert not result.torn_bytes

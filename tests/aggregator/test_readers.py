@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import aggregator
+import esformat
 from aggregator.pins import Pins
 
 ROOT = Path(__file__).parents[2]
@@ -278,3 +279,19 @@ def test_streams_of_a_topic_that_a_reader_does_not_know_yet(writer, reader):
     writer._backend.streams.keep()
     reader._backend.streams._load()
     assert reader.streams() == [{"app": "web"}]
+
+
+def test_a_segment_that_comes_again_as_another_file(root):
+    """A reader that was there before reads what the new file has, and that once."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(rows(1, space="a") + rows(2, space="b"))
+        catalog.seal()
+        (info,) = topic._topic.segments.view()
+        path = catalog._backend.layout.segment(info.number)
+    with aggregator.open(root, read_only=True) as reader:
+        assert times(reader.topic("t")) == [1, 2]
+        esformat.tools.erase(path, root / "less.esdb", ["b"])
+        (root / "less.esdb").replace(path)
+        aggregator.open(root).close()
+        assert times(reader.topic("t")) == [1]

@@ -1,0 +1,157 @@
+"""What one thread did was wrong, or failed, because of what another did just then."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+import pytest
+
+import aggregator
+from aggregator import segment_table, traces
+from aggregator import topic as topic_module
+from aggregator.housekeeping import Housekeeping
+from aggregator.stream_index import StreamIndex
+
+WAIT_S = 60
+
+
+def rows(*times):
+    return [{"space": "a", "timestamp": time} for time in times]
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """Nothing is removed or merged by itself."""
+    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
+    return tmp_path / "events"
+
+
+@pytest.fixture
+def catalog(root):
+    with aggregator.open(root) as catalog:
+        yield catalog
+
+
+@pytest.fixture
+def topic(catalog):
+    """A topic with two segments."""
+    topic = catalog.create_topic("t", roll={"age": "1h"})
+    for number in range(2):
+        topic.append(rows(number))
+        catalog.seal()
+    return topic
+
+
+def once(monkeypatch, owner, name, act):
+    """Let something happen before the next call of a function."""
+    real = getattr(owner, name)
+
+    def called(*args, **options):
+        monkeypatch.setattr(owner, name, real)
+        act()
+        return real(*args, **options)
+
+    monkeypatch.setattr(owner, name, called)
+
+
+def test_traces_while_segments_are_merged(topic, monkeypatch):
+    """What is there is found, in the files that were there when the look began."""
+    once(monkeypatch, traces, "_holds", topic.compact)
+    found = topic.traces("a")
+    assert found.visible == 2
+    assert len(found.segments) == 2
+
+
+def test_traces_in_a_process_that_does_not_know_the_newest_columns(root, topic, monkeypatch):
+    """Events that came after the look began are none of its business."""
+    with aggregator.open(root, read_only=True) as reader:
+        seen = reader.topic("t")
+
+        def add():
+            topic.append([{"space": "a", "timestamp": 5, "more": 1}])
+
+        once(monkeypatch, topic_module, "look_for", add)
+        assert seen.traces("a").visible == 2
+
+
+def test_accepting_losses_while_segments_are_merged(catalog, topic, monkeypatch):
+    """Nothing is called lost that was merged meanwhile."""
+    once(monkeypatch, type(catalog._backend.layout), "segment", topic.compact)
+    assert catalog.accept_losses() == []
+    assert catalog.problems() == []
+    assert topic.scan().count() == 2
+
+
+def test_two_policies(root, catalog, topic, monkeypatch):
+    """Of two threads that change a topic's policies, neither takes back what the other did."""
+    other = threading.Thread(target=topic.set_policy, kwargs={"retention": {"segments": 5}})
+
+    def meanwhile():
+        other.start()
+        other.join(0.2)
+
+    once(monkeypatch, catalog._backend.manifest, "set_policy", meanwhile)
+    topic.set_policy(roll={"rows": 7})
+    other.join(WAIT_S)
+    assert (topic.roll.rows, topic.retention.max_segments) == (7, 5)
+    with aggregator.open(root, read_only=True) as reader:
+        again = reader.topic("t")
+        assert (again.roll.rows, again.retention.max_segments) == (7, 5)
+
+
+def test_stats_while_a_topic_is_made(catalog, topic, monkeypatch):
+    """They are told without it."""
+    once(monkeypatch, topic_module, "topic_stats", lambda: catalog.create_topic("another"))
+    assert list(catalog.stats()["topics"]) == ["t"]
+    assert topic.name == "t"
+
+
+def test_appending_to_a_topic_that_is_being_made(catalog, monkeypatch):
+    """It has its columns as soon as it can be found: batches with fewer of them do not get other ones."""
+    manifest = catalog._backend.manifest
+    once(monkeypatch, manifest, "add_schema", lambda: catalog.topic("new").append(rows(1)))
+    topic = catalog.create_topic("new", pa.schema([("data", pa.binary()), ("n", pa.int64())]))
+    topic.append(rows(2))
+    assert len({known.family for known in topic._topic.schemas.values()}) == 1
+
+
+def test_streams_are_written_only_when_something_came(catalog, monkeypatch):
+    """Neither topics with binary keys nor segments that are gone make the index of streams be written each second."""
+    binary = catalog.create_topic("binary", keys="binary")
+    binary.append([{"space": b"a", "timestamp": 1}])
+    catalog.write({"app": "web"}, [{"msg": "hello"}])
+    catalog.seal()
+    streams = catalog._backend.streams
+    streams.keep()
+    written = []
+    monkeypatch.setattr(catalog._backend.manifest, "keep_streams", lambda *_: written.append(1))
+    StreamIndex.keep(streams)
+    assert not written
+
+
+def test_verifying_while_retention_clears_up(catalog, monkeypatch):
+    """Every segment is looked at, also while the table of segments is made anew because many went."""
+    monkeypatch.setattr(segment_table, "_FIRST_CAPACITY", 2)
+    topic = catalog.create_topic("t", roll={"age": "1h"})
+    for number in range(6):
+        topic.append(rows(number))
+        catalog.seal()
+    newest = list(topic._topic.segments.view())[-1]
+    path = catalog._backend.layout.segment(newest.number)
+    path.write_bytes(path.read_bytes()[:-20] + bytes(20))
+    topic.set_policy(retention={"segments": 2})
+    halfway, verified = threading.Event(), threading.Event()
+
+    def wait():
+        halfway.set()
+        verified.wait(0.2)
+
+    once(monkeypatch, segment_table.SegmentTable, "add", wait)
+    retaining = threading.Thread(target=topic.retain)
+    retaining.start()
+    assert halfway.wait(WAIT_S)
+    problems = catalog.verify()
+    verified.set()
+    retaining.join(WAIT_S)
+    assert len(problems) == 1
