@@ -95,15 +95,22 @@ def choose_schema(
     """The schema of a topic's `schemas` that takes events with the columns of `arrow`, and what it is to become for
     them: itself, or wider. None where no family takes them, and what a new one has.
 
+    Of several families that with these very types: floats take whole numbers, but not all of them.
     Raises as `topic_schema`.
     """
     families = newest_of_families(schemas)
-    for known in families:
-        wider = widened(known.schema, arrow, indexes)
-        if wider is not None:
-            return known, wider
+    found = [(known, wider) for known in families if (wider := widened(known.schema, arrow, indexes)) is not None]
+    if found:
+        given = small_types(arrow)
+        return next((pair for pair in found if _has_types_of(pair[0].schema, given)), found[0])
     newest = families[0].schema if families else None
     return None, topic_schema(small_types(arrow), indexes, binary_keys=binary_keys, known=newest)
+
+
+def _has_types_of(schema: EventSchema, given: pa.Schema) -> bool:
+    """Whether columns of `given` have the types that they have in the schema, those left out that it has not."""
+    types = {field.name: field.type for field in schema.fields}
+    return all(pa.types.is_null(field.type) or types.get(field.name, field.type) == field.type for field in given)
 
 
 def takes(kind: pa.DataType, given: pa.DataType) -> bool:

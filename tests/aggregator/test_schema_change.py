@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from aggregator.model import SchemaInfo
-from aggregator.schema_change import fit, newest_of_families, topic_schema, union_schema
+from aggregator.schema_change import choose_schema, fit, newest_of_families, topic_schema, union_schema
 from esformat import InvalidEventError
 
 
@@ -45,6 +45,17 @@ def test_new_columns_are_added_at_the_end():
     assert found.arrow.names == [*BASE.arrow.names, "new", "i"]
     assert found.fields[-2].nullable
     assert found.indexes == ("i",)
+
+
+def test_the_family_of_the_same_types_comes_first():
+    """Whole numbers go on where they were, although floats would take them; others to the newest that takes them."""
+    infos = [
+        SchemaInfo(n, 1, n, schema(("n", kind))) for n, kind in enumerate((pa.int64(), pa.float64(), pa.bool_()), 1)
+    ]
+    for kind, number in ((pa.int64(), 1), (pa.int8(), 2), (pa.float64(), 2), (pa.null(), 3), (pa.string(), None)):
+        arrow = pa.schema([("space", pa.string()), ("timestamp", pa.int64()), ("n", kind), ("new", pa.int8())])
+        known, _ = choose_schema(infos, arrow, (), binary_keys=False)
+        assert (None if known is None else known.number) == number, kind
 
 
 def test_columns_that_must_be_there():

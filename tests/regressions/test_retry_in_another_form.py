@@ -77,6 +77,17 @@ def test_a_family_of_schemas_came_between(tmp_path):
         assert topic.scan().count() == 2
 
 
+def test_floats_came_between(tmp_path):
+    """Whole numbers of more digits than floats have are known still, and appended still, once floats came as well."""
+    whole = pa.table({"space": ["a"], "timestamp": [1], "n": [2**60 + 1]})
+    with aggregator.open(tmp_path) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(whole, producer="p", sequence=1)
+        topic.append(whole.set_column(2, "n", pa.array([1.5])), producer="p", sequence=2)
+        assert topic.append(whole, producer="p", sequence=1).duplicate
+        assert not topic.append(whole, producer="p", sequence=3).duplicate
+
+
 @pytest.mark.parametrize("column", BATCH.column_names[2:])
 def test_another_value_is_another_batch(tmp_path, column):
     """One value that differs, in whatever type, makes another batch."""
