@@ -248,7 +248,7 @@ def _equal(column: pa.Array, value: Any) -> Bools:
             wanted = pa.scalar(value, column.type)
         else:
             return np.zeros(len(column), np.bool_)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, UnicodeError):
         return np.zeros(len(column), np.bool_)
     return _bools(pc.equal(column, wanted).fill_null(False))
 

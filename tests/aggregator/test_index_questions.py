@@ -46,6 +46,18 @@ def test_an_index_of_two_types(catalog, sealed):
         topic.scan_index("code", 5.0)
 
 
+@pytest.mark.parametrize("sealed", [False, True])
+def test_texts_that_no_event_can_have(catalog, sealed):
+    """Half a surrogate pair is no value of any event, sealed or not."""
+    topic = catalog.create_topic("t", indexes=["type"])
+    topic.append([{"space": "a", "timestamp": 1, "type": "x"}])
+    if sealed:
+        catalog.seal()
+    for question in ({}, {"space": "a"}, {"reverse": True, "limit": 1}):
+        assert topic.scan_index("type", "\ud800", **question).count() == 0
+        assert list(topic.scan_index("type", "\ud800", **question)) == []
+
+
 def test_limits_beyond_every_count(catalog):
     """However large a limit is, it is one."""
     topic = catalog.create_topic("t")
