@@ -6,7 +6,7 @@ import math
 import time
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
@@ -44,6 +44,8 @@ def routes(context: Context) -> list[Route]:
         started = time.perf_counter()
         try:
             actions, outcomes = await stored(request)
+        except ClientDisconnect:
+            raise
         except Exception as error:  # noqa: BLE001  # Elasticsearch has answers of its own
             return _failure(problem_of(error), request)
         took = int((time.perf_counter() - started) * 1000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -50,6 +50,8 @@ def routes(context: Context) -> list[Route]:
                 raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not taken here",
                                    f"send {PROTOBUF} or {JSON}")  # fmt: skip
             outcomes = await export(request, media)
+        except ClientDisconnect:
+            raise
         except Exception as error:  # noqa: BLE001  # OTLP has answers of its own
             problem = problem_of(error)
             headers = dict(problem.headers)

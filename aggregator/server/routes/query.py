@@ -75,7 +75,7 @@ def routes(context: Context) -> list[Route]:
         Asked(request, [])
         asked = await _question(request, context)
         if asked.position is not None:
-            return await _page(asked, asked.position, media_for(request))
+            return await _page(request, asked, asked.position, media_for(request))
         media = media_for(request, (*OUTPUTS, TEXT))
         if asked.wait_s:
             raise wrong("wait needs a position", "give position: tail, or one that came before")
@@ -93,7 +93,7 @@ def routes(context: Context) -> list[Route]:
             return await answer_of(pool.pull(lambda: _text(make())), TEXT)
         return await stream_scan(pool, make, media)
 
-    async def _page(asked: _Question, position: str, media: str) -> Response:
+    async def _page(request: Request, asked: _Question, position: str, media: str) -> Response:
         select = limited(parse_select(asked.text), asked.limit or _DEFAULT_PAGE)
         until = time.monotonic() + asked.wait_s
         while True:
@@ -104,6 +104,8 @@ def routes(context: Context) -> list[Route]:
                 break
             position = page.position
             await arrived.wait(seen, min(left, 1.0))
+            if await request.is_disconnected():
+                break
         headers = {POSITION: page.position} | ({_GONE: str(page.gone)} if page.gone else {})
         return Response(body, 200, headers, media)
 

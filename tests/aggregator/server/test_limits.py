@@ -108,6 +108,36 @@ def test_readers_that_stall_are_cut(tmp_path):
         connection.close()
 
 
+def wait_for_requests(server, count):
+    """Until so many requests are under way. Less than a long poll may wait."""
+    until = time.monotonic() + 45
+    while server.context.open_requests != count and time.monotonic() < until:
+        time.sleep(0.01)
+    assert server.context.open_requests == count
+
+
+def test_a_long_poll_ends_with_its_client(server):
+    """Who has gone is not waited for."""
+    asked = b'{"query": "SELECT", "position": "tail", "wait": 60}'
+    head = (
+        f"POST /v1/query HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {len(asked)}\r\n\r\n"
+    )
+    with raw(server, head.encode() + asked):
+        wait_for_requests(server, 1)
+    wait_for_requests(server, 0)
+
+
+@pytest.mark.parametrize("path", ["/v1/logs", "/_bulk", "/v1/lines?tags=a%3Db", "/topic/t/partition/p"])
+def test_a_client_that_leaves_is_no_failure(server, caplog, path):
+    """A connection that is cut in the middle of a body is nothing that the server has to answer for."""
+    media = {"/v1/logs": "application/json", "/_bulk": "application/json", "/v1/lines?tags=a%3Db": "text/plain"}
+    head = f"POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: {media.get(path, ARROW)}\r\ncontent-length: 100\r\n\r\nx"
+    with raw(server, head.encode()):
+        wait_for_requests(server, 1)
+    wait_for_requests(server, 0)
+    assert [record for record in caplog.records if record.name.startswith("aggregator")] == []
+
+
 def test_headers_over_the_limit(server):
     """More than 64 kB of headers are 431, in many headers, one, or one that never ends; 32 kB are fine."""
     for headers in ({"x-a": "y" * 70_000}, {f"x-{number}": "y" * 1000 for number in range(70)}):
