@@ -79,16 +79,22 @@ def _of_rows(rows: Rows, binary_keys: bool, families: Sequence[EventSchema]) -> 
         name: [row.get(name, empty.get(name)) for row in rows] for name in (names if rows else ["space", "timestamp"])
     }
     plain: dict[str, pa.Array] = {}
-    wrong: InvalidEventError | None = None
+    wrong: dict[str, Exception] = {}
     for name, values in columns.items():
         try:
             plain[name] = pa.array(values, kinds.get(name) or (None if rows else pa.string()))
         except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError) as error:
-            wrong = wrong or InvalidEventError(f"column {name!r} cannot be stored: {error}")
+            wrong[name] = error
     fitted = _fitted(columns, plain, families)
-    if fitted is None and wrong is not None:
-        raise wrong
-    return pa.table(plain if fitted is None else fitted)
+    if fitted is not None:
+        return pa.table(fitted)
+    for name, reason in wrong.items():
+        types = [family.arrow.field(name).type for family in families if name in family.positions]
+        array = next((found for kind in types if (found := _exactly(columns[name], kind, None)) is not None), None)
+        if array is None:
+            raise InvalidEventError(f"column {name!r} cannot be stored: {reason}")
+        plain[name] = array
+    return pa.table({name: plain[name] for name in columns})
 
 
 def _fitted(

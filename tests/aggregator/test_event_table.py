@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import aggregator
+import esformat
 
 DECLARED = pa.schema(
     [
@@ -57,6 +58,15 @@ def test_values_that_do_not_fit_are_kept(catalog):
     table = topic.read().to_table()
     assert table["n"].to_pylist() == [5.0, 300.0, 1.5, None]
     assert table["at"].to_pylist() == [None, None, None, late]
+
+
+def test_a_map_in_a_family_of_its_own(catalog):
+    """Nothing but the column says of pairs that they are a map, also where another column begins a family."""
+    topic = catalog.create_topic("t", pa.schema([("m", pa.map_(pa.string(), pa.int64())), ("n", pa.int64())]))
+    topic.append([row(m=[("k", 1)], n="text")])
+    assert topic.scan(columns=["m", "n"]).to_table().to_pylist() == [{"m": [("k", 1)], "n": "text"}]
+    with pytest.raises(esformat.InvalidEventError, match="'m' cannot be stored"):
+        catalog.create_topic("of no columns").append([row(m=[("k", 1)])])
 
 
 def test_a_retry_after_another_family_came(catalog):
