@@ -59,7 +59,7 @@ class RunEvents:
         rows = leaf.block_rows
         at = bisect_right(rows, first) - 1
         origin = rows[at]
-        if last > rows[at + 1] or first == last:
+        if first == last or last > rows[at + 1]:
             return None
         block = self._reader.data_block(leaf, at)
         start = run_start - origin

@@ -215,6 +215,15 @@ def test_limits(clicks, segment, limit, reverse):
     pd.testing.assert_frame_equal(frame_of(answer), expected, check_dtype=False)
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_no_events_of_the_last_space(write, reverse):
+    """A limit of 0 is an empty answer in every form, also where the file ends with the space."""
+    segment = write([("a", b"x", 1), ("b", b"y", 2)])
+    for key in ("a", "b"):
+        scan = segment[key].scan(reverse=reverse, limit=0)
+        assert (list(scan), scan.count(), len(scan.to_table())) == ([], 0, 0)
+
+
 def test_times_are_half_open(write):
     """Start belongs to it, end does not; datetimes of any zone and numbers mean the same; an empty span is no error."""
     segment = write([("a", b"%d" % n, n) for n in range(10)])
