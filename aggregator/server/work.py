@@ -46,10 +46,20 @@ class WorkPool:
         """About how long a call would wait for a thread."""
         return max(0, self.busy - self._size) * self._mean_s / self._size
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a call would not have to wait too long."""
+        return self.busy < self.capacity and self.wait_s <= self._patience_s
+
     def check_room(self) -> None:
         """Refuse now what would have to wait too long: before a body is read. Raises OverloadedError."""
-        if self.busy >= self.capacity or self.wait_s > self._patience_s:
+        if not self.has_room:
             self._refuse()
+
+    async def wait_for_room(self) -> None:
+        """For who was let in before and goes on, such as a tail: one append wakes all of them, and none is refused."""
+        while not self.has_room:
+            await asyncio.sleep(max(MIN_RETRY_S, self.wait_s))
 
     def _refuse(self) -> NoReturn:
         self.shed += 1
@@ -87,13 +97,17 @@ class WorkPool:
         if not future.cancelled():
             future.exception()  # seen, even if nobody waits
 
-    async def pull(self, make: Callable[[], Iterator[T]]) -> AsyncIterator[T]:
+    async def pull(self, make: Callable[[], Iterator[T]], *, patient: bool = False) -> AsyncIterator[T]:
         """What an iterator gives, each item fetched in a thread when it is asked for: the reader sets the pace.
 
         A thread is held while an item is made and not between items. The first two are made at once, so that a short
-        answer is done with one change of threads. The iterator is closed when the reader stops.
+        answer is done with one change of threads. The iterator is closed when the reader stops. patient: where there is
+        no room it waits, rather than raise OverloadedError.
         """
-        self.check_room()
+        if patient:
+            await self.wait_for_room()
+        else:
+            self.check_room()
         iterator, begun = await self._run(_begin, make)
         ended = len(begun) < _AT_ONCE
         try:

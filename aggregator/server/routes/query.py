@@ -106,6 +106,7 @@ def routes(context: Context) -> list[Route]:
             await arrived.wait(seen, min(left, 1.0))
             if await request.is_disconnected():
                 break
+            await context.reads.wait_for_room()
         headers = {POSITION: page.position} | ({_GONE: str(page.gone)} if page.gone else {})
         return Response(body, 200, headers, media)
 
@@ -140,6 +141,7 @@ def routes(context: Context) -> list[Route]:
         left = select.limit if select.limit is not None and select.limit >= 0 else None
         while left != 0 and not arrived.ended and context.ready:
             seen = arrived.count
+            await context.reads.wait_for_room()
             answer = await context.reads.run(
                 select_at, catalog, limited(select, _TAIL_ROWS if left is None else min(left, _TAIL_ROWS)), position
             )
@@ -148,6 +150,7 @@ def routes(context: Context) -> list[Route]:
                 async for rows, piece in pieces:
                     given += rows
                     yield piece
+            await context.reads.wait_for_room()
             position = await context.reads.run(getattr, answer, "position")
             left = left if left is None else left - given
             if given:
@@ -159,7 +162,7 @@ def routes(context: Context) -> list[Route]:
             yield b": alive\n\n" if late else b""  # nothing, so that it is seen where the client has gone
 
     def _pulled(answer: Selection) -> AsyncGenerator[tuple[int, bytes]]:
-        return cast("AsyncGenerator[tuple[int, bytes]]", context.reads.pull(lambda: _records(answer)))
+        return cast("AsyncGenerator[tuple[int, bytes]]", context.reads.pull(lambda: _records(answer), patient=True))
 
     return [Route("/v1/query", query, methods=["POST"]), Route("/v1/tail", tail, methods=["GET"])]
 

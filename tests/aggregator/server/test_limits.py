@@ -127,6 +127,31 @@ def test_a_long_poll_ends_with_its_client(server):
     wait_for_requests(server, 0)
 
 
+def tailing(server):
+    """A connection with a tail that was let in."""
+    while True:
+        made = raw(server, b"GET /v1/tail?query=SELECT HTTP/1.1\r\nhost: x\r\n\r\n")
+        if b" 200 " in made.recv(65536):
+            return made
+        made.close()  # 429: those that are there are just looking
+        time.sleep(0.05)
+
+
+def test_an_append_that_wakes_many_tails_cuts_none(tmp_path):
+    """They take turns where there is room for a few at a time."""
+    few = Settings(work=Work(read_threads=1, waiting=3))
+    with served(tmp_path, few) as server, contextlib.ExitStack() as stack:
+        server.catalog.write({"app": "web"}, [{"msg": "before"}])
+        tails = [stack.enter_context(tailing(server)) for _ in range(12)]
+        server.catalog.write({"app": "web"}, [{"msg": "hello"}])
+        for tail in tails:
+            received = b""
+            while b"hello" not in received:
+                piece = tail.recv(65536)
+                assert piece, "cut"
+                received += piece
+
+
 @pytest.mark.parametrize("path", ["/v1/logs", "/_bulk", "/v1/lines?tags=a%3Db", "/topic/t/partition/p"])
 def test_a_client_that_leaves_is_no_failure(server, caplog, path):
     """A connection that is cut in the middle of a body is nothing that the server has to answer for."""
