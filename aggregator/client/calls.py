@@ -150,6 +150,11 @@ def read(where: Sequence[str], parameters: Mapping[str, Any], changed: Mapping[s
     return Call("GET", path(*where, **{**parameters, **changed}), {"accept": arrow_stream.MEDIA_TYPE})
 
 
+def type_of(value: Any) -> str:
+    """What the value of an index is: the same digits may be a number and a text."""
+    return "boolean" if isinstance(value, bool) else "text" if isinstance(value, str) else "integer"
+
+
 def with_keys(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
     """The parameters of a scan that gives what events need, too."""
     asked = parameters.get("columns")

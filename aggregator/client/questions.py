@@ -63,7 +63,7 @@ class Questions(ABC, Generic[S]):
         if value is None:
             raise UsageError("give the value of the index to look for")
         where = ("v1", "topics", self.name, "index", name)
-        return self._answer(where, parameters | {"value": value})
+        return self._answer(where, parameters | {"value": value, "type": calls.type_of(value)})
 
     def read(
         self,

@@ -51,6 +51,7 @@ EVENTS: dict[str, Any] = {
     "404": {"description": "no such topic"},
     "406": {"description": "nothing of what Accept names is given here"},
 }
+_VALUES = {"text": pa.string(), "integer": pa.int64(), "boolean": pa.bool_()}
 _QUESTION = (
     parameter("space", "Of this space only", example="customer-1"),
     parameter("grouping", "Of this grouping only"),
@@ -99,7 +100,9 @@ def routes(context: Context) -> list[Route]:
     @operation(
         "read", "Events with a value of an index", tag="events", answers=EVENTS,
         parameters=(TOPIC, parameter("column", "An indexed column", where="path", example="type"),
-                    parameter("value", "The value", required=True, example="purchase"), *_QUESTION),
+                    parameter("value", "The value", required=True, example="purchase"),
+                    parameter("type", "What the value is; by default what the column is read as",
+                              enum=["text", "integer", "boolean"]), *_QUESTION),
     )  # fmt: skip
     async def scan_index(request: Request) -> Response:
         return await _scan(context, request, {"index": request.path_params["column"]})
@@ -165,7 +168,7 @@ def _types(topic: Topic, media: str) -> Mapping[str, pa.DataType]:
 
 async def _scan(context: Context, request: Request, facts: Mapping[str, str]) -> Response:
     names = [known["name"] for known in _QUESTION]
-    asked = Asked(request, [*names, "value"] if "index" in facts else names)
+    asked = Asked(request, [*names, "value", "type"] if "index" in facts else names)
     if "index" in facts and asked.text("value") is None:
         raise wrong("the parameter value is missing", "give the value to look for, such as ?value=purchase")
     options: dict[str, Any] = {
@@ -179,20 +182,27 @@ async def _scan(context: Context, request: Request, facts: Mapping[str, str]) ->
         if "index" not in facts:
             return topic.scan(**keys, **options)
         name = facts["index"]
-        return topic.scan_index(name, _value(topic, name, asked.text("value") or ""), **keys, **options)
+        return topic.scan_index(
+            name, _value(topic, name, asked.text("value") or "", asked.text("type")), **keys, **options
+        )
 
     return await stream_scan(context.reads, make, media_for(request))
 
 
-def _value(topic: Topic, name: str, text: str) -> Any:
-    """An index's value from its text, as the column's type has it."""
+def _value(topic: Topic, name: str, text: str, given: str | None) -> Any:
+    """An index's value from its text, as the type that was given has it, or the one that the column is read as."""
     schema = topic.scan().schema
     kind = schema.field(name).type if name in schema.names and name in topic.indexes else pa.string()
+    if given is not None:
+        if given not in _VALUES:
+            raise wrong(f"type is {given[:40]!r}", f"give {', '.join(_VALUES)}")
+        kind = _VALUES[given]
     try:
-        if pa.types.is_integer(kind):
+        if pa.types.is_integer(kind) or pa.types.is_decimal(kind):  # these are whole numbers of several types
             return int(text)
         if pa.types.is_boolean(kind):
             return {"true": True, "false": False}[text.lower()]
     except (ValueError, KeyError):
-        raise wrong(f"value is {text[:40]!r}, but the index {name!r} is of type {kind}") from None
+        told = f"of type {kind}" if given is None else f"asked for {given}"
+        raise wrong(f"value is {text[:40]!r}, but the index {name!r} is {told}") from None
     return text

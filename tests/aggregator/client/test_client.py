@@ -64,6 +64,23 @@ def test_scans_answer_as_the_catalog(catalog, client):
         assert indexed[0].to_table().equals(indexed[1].to_table())
 
 
+def test_an_index_of_several_types(catalog, client):
+    """Digits are a text or a number, as the value that is asked for is, there as here."""
+    here, there = catalog.create_topic("mixed", indexes=["v"]), client.topic("mixed")
+    for value in ("1", "true", 1, True):
+        here.append([{"space": "a", "timestamp": 1, "v": value}])
+    for value in ("1", "true", 1, True):
+        assert there.scan_index("v", value).count() == here.scan_index("v", value).count() == 1
+    with pytest.raises(UsageError):
+        here.scan_index("v", 1.5)
+    with pytest.raises(InvalidRequestError):
+        there.scan_index("v", 1.5).count()
+    numbers = catalog.create_topic("numbers", indexes=["v"])
+    for kind in (pa.uint64(), pa.int64()):
+        numbers.append(pa.table({"space": ["a"], "timestamp": [1], "v": pa.array([7], kind)}))
+    assert client.topic("numbers").scan_index("v", 7).count() == numbers.scan_index("v", 7).count() == 2
+
+
 def test_reading_by_record_index(catalog, client):
     """In the order of arrival, forward and backward."""
     topic = client.topic("activity")
@@ -119,9 +136,11 @@ def test_exactly_once_by_key(client):
     assert (again.duplicate, again.first, again.last) == (True, first.first, first.last)
     with pytest.raises(SequenceConflictError):
         topic.append(events(1, 10), producer="web", sequence=1)
+    assert not topic.append(events(0, 5), producer="caf\u00e9 \u2603", sequence=1).duplicate
+    assert topic.append(events(0, 5), producer="caf\u00e9 \u2603", sequence=1).duplicate
     with pytest.raises(InvalidRequestError):
         topic.append(events(0, 10), producer="web")
-    assert topic.scan().count() == 10
+    assert topic.scan().count() == 15
 
 
 def test_mistakes_are_not_tried_again(client):
