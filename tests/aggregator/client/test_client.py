@@ -67,10 +67,11 @@ def test_scans_answer_as_the_catalog(catalog, client):
 def test_an_index_of_several_types(catalog, client):
     """Digits are a text or a number, as the value that is asked for is, there as here."""
     here, there = catalog.create_topic("mixed", indexes=["v"]), client.topic("mixed")
-    for value in ("1", "true", 1, True):
-        here.append([{"space": "a", "timestamp": 1, "v": value}])
-    for value in ("1", "true", 1, True):
-        assert there.scan_index("v", value).count() == here.scan_index("v", value).count() == 1
+    for number, value in enumerate(("1", "true", 1, True)):
+        here.append([{"space": "a", "timestamp": number, "v": value}])
+    for number, value in enumerate(("1", "true", 1, True)):
+        for topic in (here, there):
+            assert [event.timestamp for event in topic.scan_index("v", value)] == [number]
     with pytest.raises(UsageError):
         here.scan_index("v", 1.5)
     with pytest.raises(InvalidRequestError):
