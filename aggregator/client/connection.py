@@ -74,11 +74,12 @@ def pieces_of(body: Body) -> Iterator[bytes]:
         yield whole[start : start + _PIECE_BYTES]  # type: ignore[misc]  # what is sent need only be like bytes
 
 
-def headers_of(call: Call) -> dict[str, str]:
-    """A call's own headers. Bodies go in pieces, so their length is said."""
-    if call.method in ("GET", "DELETE"):
-        return dict(call.headers)
-    return {**call.headers, "content-length": str(len(memoryview(call.body).cast("B")))}
+def headers_of(call: Call) -> list[tuple[bytes, bytes]]:
+    """A call's own headers, in UTF-8. Bodies go in pieces, so their length is said."""
+    headers = dict(call.headers)
+    if call.method not in ("GET", "DELETE"):
+        headers["content-length"] = str(len(memoryview(call.body).cast("B")))
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
 def sleep(seconds: float) -> bool:

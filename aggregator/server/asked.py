@@ -121,9 +121,18 @@ def wrong(detail: str, hint: str | None = None) -> ProblemError:
     return ProblemError(400, "invalid-parameter", detail, hint)
 
 
+def header(request: Request, name: str) -> str | None:
+    """A header in UTF-8, as shells and our clients send it. Raises ProblemError: 400."""
+    given = request.headers.get(name)
+    try:
+        return None if given is None else given.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        raise wrong(f"the header {name} is not UTF-8") from None
+
+
 def idempotency_key(request: Request) -> tuple[str | None, int | None]:
     """Producer and sequence of the header `Idempotency-Key: producer:sequence`; None twice where there is none."""
-    given = request.headers.get("idempotency-key")
+    given = header(request, "idempotency-key")
     if given is None:
         return None, None
     producer, colon, sequence = given.strip().rpartition(":")

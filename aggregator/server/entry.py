@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote
+from urllib.parse import unquote, unquote_to_bytes
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
@@ -27,6 +27,7 @@ def entered(route: Route, context: Context) -> Route:
             )
             request.state.access = access
             request.state.who = access.name if access is not None else ""
+            _check_query(request.scope["query_string"])
             request.scope["path_params"] = {name: _decoded(text) for name, text in request.path_params.items()}
             if access is not None:
                 check(access, operation, request.path_params.get("topic"))
@@ -43,6 +44,14 @@ def entered(route: Route, context: Context) -> Route:
         return response
 
     return Route(route.path, enter, methods=sorted(route.methods or {"GET"}), name=route.name)
+
+
+def _check_query(query: bytes) -> None:
+    """What is no UTF-8 would be taken for another text. Raises ProblemError."""
+    try:
+        unquote_to_bytes(query).decode()
+    except UnicodeDecodeError:
+        raise ProblemError(400, "invalid-request", "a parameter of the address is not UTF-8") from None
 
 
 def _decoded(name: str) -> str:

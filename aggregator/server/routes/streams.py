@@ -13,7 +13,7 @@ from starlette.routing import Route
 from aggregator import Receipt, TopicExistsError
 from aggregator.catalog import STREAMS_TOPIC
 from aggregator.lql import TagSet
-from aggregator.server.asked import Asked, idempotency_key, wrong
+from aggregator.server.asked import Asked, header, idempotency_key, wrong
 from aggregator.server.body import read_body
 from aggregator.server.cloudevents import BATCH, INDEXES, ONE, read_cloud_events
 from aggregator.server.context import Context
@@ -43,7 +43,7 @@ def routes(context: Context) -> list[Route]:
         asked = Asked(request, ["topic", "partition", "tags"])
         topic = asked.text("topic") or STREAMS_TOPIC
         request.state.access.require("write", topic)
-        tags = asked.text("tags", request.headers.get("tags"))
+        tags = asked.text("tags", header(request, "tags"))
         if tags is None:
             raise wrong("the tags of the stream are missing", "give ?tags={app=web}, or a header tags")
         names = TagSet.parse(tags).as_dict()

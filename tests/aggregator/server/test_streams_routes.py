@@ -129,6 +129,18 @@ def test_cloud_events(shared):
          headers={"idempotency-key": "a:1"})  # fmt: skip
 
 
+def test_names_are_utf_8(shared):
+    """In headers as in parameters; what is none is refused, and not taken for another name."""
+    catalog, web = shared
+    cafe = "{app=caf\u00e9}"
+    post(web, "/v1/lines", b"one", TEXT, tags=cafe)
+    post(web, "/v1/lines", b"two", TEXT, headers={"tags": cafe.encode()})
+    assert [event.data for event in catalog.query(f"SELECT FROM {cafe}")] == [b"one", b"two"]
+    post(web, "/v1/lines", b"x", TEXT, 400, headers={"tags": cafe.encode("latin-1")})
+    post(web, "/v1/lines", b"x", TEXT, 400, headers={"idempotency-key": b"caf\xe9:1"}, tags=cafe)
+    assert web.post("/v1/lines?tags=app%3D%E9", content=b"x", headers={"content-type": TEXT}).status_code == 400
+
+
 @pytest.mark.parametrize("event", [
     5, {}, {**EVENT, "id": ""}, {**EVENT, "specversion": "2.0"}, {**EVENT, "time": "today"}, {**EVENT, "time": 5},
     {**EVENT, "Big": "x"}, {**EVENT, "ext": {}}, {**EVENT, "ext": 1.5}, {**EVENT, "subject": 5},
