@@ -76,10 +76,15 @@ class ServerSink:
     """A server: `POST /v1/topics/{topic}/events`, tried again until it answers."""
 
     def __init__(self, address: str, topic: str, partition: str, token: str | None, sleep: Sleep) -> None:
-        parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        try:
+            parts = urlsplit(address)
+            host, port = parts.hostname, parts.port
+            (host or "").encode("idna")  # as the system will, which takes no empty labels
+        except ValueError:
+            host = None
+        if not host or parts.scheme not in ("http", "https") or parts.username:
             raise InvalidRequestError(f"{address!r} is no address of a server", hint="write http://host:port")
-        self._secure, self._host, self._port = parts.scheme == "https", parts.hostname, parts.port
+        self._secure, self._host, self._port = parts.scheme == "https", host, port
         self._topic = f"{parts.path.rstrip('/')}/v1/topics/{quote(topic, safe='')}"
         self._target = f"{self._topic}/events?partition={quote(partition, safe='')}"
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -127,7 +132,7 @@ class ServerSink:
         except BaseException:
             self.close()
             raise
-        if response.will_close:
+        if response.will_close or not response.isclosed():  # the rest of a long answer would be taken for the next
             self.close()
         return response.status, answer, seconds_of(response.getheader("Retry-After"))
 

@@ -203,7 +203,7 @@ class HttpDestination:
         except (http.client.HTTPException, OSError) as error:
             self.close()
             raise OSError(f"no answer: {error or type(error).__name__}") from error
-        if response.will_close:
+        if response.will_close or not response.isclosed():  # the rest of a long answer would be taken for the next
             self.close()
         if 200 <= response.status < 300:
             return
@@ -240,6 +240,7 @@ def make_destination(
     try:
         parts = urlsplit(to)
         host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # as the system will, which takes no empty labels
     except ValueError as error:
         raise InvalidRequestError(f"{to!r} is no address: {error}") from None
     if parts.scheme in ("http", "https") and host and not parts.username:

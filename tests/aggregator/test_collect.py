@@ -355,6 +355,13 @@ def test_into_a_server(rig):
             rig.collect(sink=nowhere)
 
 
+@pytest.mark.parametrize("address", ["http://", "ftp://x", "http://a..b", "http://h:99999", "http://[x", "http://u@h"])
+def test_no_address_of_a_server(address):
+    """Refused, and what would be one is said."""
+    with pytest.raises(aggregator.InvalidRequestError, match="no address"):
+        ServerSink(address, "logs", "0", None, time.sleep)
+
+
 def test_a_server_in_trouble_while_its_topic_is_made(rig):
     """The line breaks, or the server has too much to do, between the first batch and its topic: tried again."""
     asked = []

@@ -371,8 +371,8 @@ class Web(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, *statuses):
-        self.statuses, self.got, self.headers = list(statuses), [], []
+    def __init__(self, *statuses, answer=b""):
+        self.statuses, self.got, self.headers, self.answer = list(statuses), [], [], answer
         super().__init__(("127.0.0.1", 0), self.Handler)
         threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
 
@@ -392,14 +392,16 @@ class Web(ThreadingHTTPServer):
             if status == 0:
                 self.close_connection = True
                 return
-            if status == 204:
+            if status in (200, 204):
                 self.server.got.append((self.path, body))
                 self.server.headers.append(dict(self.headers))
             self.send_response(status)
-            self.send_header("Content-Length", "0")
+            self.send_header("Content-Length", str(len(self.server.answer)))
             if status == 429:
                 self.send_header("Retry-After", "0")
             self.end_headers()
+            with suppress(ConnectionError):
+                self.wfile.write(self.server.answer)
 
         def log_message(self, *_):
             pass
@@ -418,6 +420,15 @@ def test_http(catalog, tmp_path, monkeypatch):
         server.shutdown()
 
 
+def test_long_answers_are_not_read(catalog, tmp_path, monkeypatch):
+    """What is left of one is not taken for the answer to the next request, which would be sent again."""
+    monkeypatch.setattr(destinations, "POST_ROWS", 1)
+    with Web(200, 200, 200, answer=bytes(3 << 20)) as server:
+        one = forward(catalog, tmp_path, made(server.url))
+        assert (one.sent, one.retries, len(server.got)) == (3, 0, 3)
+        server.shutdown()
+
+
 def test_http_that_refuses_for_good(catalog, tmp_path):
     """The forwarder ends, and goes on with the same records when that is put right."""
     with Web(401) as server:
@@ -429,7 +440,10 @@ def test_http_that_refuses_for_good(catalog, tmp_path):
         server.shutdown()
 
 
-@pytest.mark.parametrize("to", ["nowhere", "ftp://x", "syslog://", "http://", "syslog://h:x", "http://u:p@h/"])
+@pytest.mark.parametrize(
+    "to",
+    ["nowhere", "ftp://x", "syslog://", "http://", "syslog://h:x", "http://u:p@h/", "http://a..b/", "syslog://h:99999"],
+)
 def test_no_destination(to):
     """Refused, and what would be one is said."""
     with pytest.raises(aggregator.InvalidRequestError):
