@@ -212,6 +212,7 @@ class Housekeeping:
             for topic in self._topics():
                 with errors:
                     self.erasures.advance(topic)
+            self._manifest.scrub_again()
             if _seconds() >= self._look_after:
                 self._merging = FirstError()
                 for topic in self._topics():

@@ -82,6 +82,7 @@ class Manifest:
         self.facts_bytes = 0
         """Of the copy of some of its facts that lies beside it."""
         self._changed: set[str] = set()
+        self._unscrubbed = 0
         self.keep_facts: Callable[[], None] = lambda: None
         """Called before somebody is told that a change was made which segments and log cannot tell of, and before files
         go that could tell; a catalog that is open for writing has its own. It never raises."""
@@ -327,11 +328,16 @@ class Manifest:
 
     def scrub(self) -> None:
         """Bring the file of recent changes into the main one, so that deleted rows are gone from disk; a reader that
-        is at it just then can put that off.
+        is at it just then can put that off: `scrub_again` then does it.
         """
         with self._lock, errors_of(self.path):
-            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            (self._unscrubbed, _, _) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._look()
+
+    def scrub_again(self) -> None:
+        """Do what `scrub` could not."""
+        if self._unscrubbed:
+            self.scrub()
 
     def forget_retired(self, numbers: Iterable[int]) -> None:
         """Retired segments whose files are gone."""

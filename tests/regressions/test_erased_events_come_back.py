@@ -6,6 +6,8 @@ streams were looked at only as long as the tombstone was there.
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
 import threading
 
 import pyarrow as pa
@@ -101,3 +103,21 @@ def test_streams_that_could_not_be_looked_at(catalog, monkeypatch):
         with pytest.raises(OSError, match="Too many open files"):
             catalog.streams()
     assert catalog.streams() == [{"name": "other"}]
+
+
+def test_a_reader_of_the_manifest_puts_off_what_is_overwritten(catalog):
+    """What is erased is gone from the manifest's files when the reader is, though nothing else changes."""
+    topic = catalog.create_topic("t", roll={"age": "1h"})
+    topic.append(events("customer-1", 0))
+    topic.append(events("customer-2", 0))
+    catalog.seal()
+    writing = catalog._backend
+    writing.manifest._connection.execute("PRAGMA busy_timeout = 50")
+    with contextlib.closing(sqlite3.connect(writing.layout.manifest, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        assert reader.execute("SELECT count(*) FROM segments").fetchone() == (1,)
+        topic.erase("customer-1")
+        assert topic.compact().erased == ("customer-1",)
+        assert topic.traces("customer-1").manifest
+    writing.housekeeping._compact_by_itself()
+    assert not topic.traces("customer-1").manifest
