@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 import esformat
 from aggregator.errors import InvalidRequestError
 from aggregator.history import Part
+from aggregator.lql.columns import written
 from aggregator.merge import numbers, sort_order
 from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
 from aggregator.question import Question
@@ -113,7 +114,7 @@ def _as_type(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.ChunkedA
                 f"column {field.name!r} was {column.type} before, and cannot be read as {kind}: {error}",
                 hint="ask for other columns",
             ) from None
-        return pa.array([None if value is None else _text_of(value) for value in column.to_pylist()], kind)
+        return pa.array(written(column, _text_of), kind)
 
 
 def _text_of(value: Any) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -79,15 +81,25 @@ def as_text(array: pa.Array) -> pa.Array:
     try:
         return array.cast(pa.string())
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid):  # lists, structs, maps: Python's way of writing them
-        return pa.array(_written(array), pa.string())
+        return pa.array(written(array), pa.string())
 
 
-def _written(array: pa.Array) -> list[str | None]:
+def written(array: pa.Array | pa.ChunkedArray, write: Callable[[Any], str] = str) -> list[str | None]:
+    """Values as Python writes them, or as Arrow does where Python does not know them: far dates, odd time zones."""
     try:
-        return [None if value is None else str(value) for value in array.to_pylist()]
-    except (ValueError, OverflowError, LookupError):  # dates and time zones that Python does not know: Arrow's way
-        parts = ((value.is_valid, array.slice(row, 1)) for row, value in enumerate(array))
-        return [part.to_string(indent=0, skip_new_lines=True)[1:-1] if valid else None for valid, part in parts]
+        return [None if value is None else write(value) for value in array.to_pylist()]
+    except (ValueError, OverflowError, LookupError):
+        whole = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+        return [_one_written(whole.slice(row, 1), write) for row in range(len(whole))]
+
+
+def _one_written(single: pa.Array, write: Callable[[Any], str]) -> str | None:
+    try:
+        value = single[0].as_py()
+    except (ValueError, OverflowError, LookupError):
+        text: str = single.to_string(indent=0, skip_new_lines=True)[1:-1]
+        return text
+    return None if value is None else write(value)
 
 
 def changed_case(texts: pa.Array, function: str) -> pa.Array:

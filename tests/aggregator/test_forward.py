@@ -78,12 +78,14 @@ def test_odd_values_are_no_end(catalog, tmp_path):
         "far": pa.array([2**62], pa.timestamp("s")), "days": days, "zoned": zoned,
     }))  # fmt: skip
     catalog.write({"app": "odd"}, [{"ts": 5, "msg": "behind"}])
+    catalog.create_topic("other")
+    catalog.write({"app": "other"}, pa.table({"ts": [6], "days": ["a text"], "zoned": ["another"]}), "other")
     stream = io.BytesIO()
-    assert forward(catalog, tmp_path, made("stdout", stream)).sent == 5
-    odd, behind = (json.loads(line) for line in stream.getvalue().splitlines()[3:])
+    assert forward(catalog, tmp_path, made("stdout", stream)).sent == 6
+    odd, behind, other = (json.loads(line) for line in stream.getvalue().splitlines()[3:])
     assert (odd["fields"]["nanos"], odd["fields"]["far"]) == ("2017-07-14T02:40:00.000001Z", str(2**62))
     assert ("2147483647" in odd["fields"]["days"], "1970-01-01" in odd["fields"]["zoned"]) == (True, True)
-    assert behind["msg"] == "behind"
+    assert (behind["msg"], other["fields"]["days"]) == ("behind", "a text")
 
 
 def test_a_position_that_cannot_be_noted(catalog, tmp_path, caplog):
