@@ -43,6 +43,10 @@ KEPT = [
 ]  # fmt: skip
 
 
+def _type_of(value):
+    return str(value) if isinstance(value, pa.DataType) else str(value.type)
+
+
 def write(path, kind, value):
     with esformat.create(path, schema=pa.schema([("v", kind)])) as writer:
         writer.add("a", None, timestamp=1, columns={"v": value})
@@ -85,7 +89,7 @@ def test_whole_values_are_stored(tmp_path, kind, value, stored):
         (pa.list_(PAIR), pa.array([[{"a": 1, "other": 2}]])),
         (pa.float32(), pa.array([1.5, 1e300])),
     ],
-    ids=str,
+    ids=_type_of,
 )
 def test_columns_that_would_lose(kind, column):
     """Of columns as well: members without a place, digits, numbers that would become infinite."""
@@ -104,7 +108,7 @@ def test_columns_that_would_lose(kind, column):
         (PAIR, pa.array([{"a": 1, "other": None}, None])),
         (pa.list_(pa.int64()), pa.array([[1.0], None])),
     ],
-    ids=str,
+    ids=_type_of,
 )
 def test_columns_that_do_not_lose(kind, column):
     """What Arrow's own cast gives."""
