@@ -98,8 +98,8 @@ class Topic:
 
         events: a pyarrow table or batch, anything with the Arrow C stream (pandas, Polars, DuckDB …), or a list of
             esformat.Event or mappings of column names to values, which take on the types of the topic's columns where
-            nothing but digits of a float is lost by that. Columns: space, timestamp, optional grouping, data and any others; a new column is
-            added to the topic's schema.
+            nothing but digits of a float is lost by that. Columns: space, timestamp, optional grouping, data and any
+            others; a new column is added to the topic's schema.
         partition: its name; a new one is made.
         producer, sequence: name the batch, so that one that is appended again is recognised. The last 64 batches of
             a producer are remembered in each partition.

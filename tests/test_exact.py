@@ -88,6 +88,7 @@ def test_whole_values_are_stored(tmp_path, kind, value, stored):
         (PAIR, pa.array([{"other": 1}])),
         (pa.list_(PAIR), pa.array([[{"a": 1, "other": 2}]])),
         (pa.float32(), pa.array([1.5, 1e300])),
+        (pa.float16(), pa.array([1e6, None], pa.float32())),
     ],
     ids=_type_of,
 )
@@ -104,6 +105,8 @@ def test_columns_that_would_lose(kind, column):
         (pa.decimal128(5, 2), pa.array([1.25, 0.1, None])),
         (pa.float64(), pa.array([Decimal("0.10000000000000000000")])),
         (pa.float32(), pa.array([0.1, float("inf"), float("nan"), None])),
+        (pa.float16(), pa.array([0.5, float("inf"), None])),
+        (pa.float64(), pa.array([0.5, float("inf"), None], pa.float16())),
         (pa.struct([("b", pa.string()), ("a", pa.int64())]), pa.array([{"a": 1}, None])),
         (PAIR, pa.array([{"a": 1, "other": None}, None])),
         (pa.list_(pa.int64()), pa.array([[1.0], None])),
