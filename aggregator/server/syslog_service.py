@@ -32,11 +32,10 @@ _READ_BYTES = 1 << 16
 _REPORT_S = 10.0  # between two reports of what was dropped
 _RETRY_S = 1.0
 _STOP_S = 10.0  # how long storing what waits may take when the server stops
+_INTERVALS = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 6}  # some systems lack some of them
 _KEEPALIVE = (
     ((socket.SOL_SOCKET, socket.SO_KEEPALIVE), 1),
-    ((socket.IPPROTO_TCP, socket.TCP_KEEPIDLE), 60),
-    ((socket.IPPROTO_TCP, socket.TCP_KEEPINTVL), 20),
-    ((socket.IPPROTO_TCP, socket.TCP_KEEPCNT), 6),
+    *(((socket.IPPROTO_TCP, getattr(socket, n)), value) for n, value in _INTERVALS.items() if hasattr(socket, n)),
 )
 """A sender that is silent for a minute is asked whether it is there, and taken for dead after two more."""
 _log = logging.getLogger("aggregator.server.syslog")
