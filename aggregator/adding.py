@@ -284,9 +284,10 @@ class Adder:
                 manifest.settle()
                 undo(layout, {info.number for info in manifest.load(since=state.change).segments})
             raise
-        forget_note(layout)
         for entry in new:
             place.keep_producer(entry)
+        with contextlib.suppress(OSError):  # the next opening forgets it: the manifest names the segments
+            forget_note(layout)
         with state.view_lock:
             state.arrivals.tell()
         return Added(self._topic.info.name, place.name, len(infos), events, first, end - 1)

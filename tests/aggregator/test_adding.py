@@ -169,6 +169,27 @@ def test_crash_on_the_way(catalog, monkeypatch, step):
         assert sorted(topic.scan(columns=["data"]).to_table()["data"].to_pylist()) == sorted(table["data"].to_pylist())
 
 
+def test_a_note_that_stays(catalog, monkeypatch):
+    """Where the note of what was added cannot be deleted, the batch is there all the same, and is known when it comes
+    again.
+    """
+    table = click_table(100)
+
+    def fails(_):
+        raise OSError(5, "Input/output error")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(adding, "forget_note", fails)
+        adder, target, made = staged(catalog, table, key=KEY)
+        assert adder.add(target, made, KEY).events == 100
+    adder, target, made = staged(catalog, table, key=KEY)
+    assert adder.add(target, made, KEY).duplicate
+    root = catalog.path
+    catalog.close()
+    with aggregator.open(root) as again:
+        assert again.topic("clicks").scan().count() == 100
+
+
 def test_failed_transaction_changes_nothing(catalog, monkeypatch):
     """What fails is undone at once: no file, no event, and the next attempt succeeds."""
     table = click_table(100)
