@@ -47,7 +47,11 @@ class Catalog:
         self._closed = False
         self._columns: dict[str, tuple[int, dict[str, pa.DataType]]] = {}
         self._making = Lock()  # held while a topic is made
-        self._pipes = Pipes(backend, self._pipe_target) if isinstance(backend, Writing) else None
+        try:
+            self._pipes = Pipes(backend, self._pipe_target) if isinstance(backend, Writing) else None
+        except BaseException:
+            backend.close()
+            raise
 
     def __repr__(self) -> str:
         return f"<aggregator.Catalog {str(self.path)!r}, {len(self._backend.state.topics)} topics>"

@@ -121,8 +121,10 @@ class Pipes:
         return self._add(info)
 
     def _start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="aggregator-pipes", daemon=True)
-        self._thread.start()
+        if self._thread is None:
+            thread = threading.Thread(target=self._run, name="aggregator-pipes", daemon=True)
+            thread.start()
+            self._thread = thread
 
     def all(self) -> list[Pipe]:
         """Every pipe, by name."""
@@ -146,6 +148,7 @@ class Pipes:
                     raise InvalidRequestError(
                         f"a pipe {name!r} is there already, with another definition", hint="DELETE PIPE ends it"
                     )
+                self._start()
                 return known
             now = Position(visible_ends(self._backend))
             begin_round(self._backend, Chosen(statement.source, statement.where), now, time.time_ns()).close()
@@ -154,8 +157,7 @@ class Pipes:
             identity = f"pipe {secrets.token_hex(8)}"
             info = PipeInfo(name, identity, source, condition, statement.backfill, now_us(), 0, progress)
             pipe = uninterrupted(lambda: self._make(info))
-            if self._thread is None:
-                self._start()
+            self._start()
         self._wake()
         return pipe
 

@@ -337,3 +337,30 @@ def test_copied_events_by_hand():
         assert [dict(fields) for fields in made["fields"].to_pylist()] == expected[first:]
         assert made["status"].to_pylist() == [5, None, None, 6][first:]
     assert dict(TagSet.parse(rows[3][0]).items) == {'q="': ""}
+
+
+def test_no_thread_for_pipes(tmp_path, monkeypatch):
+    """Where the system has none the catalog can be opened later, and the pipe copies as soon as there is one."""
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if thread.name == "aggregator-pipes":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    with aggregator.open(tmp_path / "data") as catalog:
+        catalog.write({"app": "web"}, [{"msg": "hello"}])
+        with monkeypatch.context() as scarce:
+            scarce.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(RuntimeError, match="thread"):
+                catalog.query("CREATE PIPE p FROM app = web BACKFILL")
+        catalog.query("CREATE PIPE p FROM app = web BACKFILL")
+        deadline = time.monotonic() + 60
+        while catalog.query("DESCRIBE PIPE p")["copied"].to_pylist() != [1]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    with monkeypatch.context() as scarce:
+        scarce.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError, match="thread"):
+            aggregator.open(tmp_path / "data")
+    aggregator.open(tmp_path / "data").close()
