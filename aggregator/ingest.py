@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator.budget import Budget
-from aggregator.errors import OverloadedError, SequenceConflictError
+from aggregator.errors import SequenceConflictError
 from aggregator.event_table import Rows, taken_in, to_table
 from aggregator.fingerprint import fingerprint
 from aggregator.footprint import Footprint, largest_batch
