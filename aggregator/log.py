@@ -14,12 +14,11 @@ from pathlib import Path
 from threading import Condition, Lock
 from typing import Any
 
-from aggregator.checksum import checksum64
 from aggregator.errors import LogFailedError
 from aggregator.files import sync_directory
-from aggregator.log_entry import DONE, LEADING, TAKEN, WAITING, Entry
+from aggregator.log_entry import DONE, LEADING, TAKEN, WAITING, Entry, frames_of
 from aggregator.log_file import MARK_NAME, LogFile, encode_mark, file_name
-from aggregator.log_frame import FILE_HEADER_BYTES, FrameHead, FrameKind, encode_file_header, frame_bytes, padded
+from aggregator.log_frame import FILE_HEADER_BYTES, encode_file_header, frame_bytes
 from aggregator.policy import Durability
 from esformat import ClosedError
 
@@ -213,7 +212,7 @@ class Log:
             self._start_file(self._files[-1].end)
         file = self._files[-1]
         try:
-            buffers, end = self._frames(group, file.end)
+            buffers, end = frames_of(group, file.end, self._defined)
             self._write(buffers)
             if self._durability.mode == "fsync":
                 self._sync(file)
@@ -233,29 +232,6 @@ class Log:
         self._unsynced = True
         for entry in group:
             entry.publish(entry)
-
-    def _frames(self, group: list[Entry], position: int) -> tuple[list[Any], int]:
-        """The bytes of a group that begins at `position`, and where it ends."""
-        buffers: list[Any] = []
-        first = position
-        defined = set(self._defined)
-        for entry in group:
-            key, make_definition = entry.definition
-            if key not in defined:
-                defined.add(key)
-                body = make_definition()
-                head = FrameHead(FrameKind.DEFINITION, len(body), 0, first, entry.partition, 0, checksum64(body))
-                buffers += [head.encode(position), body, bytes(padded(len(body)) - len(body))]
-                position += frame_bytes(len(body))
-            head = FrameHead(
-                FrameKind.EVENTS, entry.body_length, entry.count, first, entry.partition, entry.first_index,
-                entry.body_check,
-            )  # fmt: skip
-            buffers += [head.encode(position), *entry.parts]
-            if entry.body_length % 8:
-                buffers.append(bytes(padded(entry.body_length) - entry.body_length))
-            position += frame_bytes(entry.body_length)
-        return buffers, position
 
     def _write(self, buffers: list[Any]) -> None:
         for first in range(0, len(buffers), _WRITE_BUFFERS):

@@ -1,13 +1,14 @@
-"""`Entry`: one batch on its way into the log."""
+"""`Entry`: one batch on its way into the log, and the frames of a group of them."""
 
 from __future__ import annotations
 
 from _thread import LockType, allocate_lock
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aggregator.checksum import hasher64
+from aggregator.checksum import checksum64, hasher64
+from aggregator.log_frame import FrameHead, FrameKind, frame_bytes, padded
 
 WAITING, TAKEN, LEADING, DONE = range(4)
 """How far an entry is. TAKEN: a leader is at it, or will give it back to those that wait."""
@@ -46,3 +47,29 @@ class Entry:
             self.body_length += len(part)
         self.body_check = hasher.intdigest()
         self.turn.acquire()
+
+
+def frames_of(group: Sequence[Entry], position: int, defined: Collection[Any]) -> tuple[list[Any], int]:
+    """The bytes of a group that begins at `position` of the log, and where it ends. defined: keys of definitions that
+    the file has.
+    """
+    buffers: list[Any] = []
+    first = position
+    known = set(defined)
+    for entry in group:
+        key, make_definition = entry.definition
+        if key not in known:
+            known.add(key)
+            body = make_definition()
+            head = FrameHead(FrameKind.DEFINITION, len(body), 0, first, entry.partition, 0, checksum64(body))
+            buffers += [head.encode(position), body, bytes(padded(len(body)) - len(body))]
+            position += frame_bytes(len(body))
+        head = FrameHead(
+            FrameKind.EVENTS, entry.body_length, entry.count, first, entry.partition, entry.first_index,
+            entry.body_check,
+        )  # fmt: skip
+        buffers += [head.encode(position), *entry.parts]
+        if entry.body_length % 8:
+            buffers.append(bytes(padded(entry.body_length) - entry.body_length))
+        position += frame_bytes(entry.body_length)
+    return buffers, position

@@ -255,7 +255,7 @@ class Manifest:
             if db.execute("SELECT 1 FROM topics WHERE name = ?", (topic.name,)).fetchone():
                 raise TopicExistsError(f"the topic {topic.name!r} exists", path=str(self.path.parent))
             number = rows.put_topic(db, topic)
-            given = None if schema is None else _add_schema(db, number, schema, None)
+            given = None if schema is None else rows.put_schema(db, number, schema, None)
             _count_change(db)
             self._changed |= {"topic"} if schema is None else {"topic", "schema"}
         return replace(topic, number=number), given
@@ -273,7 +273,7 @@ class Manifest:
     def add_schema(self, topic: int, schema: EventSchema, family: int | None, number: int | None = None) -> SchemaInfo:
         """Add a schema; `family` None begins a new one."""
         with self._writing() as db:
-            given = _add_schema(db, topic, schema, family, number)
+            given = rows.put_schema(db, topic, schema, family, number)
             _count_change(db)
             self._changed.add("schema")
         return given
@@ -372,19 +372,6 @@ class Manifest:
 
 def _change(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT number FROM changes").fetchone()[0])
-
-
-def _add_schema(
-    db: sqlite3.Connection, topic: int, schema: EventSchema, family: int | None, number: int | None = None
-) -> SchemaInfo:
-    given = db.execute(
-        "INSERT INTO schemas (number, topic, family, columns) VALUES (?, ?, ?, ?)",
-        (number, topic, family or 0, json.dumps(schema.to_json())),
-    ).lastrowid
-    assert given is not None
-    if family is None:
-        db.execute("UPDATE schemas SET family = number WHERE number = ?", (given,))
-    return SchemaInfo(given, topic, family or given, schema)
 
 
 def _count_change(db: sqlite3.Connection) -> int:

@@ -64,6 +64,20 @@ def schemas(db: sqlite3.Connection) -> list[SchemaInfo]:
     ]
 
 
+def put_schema(
+    db: sqlite3.Connection, topic: int, schema: EventSchema, family: int | None, number: int | None = None
+) -> SchemaInfo:
+    """`family` None begins a new one; `number` None takes the next."""
+    given = db.execute(
+        "INSERT INTO schemas (number, topic, family, columns) VALUES (?, ?, ?, ?)",
+        (number, topic, family or 0, json.dumps(schema.to_json())),
+    ).lastrowid
+    assert given is not None
+    if family is None:
+        db.execute("UPDATE schemas SET family = number WHERE number = ?", (given,))
+    return SchemaInfo(given, topic, family or given, schema)
+
+
 def partitions(db: sqlite3.Connection) -> list[PartitionInfo]:
     """Every partition, in the order in which they came to be."""
     return [PartitionInfo(*row) for row in db.execute("SELECT * FROM partitions ORDER BY number")]
