@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from esformat.block import Block
 from esformat.codec import Decompressor
@@ -50,9 +51,13 @@ class RepairReport:
 
 @dataclass(frozen=True, slots=True)
 class _Saved:
-    """A data block that can be read: where its first and last row stand."""
+    """A data block that can be read: the keys and times of its first and last row.
+
+    place: the byte where it belongs: where a leaf of the directory has it, else where it was found.
+    """
 
     handle: BlockHandle
+    place: int
     rows: int
     low: Bound
     high: Bound
@@ -191,6 +196,7 @@ class _Salvage:
             saved += self._save_unnamed(saved)
             if wreck.whole_directory and saved:  # the directory is another file's
                 losses.total = None
+            saved.sort(key=attrgetter("place"))  # events of the same keys and time stay in their order
         if losses.total is not None and losses.total < sum(block.rows for block in saved):
             losses.total = None
         return saved, losses
@@ -205,7 +211,7 @@ class _Salvage:
         for handle, rows in region.blocks:
             places = self._by_content.get(_content(handle, rows), [])
             here = [block for block in places if block.handle.offset == handle.offset]
-            saved = self._save((here or places)[0]) if places else None
+            saved = self._save((here or places)[0], handle.offset) if places else None
             if saved is None:
                 losses.known += rows
             else:
@@ -237,8 +243,8 @@ class _Salvage:
                 seen.add(content)
                 yield saved
 
-    def _save(self, sound: Sound) -> _Saved | None:
-        """A block, if all of it decodes."""
+    def _save(self, sound: Sound, place: int | None = None) -> _Saved | None:
+        """A block, if all of it decodes. place: where a leaf has it, if one does."""
         schema = self._wreck.metadata.schema
         handle = sound.handle
         try:
@@ -254,7 +260,7 @@ class _Salvage:
         times = decode_timestamps(data, keys.rows, self._contexts.own.plain)
         spaces, groupings = keys.spaces.as_list(), keys.groupings.as_list()
         low, high = (spaces[0], groupings[0], int(times[0])), (spaces[-1], groupings[-1], int(times[-1]))
-        return _Saved(handle, sound.rows, low, high)
+        return _Saved(handle, handle.offset if place is None else place, sound.rows, low, high)
 
 
 def _content(handle: BlockHandle, rows: int) -> tuple[int, int, int]:

@@ -9,8 +9,9 @@ import make_damaged
 from event_strategies import Recording, examples, recordings
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from small_pieces import cut_small
+from small_pieces import Pieces, cut_small
 
+import esformat
 from esformat.layout import BlockKind
 from esformat.tools import repair
 from tests.tools.segments import check_segment, model_of, write_rows
@@ -84,3 +85,19 @@ def test_cut_off(data: st.DataObject, recording: Recording) -> None:
         check_segment(folder / "saved.esdb", recording, kept)
         assert report.lost_events in (None, len(recording.rows) - len(kept))
         assert report.lost_events is None or length > len(stored) - make_damaged.TRAILER_BYTES - 200
+
+
+def test_equal_events_stay_in_their_order(tmp_path: Path) -> None:
+    """Also where leaves of the directory, and blocks, are the same byte for byte: each counts in its place."""
+    payloads = [b"same"] * 30
+    payloads[19] = b"other"
+    with cut_small(Pieces(block_rows=3, leaf_blocks=1)):
+        with esformat.create(tmp_path / "sound.esdb") as writer:
+            for payload in payloads:
+                writer.add("s", timestamp=0, data=payload)
+        stored = (tmp_path / "sound.esdb").read_bytes()
+        kept = make_damaged.blocks_of(stored, BlockKind.DATA)[8]
+        (tmp_path / "cut.esdb").write_bytes(stored[: kept.end])
+        repair(tmp_path / "cut.esdb", tmp_path / "saved.esdb")
+    with esformat.open(tmp_path / "saved.esdb") as saved:
+        assert [event.data for event in saved.scan()] == payloads[:27]
