@@ -81,7 +81,7 @@ class Catalog:
     def _topics(self) -> dict[str, TopicState]:
         self._check_open()
         self._backend.refresh()
-        return dict(self._backend.state.topics)  # who goes through them is not disturbed by who makes one
+        return self._backend.state.topics
 
     def create_topic(
         self,
@@ -283,7 +283,7 @@ class Catalog:
 
         Times are µs since the epoch, sizes bytes. `background`: what background work last failed at, or None.
         """
-        topics = {name: Topic(self._backend, topic).stats() for name, topic in self._topics().items()}
+        topics = {name: Topic(self._backend, topic).stats() for name, topic in list(self._topics().items())}
         waiting = sum(size for _, size, _ in self._backend.manifest.retired())
         segments = sum(facts["sealed_bytes"] for facts in topics.values())
         facts: dict[str, Any] = {

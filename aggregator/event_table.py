@@ -10,7 +10,7 @@ import pyarrow.types as pt
 
 from aggregator.schema_change import takes
 from esformat import Event, InvalidEventError
-from esformat.parts import EventSchema, loses, to_arrow, to_microseconds
+from esformat.parts import EventSchema, first_cut, to_arrow, to_microseconds
 
 Rows = list[dict[str, Any]]
 
@@ -133,6 +133,6 @@ def _exactly(values: list[Any], kind: pa.DataType, plain: pa.Array | None) -> pa
         return None
     try:
         array = pa.array(values, kind)
-        return None if any(loses(value, kind) for value in values) else array
+        return array if first_cut(values, kind) is None else None
     except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError):
         return None

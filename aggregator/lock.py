@@ -42,8 +42,9 @@ class WriterLock:
     def release(self) -> None:
         """Let others write."""
         if self._descriptor >= 0:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError):  # the name in it is for people
                 os.ftruncate(self._descriptor, 0)
+            with contextlib.suppress(OSError):
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file open
             os.close(self._descriptor)
             self._descriptor = -1

@@ -1,4 +1,6 @@
-"""Names of topics, partitions and producers: any Unicode text. Values in the manifest, never parts of paths."""
+"""Names of topics, partitions and producers: any Unicode text. Values in the manifest, never parts of paths. And names
+of hosts.
+"""
 
 from __future__ import annotations
 
@@ -22,3 +24,8 @@ def check_name(name: Any, what: str) -> str:
     if length > MAX_NAME_BYTES:
         raise InvalidRequestError(f"a {what}'s name has {length} bytes, more than {MAX_NAME_BYTES}")
     return name
+
+
+def check_host(name: str | None) -> None:
+    """Raises ValueError for a host's name that no system looks up, such as one with an empty label."""
+    (name or "").encode("idna")

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import TagSet
 from aggregator.model import RESERVED_COLUMNS
-from esformat.parts import loses, to_arrow, to_microseconds
+from esformat.parts import first_cut, to_arrow, to_microseconds
 
 FIELDS = "fields"
 """The column with the fields that have no column of their own."""
@@ -105,7 +105,7 @@ def _of_mappings(records: list[Any], columns: Mapping[str, pa.DataType], now_us:
         values, kind = [record.get(name) for record in records], columns[name]
         try:
             made[name] = pa.array(values, kind)
-            whole = next((value for value in values if loses(value, kind)), None)
+            whole = first_cut(values, kind)
             if whole is not None:
                 raise ValueError(f"part of {whole!r} would be lost")
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 _WHOLE = (int, str, bytes)  # are taken as they are, or not at all
+_ALL_WHOLE = {*_WHOLE, bool, type(None)}
 _STEP_US = {"s": 1_000_000, "ms": 1_000}
 
 
@@ -47,6 +48,13 @@ def _children(given: pa.DataType, kind: pa.DataType) -> list[tuple[pa.DataType, 
         return []
     pairs = zip(range(given.num_fields), range(kind.num_fields), strict=False)
     return [(given.field(one).type, kind.field(other).type) for one, other in pairs]
+
+
+def first_cut(values: Sequence[Any], kind: pa.DataType) -> Any:
+    """The first of some values that `loses` something in a type; None where none does."""
+    if not pt.is_nested(kind) and _ALL_WHOLE.issuperset(map(type, values)):
+        return None
+    return next((value for value in values if loses(value, kind)), None)
 
 
 def loses(value: Any, kind: pa.DataType) -> bool:

@@ -17,7 +17,7 @@ from aggregator.client.errors import TruncatedAnswerError
 from aggregator.errors import InvalidRequestError
 from aggregator.event_table import taken_in, to_table
 from aggregator.model import Receipt
-from esformat import Event, UsageError
+from esformat import UsageError
 from esformat.parts import KEY_COLUMNS, to_microseconds
 
 COMPRESSIONS = (None, "zstd", "gzip")
@@ -79,11 +79,9 @@ def _text(value: Any) -> str | bytes:
 
 def events_table(events: Any) -> pa.Table | pa.RecordBatch:
     """Events, mappings, tables and whatever has the Arrow C stream, as one table. Raises InvalidEventError."""
-    if not hasattr(events, "__arrow_c_stream__") and isinstance(events, Sequence) and events:
-        first = events[0].space if isinstance(events[0], Event) else None
-        first = events[0].get("space") if isinstance(events[0], Mapping) else first
-        return to_table(taken_in(events), isinstance(first, bytes))
-    return to_table(taken_in(events), False)
+    taken = taken_in(events)
+    binary_keys = isinstance(taken, list) and bool(taken) and isinstance(taken[0]["space"], bytes)
+    return to_table(taken, binary_keys)
 
 
 def append(

@@ -19,6 +19,7 @@ from aggregator.client.calls import COMPRESSIONS, Body, Call, Reply
 from aggregator.client.errors import TruncatedAnswerError, error_of
 from aggregator.client.retry import Retry
 from aggregator.errors import InvalidRequestError
+from aggregator.names import check_host
 from esformat import ClosedError, EsdbError
 
 _PIECE_BYTES = 256 << 10  # of a request body: what one call hands to the socket
@@ -40,8 +41,8 @@ class Options:
     def __post_init__(self) -> None:
         try:
             url = httpx.URL(self.url)
-            url.host.encode("idna")  # as the system will, which takes no empty labels
-        except (httpx.InvalidURL, TypeError, UnicodeError):
+            check_host(url.host)
+        except (httpx.InvalidURL, TypeError, ValueError):
             url = httpx.URL("")
         if url.scheme not in ("http", "https") or not url.host:
             raise InvalidRequestError(f"{self.url!r} is no address", hint="give http://host:port")

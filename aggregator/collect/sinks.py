@@ -21,6 +21,7 @@ from aggregator.errors import (
     SequenceConflictError,
     TopicExistsError,
 )
+from aggregator.names import check_host
 from aggregator.records import STREAM_SCHEMA
 
 TIMEOUT_S = 60.0
@@ -79,7 +80,7 @@ class ServerSink:
         try:
             parts = urlsplit(address)
             host, port = parts.hostname, parts.port
-            (host or "").encode("idna")  # as the system will, which takes no empty labels
+            check_host(host)
         except ValueError:
             host = None
         if not host or parts.scheme not in ("http", "https") or parts.username:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from aggregator.errors import AggregatorError, InvalidRequestError
 from aggregator.forward.rendering import Sender, contents, framed, json_lines, lines, syslog_messages
 from aggregator.lql import Columns, Template
+from aggregator.names import check_host
 
 TIMEOUT_S = 30.0
 MAX_DATAGRAM = 65_000
@@ -240,7 +241,7 @@ def make_destination(
     try:
         parts = urlsplit(to)
         host, port = parts.hostname, parts.port
-        (host or "").encode("idna")  # as the system will, which takes no empty labels
+        check_host(host)
     except ValueError as error:
         raise InvalidRequestError(f"{to!r} is no address: {error}") from None
     if parts.scheme in ("http", "https") and host and not parts.username:

@@ -130,8 +130,8 @@ class _Listener(asyncio.DatagramProtocol):
                     await self._backlog.put((message, cut, peer))
             for message, cut in framer.finish():
                 await self._backlog.put((message, cut, peer))
-        except OSError:  # its sender went away
-            pass
+        except OSError as error:  # its sender went away
+            _log.debug("a syslog connection from %s ended: %s", peer, error)
         finally:
             self._connections.discard(task)
             writer.close()

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from esformat.exact import loses
+from esformat.exact import first_cut
 
 _BASE64 = b'{"base64":'
 
@@ -90,7 +90,7 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pt.is_floating(kind):
         return pa.array([None if value is None else np.float64(value) for value in values], pa.float64()).cast(kind)
     made = pa.array(values, kind)
-    if any(loses(value, kind) for value in values):
+    if first_cut(values, kind) is not None:
         raise ValueError(f"not all of them are {kind}")
     return made
 

@@ -2,7 +2,7 @@
 
 from esformat.event import to_microseconds
 from esformat.event_rows import rows_of_batch
-from esformat.exact import loses
+from esformat.exact import first_cut
 from esformat.index import can_hold
 from esformat.intake import EventRows, check_table, to_arrow
 from esformat.launch import launch
@@ -28,8 +28,8 @@ __all__ = [
     "can_hold",
     "check_table",
     "default_schema",
+    "first_cut",
     "launch",
-    "loses",
     "make_schema",
     "normalise_type",
     "rows_of_batch",
