@@ -28,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import esformat
+from aggregator.common_type import magnitudes_of
 from aggregator.errors import InvalidRequestError, OverloadedError, SequenceConflictError
 from aggregator.files import Layout, make_directory, sync_directory
 from aggregator.intake import Fitting
@@ -40,7 +41,7 @@ from aggregator.segment_file import write_segment
 from aggregator.staging import claim, forget_note, note, staging, undo
 from aggregator.state import PRODUCER_WINDOW, Partition, Topic
 from aggregator.writing import Writing, now_us
-from esformat import EsdbError
+from esformat import EsdbError, InvalidEventError
 
 ATTEMPTS = 5
 """So often are segments written anew where events keep arriving in their partition."""
@@ -76,10 +77,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class StagedSegment:
-    """A finished segment that waits to be taken in."""
+    """A finished segment that waits to be taken in. magnitudes: of its columns, as its topic has to know them."""
 
     path: str
     info: SegmentInfo
+    magnitudes: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ def find_target(manifest: Manifest, topic: str, partition: str, given: pa.Schema
 def _schema_for(schemas: Iterable[SchemaInfo], given: pa.Schema, info: TopicInfo) -> SchemaInfo | None:
     """The schema that holds all of those columns, as appends choose it."""
     known, wanted = choose_schema(schemas, given, info.indexes, binary_keys=info.keys == "binary")
-    return known if known is not None and wanted == known.schema else None
+    return known if wanted == known else None
 
 
 def stage(folder: Path, target: Target, events: pa.Table, batch: Batch, *, threads: int | None = 1) -> StagedSegment:
@@ -143,11 +145,20 @@ def _write(
     threads: int | None,
 ) -> StagedSegment:
     path = folder / f"{number}-{secrets.token_hex(4)}.esdb"
+    found: dict[str, int] = {}
     info = write_segment(
-        path, tables, number=number, topic=target.topic, partition=target.partition, schema=target.schema,
-        producers=producers, now_us=now_us(), threads=threads,
+        path, _measured(tables, found), number=number, topic=target.topic, partition=target.partition,
+        schema=target.schema, producers=producers, now_us=now_us(), threads=threads,
     )  # fmt: skip
-    return StagedSegment(str(path), info)
+    return StagedSegment(str(path), info, tuple(found.items()))
+
+
+def _measured(tables: Iterable[pa.Table], found: dict[str, int]) -> Iterator[pa.Table]:
+    """The tables; `found` gets the magnitudes of their columns."""
+    for table in tables:
+        for name, magnitude in magnitudes_of(table.drop_columns([RECORD_INDEX])).items():
+            found[name] = max(magnitude, found.get(name, 0))
+        yield table
 
 
 def _numbered(batch: pa.RecordBatch, indexes: npt.NDArray[np.int64]) -> pa.Table:
@@ -197,8 +208,9 @@ class Adder:
     def add(self, target: Target, staged: Sequence[StagedSegment], batch: Batch) -> Added:
         """Take in segments that were staged for a target: all of them, or none. Their files go from where they are.
 
-        Raises SequenceConflictError (a key too old to tell), OverloadedError (no room; events keep arriving),
-        InvalidRequestError (another catalog), LogFailedError, ManifestFailedError, OSError; then nothing changed.
+        Raises InvalidEventError (values that do not go with the topic's), SequenceConflictError (a key too old to
+        tell), OverloadedError (no room; events keep arriving), InvalidRequestError (another catalog), LogFailedError,
+        ManifestFailedError, OSError; then nothing changed.
         """
         place = self._topic.partitions.get(target.partition[1])
         if place is None or (place.number, self._topic.info.number) != (target.partition[0], target.topic.number):
@@ -227,6 +239,7 @@ class Adder:
                 shutil.rmtree(self._folder, ignore_errors=True)
 
     def _add(self, place: Partition, staged: list[StagedSegment], target: Target, batch: Batch) -> Added:
+        self._admit(staged, target)
         for _ in range(ATTEMPTS):
             self._writing.sealer.seal(self._topic, place)
             outcome = self._try(place, staged, batch)
@@ -240,6 +253,19 @@ class Adder:
             hint="add segments to a partition of their own; nothing was added",
             retry_after_s=1.0,
         )
+
+    def _admit(self, staged: Iterable[StagedSegment], target: Target) -> None:
+        """Have the topic's schema remember how large the values are. Raises InvalidEventError where no type would hold
+        them and those that the topic has.
+        """
+        found: dict[str, int] = {}
+        for name, magnitude in (item for each in staged for item in each.magnitudes):
+            found[name] = max(magnitude, found.get(name, 0))
+        schema = self._writing.ingest.schema_for(self._topic, target.schema.schema.arrow, found)
+        if schema.family != target.schema.family:
+            raise InvalidEventError(
+                "values of the segments do not go with those that came since they were begun", hint="begin them anew"
+            )
 
     def _try(self, place: Partition, staged: list[StagedSegment], batch: Batch) -> Added | str:
         """Take them in between two groups of appends, if nothing of the partition is unsealed then."""

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from aggregator.schema_change import takes
+from aggregator.common_type import takes
 from esformat import Event, InvalidEventError
 from esformat.parts import EventSchema, first_cut, to_arrow, to_microseconds
 
@@ -120,7 +120,7 @@ def _of_other_types(
     found = []
     for name in columns:
         if name in family.positions:
-            if name not in plain or not takes(family.arrow.field(name).type, plain[name].type):
+            if name not in plain or not takes(family.arrow.field(name).type, (plain[name].type, 0)):
                 found.append(name)
         elif name not in plain:
             return None

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from aggregator.checksum import checksum64
+from aggregator.common_type import LARGEST
 from aggregator.errors import CorruptManifestError, UnknownVersionError
 from aggregator.model import LAST, PartitionInfo, PipeInfo, SchemaInfo, Tombstone, TopicInfo
 from aggregator.names import check_name
@@ -191,14 +192,23 @@ def _policy(kind: Callable[..., _T], facts: dict[str, Any]) -> _T:
 
 def _of_schema(schema: SchemaInfo) -> dict[str, Any]:
     facts = {"number": schema.number, "topic": schema.topic, "family": schema.family}
-    return facts | {"columns": schema.schema.to_json()}
+    return facts | {"columns": schema.schema.to_json(), "magnitudes": dict(schema.magnitudes)}
 
 
 def _schema(facts: dict[str, Any]) -> SchemaInfo:
     schema = EventSchema.from_json(facts["columns"])
     if make_schema(schema.arrow, schema.indexes, binary_keys=schema.binary_keys) != schema:
         raise ValueError("no events can have this schema")
-    return SchemaInfo(_whole(facts["number"]), _whole(facts["topic"]), _whole(facts["family"]), schema)
+    numbers = _whole(facts["number"]), _whole(facts["topic"]), _whole(facts["family"])
+    return SchemaInfo(*numbers, schema, stored_magnitudes(facts["magnitudes"], schema))
+
+
+def stored_magnitudes(stored: Any, schema: EventSchema) -> tuple[tuple[str, int], ...]:
+    """Magnitudes of a schema's columns, as JSON has them. Raises ValueError, TypeError, AttributeError."""
+    found = {_text(name): _whole(magnitude, LARGEST) for name, magnitude in stored.items()}
+    if not found.keys() <= schema.positions.keys():
+        raise ValueError("a magnitude of a column that the schema lacks")
+    return tuple(sorted(found.items()))
 
 
 def _of_partition(partition: PartitionInfo) -> dict[str, Any]:

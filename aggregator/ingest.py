@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from threading import Lock
 from typing import Any
 
 import pyarrow as pa
 
 from aggregator.budget import Budget
+from aggregator.common_type import magnitudes_of, rounds_nothing
 from aggregator.errors import SequenceConflictError
 from aggregator.event_table import Rows, taken_in, to_table
 from aggregator.fingerprint import fingerprint
@@ -50,7 +52,7 @@ class Ingest:
         self._budget, self._footprint = budget, footprint
         self._log_bytes, self._clock, self._wake = log_bytes, clock, wake
         self._making = Lock()  # held while a partition or a schema is made
-        self._fittings: dict[int, dict[pa.Schema, tuple[SchemaInfo, Fitting]]] = {}
+        self._fittings: dict[int, dict[Any, tuple[SchemaInfo, Fitting]]] = {}  # by columns and their magnitudes
 
     def append(
         self, topic: Topic, given: Any, partition: str, producer: str | None, sequence: int | None, note: str = ""
@@ -64,8 +66,7 @@ class Ingest:
         events = taken_in(given)
         families = newest_of_families(list(topic.schemas.values())) if isinstance(events, list) else ()
         table = to_table(events, topic.binary_keys, [known.schema for known in families])
-        schema, fitting = self._fitting(topic, table.schema)
-        batch = fitting.apply(table)
+        schema, batch = self._fitted(topic, table)
         place = topic.partitions.get(partition) or self._make_partition(topic, partition)
         if not len(batch):
             return Receipt(topic.info.name, partition, place.next_index, place.next_index - 1)
@@ -89,7 +90,7 @@ class Ingest:
             return None
         for known in newest_of_families(list(topic.schemas.values())):
             table = to_table(events, topic.binary_keys, [known.schema])
-            if widened(known.schema, table.schema, topic.info.indexes) != known.schema:
+            if widened(known.schema, table.schema, topic.info.indexes, magnitudes_of(table)) != known.schema:
                 continue
             with contextlib.suppress(InvalidEventError):  # a value that its columns do not take
                 batch = Fitting(table.schema, known.schema).apply(table)
@@ -211,37 +212,74 @@ class Ingest:
             with self._state.view_lock:
                 return self._state.add_partition(info)
 
-    def _fitting(self, topic: Topic, given: pa.Schema) -> tuple[SchemaInfo, Fitting]:
+    def _fitted(self, topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[SchemaInfo, pa.RecordBatch]:
+        """The schema that a batch is stored in, and the batch in its columns. Raises InvalidEventError."""
+        magnitudes = magnitudes_of(table)
         fittings = self._fittings.setdefault(topic.info.number, {})
+        key = (table.schema, tuple(magnitudes.items()))
         try:
-            found = fittings.get(given)
-        except TypeError:  # an extension type of the caller's own has no hash
-            return self._make_fitting(topic, given)
-        if found is None:
-            found = self._make_fitting(topic, given)
+            schema, fitting = fittings[key]
+        except (KeyError, TypeError):  # TypeError: an extension type of the caller's own has no hash
+            try:
+                schema, fitting = self._make_fitting(topic, table, magnitudes)
+            except InvalidEventError:
+                fitted = _fitted_by_value(topic, table)
+                if fitted is None:
+                    raise
+                return fitted
             if len(fittings) >= MAX_FITTINGS:
                 fittings.clear()
-            fittings[given] = found
-        return found
+            with contextlib.suppress(TypeError):
+                fittings[key] = schema, fitting
+        return schema, fitting.apply(table)
 
-    def _make_fitting(self, topic: Topic, given: pa.Schema) -> tuple[SchemaInfo, Fitting]:
-        with self._making:
-            schema = self._schema_for(topic, given)
+    def _make_fitting(
+        self, topic: Topic, table: pa.Table | pa.RecordBatch, magnitudes: Mapping[str, int]
+    ) -> tuple[SchemaInfo, Fitting]:
+        given = table.schema
+        known, wanted = self._choose(topic, given, magnitudes)
+        if wanted != known:
+            Fitting(given, wanted.schema).apply(table)  # what is refused makes no schema
+        schema = self.schema_for(topic, given, magnitudes)
         return schema, Fitting(given, schema.schema)
 
-    def _schema_for(self, topic: Topic, given: pa.Schema) -> SchemaInfo:
-        """The schema that a batch with those columns is stored in, made where there is none."""
-        known, wanted = choose_schema(topic.schemas.values(), given, topic.info.indexes, binary_keys=topic.binary_keys)
-        if known is not None and wanted == known.schema:
-            return known
-        family = None if known is None else known.family
-        return self._add_schema(topic, self._manifest.add_schema(topic.info.number, wanted, family))
+    @staticmethod
+    def _choose(topic: Topic, given: pa.Schema, magnitudes: Mapping[str, int]) -> tuple[SchemaInfo | None, SchemaInfo]:
+        known = list(topic.schemas.values())
+        return choose_schema(known, given, topic.info.indexes, binary_keys=topic.binary_keys, magnitudes=magnitudes)
+
+    def schema_for(self, topic: Topic, given: pa.Schema, magnitudes: Mapping[str, int]) -> SchemaInfo:
+        """The schema that a batch with those columns is stored in, made where there is none. Raises InvalidEventError,
+        ManifestFailedError.
+        """
+        with self._making:
+            known, wanted = self._choose(topic, given, magnitudes)
+            if wanted == known:
+                return wanted
+            wanted = replace(wanted, number=0, topic=topic.info.number)
+            return self._add_schema(topic, self._manifest.add_schema(wanted))
 
     def _add_schema(self, topic: Topic, info: SchemaInfo) -> SchemaInfo:
         self._fittings.pop(topic.info.number, None)  # batches of the older schema go on in the newer one
         with self._state.view_lock:
             self._state.add_schema(info)
         return info
+
+
+def _fitted_by_value(topic: Topic, table: pa.Table | pa.RecordBatch) -> tuple[SchemaInfo, pa.RecordBatch] | None:
+    """A batch whose types no family takes, in one that holds these very values; None where there is none."""
+    for known in newest_of_families(list(topic.schemas.values())):
+        types = {field.name: field.type for field in known.schema.arrow}
+        if all(
+            name in types and rounds_nothing(types[name], kind) for name, kind in zip(*_columns(table), strict=True)
+        ):
+            with contextlib.suppress(InvalidEventError):
+                return known, Fitting(table.schema, known.schema).apply(table)
+    return None
+
+
+def _columns(table: pa.Table | pa.RecordBatch) -> tuple[list[str], list[pa.DataType]]:
+    return table.schema.names, table.schema.types
 
 
 def definition(topic: Topic, partition: Partition, schema: SchemaInfo) -> bytes:
@@ -252,7 +290,7 @@ def definition(topic: Topic, partition: Partition, schema: SchemaInfo) -> bytes:
             "partition": partition.number, "name": partition.name, "topic": info.name, "topic_number": info.number,
             "topic_created_us": info.created_us, "keys": info.keys, "indexes": list(info.indexes),
             "roll": info.roll.to_json(), "retention": info.retention.to_json(), "schema": schema.number,
-            "family": schema.family, "columns": schema.schema.to_json(),
+            "family": schema.family, "columns": schema.schema.to_json(), "magnitudes": dict(schema.magnitudes),
         }
     ).encode()  # fmt: skip
 

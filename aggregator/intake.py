@@ -19,12 +19,12 @@ class Fitting:
         self._schema = schema
         self._target = schema.arrow
         self._steps: list[tuple[pa.Field, int]] | None = None  # None: only the slow way will do
-        self._without_values = [
-            name for name in given.names if name not in self._target.names
-        ]  # so they are no columns
-        if len(set(given.names)) == len(given.names):
-            steps = [(field, given.get_field_index(field.name)) for field in self._target]
-            if all(self._is_simple(field, None if at < 0 else given.field(at).type) for field, at in steps):
+        known, places = set(self._target.names), {name: place for place, name in enumerate(given.names)}
+        self._without_values = [name for name in given.names if name not in known]  # so they are no columns
+        if len(places) == len(given):
+            types = given.types
+            steps = [(field, places.get(field.name, -1)) for field in self._target]
+            if all(self._is_simple(field, None if at < 0 else types[at]) for field, at in steps):
                 self._steps = steps
 
     @staticmethod

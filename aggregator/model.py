@@ -32,12 +32,16 @@ class TopicInfo:
 
 @dataclass(frozen=True, slots=True)
 class SchemaInfo:
-    """A schema of a topic. Events of schemas of one `family` lie in the same segments."""
+    """A schema of a topic. Events of schemas of one `family` lie in the same segments.
+
+    magnitudes: of columns, by name, where they are not 0: see `common_type`.
+    """
 
     number: int
     topic: int
     family: int
     schema: EventSchema
+    magnitudes: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,11 +10,12 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator.errors import CorruptLogError, UnknownVersionError
+from aggregator.facts import stored_magnitudes
 from aggregator.log_file import Frame, list_files, read_file, read_frames
 from aggregator.log_frame import EventsPrefix, FrameKind
 from aggregator.log_recovery import Recovered, recover
 from aggregator.manifest import Manifest
-from aggregator.model import ProducerEntry, TopicInfo
+from aggregator.model import ProducerEntry, SchemaInfo, TopicInfo
 from aggregator.policy import Retention, Roll
 from aggregator.state import CatalogState
 from aggregator.unsealed import make_piece
@@ -124,7 +125,9 @@ def adopt_schema(state: CatalogState, manifest: Manifest, topic: TopicInfo, fact
     """The same for a schema."""
     if facts["schema"] not in state.topic_of(topic.number).schemas:
         schema = EventSchema.from_json(facts["columns"])
-        state.add_schema(manifest.add_schema(topic.number, schema, facts["family"], facts["schema"]))
+        found = stored_magnitudes(facts["magnitudes"], schema)
+        info = SchemaInfo(facts["schema"], topic.number, facts["family"], schema, found)
+        state.add_schema(manifest.add_schema(info))
 
 
 def adopt_partition(state: CatalogState, manifest: Manifest, topic: TopicInfo, facts: dict[str, Any]) -> None:

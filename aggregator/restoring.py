@@ -93,8 +93,7 @@ class _Restoring:
             return False
         if schema.schema.binary_keys != topic.binary_keys:
             return False
-        stored = self._manifest.add_schema(schema.topic, schema.schema, schema.family, schema.number)
-        self._state.add_schema(stored)
+        self._state.add_schema(self._manifest.add_schema(schema))
         return True
 
     def partition(self, partition: PartitionInfo) -> bool:

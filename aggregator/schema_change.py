@@ -1,19 +1,26 @@
-"""What becomes of a topic's schema when a batch arrives: it fits, it adds columns, or it needs another family.
+"""What becomes of a topic's schema when a batch arrives: it fits, it adds columns, it needs another family, or it is
+refused, as no type would hold its values and those that the topic has.
 
-Decided by types alone, before any value is looked at.
+Decided by types, and by the magnitudes of numbers and times.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 
+from aggregator.common_type import common_type, takes
 from aggregator.model import RESERVED_COLUMNS, SchemaInfo
 from esformat import InvalidEventError, UsageError
 from esformat.parts import KEY_COLUMNS, EventSchema, Field, make_schema, normalise_type
 
 DATA_COLUMN = "data"
+MAX_COLUMNS = 4095
+"""Of a topic's schema, keys included: a segment has one more, the record index."""
+
+Magnitudes = Mapping[str, int]
 
 
 def topic_schema(
@@ -41,7 +48,13 @@ def topic_schema(
             continue
         field = pa.field(name, types.get(name, pa.string()))
         arrow = arrow.append(field) if place < 0 else arrow.set(place, field)
-    return make_schema(arrow, indexes, binary_keys=binary_keys)
+    schema = make_schema(arrow, indexes, binary_keys=binary_keys)
+    if len(schema.arrow) > MAX_COLUMNS:
+        raise InvalidEventError(
+            f"{len(schema.arrow)} columns, keys included, are more than {MAX_COLUMNS}",
+            hint="put values that few events have into one column, such as a map",
+        )
+    return schema
 
 
 def small_types(arrow: pa.Schema) -> pa.Schema:
@@ -65,65 +78,101 @@ def _small_field(field: pa.Field) -> pa.Field:
     return field.with_type(_small_type(field.type))
 
 
-def fit(schema: EventSchema, given: EventSchema) -> EventSchema | None:
-    """`schema` with what `given` adds to it; None where the two cannot share segments."""
+def fit(schema: EventSchema, given: EventSchema, magnitudes: Magnitudes | None = None) -> EventSchema | None:
+    """`schema` with what `given` adds to it; None where the two cannot share segments.
+
+    magnitudes: of the columns of `given`.
+    """
+    far = magnitudes or {}
     for field in given.fields:
         place = schema.positions.get(field.name)
-        if place is not None and not takes(schema.fields[place].type, field.type):
+        if place is not None and not takes(schema.fields[place].type, (field.type, far.get(field.name, 0))):
             return None
     for field in schema.fields:
         if not field.nullable and field.name not in given.positions and field.name != DATA_COLUMN:
             return None
     added = [Field(f.name, f.type, True, f.indexed) for f in given.fields if f.name not in schema.positions]
-    if any(pa.types.is_null(field.type) for field in added):  # a column without values says nothing of its type
-        added = [field for field in added if not pa.types.is_null(field.type)]
-    return EventSchema((*schema.fields, *added), schema.binary_keys) if added else schema
+    added = [field for field in added if not pa.types.is_null(field.type)]  # without values, it tells no type
+    if not added:
+        return schema
+    wider = EventSchema((*schema.fields, *added), schema.binary_keys)
+    return wider if len(wider.arrow) <= MAX_COLUMNS else None
 
 
-def widened(known: EventSchema, arrow: pa.Schema, indexes: Sequence[str]) -> EventSchema | None:
+def widened(
+    known: EventSchema, arrow: pa.Schema, indexes: Sequence[str], magnitudes: Magnitudes | None = None
+) -> EventSchema | None:
     """`known` with what events with the columns of `arrow` add to it; None where it does not take them.
 
     Raises as `topic_schema`.
     """
     given = topic_schema(small_types(arrow), indexes, binary_keys=known.binary_keys, known=known)
-    return fit(known, given)
+    return fit(known, given, magnitudes)
 
 
 def choose_schema(
-    schemas: Iterable[SchemaInfo], arrow: pa.Schema, indexes: Sequence[str], *, binary_keys: bool
-) -> tuple[SchemaInfo | None, EventSchema]:
+    schemas: Iterable[SchemaInfo],
+    arrow: pa.Schema,
+    indexes: Sequence[str],
+    *,
+    binary_keys: bool,
+    magnitudes: Magnitudes | None = None,
+) -> tuple[SchemaInfo | None, SchemaInfo]:
     """The schema of a topic's `schemas` that takes events with the columns of `arrow`, and what it is to become for
-    them: itself, or wider. None where no family takes them, and what a new one has.
+    them: itself, or wider. None where no family takes them, and a new one; its number and family are 0.
 
     Of several families that with these very types: floats take whole numbers, but not all of them.
-    Raises as `topic_schema`.
+    Raises InvalidEventError where a column would have values that no type holds all of; and as `topic_schema`.
     """
     families = newest_of_families(schemas)
-    found = [(known, wider) for known in families if (wider := widened(known.schema, arrow, indexes)) is not None]
-    if found:
-        given = small_types(arrow)
-        return next((pair for pair in found if _has_types_of(pair[0].schema, given)), found[0])
+    far = dict(magnitudes or {})
+    choices: list[tuple[SchemaInfo | None, SchemaInfo]] = []
+    for family in families:
+        wider = widened(family.schema, arrow, indexes, far)
+        if wider is not None:
+            choices.append((family, replace(family, schema=wider, magnitudes=_larger(family.magnitudes, far, wider))))
+    given = small_types(arrow)
+    choices.sort(key=lambda choice: not _has_types_of(choice[1].schema, given))  # stable: the newest of equals first
     newest = families[0].schema if families else None
-    return None, topic_schema(small_types(arrow), indexes, binary_keys=binary_keys, known=newest)
+    if not choices:
+        begun = topic_schema(given, indexes, binary_keys=binary_keys, known=newest)
+        choices.append((None, SchemaInfo(0, 0, 0, begun, _larger((), far, begun))))
+    conflict = None
+    for known, wanted in choices:
+        conflict = _conflict([info for info in families if info is not known], wanted)
+        if conflict is None:
+            return known, wanted
+    assert conflict is not None, "there is a choice, and each has one"
+    name, before, after = conflict
+    raise InvalidEventError(
+        f"column {name!r} of type {after} does not go with the {before} that the topic has: no type holds the "
+        "values of both exactly",
+        hint="cast it, or give it another name",
+    )
+
+
+def _larger(known: tuple[tuple[str, int], ...], far: Magnitudes, schema: EventSchema) -> tuple[tuple[str, int], ...]:
+    """The magnitudes of a schema's columns when values of those magnitudes have come."""
+    both = dict(known)
+    for name, magnitude in far.items():
+        if name in schema.positions:
+            both[name] = max(magnitude, both.get(name, 0))
+    return tuple(sorted(both.items()))
+
+
+def _conflict(others: Sequence[SchemaInfo], wanted: SchemaInfo) -> tuple[str, pa.DataType, pa.DataType] | None:
+    """A column that could not be read of all families together, with its types there and in `wanted`."""
+    together = _common_types([*others, wanted], strict=True)
+    for name, (kind, _) in _common_types(others).items():
+        if name in wanted.schema.positions and name not in together and not _is_text(kind):
+            return name, kind, wanted.schema.fields[wanted.schema.positions[name]].type
+    return None
 
 
 def _has_types_of(schema: EventSchema, given: pa.Schema) -> bool:
     """Whether columns of `given` have the types that they have in the schema, those left out that it has not."""
     types = {field.name: field.type for field in schema.fields}
     return all(pa.types.is_null(field.type) or types.get(field.name, field.type) == field.type for field in given)
-
-
-def takes(kind: pa.DataType, given: pa.DataType) -> bool:
-    """Whether a column of type `kind` holds every value of type `given`."""
-    if given == kind:
-        return True
-    try:
-        both = pa.unify_schemas(
-            [pa.schema([pa.field("x", kind)]), pa.schema([pa.field("x", given)])], promote_options="permissive"
-        )
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return False
-    return bool(both.field(0).type == kind)
 
 
 def newest_of_families(schemas: Iterable[SchemaInfo]) -> list[SchemaInfo]:
@@ -135,61 +184,49 @@ def newest_of_families(schemas: Iterable[SchemaInfo]) -> list[SchemaInfo]:
 
 
 def union_schema(schemas: Iterable[SchemaInfo], *, binary_keys: bool) -> EventSchema:
-    """One schema for reading events of all `schemas`: a column whose types cannot be one is read as text.
-
-    Whole numbers and floating-point ones are read as the latter, rounded where they have more than 53 bits.
+    """One schema for reading events of all `schemas`, exactly: a column whose values are of different kinds is read as
+    text, or as bytes where some are bytes.
     """
+    families = newest_of_families(schemas)
+    kinds = _common_types(families)
     fields: dict[str, Field] = {}
-    for info in newest_of_families(schemas):
+    for info in families:
         for field in info.schema.fields:
-            known = fields.get(field.name)
-            if known is None:
-                fields[field.name] = field
-            else:
-                kind = _common_type(known.type, field.type)
-                nullable = known.nullable or field.nullable
-                fields[field.name] = Field(field.name, kind, nullable, known.indexed or field.indexed)
-    families = [info.schema for info in newest_of_families(schemas)]
+            known = fields.get(field.name, field)
+            nullable, indexed = known.nullable or field.nullable, known.indexed or field.indexed
+            fields[field.name] = Field(field.name, kinds[field.name][0], nullable, indexed)
     complete = [
-        field if all(field.name in schema.positions for schema in families) else _nullable(field)
+        field if all(field.name in info.schema.positions for info in families) else _nullable(field)
         for field in fields.values()
     ]
     return EventSchema(tuple(complete), binary_keys)
 
 
+def _common_types(families: Sequence[SchemaInfo], *, strict: bool = False) -> dict[str, tuple[pa.DataType, int]]:
+    """For each column the type that holds all its values, and its magnitude. Where there is none: text, or, if
+    `strict`, no entry.
+    """
+    found: dict[str, tuple[pa.DataType, int] | None] = {}
+    for info in families:
+        far = dict(info.magnitudes)
+        for field in info.schema.fields:
+            mine = (field.type, far.get(field.name, 0))
+            if field.name not in found:
+                found[field.name] = mine
+                continue
+            known = found[field.name]
+            if known is None:
+                continue
+            kind = common_type(known, mine)
+            if kind is None and not strict:
+                kind = pa.string()
+            found[field.name] = None if kind is None else (kind, max(known[1], mine[1]))
+    return {name: known for name, known in found.items() if known is not None}
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()))
+
+
 def _nullable(field: Field) -> Field:
     return Field(field.name, field.type, True, field.indexed)
-
-
-def _common_type(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    if left == right:
-        return left
-    numbers = _common_number(left, right)
-    if numbers is not None:
-        return numbers
-    if takes(left, right):
-        return left
-    if takes(right, left):
-        return right
-    try:
-        both = pa.unify_schemas(
-            [pa.schema([pa.field("x", left)]), pa.schema([pa.field("x", right)])], promote_options="permissive"
-        )
-    except (pa.ArrowInvalid, pa.ArrowTypeError):
-        return pa.string()
-    return both.field(0).type
-
-
-def _common_number(left: pa.DataType, right: pa.DataType) -> pa.DataType | None:
-    """What numbers of two types are read as where Arrow's own choice is too narrow; None elsewhere."""
-    whole = [kind for kind in (left, right) if pa.types.is_integer(kind)]
-    decimal = next((kind for kind in (left, right) if pa.types.is_decimal(kind)), None)
-    if decimal is not None and (pa.types.is_floating(left) or pa.types.is_floating(right)):
-        return pa.float64()
-    digits = 20 if pa.uint64() in whole else 19  # of the largest 64-bit number
-    if decimal is not None and whole:
-        precision = min(max(decimal.precision, digits + decimal.scale), 76)
-        return (pa.decimal128 if precision <= 38 else pa.decimal256)(precision, decimal.scale)
-    if len(whole) == 2 and pa.uint64() in whole and any(map(pa.types.is_signed_integer, whole)):
-        return pa.decimal128(20, 0)
-    return None

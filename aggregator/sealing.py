@@ -26,7 +26,7 @@ from aggregator.files import Layout
 from aggregator.footprint import UNSEALED_SHARE, Footprint
 from aggregator.log import Log
 from aggregator.manifest import Edit, Manifest
-from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, newest_notes
+from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, newest_notes
 from aggregator.policy import Limits
 from aggregator.schema_change import newest_of_families
 from aggregator.segment_file import arrow_schema, write_segment
@@ -98,8 +98,8 @@ def family_tables(pieces: Sequence[Piece], schemas: Sequence[SchemaInfo]) -> lis
         target = schema.schema.arrow
         table = pa.Table.from_batches([conform(piece.batch, target) for piece in mine])
         indexes = np.concatenate([piece.record_indexes() for piece in mine])
-        column = pa.field(RECORD_INDEX, pa.int64(), nullable=False)
-        tables.append((schema, table.append_column(column, pa.array(indexes)).cast(arrow_schema(schema.schema))))
+        columns = [*table.columns, pa.chunked_array([pa.array(indexes)])]
+        tables.append((schema, pa.Table.from_arrays(columns, schema=arrow_schema(schema.schema))))
     return tables
 
 

@@ -96,6 +96,7 @@ def segment_properties(
         "topic": topic.name, "topic_number": topic.number, "keys": topic.keys, "indexes": list(topic.indexes),
         "roll": topic.roll.to_json(), "retention": topic.retention.to_json(), "topic_created_us": topic.created_us,
         "partition": partition[0], "name": partition[1], "schema": schema.number, "family": schema.family,
+        "magnitudes": dict(schema.magnitudes),
         "number": number, "level": level, "created_us": created_us, "replaces": list(replaces),
         "producers": [asdict(entry) for entry in producers],
     }  # fmt: skip

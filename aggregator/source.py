@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 import esformat
-from aggregator.errors import InvalidRequestError
+from aggregator.common_type import takes
 from aggregator.history import Part
-from aggregator.lql.columns import written
 from aggregator.merge import numbers, sort_order
 from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
 from aggregator.question import Question
 from aggregator.segment_pool import SegmentPool
 from aggregator.tombstones import Hidden, without_hidden
 from esformat import UsageError
+from esformat.parts import as_text, plain_column
 
 I64 = npt.NDArray[np.int64]
 WINDOW_ROWS = 1 << 17
@@ -98,30 +96,15 @@ def _one_array(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.Array:
 
 
 def _as_type(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.ChunkedArray | pa.Array:
-    """A column whose type changed over time in the common type; a value without a text form of its own is shown by
-    Python. What its neighbours are does not matter: a question that gives fewer rows gives the same values.
-
-    Raises InvalidRequestError for a value that the common type cannot hold, as a year 9999 in nanoseconds.
+    """A column of another family in the common type, exactly; as text where the families' values are of several kinds.
+    What its neighbours are does not matter: a question that gives fewer rows gives the same values.
     """
     kind = field.type
-    try:
-        return column.cast(options=pc.CastOptions(kind, allow_float_truncate=True))  # whole numbers are rounded
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-        if pa.types.is_binary(kind):  # of texts and bytes; what is neither is read as text, as among texts alone
-            return _as_type(column, field.with_type(pa.string())).cast(kind)
-        if not pa.types.is_string(kind):
-            raise InvalidRequestError(
-                f"column {field.name!r} was {column.type} before, and cannot be read as {kind}: {error}",
-                hint="ask for other columns",
-            ) from None
-        return pa.array(written(column, _text_of), kind)
-
-
-def _text_of(value: Any) -> str:
-    if isinstance(value, bytes):
-        with suppress(UnicodeDecodeError):
-            return value.decode()
-    return str(value)
+    if takes(kind, (column.type, 0)):
+        return plain_column(column, kind)
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([as_text(chunk).cast(kind) for chunk in column.chunks], kind)
+    return as_text(column).cast(kind)
 
 
 # ------------------------------------------------------------ segments

@@ -72,7 +72,11 @@ def plain_lists(array: pa.Array) -> pa.Array:
     """A map as the list of key-value structs that it is; other arrays as they are."""
     if not pt.is_map(array.type):
         return array
-    return array.cast(pa.list_(entries_field(array.type)))
+    element = entries_field(array.type)
+    entries = pa.Array.from_buffers(element.type, len(array.keys), [None], children=[array.keys, array.items])
+    return pa.Array.from_buffers(
+        pa.list_(element), len(array), array.buffers()[:2], offset=array.offset, children=[entries]
+    )
 
 
 def entries_field(kind: pa.DataType) -> pa.Field:

@@ -1,4 +1,4 @@
-"""Values as a column of another type holds them: what Arrow would round, cut short or leave out is told or refused."""
+"""Python values that a column of some type would hold in part only: what Arrow rounds, cuts short or leaves out."""
 
 from __future__ import annotations
 
@@ -9,45 +9,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.types as pt
 
 _WHOLE = (int, str, bytes)  # are taken as they are, or not at all
 _ALL_WHOLE = {*_WHOLE, bool, type(None)}
 _STEP_US = {"s": 1_000_000, "ms": 1_000}
-
-
-def cast_exactly(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> Any:
-    """A column in another type. Raises pa.ArrowException where a value is lost, or part of one. What becomes a float is
-    the nearest one.
-    """
-    found = column.cast(kind)
-    if pt.is_floating(kind) and pt.is_floating(column.type):
-        if kind.bit_width < column.type.bit_width and not pc.is_inf(found.cast(column.type)).equals(pc.is_inf(column)):
-            raise pa.ArrowInvalid("a number is too large")
-    elif _may_lose(column.type, kind) and not found.cast(column.type).equals(column):
-        raise pa.ArrowInvalid("digits of numbers, or members of structs, would be lost")
-    return found
-
-
-def _may_lose(given: pa.DataType, kind: pa.DataType) -> bool:
-    """Whether Arrow's cast may leave something out silently: digits of floats in decimals, members of structs."""
-    if pt.is_floating(given) and pt.is_decimal(kind):
-        return True
-    if pt.is_struct(given) and pt.is_struct(kind) and not {f.name for f in given} <= {f.name for f in kind}:
-        return True
-    return any(_may_lose(*pair) for pair in _children(given, kind))
-
-
-def _children(given: pa.DataType, kind: pa.DataType) -> list[tuple[pa.DataType, pa.DataType]]:
-    """The types within two types that are cast to each other."""
-    if pt.is_struct(given) and pt.is_struct(kind):
-        places = {field.name: field.type for field in given}
-        return [(places[field.name], field.type) for field in kind if field.name in places]
-    if not (pt.is_nested(given) and pt.is_nested(kind)):
-        return []
-    pairs = zip(range(given.num_fields), range(kind.num_fields), strict=False)
-    return [(given.field(one).type, kind.field(other).type) for one, other in pairs]
 
 
 def first_cut(values: Sequence[Any], kind: pa.DataType) -> Any:

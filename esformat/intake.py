@@ -12,8 +12,9 @@ import pyarrow.types as pt
 
 from esformat.errors import InvalidEventError
 from esformat.event import to_microseconds
-from esformat.exact import cast_exactly, loses
+from esformat.exact import loses
 from esformat.layout import MAX_FRAME_BYTES, MAX_KEY_BYTES
+from esformat.plain_array import plain_column
 from esformat.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema, Field, normalise_type
 
 
@@ -62,38 +63,17 @@ def check_table(table: pa.Table, schema: EventSchema) -> pa.Table:
             hint=f"drop it, or create the file with it; the schema is {', '.join(schema.arrow.names)}",
         )
     columns = [_key_column(table, "space", schema), _key_column(table, "grouping", schema), _timestamps(table)]
-    columns += [_payload_column(table, field.name, field.type, field.nullable) for field in schema.fields]
+    places = {name: place for place, name in enumerate(table.column_names)}
+    columns += [_payload_column(table, places.get(field.name), field) for field in schema.fields]
     return pa.table(columns, schema=schema.arrow)
 
 
 def _plain(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    """A column in its logical type: dictionaries, run ends, views and extension types become plain values."""
-    kind = normalise_type(column.type)
-    if column.type == kind:
-        return column
+    """A column in its logical type and the plain layout: see `plain_array`."""
     try:
-        plain = pa.chunked_array([_unfold(chunk).cast(kind) for chunk in column.chunks], kind)
-        plain.validate()
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        return plain_column(column, normalise_type(column.type))
+    except (pa.ArrowException, ValueError) as error:
         raise InvalidEventError(f"column {name!r} of type {column.type} cannot be read: {error}") from None
-    return plain
-
-
-def _unfold(array: pa.Array) -> pa.Array:
-    """The array without what Arrow's casts cannot take off."""
-    if isinstance(array, pa.ExtensionArray):
-        return _unfold(array.storage)
-    if pt.is_dictionary(array.type) and array.type.value_type in (pa.string_view(), pa.binary_view()):
-        values = array.dictionary.cast(normalise_type(array.type.value_type))  # views cannot be taken from
-        return pa.DictionaryArray.from_arrays(array.indices, values)
-    if pt.is_run_end_encoded(array.type):
-        return _unfold(pc.run_end_decode(array))
-    if pt.is_list_view(array.type) or pt.is_large_list_view(array.type):
-        lists = pa.LargeListArray if pt.is_large_list_view(array.type) else pa.ListArray
-        lengths = np.asarray(pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False))
-        offsets = pa.array(np.concatenate([[0], np.cumsum(lengths)]), lengths.dtype.name)
-        return lists.from_arrays(offsets, array.flatten(), mask=array.is_null())
-    return array
 
 
 def _first_row(mask: Any) -> int:
@@ -180,15 +160,16 @@ def _is_binary(kind: pa.DataType) -> bool:
     )
 
 
-def _payload_column(table: pa.Table, name: str, kind: pa.DataType, nullable: bool) -> pa.ChunkedArray:
-    if name not in table.column_names:
-        if nullable:
+def _payload_column(table: pa.Table, place: int | None, field: Field) -> pa.ChunkedArray:
+    name, kind = field.name, field.type
+    if place is None:
+        if field.nullable:
             return pa.chunked_array([pa.nulls(len(table), kind)])
         if name == DATA_COLUMN and pt.is_binary(kind):
             return pa.chunked_array([pa.repeat(pa.scalar(b"", kind), len(table))])
         raise InvalidEventError(f"the table has no column {name!r}", hint="the segment's schema requires it")
-    column = _plain(table.column(name), name)
-    if column.null_count and not nullable:
+    column = _plain(table.column(place), name)
+    if column.null_count and not field.nullable:
         raise InvalidEventError(
             f"column {name!r} is null in row {_first_row(column.is_null())}", hint="the schema forbids it"
         )
@@ -197,8 +178,8 @@ def _payload_column(table: pa.Table, name: str, kind: pa.DataType, nullable: boo
     try:
         if not pt.is_null(column.type) and not any(family(column.type) and family(kind) for family in _FAMILIES):
             raise pa.ArrowInvalid("cast it first")
-        return cast_exactly(column, kind)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        return plain_column(column, kind)
+    except pa.ArrowException as error:
         raise InvalidEventError(
             f"column {name!r} of type {column.type} does not fit the schema's {kind}: {error}"
         ) from None

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat.errors import UsageError
+from esformat.plain_array import plain_array
 from esformat.schema import EventSchema, Field
 
 _WIDER = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary(), pa.float32(): pa.float64()}
@@ -72,7 +73,7 @@ def fit(batch: pa.RecordBatch, fields: Sequence[pa.Field]) -> pa.RecordBatch:
     """A file's batch with the columns of the unified schema: cast, and null where the file has none."""
     names = set(batch.schema.names)
     columns = [
-        batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(len(batch), field.type)
+        plain_array(batch.column(field.name), field.type) if field.name in names else pa.nulls(len(batch), field.type)
         for field in fields
     ]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))

@@ -255,7 +255,7 @@ class Manifest:
             if db.execute("SELECT 1 FROM topics WHERE name = ?", (topic.name,)).fetchone():
                 raise TopicExistsError(f"the topic {topic.name!r} exists", path=str(self.path.parent))
             number = rows.put_topic(db, topic)
-            given = None if schema is None else rows.put_schema(db, number, schema, None)
+            given = None if schema is None else rows.put_schema(db, SchemaInfo(0, number, 0, schema))
             _count_change(db)
             self._changed |= {"topic"} if schema is None else {"topic", "schema"}
         return replace(topic, number=number), given
@@ -270,10 +270,10 @@ class Manifest:
             _count_change(db)
             self._changed.add("topic")
 
-    def add_schema(self, topic: int, schema: EventSchema, family: int | None, number: int | None = None) -> SchemaInfo:
-        """Add a schema; `family` None begins a new one."""
+    def add_schema(self, info: SchemaInfo) -> SchemaInfo:
+        """Add a schema; family 0 begins a new one, number 0 takes the next."""
         with self._writing() as db:
-            given = rows.put_schema(db, topic, schema, family, number)
+            given = rows.put_schema(db, info)
             _count_change(db)
             self._changed.add("schema")
         return given

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import astuple, fields
+from dataclasses import astuple, fields, replace
 from operator import attrgetter
 from typing import Any
 
@@ -59,23 +59,30 @@ def put_topic(db: sqlite3.Connection, topic: TopicInfo) -> int:
 def schemas(db: sqlite3.Connection) -> list[SchemaInfo]:
     """Every schema."""
     return [
-        SchemaInfo(number, topic, family, EventSchema.from_json(json.loads(columns)))
-        for number, topic, family, columns in db.execute("SELECT number, topic, family, columns FROM schemas")
+        SchemaInfo(number, topic, family, EventSchema.from_json(json.loads(columns)), _magnitudes(magnitudes))
+        for number, topic, family, columns, magnitudes in db.execute(
+            "SELECT number, topic, family, columns, magnitudes FROM schemas"
+        )
     ]
 
 
-def put_schema(
-    db: sqlite3.Connection, topic: int, schema: EventSchema, family: int | None, number: int | None = None
-) -> SchemaInfo:
-    """`family` None begins a new one; `number` None takes the next."""
+def _magnitudes(stored: str) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(json.loads(stored).items()))
+
+
+def put_schema(db: sqlite3.Connection, info: SchemaInfo) -> SchemaInfo:
+    """Add a schema. Family 0 begins a new one; number 0 takes the next."""
     given = db.execute(
-        "INSERT INTO schemas (number, topic, family, columns) VALUES (?, ?, ?, ?)",
-        (number, topic, family or 0, json.dumps(schema.to_json())),
-    ).lastrowid
+        "INSERT INTO schemas (number, topic, family, columns, magnitudes) VALUES (?, ?, ?, ?, ?)",
+        (
+            info.number or None, info.topic, info.family, json.dumps(info.schema.to_json()),
+            json.dumps(dict(info.magnitudes)),
+        ),
+    ).lastrowid  # fmt: skip
     assert given is not None
-    if family is None:
+    if not info.family:
         db.execute("UPDATE schemas SET family = number WHERE number = ?", (given,))
-    return SchemaInfo(given, topic, family or given, schema)
+    return replace(info, number=given, family=info.family or given)
 
 
 def partitions(db: sqlite3.Connection) -> list[PartitionInfo]:

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from esformat.cli.console import is_terminal, say
-from esformat.convert.json_text import as_text
+from esformat.json_text import as_text
 
 ROWS_SHOWN = 50
 

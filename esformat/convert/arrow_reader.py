@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet
 
-from esformat.convert import json_text
+from esformat import json_text
 from esformat.convert.column_type import plain
 from esformat.convert.errors import InputError
 from esformat.convert.roles import Roles

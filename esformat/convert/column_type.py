@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.convert import json_text
+from esformat import json_text
 from esformat.convert.arrays import Mask, mask
-from esformat.exact import cast_exactly
+from esformat.plain_array import plain_column
 
 _INTEGER = r"^(?:0|-?[1-9][0-9]{0,18})$"
 _NUMBER = r"^(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|NaN|nan|-?inf|-?Infinity)$"
@@ -119,7 +119,7 @@ def _cast(column: pa.Array, type_: pa.DataType) -> pa.Array | None:
         if pa.types.is_time(type_) and pa.types.is_string(column.type):  # Arrow has no cast for it
             moments = pc.binary_join_element_wise("1970-01-01T", column, "")
             return moments.cast(pa.timestamp(type_.unit)).cast(type_)
-        return cast_exactly(column, type_)
+        return plain_column(column, type_)
     except pa.ArrowException:
         return None
 

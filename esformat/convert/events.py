@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.convert import json_text, typed_text
+from esformat import json_text
+from esformat.convert import typed_text
 from esformat.convert.arrays import Mask, mask
 from esformat.convert.clock import Times
 from esformat.convert.column_type import convert

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from esformat.convert import json_text
+from esformat import json_text
 
 SINK_FORMATS = ("jsonl", "csv", "arrow", "arrows", "parquet")  # arrow is the file with a footer, arrows the stream
 

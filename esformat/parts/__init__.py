@@ -1,11 +1,13 @@
-"""Pieces for programs on top of segments, as the aggregator: schemas, intake, events of batches, how they start."""
+"""Pieces for programs on top of segments, as the aggregator: schemas, intake, plain arrays, events of batches."""
 
 from esformat.event import to_microseconds
 from esformat.event_rows import rows_of_batch
 from esformat.exact import first_cut
 from esformat.index import can_hold
 from esformat.intake import EventRows, check_table, to_arrow
+from esformat.json_text import as_text
 from esformat.launch import launch
+from esformat.plain_array import plain_array, plain_column
 from esformat.schema import (
     KEY_COLUMNS,
     TIMESTAMP_TYPE,
@@ -25,6 +27,7 @@ __all__ = [
     "EventRows",
     "EventSchema",
     "Field",
+    "as_text",
     "can_hold",
     "check_table",
     "default_schema",
@@ -32,6 +35,8 @@ __all__ = [
     "launch",
     "make_schema",
     "normalise_type",
+    "plain_array",
+    "plain_column",
     "rows_of_batch",
     "to_arrow",
     "to_microseconds",

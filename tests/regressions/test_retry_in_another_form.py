@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 import aggregator
+from esformat import InvalidEventError
 
 BATCH = pa.table(
     {
@@ -78,12 +79,13 @@ def test_a_family_of_schemas_came_between(tmp_path):
 
 
 def test_floats_came_between(tmp_path):
-    """Whole numbers of more digits than floats have are known still, and appended still, once floats came as well."""
+    """Whole numbers of more digits than floats have are known still, and appended still; floats are refused."""
     whole = pa.table({"space": ["a"], "timestamp": [1], "n": [2**60 + 1]})
     with aggregator.open(tmp_path) as catalog:
         topic = catalog.create_topic("t")
         topic.append(whole, producer="p", sequence=1)
-        topic.append(whole.set_column(2, "n", pa.array([1.5])), producer="p", sequence=2)
+        with pytest.raises(InvalidEventError, match="column 'n' of type double does not go with the int64"):
+            topic.append(whole.set_column(2, "n", pa.array([1.5])), producer="p", sequence=2)
         assert topic.append(whole, producer="p", sequence=1).duplicate
         assert not topic.append(whole, producer="p", sequence=3).duplicate
 

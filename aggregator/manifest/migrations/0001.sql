@@ -26,7 +26,8 @@ CREATE TABLE schemas (
     number  INTEGER PRIMARY KEY AUTOINCREMENT,
     topic   INTEGER NOT NULL REFERENCES topics,
     family  INTEGER NOT NULL, -- schemas of one family share segments
-    columns TEXT NOT NULL     -- JSON, as a segment's metadata has it
+    columns TEXT NOT NULL,    -- JSON, as a segment's metadata has it
+    magnitudes TEXT NOT NULL DEFAULT '{}' -- JSON: name of a column to how large its numbers or times are, if not 0
 ) STRICT;
 
 CREATE TABLE partitions (

@@ -1,7 +1,8 @@
 """Arrow columns as text: the JSON text of values and rows, and the plain text of keys. Nothing here loops over events.
 
 JSON has no bytes, no NaN and one kind of number. Bytes are text where they are UTF-8, else `{"base64": "…"}`; NaN and
-infinities are null; a float keeps its point (1.0); times are ISO 8601 text, in UTC where they have a zone.
+infinities are null; a float keeps its point (1.0); times are ISO 8601 text, in UTC where they have a zone, and numbers
+of their unit where no calendar has them.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ import pyarrow.compute as pc
 
 _ESCAPED = r'["\\\x00-\x1f]'
 _NO_TEXT = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas, at the cost of a fifth of a command's start
+_CALENDAR_S = 900_000_000_000  # up to the year 30,489 either way: Arrow writes later times wrongly
+_LIMITS = {"day": _CALENDAR_S // 86_400, "s": _CALENDAR_S, "ms": _CALENDAR_S * 10**3, "us": _CALENDAR_S * 10**6}
 _SHORT_ESCAPES = {0x08: r"\b", 0x09: r"\t", 0x0A: r"\n", 0x0C: r"\f", 0x0D: r"\r"}
 
 
@@ -99,7 +102,19 @@ def _plain_text(column: pa.Array) -> pa.StringArray:
 def _iso(column: pa.Array) -> pa.StringArray:
     if pa.types.is_timestamp(column.type) and column.type.tz is not None:
         column = column.cast(pa.timestamp(column.type.unit, "UTC"))
-    return pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
+    written = pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
+    number = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
+    limit = _LIMITS.get(_unit(column.type))
+    if limit is None or (number.type.bit_width == 32 and limit >= 1 << 31):
+        return written
+    strange = pc.or_(pc.greater(number, limit), pc.less(number, -limit))
+    return pc.if_else(strange, number.cast(pa.string()), written) if pc.any(strange).as_py() else written
+
+
+def _unit(kind: pa.DataType) -> str:
+    if pa.types.is_date(kind):
+        return "day" if pa.types.is_date32(kind) else "ms"
+    return str(kind.unit)
 
 
 def _floats(column: pa.Array) -> pa.StringArray:

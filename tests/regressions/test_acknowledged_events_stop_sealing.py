@@ -1,0 +1,124 @@
+"""Events were acknowledged that no segment could hold: their partition was never sealed again. Others changed."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+
+import pyarrow as pa
+import pytest
+
+import aggregator
+import esformat
+from aggregator.server import RunningServer, Settings
+from aggregator.server.settings import Http
+
+NULLS = {
+    "list of nulls": [None, None],
+    "lists of nulls": [[None], [None, None]],
+    "structs of nulls": [{"a": None}],
+    "empty struct with an empty list": {"a": {}, "b": []},
+}
+
+
+@pytest.mark.parametrize("value", NULLS.values(), ids=NULLS)
+def test_json_lines_without_values(tmp_path, value):
+    """They come in over HTTP, are sealed, and come back as they were."""
+    line = json.dumps({"space": "a", "timestamp": 1, "tags": value}).encode()
+    with aggregator.open(tmp_path) as catalog:
+        topic = catalog.create_topic("t")
+        with RunningServer(catalog, Settings(http=Http(bind="127.0.0.1:0"))) as server:
+            url = f"{server.url}/v1/topics/t/events"
+            head = {"Content-Type": "application/x-ndjson"}
+            for _ in range(2):
+                with urllib.request.urlopen(urllib.request.Request(url, line, head)) as answer:  # noqa: S310 - loopback
+                    assert answer.status == 200
+            catalog.seal()
+            assert topic.stats()["unsealed_rows"] == 0
+            asked = urllib.request.Request(url, headers={"Accept": "application/x-ndjson"})
+            with urllib.request.urlopen(asked) as answer:  # noqa: S310 - loopback
+                found = [json.loads(row) for row in answer.read().splitlines()]
+        assert [row["tags"] for row in found] == [value, value]
+        assert [event.columns["tags"] for event in topic.scan()] == [value, value]
+        topic.erase("a")
+        catalog.compact()
+        assert topic.traces("a").gone
+
+
+def test_more_columns_than_a_segment_has(tmp_path):
+    """Batches whose columns are too many together are sealed apart."""
+    names = [f"c{number}" for number in range(5000)]
+    with aggregator.open(tmp_path) as catalog:
+        topic = catalog.create_topic("t")
+        for first in range(0, 5000, 1000):
+            table = pa.table({"space": ["a"], "timestamp": [first]} | {n: [n] for n in names[first : first + 1000]})
+            topic.append(table)
+        catalog.seal()
+        assert topic.stats()["unsealed_rows"] == 0
+        assert topic.scan(columns=["c0", "c4999"]).to_table().to_pylist() == [
+            {"c0": "c0", "c4999": None}, *[{"c0": None, "c4999": None}] * 3, {"c0": None, "c4999": "c4999"},
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("columns", [4093, 4092])
+def test_the_record_index_is_a_column_too(tmp_path, columns):
+    """A batch with the most columns that a segment has leaves no room for it, and is refused."""
+    table = pa.table({"space": ["a"], "timestamp": [1]} | {f"c{number}": [number] for number in range(columns)})
+    with aggregator.open(tmp_path) as catalog:
+        topic = catalog.create_topic("t")
+        if columns == 4093:
+            with pytest.raises(esformat.InvalidEventError, match="4096 columns, keys included, are more than 4095"):
+                topic.append(table)
+            assert topic.stats()["unsealed_rows"] == 0
+        else:
+            topic.append(table)
+            catalog.seal()
+            assert topic.scan(columns=["c0", "c4091"]).to_table().to_pylist() == [{"c0": 0, "c4091": 4091}]
+
+
+def test_lists_that_are_views_within_a_slice(tmp_path):
+    """Arrow's cast gave `[[12, 13], [14], []]`."""
+    kind = pa.struct([("v", pa.list_view(pa.int64()))])
+    views = pa.array([{"v": [10, 11]}, {"v": [12, 13]}, {"v": [14]}, {"v": [15]}], kind).slice(1)
+    views.validate(full=True)
+    wanted = [{"v": [12, 13]}, {"v": [14]}, {"v": [15]}]
+    table = pa.table({"space": ["a"] * 3, "timestamp": [1, 2, 3], "x": views})
+    with aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(table)
+        assert [event.columns["x"] for event in topic.scan()] == wanted
+    with esformat.create(tmp_path / "a.esdb", schema=table.schema) as writer:
+        writer.add_table(table)
+    with esformat.open(tmp_path / "a.esdb") as segment:
+        assert segment.scan().to_table()["x"].to_pylist() == wanted
+
+
+def test_views_within_maps(tmp_path):
+    """Arrow's cast ended the process, by chance of what lay in memory."""
+    kind = pa.map_(pa.binary(), pa.large_list_view(pa.list_(pa.int64())))
+    maps = pa.array([[(b"a", [[1], [2, 3]])], None, [(b"c", None), (b"d", [])]], kind)
+    table = pa.table({"space": ["a"] * 3, "timestamp": [1, 2, 3], "x": maps}).slice(1)
+    with esformat.create(tmp_path / "a.esdb", schema=table.schema) as writer:
+        writer.add_table(table)
+    with esformat.open(tmp_path / "a.esdb") as segment:
+        assert segment.scan().to_table()["x"].to_pylist() == maps.to_pylist()[1:]
+
+
+CHANGES = [
+    ([{"a": 1, "b": ["x", None]}], '{"a":1,"b":["x",null]}'),
+    ([{"a": {}, "b": []}], '{"a":{},"b":[]}'),
+    ([[[], [{}]]], "[[],[{}]]"),
+    ([[1.5, None]], "[1.5,null]"),
+]
+
+
+@pytest.mark.parametrize(("first", "read"), CHANGES, ids=[read for _, read in CHANGES])
+def test_nested_values_of_a_column_that_became_text(tmp_path, first, read):
+    """They are read as JSON, not as Python writes them."""
+    with aggregator.open(tmp_path) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append([{"space": "a", "timestamp": 1, "x": first[0]}])
+        topic.append([{"space": "a", "timestamp": 2, "x": "text"}])
+        for _ in range(2):
+            assert topic.scan().to_table()["x"].to_pylist() == [read, "text"]
+            catalog.seal()
