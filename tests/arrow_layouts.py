@@ -1,4 +1,4 @@
-"""The same values in any valid Arrow layout, and arrays as exact values, by code that shares nothing with the product."""
+"""The same values in any valid Arrow layout, and arrays as exact values. Shares no code with the product."""
 
 from __future__ import annotations
 
@@ -207,9 +207,8 @@ def _same_text(given: Any, text: str) -> bool:
             return text == value
         floats = [float(width(text)) for width in (np.float64, np.float32, np.float16) if np.isfinite(width(text))]
         return value in [Fraction(text), *map(Fraction, floats)]
-    if kind in ("date", "time") or kind.startswith("timestamp"):
-        if text.lstrip("-").isdigit():  # of its unit, as no calendar has it
-            return any(value == int(text) * unit for unit in (1, *(10**9 // each for each in PER_SECOND.values())))
+    if kind.startswith(("date", "time")) and text.lstrip("-").isdigit():  # of its unit, as no calendar has it
+        return any(value == int(text) * unit for unit in (1, *(10**9 // each for each in PER_SECOND.values())))
     if kind == "date":
         return Fraction(int(np.datetime64(text, "D").astype(np.int64))) == value
     if kind.startswith("timestamp"):
@@ -220,17 +219,18 @@ def _same_text(given: Any, text: str) -> bool:
         return text.lstrip("-").isdigit()  # in the unit of its column
     if kind == "interval":
         return bool(text)
-    return _same_json(given, json.loads(text, parse_float=Decimal))
+    return same_json(given, json.loads(text, parse_float=Decimal))
 
 
-def _same_json(given: Any, found: Any) -> bool:
+def same_json(given: Any, found: Any) -> bool:
+    """Whether a JSON value is what was given, numbers read as `Decimal`; NaN and infinities are null."""
     if given is None or found is None:
         return (given is None and found is None) or (given is not None and given[1] in ("nan", "inf", "-inf"))
     kind, value = given
     if kind == "list":
-        return len(value) == len(found) and all(_same_json(a, b) for a, b in zip(value, found, strict=True))
+        return len(value) == len(found) and all(same_json(a, b) for a, b in zip(value, found, strict=True))
     if kind == "struct":
-        return len(value) == len(found) and all(_same_json(item, found[name]) for name, item in value)
+        return len(value) == len(found) and all(same_json(item, found[name]) for name, item in value)
     if kind == "map":
         return isinstance(found, dict) and len(found) <= len(value)
     if isinstance(found, dict):

@@ -5,22 +5,29 @@ EXACT_HISTORIES=20000 runs that many; the full figure is in docs/reliability.md.
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
+from decimal import Decimal
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow as pa
-from arrow_layouts import exact, laid_out, same
+import pytest
+from arrow_layouts import exact, laid_out, same, same_json
 from arrow_strategies import PLAIN_TYPES, make_array, types, values
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import aggregator
+from aggregator.server import RunningServer, Settings
+from aggregator.server.settings import Http
 from esformat import InvalidEventError
 
 HISTORIES = int(os.environ.get("EXACT_HISTORIES", "150"))
-NAMES = ["v", "w", "tags", "é\0", "V"]
+NAMES = ["v", "w", "tags", "é\0", "V", "kind"]
 SETTINGS = settings(
     max_examples=HISTORIES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
@@ -29,10 +36,10 @@ SETTINGS = settings(
 class Road:
     """A catalog with one topic, and what it acknowledged: a mapping of values for each record index."""
 
-    def __init__(self, root: Path, indexes: list[str]) -> None:
+    def __init__(self, root: Path) -> None:
         self.root, self.given = root, []
         self.catalog = aggregator.open(root)
-        self.topic = self.catalog.create_topic("t", indexes=indexes)
+        self.topic = self.catalog.create_topic("t", indexes=["kind"])
         self.erased: set[int] = set()
 
     def append(self, table: pa.Table, values: dict[str, list[Any]]) -> bool:
@@ -67,6 +74,8 @@ class Road:
                     for row, value in zip(left, found, strict=True):
                         wanted = self.given[row].get(name)
                         assert same(wanted, value), (name, row, wanted, value, table.schema.field(name).type)
+        found = self.topic.scan_index("kind", "x", columns=["record_index"]).to_table()["record_index"].to_pylist()
+        assert sorted(found) == [row for row in left if self.given[row]["kind"] == ("text", "x")]
         assert self.topic.scan().count() == len(left)
         assert len(list(self.topic.scan())) == len(left)
         assert not self.catalog.problems()
@@ -78,7 +87,7 @@ def batches(draw: st.DrawFn) -> tuple[pa.Table, dict[str, list[Any]]]:
     rows = draw(st.integers(1, 6))
     columns: dict[str, Any] = {}
     given: dict[str, list[Any]] = {}
-    for name in draw(st.lists(st.sampled_from(NAMES), max_size=3, unique=True)):
+    for name in draw(st.lists(st.sampled_from(NAMES[:-1]), max_size=3, unique=True)):
         kind = draw(st.sampled_from(PLAIN_TYPES) | types())
         item = values(kind) if draw(st.booleans()) else st.none() | values(kind)
         array = make_array(draw(st.lists(item, min_size=rows, max_size=rows)), kind)
@@ -89,6 +98,9 @@ def batches(draw: st.DrawFn) -> tuple[pa.Table, dict[str, list[Any]]]:
         if rows > 1 and draw(st.booleans()):
             cut = draw(st.integers(0, rows))
             columns[name] = pa.chunked_array([laid.slice(0, cut), laid.slice(cut), laid.slice(0, 0)], laid.type)
+    kinds = draw(st.lists(st.sampled_from(["x", "y", None]), min_size=rows, max_size=rows))
+    given["kind"] = exact(pa.array(kinds, pa.string()))
+    columns["kind"] = laid_out(draw, pa.array(kinds, pa.string()))
     keys = {
         "space": laid_out(draw, pa.array(draw(st.lists(st.sampled_from("abc"), min_size=rows, max_size=rows)))),
         "timestamp": pa.array(draw(st.lists(st.integers(0, 9), min_size=rows, max_size=rows)), pa.int64()),
@@ -104,7 +116,7 @@ STEPS = st.lists(batches() | st.sampled_from(["seal", "compact", "reopen", "eras
 def test_what_is_acknowledged_comes_back(steps):
     """Whatever was appended before and after it, sealed, merged, erased beside it, or opened again."""
     with tempfile.TemporaryDirectory() as folder:
-        road = Road(Path(folder) / "data", [])
+        road = Road(Path(folder) / "data")
         spaces: list[str] = []
         try:
             for step in steps:
@@ -131,3 +143,48 @@ def test_what_is_acknowledged_comes_back(steps):
             road.check()
         finally:
             road.catalog.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    with aggregator.open(tmp_path_factory.mktemp("road")) as catalog:
+        with RunningServer(catalog, Settings(http=Http(bind="127.0.0.1:0"))) as running, httpx.Client() as client:
+            yield catalog, client, f"{running.url}/v1/topics"
+
+
+TOPICS = count()
+
+
+@settings(SETTINGS, max_examples=max(1, HISTORIES // 5))
+@given(sent=st.lists(batches(), min_size=1, max_size=4))
+def test_over_http(server, sent):
+    """The same in Arrow streams, read as Arrow and as JSON lines, before and after sealing."""
+    catalog, client, url = server
+    url = f"{url}/t{next(TOPICS)}"
+    client.put(url, json={"indexes": ["kind"]}).raise_for_status()
+    stored: list[dict[str, Any]] = []
+    for given_table, given_values in sent:
+        table = given_table.append_column("n", pa.array(range(len(stored), len(stored) + len(given_table))))
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, table.schema) as stream:
+            stream.write_table(table)
+        head = {"Content-Type": "application/vnd.apache.arrow.stream"}
+        answer = client.post(f"{url}/events", content=sink.getvalue().to_pybytes(), headers=head)
+        assert answer.status_code in (200, 400), answer.text
+        if answer.status_code == 200:
+            stored += [{name: column[row] for name, column in given_values.items()} for row in range(len(table))]
+    for _ in range(2):
+        answer = client.get(f"{url}/events", headers={"Accept": "application/vnd.apache.arrow.stream"})
+        found = pa.ipc.open_stream(answer.raise_for_status().content).read_all()
+        lines = client.get(f"{url}/events", headers={"Accept": "application/x-ndjson"}).raise_for_status().text
+        read = [json.loads(line, parse_float=Decimal) for line in lines.split("\n") if line]
+        assert len(found) == len(read) == len(stored)
+        if not stored:
+            return
+        wanted = [stored[row] for row in found["n"].to_pylist()]
+        for name in set(NAMES) & set(found.column_names):
+            for row, value in enumerate(exact(found[name])):
+                assert same(wanted[row].get(name), value), (name, value)
+                if value is not None and value[0] not in ("map", "interval"):  # keys of JSON are texts
+                    assert same_json(value, read[row][name]), (name, value, read[row][name])
+        catalog.seal()
