@@ -104,7 +104,9 @@ class ManifestFailedError(AggregatorError):
 
 
 class SealingFailedError(AggregatorError):
-    """The process that writes segments ended before it was done, or could not do it. The events stay unsealed."""
+    """The process that writes segments ended before it was done (`ended`), or could not do it. Nothing is lost."""
+
+    ended: bool = False
 
 
 class CorruptLogError(AggregatorError):

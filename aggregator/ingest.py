@@ -284,15 +284,7 @@ def _columns(table: pa.Table | pa.RecordBatch) -> tuple[list[str], list[pa.DataT
 
 def definition(topic: Topic, partition: Partition, schema: SchemaInfo) -> bytes:
     """The body of the log frame that says what a partition and a schema are."""
-    info = topic.info
-    return json.dumps(
-        {
-            "partition": partition.number, "name": partition.name, "topic": info.name, "topic_number": info.number,
-            "topic_created_us": info.created_us, "keys": info.keys, "indexes": list(info.indexes),
-            "roll": info.roll.to_json(), "retention": info.retention.to_json(), "schema": schema.number,
-            "family": schema.family, "columns": schema.schema.to_json(), "magnitudes": dict(schema.magnitudes),
-        }
-    ).encode()  # fmt: skip
+    return json.dumps(topic.definition(partition, schema)).encode()
 
 
 def batch_key(producer: str | None, sequence: int | None) -> tuple[str, int] | None:

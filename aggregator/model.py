@@ -79,6 +79,27 @@ class SegmentInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class QuarantinedBatch:
+    """Events that could not be sealed, kept in a file of their own in `quarantine/`; no scan gives them.
+
+    Spans include both ends; times are µs; `checksum`: xxh3-64 of the file. reason: the error that sealing them raises.
+    """
+
+    number: int
+    partition: int
+    schema: int
+    first_index: int
+    last_index: int
+    min_timestamp: int
+    max_timestamp: int
+    rows: int
+    size_bytes: int
+    checksum: int
+    created_us: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerEntry:
     """A batch that a producer appended: what is needed to recognise it when it comes again.
 

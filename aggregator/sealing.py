@@ -14,27 +14,36 @@ then deleted. What cannot be deleted is tried again by `maintenance`, whether or
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from threading import Lock
+from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from aggregator.budget import Budget
+from aggregator.errors import LogFailedError, ManifestFailedError
 from aggregator.files import Layout
 from aggregator.footprint import UNSEALED_SHARE, Footprint
+from aggregator.isolation import Isolation
 from aggregator.log import Log
 from aggregator.manifest import Edit, Manifest
-from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, newest_notes
+from aggregator.model import ProducerEntry, QuarantinedBatch, SchemaInfo, SegmentInfo, newest_notes
+from aggregator.poison import Quarantine
 from aggregator.policy import Limits
 from aggregator.schema_change import newest_of_families
-from aggregator.segment_file import arrow_schema, write_segment
+from aggregator.sealing_table import sealing_table, with_indexes
+from aggregator.segment_file import write_segment
 from aggregator.state import CatalogState, Partition, Topic
-from aggregator.tombstones import hidden_in, without_hidden
+from aggregator.tombstones import Hidden, hidden_in
 from aggregator.uninterrupted import uninterrupted
-from aggregator.unsealed import Piece, Unsealed
+from aggregator.unsealed import Piece, Unsealed, make_piece
+from esformat import ClosedError
+from esformat.parts import make_schema
 
+NOT_THE_DATA = (OSError, ClosedError, ManifestFailedError, LogFailedError)
+"""What fails for a reason of the system: it is tried again, for ever."""
 SEALED_BYTES = 96 << 20
 """About so many bytes are sealed at once: sealing takes about three times as much memory."""
 
@@ -88,28 +97,21 @@ def next_due_us(loads: Iterable[Load]) -> int | None:
     return min((load.oldest_us + load.max_age_us for load in loads), default=None)
 
 
-def family_tables(pieces: Sequence[Piece], schemas: Sequence[SchemaInfo]) -> list[tuple[SchemaInfo, pa.Table]]:
-    """Pieces as one table for each family of schemas, in the newest schema of it, with record indexes."""
+def families(
+    pieces: Sequence[Piece], schemas: Iterable[SchemaInfo]
+) -> Iterator[tuple[SchemaInfo, list[pa.RecordBatch]]]:
+    """Pieces with their record indexes, by family, with the newest schema of each."""
     newest = {info.family: info for info in newest_of_families(schemas)}
-    tables = []
     for family in dict.fromkeys(piece.schema.family for piece in pieces):
-        schema = newest[family]
-        mine = [piece for piece in pieces if piece.schema.family == family]
-        target = schema.schema.arrow
-        table = pa.Table.from_batches([conform(piece.batch, target) for piece in mine])
-        indexes = np.concatenate([piece.record_indexes() for piece in mine])
-        columns = [*table.columns, pa.chunked_array([pa.array(indexes)])]
-        tables.append((schema, pa.Table.from_arrays(columns, schema=arrow_schema(schema.schema))))
-    return tables
+        yield newest[family], [with_indexes(piece) for piece in pieces if piece.schema.family == family]
 
 
-def conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
-    """A batch of an older schema of a family in a newer one: columns that were added since are null."""
-    if batch.schema.equals(target):
-        return batch
-    known = set(batch.schema.names)
-    arrays = [batch.column(field.name) if field.name in known else pa.nulls(len(batch), field.type) for field in target]
-    return pa.RecordBatch.from_arrays(arrays, schema=target)
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """Files whose manifest rows are not written yet."""
+
+    segments: list[SegmentInfo]
+    quarantined: list[QuarantinedBatch] = field(default_factory=list)
 
 
 class Sealer:
@@ -123,12 +125,13 @@ class Sealer:
         layout: Layout,
         budget: Budget,
         footprint: Footprint,
+        quarantine: Quarantine,
         *,
         next_segment: int,
         clock: Callable[[], int],
-        write: Callable[..., SegmentInfo] | None = None,
+        write: Callable[..., SegmentInfo | None] | None = None,
     ) -> None:
-        """write: what writes a segment, with the parameters of `write_segment`; None: that."""
+        """write: what writes a segment, as `SealingProcess.write_segment` does; None: it is written here."""
         self._state, self._manifest, self._log = state, manifest, log
         self._layout, self._budget, self._footprint, self._clock = layout, budget, footprint, clock
         self._next_segment, self._write_segment = next_segment, write
@@ -136,7 +139,9 @@ class Sealer:
         self._releasing = Lock()
         self.seals = 0
         """How often a partition was sealed since the catalog was opened."""
-        self._written: dict[int, list[SegmentInfo]] = {}  # files whose manifest rows could not be written yet
+        self._quarantine = quarantine
+        self._written: dict[int, _Written] = {}  # by partition
+        self._ended: dict[int, int] = {}  # partition -> end of the events at which the process that writes them ended
 
     def take_number(self) -> int:
         """A number for a new segment."""
@@ -174,8 +179,8 @@ class Sealer:
     def seal(self, topic: Topic, partition: Partition, *, threads: int | None = None) -> list[SegmentInfo]:
         """Write what a partition holds to segments, one after the other; gives none where there is nothing.
 
-        Raises OSError, AggregatorError, esformat.EsdbError; then the events stay in memory and in the log, and the
-        next call tries again.
+        Events that cannot be sealed go to quarantine. Raises OSError, AggregatorError, esformat.EsdbError where the
+        system cannot do it; then the events stay in memory and in the log, and the next call tries again.
         """
         written: list[SegmentInfo] = []
         with partition.seal_lock:
@@ -193,27 +198,115 @@ class Sealer:
         producers = _producers_to_keep(partition, end)
         written = self._written.get(partition.number)
         if written is None:
-            written = self._write(topic, partition, frozen.pieces, producers, threads)
+            written = self._write_or_set_aside(topic, partition, frozen, producers, threads)
             self._written[partition.number] = written
 
         def take_in() -> None:
             with self._state.edit_lock:
-                change = self._manifest.apply(Edit(added=written, sealed={partition.number: end}, producers=producers))
+                change = self._manifest.apply(
+                    Edit(
+                        added=written.segments, sealed={partition.number: end}, producers=producers,
+                        quarantined=written.quarantined,
+                    )
+                )  # fmt: skip
                 del self._written[partition.number]
-                self._state.change_segments(topic, change, written, (), {partition.number: end})
+                self._state.change_segments(topic, change, written.segments, (), {partition.number: end})
                 self.seals += 1
+            self._quarantine.keep(written.quarantined)
             self._budget.give_back(frozen.size_bytes, sealed=True)
             self._footprint.let_go(topic, partition, frozen.size_bytes)
 
         uninterrupted(take_in)
         self.release_log()
+        return written.segments
+
+    def _write_or_set_aside(
+        self,
+        topic: Topic,
+        partition: Partition,
+        frozen: Unsealed,
+        producers: Sequence[ProducerEntry],
+        threads: int | None,
+    ) -> _Written:
+        """Write the segments of events; of those that cannot be sealed, quarantined batches."""
+
+        def write(pieces: Sequence[Piece], schemas: Iterable[SchemaInfo]) -> list[SegmentInfo]:
+            return self._write(topic, partition, pieces, schemas, producers, threads)
+
+        try:
+            return _Written(write(frozen.pieces, tuple(topic.schemas.values())))
+        except NOT_THE_DATA:
+            raise
+        except Exception as error:
+            if getattr(error, "ended", False) and self._ended.get(partition.number) != frozen.end_index:
+                self._ended[partition.number] = frozen.end_index  # twice at the same events: see below
+                raise
+            self._check_system(topic, partition, error)
+        return self._set_aside(topic, partition, frozen, producers, write)
+
+    def _set_aside(
+        self,
+        topic: Topic,
+        partition: Partition,
+        frozen: Unsealed,
+        producers: Sequence[ProducerEntry],
+        write: Callable[[Sequence[Piece], Iterable[SchemaInfo]], list[SegmentInfo]],
+    ) -> _Written:
+        """Find what cannot be sealed; write that to quarantine, and the rest to segments."""
+
+        def seal(pieces: Sequence[Piece]) -> list[SegmentInfo]:
+            return write(pieces, [piece.schema for piece in pieces])  # not in newer columns, which may be the reason
+
+        def attempt(pieces: Sequence[Piece]) -> Exception | None:
+            try:
+                self._discard(seal(pieces))
+            except NOT_THE_DATA:
+                raise
+            except Exception as error:  # noqa: BLE001  whatever it is: it is told, and kept with the events
+                return error.with_traceback(None)
+            return None
+
+        isolation = Isolation(attempt, lambda error: self._check_system(topic, partition, error))
+        isolation.run(frozen.pieces)
+        written = _Written([])
+        try:
+            try:
+                written.segments.extend(seal([piece for group in isolation.sealable for piece in group]))
+            except NOT_THE_DATA:
+                raise
+            except Exception:  # noqa: BLE001  each group was tried, but not all of them together
+                for group in isolation.sealable:
+                    written.segments.extend(seal(group))
+            hidden, now = hidden_in(topic.tombstones, partition.number), self._clock()
+            for poison in isolation.poison:
+                batch = self._quarantine.write(topic, partition, poison, hidden, producers, now)
+                written.quarantined.extend([] if batch is None else [batch])
+        except BaseException:
+            self._discard(written.segments)
+            self._quarantine.discard(written.quarantined)
+            raise
+        self._ended.pop(partition.number, None)
         return written
+
+    def _check_system(self, topic: Topic, partition: Partition, error: Exception) -> None:
+        """Raise an error where not even a plain event can be sealed: then the events that met it are not its reason."""
+        schema = make_schema(pa.schema([]), (), binary_keys=topic.binary_keys)
+        plain = pa.RecordBatch.from_pylist(
+            [{"space": b"" if topic.binary_keys else "", "grouping": b"" if topic.binary_keys else "", "timestamp": 0}],
+            schema=schema.arrow,
+        )
+        info = SchemaInfo(0, topic.info.number, 0, schema)
+        try:
+            self._discard(self._write(topic, partition, [make_piece(0, info, plain, 0, 0)], [info], (), 1))
+        except Exception:  # noqa: BLE001  the first error is told
+            raise error from None
 
     def _write(
         self,
         topic: Topic,
         partition: Partition,
         pieces: Sequence[Piece],
+        schemas: Iterable[SchemaInfo],
         producers: Sequence[ProducerEntry],
         threads: int | None,
     ) -> list[SegmentInfo]:
@@ -221,25 +314,27 @@ class Sealer:
         numbers: list[int] = []
         hidden = hidden_in(topic.tombstones, partition.number)
         try:
-            for schema, whole in family_tables(pieces, tuple(topic.schemas.values())):
-                table = without_hidden(whole, hidden)
-                if not len(table):  # all of it was erased before it was sealed
-                    continue
+            for schema, batches in families(pieces, schemas):
                 number = self.take_number()
                 numbers.append(number)
-                written.append(
-                    (self._write_segment or write_segment)(
-                        self._layout.segment(number), [table], number=number, topic=topic.info,
-                        partition=(partition.number, partition.name), schema=schema, producers=producers,
-                        now_us=self._clock(), threads=threads,
-                    )
+                info = (self._write_segment or _write_here)(
+                    self._layout.segment(number), batches, number=number, topic=topic.info,
+                    partition=(partition.number, partition.name), schema=schema, producers=producers,
+                    now_us=self._clock(), threads=threads, hidden=hidden,
                 )  # fmt: skip
+                written.extend([] if info is None else [info])  # all of it was erased before it was sealed
         except BaseException:
             for number in numbers:
                 with contextlib.suppress(OSError):
                     self._layout.segment(number).unlink(missing_ok=True)
             raise
         return written
+
+    def _discard(self, written: Iterable[SegmentInfo]) -> None:
+        """Delete segment files that nobody needs."""
+        for info in written:
+            with contextlib.suppress(OSError):  # it is swept when the catalog is opened
+                self._layout.segment(info.number).unlink(missing_ok=True)
 
     def release_log(self) -> None:
         """Delete log files that hold sealed events only. Raises OSError; then they are left for the next call."""
@@ -249,6 +344,14 @@ class Sealer:
                 return
             self._manifest.keep_facts()
             self._log.release(sealed)
+
+
+def _write_here(
+    path: Path, batches: Sequence[pa.RecordBatch], *, schema: SchemaInfo, hidden: Hidden, **facts: Any
+) -> SegmentInfo | None:
+    """Write a segment in this process."""
+    table = sealing_table(batches, schema.schema, hidden)
+    return write_segment(path, [table], schema=schema, **facts) if len(table) else None
 
 
 def _producers_to_keep(partition: Partition, end: int) -> list[ProducerEntry]:

@@ -18,6 +18,7 @@ import struct
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ import pyarrow as pa
 
 from aggregator.errors import SealingFailedError
 from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
+from aggregator.sealing_table import sealing_table
 from aggregator.segment_file import write_segment
+from aggregator.tombstones import Hidden
 from esformat import EsdbError
 
 NICE = 5
@@ -38,7 +41,7 @@ _LENGTH = struct.Struct("<Q")
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A segment to write under a name of its own, from events in a shared file; see `write_segment`."""
+    """A segment to write under a name of its own, from batches in a shared file; see `SealingProcess.write_segment`."""
 
     path: Path
     number: int
@@ -48,6 +51,7 @@ class Task:
     producers: tuple[ProducerEntry, ...]
     now_us: int
     threads: int | None
+    hidden: Hidden
 
 
 def send(channel: socket.socket, message: object, descriptors: tuple[int, ...] = ()) -> None:
@@ -112,7 +116,7 @@ def _listen(channel: socket.socket, tasks: queue.SimpleQueue[tuple[Task, int]], 
         os._exit(1)
 
 
-def _answer(task: Task, events: int) -> SegmentInfo | Exception:
+def _answer(task: Task, events: int) -> SegmentInfo | Exception | None:
     """What came of a task; an error is an answer, too."""
     try:
         return _write(task, events)
@@ -125,10 +129,21 @@ def _answer(task: Task, events: int) -> SegmentInfo | Exception:
         os.close(events)
 
 
-def _write(task: Task, events: int) -> SegmentInfo:
+def _write(task: Task, events: int) -> SegmentInfo | None:
+    """Write the segment; None, and no file, where every event is hidden."""
     shared = mmap.mmap(events, 0, access=mmap.ACCESS_READ)  # unmapped with the last table that looks into it
-    table = pa.ipc.open_stream(pa.py_buffer(shared)).read_all()
+    table = sealing_table(_batches(pa.py_buffer(shared)), task.schema.schema, task.hidden)
+    if not len(table):
+        return None
     return write_segment(
         task.path, [table], number=task.number, topic=task.topic, partition=task.partition, schema=task.schema,
         producers=task.producers, now_us=task.now_us, threads=task.threads,
     )  # fmt: skip
+
+
+def _batches(shared: pa.Buffer) -> Iterator[pa.RecordBatch]:
+    """Batches of several schemas: streams that follow each other."""
+    reader = pa.BufferReader(shared)
+    while reader.tell() < shared.size:
+        with pa.ipc.open_stream(reader) as stream:
+            yield from stream

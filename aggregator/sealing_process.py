@@ -16,8 +16,9 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import groupby
 from pathlib import Path
 from threading import Lock
 
@@ -28,6 +29,7 @@ from aggregator.files import Layout, make_directory, sync_directory
 from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
 from aggregator.sealing_helper import Task, receive, send
 from aggregator.staging import staging
+from aggregator.tombstones import Hidden
 from esformat import UsageError
 
 POSSIBLE = hasattr(socket, "send_fds")
@@ -62,7 +64,7 @@ class SealingProcess:
     def write_segment(
         self,
         path: Path,
-        tables: Iterable[pa.Table],
+        batches: Sequence[pa.RecordBatch],
         *,
         number: int,
         topic: TopicInfo,
@@ -71,8 +73,12 @@ class SealingProcess:
         producers: Iterable[ProducerEntry] = (),
         now_us: int,
         threads: int | None = None,
-    ) -> SegmentInfo:
-        """As `segment_file.write_segment`. Raises also SealingFailedError where the process was ended meanwhile."""
+        hidden: Hidden | None = None,
+    ) -> SegmentInfo | None:
+        """As `segment_file.write_segment`, from batches of schemas of one family; None where every event is hidden.
+
+        Raises also SealingFailedError, whose `ended` says whether the process was ended meanwhile.
+        """
         if path.exists():
             raise UsageError("the file exists", path=str(path))
         staged = self._folder / path.name
@@ -80,9 +86,12 @@ class SealingProcess:
             make_directory(self._folder.parent)
             make_directory(self._folder)
             try:
-                task = Task(staged, number, topic, partition, schema, tuple(producers), now_us, threads)
-                with _shared(pa.concat_tables(tables)) as events:
+                given = tuple(producers)
+                task = Task(staged, number, topic, partition, schema, given, now_us, threads, hidden or {})
+                with _shared(batches) as events:
                     info = self._ask(task, events)
+                if info is None:
+                    return None
                 make_directory(path.parent.parent)
                 make_directory(path.parent)
                 staged.rename(path)
@@ -94,7 +103,7 @@ class SealingProcess:
                 raise
         return info
 
-    def _ask(self, task: Task, events: int) -> SegmentInfo:
+    def _ask(self, task: Task, events: int) -> SegmentInfo | None:
         if self._running is None:
             self._running = self._start()
         process, channel = self._running
@@ -107,13 +116,14 @@ class SealingProcess:
                 f"the process that writes segments ended {_how(process.returncode)}",
                 path=str(self._layout.root),
                 hint="it is begun anew with the next attempt; if that goes on, give it more memory or seal in threads",
+                ended=True,
             ) from None
         except BaseException:  # somebody gave up waiting: the answer to this must not be taken for that to another
             self._end()
             raise
         if isinstance(answer, Exception):
             raise answer
-        assert isinstance(answer, SegmentInfo)
+        assert answer is None or isinstance(answer, SegmentInfo)
         return answer
 
     def _start(self) -> tuple[subprocess.Popen[bytes], socket.socket]:
@@ -149,8 +159,10 @@ class SealingProcess:
 
 
 @contextmanager
-def _shared(table: pa.Table) -> Iterator[int]:
-    """The descriptor of a file without a name that holds a table: in memory, where the system has such files."""
+def _shared(batches: Sequence[pa.RecordBatch]) -> Iterator[int]:
+    """The descriptor of a file without a name that holds batches as Arrow streams, one after the other, each of one
+    schema. It lies in memory where the system has such files.
+    """
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("aggregator-sealing")
         path = f"/proc/self/fd/{descriptor}"
@@ -158,8 +170,12 @@ def _shared(table: pa.Table) -> Iterator[int]:
         descriptor, path = tempfile.mkstemp(prefix="aggregator-sealing-")
     try:
         try:
-            with pa.OSFile(path, "wb") as file, pa.ipc.new_stream(file, table.schema) as stream:
-                stream.write_table(table)
+            with pa.OSFile(path, "wb") as file:
+                for _, alike in groupby(batches, key=lambda batch: batch.schema):
+                    some = list(alike)
+                    with pa.ipc.new_stream(file, some[0].schema) as stream:
+                        for batch in some:
+                            stream.write_batch(batch)
         finally:
             if not path.startswith("/proc/"):
                 Path(path).unlink()

@@ -21,7 +21,7 @@ from aggregator.log_file import Frame, list_files, read_file, read_frames
 from aggregator.log_frame import FrameKind
 from aggregator.log_recovery import Recovered
 from aggregator.manifest import IDENTITY, Edit, Manifest
-from aggregator.model import Problem, SegmentInfo
+from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.quarantine import set_aside
 from aggregator.replay import Replay, adopt_partition, adopt_schema, adopt_topic
 from aggregator.restoring import restore
@@ -119,6 +119,11 @@ class Startup:
             and info.first_index <= lost.last_index
             for lost in missing
         )
+
+    def is_in_log(self, batch: QuarantinedBatch) -> bool:
+        """Whether the log holds the events of a quarantined batch."""
+        spans = _logged(self._layout.log).get(batch.partition, ())
+        return _covers(spans, batch.first_index, batch.last_index + 1)
 
     @staticmethod
     def _is_in_log(each: FoundSegment, logged: dict[int, list[tuple[int, int]]]) -> bool:

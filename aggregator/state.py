@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 
 from aggregator.arrivals import Arrivals
 from aggregator.manifest import Contents
@@ -64,6 +65,16 @@ class Topic:
     def binary_keys(self) -> bool:
         """Whether spaces and groupings are bytes."""
         return self.info.keys == "binary"
+
+    def definition(self, partition: Partition, schema: SchemaInfo) -> dict[str, Any]:
+        """What a partition and a schema are, as values that JSON takes: what the log and quarantined batches tell."""
+        info = self.info
+        return {
+            "partition": partition.number, "name": partition.name, "topic": info.name, "topic_number": info.number,
+            "topic_created_us": info.created_us, "keys": info.keys, "indexes": list(info.indexes),
+            "roll": info.roll.to_json(), "retention": info.retention.to_json(), "schema": schema.number,
+            "family": schema.family, "columns": schema.schema.to_json(), "magnitudes": dict(schema.magnitudes),
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,13 +69,17 @@ class Piece:
 
     def from_index(self, index: int) -> Piece:
         """The events from a record index on; there is at least one."""
+        first = int(np.searchsorted(self.record_indexes(), index))
+        return self.part(first, self.rows)
+
+    def part(self, first: int, end: int) -> Piece:
+        """The events in rows [first, end); there is at least one."""
         indexes = self.record_indexes()
-        first = int(np.searchsorted(indexes, index))
-        rest = None if self.indexes is None else indexes[first:]
-        size = self.size_bytes * (self.rows - first) // self.rows
         return replace(
-            self, first_index=int(indexes[first]), batch=self.batch.slice(first), size_bytes=size, indexes=rest
-        )
+            self, first_index=int(indexes[first]), batch=self.batch.slice(first, end - first),
+            size_bytes=self.size_bytes * (end - first) // self.rows,
+            indexes=None if self.indexes is None else indexes[first:end],
+        )  # fmt: skip
 
     def record_indexes(self) -> I64:
         """The record index of each event."""

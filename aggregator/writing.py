@@ -23,6 +23,7 @@ from aggregator.log import FILE_BYTES, Log
 from aggregator.maintenance import Maintenance
 from aggregator.manifest import IDENTITY, RUN, Manifest
 from aggregator.pins import Pin, Pins
+from aggregator.poison import Quarantine
 from aggregator.policy import Durability, Limits
 from aggregator.replay import Replay
 from aggregator.sealing import Sealer
@@ -127,6 +128,8 @@ class Writing:
         self.startup.report_log(recovered, replay)
         self.facts = FactsFile(layout, manifest, clock)
         self.startup.check_facts(self.facts.change)
+        self.quarantine = Quarantine(layout, self.state, manifest, clock)
+        self.quarantine.check(self.startup.is_in_log)
         self._pass_over_lost_indexes()
         self.pins = Pins(layout.reader_locks, read_only=False)
         undoing.callback(self.pins.close)
@@ -145,7 +148,7 @@ class Writing:
         taken += segment_files(layout)
         newest_us = max((segment.created_us for segment in segments), default=0)
         self.sealer = Sealer(
-            self.state, manifest, self.log, layout, self.budget, self.footprint,
+            self.state, manifest, self.log, layout, self.budget, self.footprint, self.quarantine,
             next_segment=max(taken, default=0) + 1, clock=_never_back(clock, newest_us),
             write=None if self.sealing_process is None else self.sealing_process.write_segment,
         )  # fmt: skip

@@ -15,7 +15,17 @@ from aggregator.errors import TopicExistsError
 from aggregator.files import manifest_files
 from aggregator.manifest import rows
 from aggregator.manifest.database import errors_of, open_database
-from aggregator.model import Cut, PartitionInfo, Problem, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo
+from aggregator.model import (
+    Cut,
+    PartitionInfo,
+    Problem,
+    ProducerEntry,
+    QuarantinedBatch,
+    SchemaInfo,
+    SegmentInfo,
+    Tombstone,
+    TopicInfo,
+)
 from aggregator.policy import Retention, Roll
 from esformat.parts import EventSchema
 
@@ -55,7 +65,7 @@ class Contents:
 
 @dataclass(slots=True)
 class Edit:
-    """A change of segments that happens as one: what comes, what goes, and what is sealed with it."""
+    """A change of segments that happens as one: what comes, what goes, and what is sealed or set aside with it."""
 
     added: Sequence[SegmentInfo] = ()
     retired: Sequence[int] = ()
@@ -64,6 +74,8 @@ class Edit:
     producers: Sequence[ProducerEntry] = ()
     tombstones: Sequence[Tombstone] = ()
     fulfilled: Sequence[tuple[int, bytes, Cut]] = ()
+    quarantined: Sequence[QuarantinedBatch] = ()
+    unquarantined: Iterable[int] = ()
 
 
 class Manifest:
@@ -198,6 +210,11 @@ class Manifest:
         with self._reading() as db:
             return list(db.execute("SELECT number, size_bytes, change FROM retired ORDER BY change, number"))
 
+    def quarantined(self) -> list[QuarantinedBatch]:
+        """Batches that could not be sealed, in the order in which they were set aside."""
+        with self._reading() as db:
+            return rows.quarantined(db)
+
     def keys_with(self, part: bytes) -> set[bytes]:
         """Every key and name in which these bytes stand, and more than they."""
         with self._reading() as db:
@@ -304,6 +321,8 @@ class Manifest:
                 db.execute("DELETE FROM segments WHERE number = ?", (number,))
             for partition, index in edit.sealed.items():
                 db.execute("UPDATE partitions SET sealed_index = ? WHERE number = ?", (index, partition))
+            db.executemany("DELETE FROM quarantine WHERE number = ?", [(number,) for number in edit.unquarantined])
+            rows.put_quarantined(db, edit.quarantined)
             rows.put_producers(db, edit.producers)
             rows.put_tombstones(db, edit.tombstones, change)
             db.executemany(

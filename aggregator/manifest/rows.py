@@ -9,7 +9,15 @@ from dataclasses import astuple, fields, replace
 from operator import attrgetter
 from typing import Any
 
-from aggregator.model import PartitionInfo, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo
+from aggregator.model import (
+    PartitionInfo,
+    ProducerEntry,
+    QuarantinedBatch,
+    SchemaInfo,
+    SegmentInfo,
+    Tombstone,
+    TopicInfo,
+)
 from aggregator.policy import Retention, Roll
 from esformat.parts import EventSchema
 
@@ -105,6 +113,28 @@ def put_segment(db: sqlite3.Connection, segment: SegmentInfo, change: int) -> No
     values = _SEGMENT_VALUES(segment)
     checksum = segment.checksum.to_bytes(8, "little")
     db.execute(_ADD_SEGMENT, (*values[:11], checksum, *values[12:], change))
+
+
+def quarantined(db: sqlite3.Connection) -> list[QuarantinedBatch]:
+    """Batches that could not be sealed, in the order of their numbers."""
+    found = db.execute(
+        "SELECT number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, rows, size_bytes, "
+        "checksum, created_us, reason FROM quarantine ORDER BY number"
+    )
+    facts = ([*row[:9], int.from_bytes(row[9], "little"), *row[10:]] for row in found)
+    return [QuarantinedBatch(*values) for values in facts]
+
+
+def put_quarantined(db: sqlite3.Connection, batches: Sequence[QuarantinedBatch]) -> None:
+    """Add batches, in the place of those that hold the same events: record indexes are never given twice."""
+    for batch in batches:
+        db.execute(
+            "DELETE FROM quarantine WHERE partition = ? AND first_index <= ? AND last_index >= ?",
+            (batch.partition, batch.last_index, batch.first_index),
+        )
+        values = list(astuple(batch))
+        values[9] = batch.checksum.to_bytes(8, "little")
+        db.execute("INSERT INTO quarantine VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)
 
 
 def tombstones(db: sqlite3.Connection) -> list[Tombstone]:

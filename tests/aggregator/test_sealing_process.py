@@ -65,11 +65,11 @@ def test_the_same_file(process, tmp_path):
     given = facts()
     table = events(given["schema"].schema, 5000)
     here = write_segment(tmp_path / "0" / "a.esdb", [table], **given)
-    there = writer.write_segment(layout.segment(7), [table], **given)
+    there = writer.write_segment(layout.segment(7), table.to_batches(), **given)
     assert there == here
     assert layout.segment(7).read_bytes() == (tmp_path / "0" / "a.esdb").read_bytes()
     with pytest.raises(esformat.UsageError, match="the file exists"):
-        writer.write_segment(layout.segment(7), [table], **given)
+        writer.write_segment(layout.segment(7), table.to_batches(), **given)
 
 
 def test_errors_come_back(process):
@@ -80,13 +80,13 @@ def test_errors_come_back(process):
     pid = writer.pid
     long = table.set_column(0, table.schema.field(0), pa.array(["x" * 70_000] * len(table)))
     with pytest.raises(esformat.InvalidEventError, match="space"):
-        writer.write_segment(layout.segment(8), [long], **given)
+        writer.write_segment(layout.segment(8), long.to_batches(), **given)
     with pytest.raises(SealingFailedError, match="writing a segment failed: KeyError"):
-        writer.write_segment(layout.segment(8), [table.drop_columns("space")], **given)
+        writer.write_segment(layout.segment(8), table.drop_columns("space").to_batches(), **given)
     assert not layout.segment(8).exists()
     os.kill(pid, signal.SIGINT)  # as Ctrl-C and a service manager's stop send them to the whole group
     os.kill(pid, signal.SIGTERM)
-    assert writer.write_segment(layout.segment(8), [table], **given).rows == 10
+    assert writer.write_segment(layout.segment(8), table.to_batches(), **given).rows == 10
     assert writer.pid == pid
 
 
@@ -104,10 +104,10 @@ def test_a_name_that_is_not_durable(process, monkeypatch):
 
     monkeypatch.setattr(sealing_process, "sync_directory", fail)
     with pytest.raises(OSError, match="Input/output"):
-        writer.write_segment(layout.segment(9), [table], **given)
+        writer.write_segment(layout.segment(9), table.to_batches(), **given)
     assert not layout.segment(9).exists()
     monkeypatch.undo()
-    assert writer.write_segment(layout.segment(9), [table], **given).rows == 10
+    assert writer.write_segment(layout.segment(9), table.to_batches(), **given).rows == 10
 
 
 def test_threads_share_it(process):
@@ -118,7 +118,7 @@ def test_threads_share_it(process):
 
     def write(number):
         table = events(given["schema"].schema, 100 * number)
-        found[number] = writer.write_segment(layout.segment(number), [table], **(given | {"number": number}))
+        found[number] = writer.write_segment(layout.segment(number), table.to_batches(), **(given | {"number": number}))
 
     threads = [threading.Thread(target=write, args=(number,)) for number in (20, 21, 22)]
     for thread in threads:
@@ -182,9 +182,9 @@ def test_a_message_without_its_events(tmp_path):
     writer = SealingProcess(Layout(tmp_path))
     (process, channel), task = writer._running, facts()
     del task["producers"]
-    send(channel, Task(path=tmp_path / "a.esdb", producers=(), threads=None, **task))
+    send(channel, Task(path=tmp_path / "a.esdb", producers=(), threads=None, hidden={}, **task))
     assert process.wait(PATIENCE_S) == 1
     table = events(task["schema"].schema, 10)
     with pytest.raises(SealingFailedError, match="ended with status 1"):
-        writer.write_segment(tmp_path / "segments" / "0" / "a.esdb", [table], **task)
+        writer.write_segment(tmp_path / "segments" / "0" / "a.esdb", table.to_batches(), **task)
     writer.close()

@@ -85,6 +85,22 @@ CREATE TABLE tombstones (
     PRIMARY KEY (partition, space)
 ) STRICT, WITHOUT ROWID;
 
+-- Events that could not be sealed. Their record indexes count as sealed; a scan passes over them.
+CREATE TABLE quarantine (
+    number        INTEGER PRIMARY KEY, -- also its file name
+    partition     INTEGER NOT NULL REFERENCES partitions,
+    schema        INTEGER NOT NULL REFERENCES schemas,
+    first_index   INTEGER NOT NULL,
+    last_index    INTEGER NOT NULL,
+    min_timestamp INTEGER NOT NULL,
+    max_timestamp INTEGER NOT NULL,
+    rows          INTEGER NOT NULL,
+    size_bytes    INTEGER NOT NULL,
+    checksum      BLOB NOT NULL,    -- xxh3-64 of the file, 8 bytes, little-endian
+    created_us    INTEGER NOT NULL,
+    reason        TEXT NOT NULL
+) STRICT;
+
 CREATE TABLE problems (
     number   INTEGER PRIMARY KEY AUTOINCREMENT,
     subject  TEXT NOT NULL,

@@ -1,0 +1,93 @@
+"""Finds the events that cannot be sealed among those that can: halves are tried, and halves of what fails.
+
+Nothing is kept here: what seals is written again, together, by who asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from aggregator.unsealed import Piece
+
+MAX_TRIALS = 200
+"""So often parts of one batch are tried: enough to find five rows in a million. What then still fails is one piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class Poison:
+    """Adjoining events that cannot be sealed, of one schema, and why not."""
+
+    pieces: tuple[Piece, ...]
+    error: Exception
+
+
+class Isolation:
+    """Parts batches into groups that can be sealed and those that cannot. `run` it once."""
+
+    def __init__(
+        self, attempt: Callable[[Sequence[Piece]], Exception | None], check_system: Callable[[Exception], None]
+    ) -> None:
+        """attempt: tries to seal and gives the error; what it raises is not the data's fault, and ends all this.
+
+        check_system: raises the error where nothing at all can be sealed now.
+        """
+        self._attempt, self._check_system = attempt, check_system
+        self._trials = 0
+        self.sealable: list[list[Piece]] = []
+        """Groups of batches, in order, each of which was tried."""
+        self.poison: list[Poison] = []
+
+    def run(self, pieces: Sequence[Piece]) -> None:
+        """Part the batches of a partition, in order. Raises MemoryError, and what the two functions raise."""
+        self._part(pieces)
+        found, self.poison = _joined(self.poison), []
+        for one in found:  # what failed once could be what the system had not just then
+            self._check_system(one.error)
+            error = self._attempt(one.pieces)
+            if error is None:
+                self.sealable.append(list(one.pieces))
+            elif isinstance(error, MemoryError):
+                raise error
+            else:
+                self.poison.append(Poison(one.pieces, error))
+        self.sealable.sort(key=lambda group: group[0].first_index)
+
+    def _part(self, pieces: Sequence[Piece]) -> None:
+        error = self._attempt(pieces)
+        if error is None:
+            self.sealable.append(list(pieces))
+        elif len(pieces) > 1:
+            middle = len(pieces) // 2
+            self._part(pieces[:middle])
+            self._part(pieces[middle:])
+        else:
+            self._trials = 0
+            self._part_rows(pieces[0], error)
+
+    def _part_rows(self, piece: Piece, error: Exception) -> None:
+        """Part a batch that fails alone."""
+        if piece.rows == 1 or self._trials >= MAX_TRIALS:
+            self.poison.append(Poison((piece,), error))
+            return
+        middle = piece.rows // 2
+        for half in (piece.part(0, middle), piece.part(middle, piece.rows)):
+            self._trials += 1
+            failed = self._attempt([half])
+            if failed is None:
+                self.sealable.append([half])
+            else:
+                self._part_rows(half, failed)
+
+
+def _joined(found: Sequence[Poison]) -> list[Poison]:
+    """Poison that adjoins and is of one schema is one."""
+    joined: list[Poison] = []
+    for one in found:
+        last = joined[-1].pieces[-1] if joined else None
+        first = one.pieces[0]
+        if last is not None and last.end_index == first.first_index and last.schema is first.schema:
+            joined[-1] = Poison((*joined[-1].pieces, *one.pieces), joined[-1].error)
+        else:
+            joined.append(one)
+    return joined

@@ -1,0 +1,256 @@
+"""Events that cannot be sealed: put into quarantine, taken out of it when they are erased, counted and removed.
+
+In one order: the file is written and synced; the manifest gets its row, in the transaction in which the partition's
+sealed index passes it; then the log lets go of the events. What leaves goes the other way round: the row, then the
+file. A crash leaves a file without a row, and `check` finds out whether its events are anywhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from threading import RLock
+
+import pyarrow as pa
+
+from aggregator.errors import CorruptLogError
+from aggregator.files import Layout, sync_directory
+from aggregator.isolation import Poison
+from aggregator.manifest import Edit, Manifest
+from aggregator.model import Cut, Problem, ProducerEntry, QuarantinedBatch
+from aggregator.quarantine_file import (
+    batch_files,
+    batch_path,
+    describe_batch,
+    file_name,
+    hides,
+    read_batches,
+    read_facts,
+    without_hidden,
+    write_batch,
+)
+from aggregator.sealing_table import with_indexes
+from aggregator.state import CatalogState, Partition, Topic
+from aggregator.tombstones import Hidden
+
+logger = logging.getLogger("aggregator")
+
+REASON_CHARACTERS = 300
+"""So much of an error's message is kept."""
+SAID_EVERY_US = 10_000_000
+"""How often the log says that something was set aside."""
+
+
+class Quarantine:
+    """The quarantined batches of a catalog that is open for writing. Safe to share between threads."""
+
+    def __init__(self, layout: Layout, state: CatalogState, manifest: Manifest, clock: Callable[[], int]) -> None:
+        self._layout, self._state, self._manifest, self._clock = layout, state, manifest, clock
+        self.lock = RLock()
+        """Held while a batch changes or leaves, and while events are hidden: none is put back that was erased."""
+        self._next = 1 + max([*batch_files(layout), *(batch.number for batch in manifest.quarantined())], default=0)
+        self._spared: set[int] = set()  # numbers of files without a row that stay: those being written, unreadable ones
+        self._said_us = 0
+        self._unsaid = 0
+
+    def batches(self, topic: Topic | None = None) -> list[QuarantinedBatch]:
+        """Those of a topic, or of all."""
+        found = self._manifest.quarantined()
+        return found if topic is None else [b for b in found if self._state.partitions[b.partition][0] is topic]
+
+    # ------------------------------------------------------------ coming
+
+    def write(
+        self,
+        topic: Topic,
+        partition: Partition,
+        poison: Poison,
+        hidden: Hidden,
+        producers: Sequence[ProducerEntry],
+        created_us: int,
+    ) -> QuarantinedBatch | None:
+        """Write the file of events that are not hidden; None where there are none. `keep` or `discard` it then.
+
+        Where they cannot be told apart from hidden ones, all of them are gone, and that is a problem. Raises OSError.
+        """
+        batches = [with_indexes(piece) for piece in poison.pieces]
+        first, last = poison.pieces[0], poison.pieces[-1]
+        try:
+            left = without_hidden(batches, hidden)
+        except pa.ArrowException as error:
+            rows = sum(piece.rows for piece in poison.pieces)
+            self._report_lost(topic, partition, rows, (first.first_index, last.end_index - 1), error)
+            return None
+        if not left:
+            return None
+        mine = [e for e in producers if e.first_index < last.end_index and e.first_index + e.count > first.first_index]
+        return self._write(left, topic.definition(partition, first.schema), mine, created_us, _reason(poison.error))
+
+    def _write(
+        self,
+        batches: Sequence[pa.RecordBatch],
+        facts: Mapping[str, object],
+        producers: Iterable[ProducerEntry],
+        created_us: int,
+        reason: str,
+    ) -> QuarantinedBatch:
+        with self.lock:
+            number = self._next
+            self._next += 1
+            self._spared.add(number)
+        return write_batch(
+            self._layout, batches, number=number, facts=facts, producers=producers, created_us=created_us,
+            reason=reason,
+        )  # fmt: skip
+
+    def keep(self, batches: Iterable[QuarantinedBatch]) -> None:
+        """They have their rows now."""
+        found = list(batches)
+        with self.lock:
+            self._spared.difference_update(batch.number for batch in found)
+        for batch in found:
+            self._say(batch)
+
+    def discard(self, batches: Iterable[QuarantinedBatch]) -> None:
+        """Delete files that got no rows."""
+        with self.lock:
+            for batch in batches:
+                batch_path(self._layout, batch.number).unlink(missing_ok=True)
+                self._spared.discard(batch.number)
+
+    def _say(self, batch: QuarantinedBatch) -> None:
+        now = self._clock()
+        if abs(now - self._said_us) < SAID_EVERY_US:
+            self._unsaid += 1
+            return
+        more = f" ({self._unsaid} more batches were set aside before)" if self._unsaid else ""
+        self._said_us, self._unsaid = now, 0
+        logger.error("set aside in quarantine: %s%s", describe(batch, self._state), more)
+
+    # ------------------------------------------------------------ going
+
+    def remove(self, batches: Iterable[QuarantinedBatch]) -> list[QuarantinedBatch]:
+        """Let go of batches, files and all; gives those that were still there. Raises ManifestFailedError, OSError."""
+        with self.lock:
+            there = {batch.number for batch in self._manifest.quarantined()}
+            gone = [batch for batch in batches if batch.number in there]
+            if gone:
+                with self._state.edit_lock:
+                    self._manifest.apply(Edit(unquarantined=[batch.number for batch in gone]))
+                self.sweep()
+        return gone
+
+    def sweep(self) -> None:
+        """Delete the files of batches that left. Raises OSError."""
+        with self.lock:
+            known = {batch.number for batch in self._manifest.quarantined()} | self._spared
+            gone = [path for number, path in batch_files(self._layout).items() if number not in known]
+            for path in gone:
+                path.unlink(missing_ok=True)
+            if gone:
+                sync_directory(self._layout.quarantine)
+
+    def erase(self, topic: Topic, partition: Partition, hidden: Hidden) -> None:
+        """Take the hidden events out of the batches of a partition, from the disk as well.
+
+        A batch whose events cannot be told apart, or read, goes as a whole, and that is a problem.
+        Raises OSError, ManifestFailedError.
+        """
+        with self.lock:
+            for batch in self.batches(topic):
+                if batch.partition == partition.number and any(_reaches(batch, cuts) for cuts in hidden.values()):
+                    self._erase(topic, partition, batch, hidden)
+            self.sweep()
+
+    def _erase(self, topic: Topic, partition: Partition, batch: QuarantinedBatch, hidden: Hidden) -> None:
+        made: list[QuarantinedBatch] = []
+        try:
+            if not hides(self._layout, batch, hidden):
+                return
+            left = without_hidden(read_batches(self._layout, batch), hidden)
+            facts = read_facts(self._layout, batch.number)
+        except (CorruptLogError, pa.ArrowException, FileNotFoundError) as error:
+            span = (batch.first_index, batch.last_index)
+            self._report_lost(topic, partition, batch.rows, span, error)
+            left, facts = [], {}
+        if left:  # of the error's message only its kind: it may name what is erased
+            producers = [ProducerEntry(**entry) for entry in facts.pop("producers")]
+            made.append(self._write(left, facts, producers, batch.created_us, batch.reason.partition(":")[0]))
+        with self._state.edit_lock:
+            self._manifest.apply(Edit(quarantined=made, unquarantined=[batch.number]))
+        self._spared.difference_update(one.number for one in made)
+
+    def _report_lost(
+        self, topic: Topic, partition: Partition, rows: int, span: tuple[int, int], error: Exception
+    ) -> None:
+        message = (
+            f"{rows} events of topic {topic.info.name!r}, partition {partition.name!r}, record indexes {span[0]} to "
+            f"{span[1]}, could be neither sealed nor told apart from erased ones: {type(error).__name__}"
+        )
+        logger.error("%s; dropped", message)
+        self._manifest.add_problem(Problem("quarantine", message, "dropped", self._clock()))
+
+    # ------------------------------------------------------------ at opening
+
+    def check(self, in_log: Callable[[QuarantinedBatch], bool]) -> None:
+        """Hold the files against the manifest, after the log was read back. in_log: whether that has a batch's events.
+
+        Raises OSError, ManifestFailedError.
+        """
+        known = {batch.number: batch for batch in self._manifest.quarantined()}
+        for number, path in sorted(batch_files(self._layout).items()):
+            if number in known:
+                continue
+            try:
+                found = describe_batch(path, number)
+            except CorruptLogError as error:
+                self._report(path.name, error.message, "left there")
+                self._spared.add(number)
+                continue
+            owner = self._state.partitions.get(found.batch.partition)
+            if owner is None:
+                self._report(path.name, "the manifest does not know its topic: it may be an old copy", "left there")
+                self._spared.add(number)
+            elif found.batch.last_index >= owner[1].sealed_index and not in_log(found.batch):
+                self._manifest.apply(Edit(quarantined=[found.batch], producers=found.producers))
+                self._report(path.name, "the manifest did not name it: it may be an old copy", "taken in")
+        for batch in self._manifest.quarantined():
+            partition = self._state.partitions[batch.partition][1]
+            partition.next_index = max(partition.next_index, batch.last_index + 1)
+            if not batch_path(self._layout, batch.number).exists():
+                message = f"the file is missing: {describe(batch, self._state)}"
+                self._report(batch_path(self._layout, batch.number).name, message, "given up")
+                self._manifest.apply(Edit(unquarantined=[batch.number]))
+        self.sweep()
+
+    def _report(self, name: str, message: str, action: str) -> None:
+        logger.warning("quarantine/%s: %s; %s", name, message, action)
+        self._manifest.add_problem(Problem(f"quarantine/{name}", message, action, self._clock()))
+
+
+def describe(batch: QuarantinedBatch, state: CatalogState) -> str:
+    """What a batch is, and why it is where it is, in a sentence."""
+    topic, partition = state.partitions[batch.partition]
+    return (
+        f"{batch.rows} events of topic {topic.info.name!r}, partition {partition.name!r}, record indexes "
+        f"{batch.first_index} to {batch.last_index}, cannot be sealed: {batch.reason}"
+    )
+
+
+def problems_of(batches: Iterable[QuarantinedBatch], state: CatalogState) -> list[Problem]:
+    """What is wrong while batches are in quarantine. It is no more when they have left."""
+    action = "set aside in quarantine: `aggregator quarantine` shows, exports, retries and drops it"
+    return [
+        Problem(f"quarantine/{file_name(batch.number)}", describe(batch, state), action, batch.created_us)
+        for batch in batches
+    ]
+
+
+def _reaches(batch: QuarantinedBatch, cuts: Iterable[Cut]) -> bool:
+    return any(batch.first_index < cut.end_index and batch.min_timestamp <= cut.time_us for cut in cuts)
+
+
+def _reason(error: Exception) -> str:
+    """The error in one line, as far as it is kept."""
+    text = " ".join(f"{type(error).__name__}: {getattr(error, 'message', None) or error}".split())
+    return text if len(text) <= REASON_CHARACTERS else text[: REASON_CHARACTERS - 1] + "…"

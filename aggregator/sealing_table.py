@@ -1,0 +1,39 @@
+"""Unsealed batches as the table that a segment is written from. It is made where the segment is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from aggregator.model import RECORD_INDEX
+from aggregator.segment_file import arrow_schema
+from aggregator.tombstones import Hidden, without_hidden
+from aggregator.unsealed import Piece
+from esformat.parts import EventSchema
+
+
+def with_indexes(piece: Piece) -> pa.RecordBatch:
+    """The events of a batch as they came, and their record indexes."""
+    field = pa.field(RECORD_INDEX, pa.int64(), nullable=False)
+    columns = [*piece.batch.columns, pa.array(piece.record_indexes())]
+    return pa.RecordBatch.from_arrays(columns, schema=piece.batch.schema.append(field))
+
+
+def sealing_table(batches: Iterable[pa.RecordBatch], schema: EventSchema, hidden: Hidden) -> pa.Table:
+    """Batches of one family with their record indexes as one table of the schema, without hidden events."""
+    target = arrow_schema(schema)
+    table = pa.Table.from_batches([_conform(batch, target) for batch in batches], target)
+    return without_hidden(table, hidden)
+
+
+def _conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
+    """A batch of an older schema of a family in a newer one: columns that were added since are null."""
+    if batch.schema.equals(target):
+        return batch
+    known = set(batch.schema.names)
+    arrays = [
+        batch.column(field.name) if field.name in known or not field.nullable else pa.nulls(len(batch), field.type)
+        for field in target
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=target)
