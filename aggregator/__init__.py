@@ -24,6 +24,7 @@ from aggregator.model import Problem, Receipt
 from aggregator.opening import open_catalog as open
 from aggregator.opening import rebuild_manifest
 from aggregator.policy import Durability, Limits, Retention, Roll
+from aggregator.quarantine_view import Quarantined, QuarantineView
 from aggregator.reports import CompactionReport, Erasure, RebuildReport, Removed, RetentionReport, Traces
 from aggregator.scan import Scan
 from aggregator.selection import Selection
@@ -47,6 +48,8 @@ __all__ = [
     "ManifestFailedError",
     "OverloadedError",
     "Problem",
+    "QuarantineView",
+    "Quarantined",
     "ReadOnlyError",
     "RebuildReport",
     "Receipt",

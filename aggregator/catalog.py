@@ -20,6 +20,7 @@ from aggregator.names import check_name
 from aggregator.pipe_table import pipe_facts
 from aggregator.pipes import Pipes
 from aggregator.policy import Retention, Roll
+from aggregator.quarantine_view import QuarantineView
 from aggregator.query import follow, run
 from aggregator.records import STREAM_SCHEMA, events_of
 from aggregator.reports import CompactionReport, RetentionReport
@@ -290,7 +291,8 @@ class Catalog:
             "path": str(self.path), "rows": sum(mine["rows"] for mine in topics.values()),
             "segments": sum(mine["segments"] for mine in topics.values()),
             "disk": disk_stats(measure(self._backend.layout, segments=segments, waiting=waiting)),
-            "problems": len(self.problems()), "topics": topics, "pipes": pipe_facts(self._backend, self._pipes),
+            "problems": len(self.problems()), "quarantined": len(self.quarantine.entries()), "topics": topics,
+            "pipes": pipe_facts(self._backend, self._pipes),
         }  # fmt: skip
         if isinstance(self._backend, Writing):
             budget = self._backend.budget
@@ -361,9 +363,15 @@ class Catalog:
     # ------------------------------------------------------------ life
 
     def problems(self) -> list[Problem]:
-        """What was found wrong with the catalog, oldest first."""
+        """What was found wrong with the catalog, oldest first, batches in quarantine included."""
+        found = [*self.quarantine.problems(), *self._backend.manifest.problems()]
+        return sorted(found, key=lambda problem: problem.found_us)
+
+    @property
+    def quarantine(self) -> QuarantineView:
+        """What was set aside: batches that could not be sealed, and damaged files."""
         self._check_open()
-        return self._backend.manifest.problems()
+        return QuarantineView(self._backend)
 
     def close(self) -> None:
         """Stop. What was acknowledged is kept; unsealed events are in the log. Closing twice is fine."""

@@ -1,10 +1,11 @@
 """Erased and truncated spaces, from the moment that events are hidden until they are gone from disk.
 
 A tombstone hides a space's events of a partition below a record index, durably. Then, in one order: unsealed events are
-sealed without them; segments that hold them are rewritten; the log begins a new file, and the files before it go when
-all in them is sealed; old segment files go when no scan reads them; the tombstone goes, and what the manifest kept of
-the key is overwritten. Until then a crash costs nothing: the tombstone is still there. What streams were truncated by
-takes the same way, but for the log and the old files: nobody promised that they are gone by then.
+sealed without them; quarantined batches and segments that hold them are rewritten; the log begins a new file, and the
+files before it go when all in them is sealed; old segment files go when no scan reads them; the tombstone goes, and
+what the manifest kept of the key is overwritten. Until then a crash costs nothing: the tombstone is still there. What
+streams were truncated by takes the same way, but for the log and the old files: nobody promised that they are gone by
+then.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Erasures:
     ) -> None:
         self._state, self._manifest, self._log, self._sealer = state, manifest, log, sealer
         self._rewriter, self._removal, self._pool, self._clock = rewriter, removal, pool, clock
-        self._footprint = footprint
+        self._footprint, self._quarantine = footprint, sealer.quarantine
         self._clean: dict[tuple[int, bytes, Cut], _Clean] = {}
         self.before_forgetting: Callable[[Topic], None] = lambda _: None
         """Called before tombstones of a topic go: who keeps names of spaces looks at them for the last time."""
@@ -63,14 +64,15 @@ class Erasures:
     def hide(self, topic: Topic, space: bytes, events: int) -> Erasure:
         """Hide every event of a space that is visible now. `events`: how many, for the report."""
         state = self._state
-        with state.edit_lock:
+        with self._quarantine.lock, state.edit_lock:
+            quarantined = {batch.partition for batch in self._quarantine.batches(topic)}
             waiting = bool(self._removal.waiting())  # whose files may hold the space as well
             with state.view_lock:
                 logged = self._log.partitions()
                 ends = {
                     p.number: p.visible_end
                     for p in topic.partitions.values()
-                    if waiting or p.number in logged or _may_hold(topic, p, space)
+                    if waiting or p.number in logged or p.number in quarantined or _may_hold(topic, p, space)
                 }
             now = self._clock()
             stones = [Tombstone(number, space, end, now) for number, end in ends.items() if end]
@@ -83,7 +85,7 @@ class Erasures:
     def truncate(self, cuts: Mapping[tuple[int, bytes], Cut]) -> None:
         """Hide the events of spaces of partitions that are cut off. Raises ManifestFailedError; then none is hidden."""
         now = self._clock()
-        with self._state.edit_lock:
+        with self._quarantine.lock, self._state.edit_lock:
             self._put(
                 [
                     Tombstone(number, space, cut.end_index, now, cut.time_us, cut.tie_index)
@@ -130,6 +132,10 @@ class Erasures:
             return
         if any(_reaches_unsealed(partition, cut) for cuts in left.values() for cut in cuts):
             self._sealer.seal(topic, partition)
+        taken_out = False
+        with errors:
+            self._quarantine.erase(topic, partition, left)
+            taken_out = True
         holding, _ = self._holding(topic, partition, left, errors)
         for segment, counts in holding.items():
             with errors, self._footprint.rewriting(topic, segment.size_bytes), UnlessRemoved(topic, [segment]):
@@ -145,7 +151,7 @@ class Erasures:
         held = unread.union(*holding.values())
         for space, cuts in left.items():
             for cut in cuts:
-                if space not in held and not _reaches_unsealed(partition, cut):
+                if taken_out and space not in held and not _reaches_unsealed(partition, cut):
                     self._clean[partition.number, space, cut] = clean
 
     def _rewritten(

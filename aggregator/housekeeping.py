@@ -16,12 +16,12 @@ from aggregator.files import Layout
 from aggregator.footprint import WAITING_SHARE, Footprint
 from aggregator.log import Log
 from aggregator.manifest import SEEN, Manifest
-from aggregator.model import SegmentInfo
+from aggregator.model import QuarantinedBatch, SegmentInfo
 from aggregator.pins import Pins
 from aggregator.policy import Limits, Retention
 from aggregator.removal import Removal, UnlessRemoved
 from aggregator.reports import CompactionReport, Removed, RetentionReport
-from aggregator.retention import Doomed, Space, age_now, believed_start, expired, in_the_way
+from aggregator.retention import Doomed, Kept, Space, age_now, believed_start, expired, in_the_way
 from aggregator.rewriting import FirstError, Rewriter, Stopped
 from aggregator.sealing import Sealer
 from aggregator.segment_pool import SegmentPool
@@ -113,16 +113,17 @@ class Housekeeping:
     def _doomed(self, topics: Iterable[Topic] | None) -> list[Doomed]:
         now = self.age_now()
         doomed: list[Doomed] = []
-        left: list[SegmentInfo] = []
+        left: list[Kept] = []
         for topic in self._topics() if topics is None else topics:
-            segments = self._segments(topic)
-            mine = expired(segments, topic.info.retention, now, self._beside(topic))
-            gone = {one.segment.number for one in mine}
-            left += [segment for segment in segments if segment.number not in gone]
+            kept: list[Kept] = [*self._segments(topic), *self._sealer.quarantine.batches(topic)]
+            mine = expired(kept, topic.info.retention, now, self._beside(topic))
+            gone = {one.segment for one in mine}
+            left += [one for one in kept if one not in gone]
             doomed += mine
         if topics is None and (self._limits.max_bytes is not None or self._limits.min_free_bytes is not None):
             waiting = sum(size for _, size, _ in self.removal.waiting())
-            usage = measure(self._layout, segments=sum(segment.size_bytes for segment in left), waiting=waiting)
+            segment_bytes = sum(one.size_bytes for one in left if isinstance(one, SegmentInfo))
+            usage = measure(self._layout, segments=segment_bytes, waiting=waiting)
             self._footprint.quarantine_bytes = usage.quarantine
             spare = self._footprint.spare()
             if self._limits.max_bytes is not None and usage.total + spare > self._limits.max_bytes:
@@ -149,9 +150,14 @@ class Housekeeping:
             mine.setdefault((topic.info.name, one.reason), []).append(one)
         for (name, reason), some in mine.items():
             topic = self._state.topics[name]
-            there = {info.number for info in self.removal.retire(topic, [one.segment for one in some], reason)}
-            done += [one for one in some if one.segment.number in there]
-            logger.info("retention by %s removed %d segments of topic %r", reason, len(there), name)
+            segments = [one.segment for one in some if isinstance(one.segment, SegmentInfo)]
+            batches = [one.segment for one in some if isinstance(one.segment, QuarantinedBatch)]
+            there: set[Kept] = set(self.removal.retire(topic, segments, reason))
+            there.update(self._sealer.quarantine.remove(batches))
+            done += [one for one in some if one.segment in there]
+            logger.info(
+                "retention by %s removed %d segments and quarantined batches of topic %r", reason, len(there), name
+            )
         return done
 
     def _removed(self, one: Doomed) -> Removed:
@@ -159,7 +165,7 @@ class Housekeeping:
         info = one.segment
         return Removed(
             topic.info.name, partition.name, info.number, info.rows, info.size_bytes, info.first_index,
-            info.last_index, info.min_timestamp, info.max_timestamp, one.reason,
+            info.last_index, info.min_timestamp, info.max_timestamp, one.reason, isinstance(info, QuarantinedBatch),
         )  # fmt: skip
 
     def _retain_by_itself(self) -> None:
@@ -185,7 +191,7 @@ class Housekeeping:
         with self._compacting:
             rewritten = self.erasures.rewritten
             if any(erased_spaces(topic.tombstones) for topic in chosen):
-                self._seal_all()  # else the log would keep erased events until the others are sealed
+                self._seal_all(errors)  # else the log would keep erased events until the others are sealed
             for topic in chosen:
                 with errors:
                     erased += [_shown(topic, space) for space in self.erasures.advance(topic)]
@@ -216,7 +222,8 @@ class Housekeeping:
             if _seconds() >= self._look_after:
                 self._merging = FirstError()
                 for topic in self._topics():
-                    self._merge_due(topic)
+                    with self._merging:
+                        self._merge_due(topic)
             errors.tell()
             self._merging.tell()
 
@@ -294,9 +301,10 @@ class Housekeeping:
     def _bounds(self, topic: Topic) -> Bounds:
         return bounds_for(topic.info.retention, self._limits)
 
-    def _seal_all(self) -> None:
+    def _seal_all(self, errors: FirstError) -> None:
         for topic, partition in list(self._state.partitions.values()):
-            self._sealer.seal(topic, partition)
+            with errors:
+                self._sealer.seal(topic, partition)
 
 
 def _shown(topic: Topic, space: bytes) -> str | bytes:

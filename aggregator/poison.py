@@ -77,7 +77,7 @@ class Quarantine:
         first, last = poison.pieces[0], poison.pieces[-1]
         try:
             left = without_hidden(batches, hidden)
-        except pa.ArrowException as error:
+        except CorruptLogError as error:
             rows = sum(piece.rows for piece in poison.pieces)
             self._report_lost(topic, partition, rows, (first.first_index, last.end_index - 1), error)
             return None

@@ -50,6 +50,13 @@ def batch_files(layout: Layout) -> dict[int, Path]:
     return found
 
 
+def damaged_files(layout: Layout) -> list[Path]:
+    """What else lies in quarantine: segments, log files and copies of the manifest that were set aside."""
+    if not layout.quarantine.is_dir():
+        return []
+    return sorted(path for path in layout.quarantine.iterdir() if SUFFIX not in path.name)
+
+
 def write_batch(
     layout: Layout,
     batches: Sequence[pa.RecordBatch],
@@ -160,15 +167,20 @@ def hides(layout: Layout, batch: QuarantinedBatch, hidden: Hidden) -> bool:
 
 
 def without_hidden(batches: Iterable[pa.RecordBatch], hidden: Hidden) -> list[pa.RecordBatch]:
-    """The events that are not hidden, in buffers that hold no others. Raises pa.ArrowException."""
+    """The events that are not hidden, in buffers that hold no others. Raises CorruptLogError where Arrow cannot tell
+    them apart.
+    """
     left = []
     for batch in batches:
         mask = hidden_rows(pa.Table.from_batches([batch.select(_KEYS)]), hidden)
         if mask is None or not mask.any():
             left.append(batch)
             continue
-        kept = batch.filter(pa.array(~mask))
-        kept.validate(full=True)
+        try:
+            kept = batch.filter(pa.array(~mask))
+            kept.validate(full=True)
+        except pa.ArrowException as error:
+            raise CorruptLogError(f"events cannot be told apart from erased ones: {error}") from None
         if len(kept):
             left.append(kept)
     return left

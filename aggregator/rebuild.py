@@ -7,18 +7,20 @@ back, and the report says so.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 
-from aggregator.errors import CatalogNotFoundError, CorruptManifestError, UnknownVersionError
+from aggregator.errors import CatalogNotFoundError, CorruptLogError, CorruptManifestError, UnknownVersionError
 from aggregator.facts_file import read_facts
 from aggregator.files import Layout, manifest_files, segment_files, sync_directory
 from aggregator.lock import WriterLock
-from aggregator.manifest import SEEN, Manifest
+from aggregator.manifest import SEEN, Edit, Manifest
 from aggregator.model import Problem
 from aggregator.quarantine import set_aside
-from aggregator.replay import adopt_definitions
+from aggregator.quarantine_file import batch_files, describe_batch
+from aggregator.replay import adopt_definitions, adopt_partition, adopt_schema, adopt_topic
 from aggregator.reports import RebuildReport
 from aggregator.restoring import Restored, restore
 from aggregator.segment_file import FoundSegment, describe_segment
@@ -91,6 +93,7 @@ def _fill(
         else:
             adopt_segment(state, manifest, each)
             rows += each.info.rows
+    _take_batches(layout, state, manifest)
     restored, missing = _restore(layout, state, manifest, quarantined, clock)
     if found:
         manifest.put(SEEN, str(max(each.info.created_us for _, each in found.values())))
@@ -98,6 +101,17 @@ def _fill(
         len(state.topics), len(found) - len(superseded), rows, len(superseded), tuple(quarantined), restored.pipes,
         restored.hidden, missing,
     )  # fmt: skip
+
+
+def _take_batches(layout: Layout, state: CatalogState, manifest: Manifest) -> None:
+    """Take in the quarantined batches, the newest last. One that cannot be read stays where it is."""
+    for number, path in sorted(batch_files(layout).items()):
+        with contextlib.suppress(CorruptLogError):
+            found = describe_batch(path, number)
+            topic = adopt_topic(state, manifest, found.facts)
+            adopt_schema(state, manifest, topic, found.facts)
+            adopt_partition(state, manifest, topic, found.facts)
+            manifest.apply(Edit(quarantined=[found.batch], producers=found.producers))
 
 
 def _restore(

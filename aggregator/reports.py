@@ -8,7 +8,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Removed:
     """A segment that retention removed, or would: times in µs; reason: "age", "segments", "bytes", "catalog bytes",
-    "free disk".
+    "free disk". quarantined: it is a batch that could not be sealed.
     """
 
     topic: str
@@ -21,6 +21,7 @@ class Removed:
     min_timestamp: int
     max_timestamp: int
     reason: str
+    quarantined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ class Traces:
     stand in the manifest's files, not counting longer keys of which they are a part (keys of less than 4 bytes are not
     looked for).
     hidden: whether it is erased and not gone yet. quarantined: files set aside as damaged, which were not searched.
+    set_aside: events in quarantined batches, which could not be sealed.
     """
 
     visible: int
@@ -93,11 +95,13 @@ class Traces:
     manifest: int
     hidden: bool
     quarantined: int
+    set_aside: int = 0
 
     @property
     def gone(self) -> bool:
         """Whether nothing of it is left in what was searched."""
-        return not (self.visible or self.segments or self.unsealed or self.logged or self.manifest or self.hidden)
+        found = self.visible or self.segments or self.unsealed or self.logged or self.manifest or self.set_aside
+        return not (found or self.hidden)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from aggregator.model import SegmentInfo
+from aggregator.model import QuarantinedBatch, SegmentInfo
 from aggregator.policy import Retention
 
 MAX_LEAP_US = 365 * 86_400_000_000
@@ -18,11 +18,15 @@ MAX_DRIFT_US = 3_600_000_000
 """A clock that is set forward by more while the catalog is open is not believed either."""
 
 
+Kept = SegmentInfo | QuarantinedBatch
+"""What retention keeps or removes as a whole."""
+
+
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """A segment to remove, and why: "age", "segments", "bytes", "catalog bytes", "free disk"."""
+    """A segment or quarantined batch to remove, and why: "age", "segments", "bytes", "catalog bytes", "free disk"."""
 
-    segment: SegmentInfo
+    segment: Kept
     reason: str
 
 
@@ -53,39 +57,43 @@ def believed_start(wall_us: int, last_seen_us: int | None) -> int:
     return last_seen_us
 
 
-def oldest_first(segments: Iterable[SegmentInfo]) -> list[SegmentInfo]:
-    """Segments in the order in which they were sealed."""
+def oldest_first(segments: Iterable[Kept]) -> list[Kept]:
+    """Segments and quarantined batches in the order in which they were sealed or set aside."""
     return sorted(segments, key=lambda segment: (segment.created_us, segment.first_index, segment.number))
 
 
-def expired(segments: Sequence[SegmentInfo], policy: Retention, now_us: int, beside_bytes: int = 0) -> list[Doomed]:
-    """The segments of a topic that its policy no longer keeps, oldest first.
+def expired(segments: Sequence[Kept], policy: Retention, now_us: int, beside_bytes: int = 0) -> list[Doomed]:
+    """The segments and quarantined batches of a topic that its policy no longer keeps, oldest first.
 
-    A segment goes by age when its newest event is too old. beside_bytes: what counts as the topic's beside them.
+    One goes by age when its newest event is too old. beside_bytes: what counts as the topic's beside them.
     """
     doomed: list[Doomed] = []
-    kept: list[SegmentInfo] = []
+    kept: list[Kept] = []
     for segment in oldest_first(segments):
         if policy.max_age_us is not None and now_us - segment.max_timestamp > policy.max_age_us:
             doomed.append(Doomed(segment, "age"))
         else:
             kept.append(segment)
     kept_bytes = beside_bytes + sum(segment.size_bytes for segment in kept)
-    for place, segment in enumerate(kept):
-        if policy.max_segments is not None and len(kept) - place > policy.max_segments:
+    count = sum(isinstance(segment, SegmentInfo) for segment in kept)
+    for segment in kept:
+        if policy.max_segments is not None and count > policy.max_segments:
             doomed.append(Doomed(segment, "segments"))
         elif policy.max_bytes is not None and kept_bytes > policy.max_bytes:
             doomed.append(Doomed(segment, "bytes"))
         else:
             break
         kept_bytes -= segment.size_bytes
+        count -= isinstance(segment, SegmentInfo)
     return doomed
 
 
-def in_the_way(segments: Sequence[SegmentInfo], space: Space) -> list[Doomed]:
-    """The segments, of all topics, that must go so that the catalog fits on its disk, oldest first."""
+def in_the_way(segments: Sequence[Kept], space: Space) -> list[Doomed]:
+    """The segments and quarantined batches, of all topics, that must go so that the catalog fits on its disk, oldest
+    first. The batches are part of `space.other_bytes`.
+    """
     doomed: list[Doomed] = []
-    held = space.other_bytes + sum(segment.size_bytes for segment in segments)
+    held = space.other_bytes + sum(segment.size_bytes for segment in segments if isinstance(segment, SegmentInfo))
     free = space.free_bytes
     for segment in oldest_first(segments):
         if space.max_bytes is not None and held > space.max_bytes:

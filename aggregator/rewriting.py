@@ -36,7 +36,9 @@ class Stopped(esformat.ClosedError):
 
 
 class FirstError:
-    """Goes on past what fails: `with` it for each piece of work, then `tell` the first error. Stopping is none."""
+    """Goes on past what fails, for whatever reason: `with` it for each piece of work, then `tell` the first error.
+    Stopping is none.
+    """
 
     def __init__(self) -> None:
         self._error: BaseException | None = None
@@ -45,7 +47,7 @@ class FirstError:
         return None
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
-        if not isinstance(error, esformat.EsdbError | OSError) or isinstance(error, Stopped):
+        if not isinstance(error, Exception) or isinstance(error, Stopped):
             return False
         self._error = self._error or error
         return True

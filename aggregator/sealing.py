@@ -139,7 +139,8 @@ class Sealer:
         self._releasing = Lock()
         self.seals = 0
         """How often a partition was sealed since the catalog was opened."""
-        self._quarantine = quarantine
+        self.quarantine = quarantine
+        """Where events go that cannot be sealed."""
         self._written: dict[int, _Written] = {}  # by partition
         self._ended: dict[int, int] = {}  # partition -> end of the events at which the process that writes them ended
 
@@ -212,7 +213,7 @@ class Sealer:
                 del self._written[partition.number]
                 self._state.change_segments(topic, change, written.segments, (), {partition.number: end})
                 self.seals += 1
-            self._quarantine.keep(written.quarantined)
+            self.quarantine.keep(written.quarantined)
             self._budget.give_back(frozen.size_bytes, sealed=True)
             self._footprint.let_go(topic, partition, frozen.size_bytes)
 
@@ -279,11 +280,11 @@ class Sealer:
                     written.segments.extend(seal(group))
             hidden, now = hidden_in(topic.tombstones, partition.number), self._clock()
             for poison in isolation.poison:
-                batch = self._quarantine.write(topic, partition, poison, hidden, producers, now)
+                batch = self.quarantine.write(topic, partition, poison, hidden, producers, now)
                 written.quarantined.extend([] if batch is None else [batch])
         except BaseException:
             self._discard(written.segments)
-            self._quarantine.discard(written.quarantined)
+            self.quarantine.discard(written.quarantined)
             raise
         self._ended.pop(partition.number, None)
         return written

@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
 
 from aggregator.disk import Usage
+from aggregator.model import QuarantinedBatch
 from aggregator.state import CatalogState, Partition, Topic
 from aggregator.tombstones import erased_spaces
 
 Facts = dict[str, Any]
+_SUMS = (
+    "rows", "bytes", "segments", "sealed_rows", "sealed_bytes", "unsealed_rows", "unsealed_bytes", "quarantined_rows",
+    "quarantined_bytes",
+)  # fmt: skip
 
 
-def topic_stats(topic: Topic, state: CatalogState) -> Facts:
-    """Rows, bytes, segments, unsealed events and times (µs) of a topic, and the same of each partition."""
+def topic_stats(topic: Topic, state: CatalogState, quarantined: Iterable[QuarantinedBatch]) -> Facts:
+    """Rows, bytes, segments, unsealed events and times (µs) of a topic, and the same of each partition.
+
+    quarantined: batches of any topic; `rows` and `bytes` do not count them.
+    """
     with state.view_lock:
         view = topic.segments.view()
         facts = {name: _unsealed(partition) for name, partition in topic.partitions.items()}
@@ -26,11 +35,15 @@ def topic_stats(topic: Topic, state: CatalogState) -> Facts:
         mine["sealed_bytes"] += info.size_bytes
         _widen(mine, "timestamp", info.min_timestamp, info.max_timestamp)
         mine["first_index"] = min(mine["first_index"], info.first_index)
+    for batch in quarantined:
+        if batch.partition in names:
+            facts[names[batch.partition]]["quarantined_rows"] += batch.rows
+            facts[names[batch.partition]]["quarantined_bytes"] += batch.size_bytes
     for mine in facts.values():
         mine["rows"] = mine["sealed_rows"] + mine["unsealed_rows"]
         mine["bytes"] = mine["sealed_bytes"] + mine["unsealed_bytes"]
     total: Facts = {"topic": topic.info.name}
-    for key in ("rows", "bytes", "segments", "sealed_rows", "sealed_bytes", "unsealed_rows", "unsealed_bytes"):
+    for key in _SUMS:
         total[key] = sum(mine[key] for mine in facts.values())
     for least, key in ((min, "min_timestamp"), (max, "max_timestamp"), (min, "oldest_unsealed_us")):
         total[key] = least((mine[key] for mine in facts.values() if mine[key] is not None), default=None)
@@ -43,9 +56,8 @@ def topic_stats(topic: Topic, state: CatalogState) -> Facts:
 
 
 def _unsealed(partition: Partition) -> Facts:
-    facts: Facts = {
-        "rows": 0, "bytes": 0, "segments": 0, "sealed_rows": 0, "sealed_bytes": 0, "unsealed_rows": 0,
-        "unsealed_bytes": 0, "min_timestamp": None, "max_timestamp": None, "oldest_unsealed_us": None,
+    facts: Facts = dict.fromkeys(_SUMS, 0) | {
+        "min_timestamp": None, "max_timestamp": None, "oldest_unsealed_us": None,
         "first_index": partition.visible_end, "end_index": partition.visible_end,
     }  # fmt: skip
     for part in (partition.sealing, partition.unsealed):

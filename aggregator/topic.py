@@ -185,9 +185,9 @@ class Topic:
         return tuple(space if self._topic.binary_keys else space.decode() for space in spaces)
 
     def traces(self, space: str | bytes) -> Traces:
-        """Look for what is left of a space: in segments, in memory, in the log, in the manifest. Reads the whole log.
+        """Look for what is left of a space: in segments, memory, log, quarantine, manifest. Reads the whole log.
 
-        Raises UsageError, OSError, esformat.CorruptSegmentError.
+        Raises UsageError, OSError, esformat.CorruptSegmentError, CorruptLogError.
         """
         self._backend.refresh()
         question = self._question(space=space)
@@ -212,7 +212,7 @@ class Topic:
         A plain mapping of what JSON takes.
         """
         self._backend.refresh()
-        return topic_stats(self._topic, self._backend.state)
+        return topic_stats(self._topic, self._backend.state, self._backend.manifest.quarantined())
 
     # ------------------------------------------------------------ reading
 

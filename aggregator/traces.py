@@ -15,6 +15,8 @@ from aggregator.files import Layout, manifest_files
 from aggregator.log_file import Frame, list_files, read_file, read_frames
 from aggregator.log_frame import EventsPrefix, FrameKind
 from aggregator.manifest import Manifest
+from aggregator.model import QuarantinedBatch
+from aggregator.quarantine_file import count_space, damaged_files
 from aggregator.reports import Traces
 from aggregator.state import Snapshot, Topic
 from aggregator.tombstones import erased_spaces
@@ -26,23 +28,25 @@ LEAST_SEARCHED_BYTES = 4
 def look_for(
     space: bytes, topic: Topic, snapshot: Snapshot, layout: Layout, manifest: Manifest, visible: int
 ) -> Traces:
-    """Search segments, those that are retired included, memory, log and manifest. The snapshot is pinned.
+    """Search segments, those that are retired included, memory, log, quarantined batches and manifest. The snapshot is
+    pinned.
 
-    Raises OSError, esformat.CorruptSegmentError for a segment that cannot be read.
+    Raises OSError, esformat.CorruptSegmentError for a segment, CorruptLogError for a batch that cannot be read.
     """
     numbers = [info.number for info in snapshot.segments]
     batches = [piece.batch for part in snapshot.unsealed for piece in part.pieces]
     partitions = {number for number, _ in snapshot.partitions}
     waiting = [number for number, _, _ in manifest.retired()]
     held = [number for number in (*numbers, *waiting) if _holds(layout.segment(number), space)]
-    quarantined = list(layout.quarantine.iterdir()) if layout.quarantine.is_dir() else []
+    batches_aside = [batch for batch in manifest.quarantined() if batch.partition in partitions]
     longer = manifest.keys_with(space)
     in_manifest = sum(_stored(path, space, longer) for path in (*manifest_files(layout.manifest), layout.facts))
     in_manifest += _noted(layout.facts, space)
     return Traces(
         visible, tuple(held), sum(_count(batch, space) for batch in batches),
         _logged(layout.log, topic, partitions, space), in_manifest,
-        space in erased_spaces(topic.tombstones), len(quarantined),
+        space in erased_spaces(topic.tombstones), len(damaged_files(layout)),
+        sum(_set_aside(layout, batch, space) for batch in batches_aside),
     )  # fmt: skip
 
 
@@ -60,6 +64,13 @@ def _count(batch: pa.RecordBatch, space: bytes) -> int:
         wanted = pa.scalar(space, pa.binary()).cast(spaces.type)
         return int(pc.sum(pc.equal(spaces, wanted)).as_py() or 0)
     return 0
+
+
+def _set_aside(layout: Layout, batch: QuarantinedBatch, space: bytes) -> int:
+    try:
+        return count_space(layout, batch, space)
+    except FileNotFoundError:  # it went meanwhile
+        return 0
 
 
 def _logged(directory: Path, topic: Topic, partitions: set[int], space: bytes) -> int:

@@ -127,7 +127,7 @@ AGGREGATOR_LEVELS = (
     ("writing",),
     ("adding",),
     ("topic",),
-    ("gaps", "index_condition", "stream_sizes"),
+    ("gaps", "index_condition", "quarantine_view", "stream_sizes"),
     ("selection", "truncation"),
     ("pipe_copy", "pipe_progress", "pipe_round"),
     ("pipes",),

@@ -319,7 +319,12 @@ class Manifest:
                     (edit.reason, change, number),
                 )
                 db.execute("DELETE FROM segments WHERE number = ?", (number,))
-            for partition, index in edit.sealed.items():
+            for partition, index in edit.sealed.items():  # a rebuilt manifest has batches that are sealed once more
+                db.execute(
+                    "DELETE FROM quarantine WHERE partition = ? AND last_index < ? AND first_index >= "
+                    "(SELECT sealed_index FROM partitions WHERE number = ?)",
+                    (partition, index, partition),
+                )
                 db.execute("UPDATE partitions SET sealed_index = ? WHERE number = ?", (index, partition))
             db.executemany("DELETE FROM quarantine WHERE number = ?", [(number,) for number in edit.unquarantined])
             rows.put_quarantined(db, edit.quarantined)

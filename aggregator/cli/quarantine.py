@@ -1,0 +1,122 @@
+"""`aggregator quarantine`: what a catalog set aside, as it could not be sealed or was damaged."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from aggregator import Quarantined
+from aggregator.cli.opened import catalog_argument, format_option, reading, say_json, writing
+from esformat.cli.parts import count, moment, opened_output, say, size
+from esformat.convert import write_batches
+
+SHOWN = 10
+_NAMES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".arrow": "arrow"}
+_EXAMPLES = """\b
+Examples:
+  aggregator quarantine list data
+  aggregator quarantine show data 1
+  aggregator quarantine export data 1 batch.arrow
+  aggregator quarantine retry data 1
+  aggregator quarantine drop data 2
+"""
+
+
+@click.group(epilog=_EXAMPLES)
+def quarantine() -> None:
+    """List, show, export, retry and drop what a catalog set aside.
+
+    Batches that cannot be sealed have numbers; damaged files have names. No scan reads either.
+    """
+
+
+@quarantine.command("list", epilog=_EXAMPLES)
+@catalog_argument
+@format_option
+def list_(catalog: str, format_: str) -> None:
+    """List what CATALOG has in quarantine."""
+    with reading(catalog) as opened:
+        entries = opened.quarantine.entries()
+    if format_ == "json":
+        say_json([asdict(entry) for entry in entries])
+        return
+    if not entries:
+        say("nothing is in quarantine")
+        return
+    from esformat.cli.tables import show_rows  # here: rich is slow to import
+
+    names = ("", "topic", "partition", "events", "record indexes", "bytes", "since", "reason")
+    show_rows(names, [_row(entry) for entry in entries], right=(3, 4, 5))
+
+
+def _row(entry: Quarantined) -> tuple[str, ...]:
+    since, taken = moment(entry.created_us), size(entry.size_bytes)
+    if entry.number is None:
+        return entry.name, "-", "-", "-", "-", taken, since, entry.reason
+    span = f"{entry.first_index:,} to {entry.last_index:,}"
+    return (
+        str(entry.number), entry.topic or "", entry.partition or "", f"{entry.rows:,}", span, taken, since,
+        entry.reason,
+    )  # fmt: skip
+
+
+@quarantine.command(epilog=_EXAMPLES)
+@catalog_argument
+@click.argument("number", type=int)
+@format_option
+def show(catalog: str, number: int, format_: str) -> None:
+    """Show the batch with that NUMBER, and its first events."""
+    with reading(catalog) as opened:
+        entry = next((each for each in opened.quarantine.entries() if each.number == number), None)
+        events = opened.quarantine.events(number).slice(0, SHOWN).to_pylist()
+    assert entry is not None
+    if format_ == "json":
+        say_json({**asdict(entry), "events": events})
+        return
+    for name, value in asdict(entry).items():
+        say(f"{name}: {moment(value) if name.endswith(('timestamp', '_us')) else value}")
+    for event in events:
+        say(repr(event))
+
+
+@quarantine.command(epilog=_EXAMPLES)
+@catalog_argument
+@click.argument("number", type=int)
+@click.argument("file", type=click.Path(dir_okay=False))
+@click.option("--force", is_flag=True, help="Replace FILE if it exists.")
+def export(catalog: str, number: int, file: str, force: bool) -> None:
+    """Write the events of the batch with that NUMBER to FILE: .arrow or .jsonl, by its name."""
+    format_ = next((_NAMES[end] for end in _NAMES if file.lower().endswith(end)), None)
+    if format_ is None:
+        raise click.UsageError(f"the name {file!r} does not tell a format: it must end with .arrow or .jsonl")
+    with reading(catalog) as opened:
+        events = opened.quarantine.events(number)
+    with opened_output(file, force=force) as sink:
+        write_batches(events.to_batches(), events.schema, format_, sink)
+    say(f"{file}: {count(len(events), 'event')}")
+
+
+@quarantine.command(epilog=_EXAMPLES)
+@catalog_argument
+@click.argument("numbers", type=int, nargs=-1, required=True)
+def retry(catalog: str, numbers: tuple[int, ...]) -> None:
+    """Append the events of batches again, as after an upgrade. A batch that is refused stays."""
+    with writing(catalog) as opened:
+        for number in numbers:
+            receipt = opened.quarantine.retry(number)
+            if receipt is None:
+                say(f"{number}: all of its events were erased")
+            else:
+                say(f"{number}: {count(len(receipt), 'event')}, record indexes {receipt.first} to {receipt.last}")
+
+
+@quarantine.command(epilog=_EXAMPLES)
+@catalog_argument
+@click.argument("names", nargs=-1, required=True)
+def drop(catalog: str, names: tuple[str, ...]) -> None:
+    """Delete batches, by number, and damaged files, by name. They cannot be brought back."""
+    with writing(catalog) as opened:
+        for name in names:
+            opened.quarantine.drop(int(name) if name.isdecimal() else name)
+            say(f"{name}: dropped")

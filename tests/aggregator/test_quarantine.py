@@ -1,0 +1,348 @@
+"""Events that cannot be sealed are set aside, told, erased, retained, retried, dropped; nothing else waits for them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+
+import pyarrow as pa
+import pytest
+from crash_image import crash_image
+from log_poison import LONG, events, log_by_hand, newest_columns, stored_anywhere
+
+import aggregator
+import esformat
+from aggregator import maintenance
+from aggregator.cli import run
+from esformat import intake
+from esformat.parts import EventSchema, Field
+
+SECRET = "top-secret-name"
+BAD = SECRET + "x" * LONG
+"""A space that no segment takes: the rows that have it are poison, whatever Arrow can do."""
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "data"
+
+
+def row(space, timestamp, data=b""):
+    return {"space": space, "timestamp": timestamp, "data": data}
+
+
+def poisoned(root, rows, topic="t", before=3, **options):
+    """A catalog whose topic has some good events, sealed and not, and then such rows in its log; gives their index."""
+    with aggregator.open(root) as catalog:
+        made = catalog.create_topic(topic) if topic not in catalog.topics() else catalog.topic(topic)
+        made.append([row("good", 1, b"sealed")])
+        catalog.seal()
+        made.append([row("good", 2 + number, b"plain") for number in range(before)])
+    columns = newest_columns(root, topic)
+    return log_by_hand(root, topic, events(columns, rows), **options)
+
+
+MIXED = [row("near", 10), row(BAD, 11, b"erase-me"), row("near", 12), row("far", 13)]
+
+
+@pytest.mark.parametrize("sealing", ["thread", "process"])
+def test_neighbours_are_sealed(root, sealing, caplog):
+    """Only the row that cannot be sealed is set aside; it is told, and the log lets go of it."""
+    first = poisoned(root, MIXED)
+    caplog.set_level(logging.ERROR, "aggregator")
+    with aggregator.open(root, sealing=sealing) as catalog:
+        topic = catalog.topic("t")
+        catalog.seal()
+        assert [event.timestamp for event in topic.scan()] == [1, 2, 3, 4, 10, 12, 13]
+        assert topic.ends() == {"0": first + 4}
+        (entry,) = catalog.quarantine.entries()
+        assert (entry.topic, entry.partition, entry.rows, entry.first_index, entry.last_index) == ("t", "0", 1, 5, 5)
+        assert "70015 bytes, more than 65536" in entry.reason
+        (problem,) = catalog.problems()
+        assert "record indexes 5 to 5" in problem.message
+        assert "'t'" in caplog.text
+        assert "record indexes 5 to 5" in caplog.text
+        stats = topic.stats()
+        assert (stats["rows"], stats["unsealed_rows"], stats["quarantined_rows"]) == (7, 0, 1)
+        assert stats["quarantined_bytes"] == entry.size_bytes
+        assert catalog.trouble is None
+        assert catalog.stats()["memory"]["unsealed"] == 0
+        assert [event["record_index"] for event in topic.read().to_table().to_pylist()] == [0, 1, 2, 3, 4, 6, 7]
+        assert topic.append([row("later", 20)]).first == first + 4
+        catalog.seal()
+        assert catalog.quarantine.events(entry.number).to_pylist()[0]["data"] == b"erase-me"
+    with aggregator.open(root) as catalog:
+        assert len(catalog.problems()) == len(catalog.quarantine.entries()) == 1
+        assert catalog.topic("t").scan().count() == 8
+    with aggregator.open(root, read_only=True) as catalog:
+        assert [entry.rows for entry in catalog.quarantine.entries()] == [1]
+        assert catalog.topic("t").stats()["quarantined_rows"] == 1
+        with pytest.raises(aggregator.ReadOnlyError):
+            catalog.quarantine.drop(1)
+
+
+def test_by_itself(root, monkeypatch):
+    """Nobody has to call anything, and no trouble is left that would make a server not ready."""
+    monkeypatch.setattr(maintenance, "TICK_S", 0.05)
+    poisoned(root, MIXED)
+    with aggregator.open(root) as catalog:
+        topic = catalog.topic("t")
+        topic.set_policy(roll={"rows": 1})
+        deadline = time.monotonic() + 60
+        while topic.stats()["unsealed_rows"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        assert catalog.trouble is None
+        assert [entry.rows for entry in catalog.quarantine.entries()] == [1]
+
+
+def test_erasing_completes(root):
+    """An erased space is gone though its events cannot be sealed, and of others nothing is."""
+    poisoned(root, MIXED)
+    with aggregator.open(root) as catalog:
+        topic = catalog.topic("t")
+        topic.erase(BAD)
+        assert catalog.compact().erased == (BAD,)
+        assert topic.erasures() == ()
+        assert topic.traces(BAD).gone
+        assert [event.timestamp for event in topic.scan()] == [1, 2, 3, 4, 10, 12, 13]
+        assert catalog.quarantine.entries() == catalog.problems() == []
+        assert stored_anywhere(root, SECRET.encode()) == stored_anywhere(root, b"erase-me") == []
+    assert stored_anywhere(root, SECRET.encode()) == stored_anywhere(root, b"erase-me") == []
+
+
+def test_erasing_what_is_in_quarantine(root):
+    """Events of a space leave quarantined batches; the others of the batch stay, and their file holds nothing of it."""
+    other = "other" + "y" * LONG
+    poisoned(root, [row("near", 10), row(BAD, 11, b"erase-me"), row(other, 12, b"keep-me"), row("far", 13)])
+    with aggregator.open(root) as catalog:
+        topic = catalog.topic("t")
+        catalog.seal()
+        assert [entry.rows for entry in catalog.quarantine.entries()] == [2]
+        traces = topic.traces(BAD)
+        assert (traces.set_aside, traces.gone) == (1, False)
+        assert topic.erase(BAD).partitions == {"0": 8}
+        assert catalog.quarantine.events(1)["data"].to_pylist() == [b"keep-me"]
+        assert catalog.compact().erased == (BAD,)
+        (entry,) = catalog.quarantine.entries()
+        assert (entry.rows, entry.first_index, entry.last_index, entry.reason) == (1, 6, 6, "InvalidEventError")
+        assert catalog.quarantine.events(entry.number)["data"].to_pylist() == [b"keep-me"]
+        assert topic.traces(BAD).gone
+        assert topic.traces(other).set_aside == 1
+        assert stored_anywhere(root, SECRET.encode()) == stored_anywhere(root, b"erase-me") == []
+
+
+def test_a_file_that_cannot_be_read(root):
+    """Erasing does not wait for a damaged batch: it goes as a whole, and that is told."""
+    poisoned(root, MIXED)
+    with aggregator.open(root) as catalog:
+        catalog.seal()
+        (path,) = (root / "quarantine").iterdir()
+        path.write_bytes(path.read_bytes()[:-50])
+        topic = catalog.topic("t")
+        with pytest.raises(aggregator.CorruptLogError, match="checksum"):
+            catalog.quarantine.events(1)
+        topic.erase(BAD)
+        assert catalog.compact().erased == (BAD,)
+        assert catalog.quarantine.entries() == []
+        (problem,) = catalog.problems()
+        assert "record indexes 5 to 5" in problem.message
+        assert problem.action == "dropped"
+        assert stored_anywhere(root, b"erase-me") == []
+
+
+def test_nothing_but_poison(root):
+    """A whole batch, of a producer that is still recognised; other topics and partitions are sealed meanwhile."""
+    first = poisoned(root, [row(BAD, 11)] * 300, before=0, producer="web", sequence=7)
+    with aggregator.open(root) as catalog:
+        catalog.create_topic("u").append([row("good", 1)])
+        catalog.topic("t").append([row("good", 1)], "1")
+        assert catalog.seal() == 2
+        (entry,) = catalog.quarantine.entries()
+        assert (entry.rows, entry.first_index, entry.last_index) == (300, first, first + 299)
+        assert catalog.topic("t").scan().count() == 2
+        assert catalog.topic("t").append([row("good", 5)]).first == first + 300
+
+
+def test_too_many_columns(root):
+    """Batches of one family whose newest columns no segment takes: only those that have them are set aside."""
+    with aggregator.open(root) as catalog:
+        catalog.create_topic("t").append([row("good", 1)])
+    wide = EventSchema(
+        (Field("data", pa.binary(), True, False), *(Field(f"c{n}", pa.int64(), True, False) for n in range(5000)))
+    )
+    log_by_hand(root, "t", events(wide, [row("wide", 2) | {"c4999": 5}]), columns=wide)
+    with aggregator.open(root) as catalog:
+        assert catalog.seal() == 1
+        assert [event.timestamp for event in catalog.topic("t").scan()] == [1]
+        (entry,) = catalog.quarantine.entries()
+        assert "columns" in entry.reason
+        assert catalog.quarantine.events(entry.number)["c4999"].to_pylist() == [5]
+        catalog.topic("t").erase("wide")
+        assert catalog.compact().erased == ("wide",)
+        assert catalog.quarantine.entries() == []
+
+
+def test_a_system_that_fails(root, monkeypatch):
+    """Where nothing can be sealed, no event is to blame: none is set aside, and the error is raised."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append([row("good", 1)])
+        (root / "segments" / "000000").write_bytes(b"")  # where a folder should be
+        with pytest.raises(OSError, match="000000"):
+            catalog.seal()
+        assert catalog.quarantine.entries() == []
+        (root / "segments" / "000000").unlink()
+        assert catalog.seal() == 1
+
+
+@pytest.mark.usefixtures("quiet")
+def test_retention_counts_and_removes_it(root):
+    """By age, and by bytes with the segments, oldest first."""
+    poisoned(root, MIXED)
+    with aggregator.open(root) as catalog:
+        topic = catalog.topic("t")
+        catalog.seal()
+        (entry,) = catalog.quarantine.entries()
+        topic.set_policy(retention={"bytes": entry.size_bytes + topic.stats()["sealed_bytes"]})
+        assert topic.retain().removed == ()
+        topic.append([row("good", 30, bytes(range(256)) * 4)])
+        catalog.seal()
+        removed = topic.retain().removed
+        assert [one.quarantined for one in removed][-1:] in ([True], [False])
+        assert not catalog.quarantine.entries() or removed
+        topic.set_policy(retention={"bytes": None, "age": "1s"})
+        topic.retain()
+        assert catalog.quarantine.entries() == catalog.problems() == []
+        assert list((root / "quarantine").iterdir()) == []
+
+
+def test_drop(root):
+    """What the gate refuses, too, stays in quarantine until somebody drops it."""
+    poisoned(root, MIXED)
+    with aggregator.open(root) as catalog:
+        catalog.seal()
+        with pytest.raises(esformat.InvalidEventError, match="more than"):
+            catalog.quarantine.retry(1)
+        assert len(catalog.quarantine.entries()) == 1
+        catalog.quarantine.drop(1)
+        assert catalog.quarantine.entries() == catalog.problems() == []
+        with pytest.raises(aggregator.InvalidRequestError, match="no batch 1 is in quarantine"):
+            catalog.quarantine.drop(1)
+
+
+def upgraded(root, monkeypatch):
+    """Let a version that takes keys of 8 bytes seal longer ones, and then go on with this one."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append([row("short", 1), row("a-longer-one", 2), row("another-long-one", 3)])
+        with monkeypatch.context() as patch:
+            patch.setattr(intake, "MAX_KEY_BYTES", 8)
+            catalog.seal()
+        assert [event.timestamp for event in topic.scan()] == [1]
+
+
+def test_retry(root, monkeypatch):
+    """Events that can be sealed after an upgrade are appended again, once, but for those erased meanwhile."""
+    upgraded(root, monkeypatch)
+    with aggregator.open(root) as catalog:
+        topic = catalog.topic("t")
+        topic.erase("another-long-one")
+        receipt = catalog.quarantine.retry(1)
+        assert (receipt.first, receipt.last) == (3, 3)
+        catalog.seal()
+        assert [event.timestamp for event in topic.scan()] == [1, 2]
+        assert catalog.quarantine.entries() == catalog.problems() == []
+
+
+def test_a_retry_that_was_interrupted(root, monkeypatch):
+    """Where a crash came between appending and dropping, the next retry appends nothing."""
+    upgraded(root, monkeypatch)
+    with aggregator.open(root) as catalog:
+        with monkeypatch.context() as patch:
+            patch.setattr(catalog._backend.quarantine, "remove", lambda _: None)
+            first = catalog.quarantine.retry(1)
+        again = catalog.quarantine.retry(1)
+        assert (again.first, again.last, again.duplicate) == (first.first, first.last, True)
+        assert catalog.topic("t").scan().count() == 3
+        assert catalog.quarantine.entries() == []
+
+
+@pytest.mark.usefixtures("quiet")
+@pytest.mark.parametrize("step", ["file", "row", "log"])
+def test_a_crash_on_the_way(root, tmp_path, monkeypatch, step):
+    """After each step of setting aside the events are there once: in the log, or in quarantine."""
+    poisoned(root, MIXED)
+    image = tmp_path / "image"
+    with aggregator.open(root) as catalog:
+        sealer = catalog._backend.sealer
+        owner, name = {
+            "file": (catalog._backend.manifest, "apply"), "row": (sealer.quarantine, "keep"),
+            "log": (sealer, "release_log"),
+        }[step]  # fmt: skip
+        real = getattr(owner, name)
+
+        def copying(*given, **named):
+            if not image.exists():
+                crash_image(root, image)
+            return real(*given, **named)
+
+        monkeypatch.setattr(owner, name, copying)
+        catalog.seal()
+    with aggregator.open(image) as catalog:
+        catalog.seal()
+        assert [entry.rows for entry in catalog.quarantine.entries()] == [1]
+        assert len(list((image / "quarantine").iterdir())) == 1
+        assert [event.timestamp for event in catalog.topic("t").scan()] == [1, 2, 3, 4, 10, 12, 13]
+
+
+def test_a_rebuilt_manifest_knows_it(root):
+    """The files tell what the manifest had of them."""
+    poisoned(root, MIXED)
+    with aggregator.open(root) as catalog:
+        catalog.seal()
+        before = catalog.quarantine.entries()
+    (root / "manifest.sqlite").unlink()
+    report = aggregator.rebuild_manifest(root)
+    assert report.quarantined == ()
+    with aggregator.open(root) as catalog:
+        assert catalog.quarantine.entries() == before
+        catalog.seal()
+        assert catalog.quarantine.entries() == before
+        assert catalog.topic("t").scan().count() == 7
+
+
+def test_the_command(root, tmp_path, monkeypatch, capsys):
+    """`aggregator quarantine` lists, shows, exports, retries and drops."""
+    assert run(["init", str(root)]) == 0
+    assert run(["quarantine", "list", str(root)]) == 0
+    assert "nothing is in quarantine" in capsys.readouterr().out
+    upgraded(root, monkeypatch)
+    (root / "quarantine" / "000000000099.esdb").write_bytes(b"damaged")
+    assert run(["quarantine", "list", str(root)]) == 0
+    shown = capsys.readouterr().out
+    assert "000000000099.esdb" in shown
+    assert "1 to 2" in shown
+    assert run(["quarantine", "list", str(root), "--format", "json"]) == 0
+    assert [entry["number"] for entry in json.loads(capsys.readouterr().out)] == [1, None]
+    assert run(["quarantine", "show", str(root), "1"]) == 0
+    assert "a-longer-one" in capsys.readouterr().out
+    assert run(["quarantine", "show", str(root), "1", "--format", "json"]) == 0
+    assert [event["record_index"] for event in json.loads(capsys.readouterr().out)["events"]] == [1, 2]
+    for name in ("out.jsonl", "out.arrow"):
+        assert run(["quarantine", "export", str(root), "1", str(tmp_path / name)]) == 0
+    assert pa.ipc.open_file(tmp_path / "out.arrow").read_all()["timestamp"].cast(pa.int64()).to_pylist() == [2, 3]
+    assert [json.loads(line)["space"] for line in (tmp_path / "out.jsonl").open()] == [
+        "a-longer-one",
+        "another-long-one",
+    ]
+    assert run(["quarantine", "export", str(root), "1", str(tmp_path / "out.xls")]) == 2
+    assert run(["verify", str(root)]) == 1
+    assert run(["quarantine", "retry", str(root), "1"]) == 0
+    assert "record indexes 3 to 4" in capsys.readouterr().out
+    assert run(["quarantine", "drop", str(root), "000000000099.esdb"]) == 0
+    assert list((root / "quarantine").iterdir()) == []
+    assert run(["quarantine", "drop", str(root), "1"]) == 2
+    assert run(["quarantine", "show", str(root), "1"]) == 2
+    assert run(["verify", str(root)]) == 0
