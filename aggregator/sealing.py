@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -33,6 +35,8 @@ from aggregator.model import ProducerEntry, QuarantinedBatch, SchemaInfo, Segmen
 from aggregator.poison import Quarantine
 from aggregator.policy import Limits
 from aggregator.schema_change import newest_of_families
+from aggregator.sealing_marks import SealingMarks
+from aggregator.sealing_process import POSSIBLE, SealingProcess
 from aggregator.sealing_table import sealing_table, with_indexes
 from aggregator.segment_file import write_segment
 from aggregator.state import CatalogState, Partition, Topic
@@ -44,8 +48,13 @@ from esformat.parts import make_schema
 
 NOT_THE_DATA = (OSError, ClosedError, ManifestFailedError, LogFailedError)
 """What fails for a reason of the system: it is tried again, for ever."""
+MOST_ENDS = 2
+"""So often in succession this process may end while it seals the same events; then another process seals them."""
 SEALED_BYTES = 96 << 20
 """About so many bytes are sealed at once: sealing takes about three times as much memory."""
+
+
+_Write = Callable[..., SegmentInfo | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +138,7 @@ class Sealer:
         *,
         next_segment: int,
         clock: Callable[[], int],
-        write: Callable[..., SegmentInfo | None] | None = None,
+        write: _Write | None = None,
     ) -> None:
         """write: what writes a segment, as `SealingProcess.write_segment` does; None: it is written here."""
         self._state, self._manifest, self._log = state, manifest, log
@@ -141,6 +150,7 @@ class Sealer:
         """How often a partition was sealed since the catalog was opened."""
         self.quarantine = quarantine
         """Where events go that cannot be sealed."""
+        self._marks = SealingMarks(layout)
         self._written: dict[int, _Written] = {}  # by partition
         self._ended: dict[int, int] = {}  # partition -> end of the events at which the process that writes them ended
 
@@ -199,7 +209,8 @@ class Sealer:
         producers = _producers_to_keep(partition, end)
         written = self._written.get(partition.number)
         if written is None:
-            written = self._write_or_set_aside(topic, partition, frozen, producers, threads)
+            with self._marks.sealing(partition.number, frozen.pieces[0].first_index):
+                written = self._write_or_set_aside(topic, partition, frozen, producers, threads)
             self._written[partition.number] = written
 
         def take_in() -> None:
@@ -231,16 +242,22 @@ class Sealer:
     ) -> _Written:
         """Write the segments of events; of those that cannot be sealed, quarantined batches."""
 
-        def write(pieces: Sequence[Piece], schemas: Iterable[SchemaInfo]) -> list[SegmentInfo]:
-            return self._write(topic, partition, pieces, schemas, producers, threads)
+        def write(
+            pieces: Sequence[Piece], schemas: Iterable[SchemaInfo], by: _Write | None = self._write_segment
+        ) -> list[SegmentInfo]:
+            return self._write(topic, partition, pieces, schemas, producers, threads, by=by or _write_here)
 
+        number = partition.number
+        if POSSIBLE and self._marks.times_ended(number, frozen.pieces[0].first_index) >= MOST_ENDS:
+            with closing(SealingProcess(self._layout)) as process:  # which may end as often as it must
+                return self._set_aside(topic, partition, frozen, producers, partial(write, by=process.write_segment))
         try:
             return _Written(write(frozen.pieces, tuple(topic.schemas.values())))
         except NOT_THE_DATA:
             raise
         except Exception as error:
-            if getattr(error, "ended", False) and self._ended.get(partition.number) != frozen.end_index:
-                self._ended[partition.number] = frozen.end_index  # twice at the same events: see below
+            if getattr(error, "ended", False) and self._ended.get(number) != frozen.end_index:
+                self._ended[number] = frozen.end_index  # the second time it is taken for the fault of the events
                 raise
             self._check_system(topic, partition, error)
         return self._set_aside(topic, partition, frozen, producers, write)
@@ -298,7 +315,9 @@ class Sealer:
         )
         info = SchemaInfo(0, topic.info.number, 0, schema)
         try:
-            self._discard(self._write(topic, partition, [make_piece(0, info, plain, 0, 0)], [info], (), 1))
+            piece = make_piece(0, info, plain, 0, 0)
+            by = self._write_segment or _write_here
+            self._discard(self._write(topic, partition, [piece], [info], (), 1, by=by))
         except Exception:  # noqa: BLE001  the first error is told
             raise error from None
 
@@ -310,6 +329,8 @@ class Sealer:
         schemas: Iterable[SchemaInfo],
         producers: Sequence[ProducerEntry],
         threads: int | None,
+        *,
+        by: _Write,
     ) -> list[SegmentInfo]:
         written: list[SegmentInfo] = []
         numbers: list[int] = []
@@ -318,7 +339,7 @@ class Sealer:
             for schema, batches in families(pieces, schemas):
                 number = self.take_number()
                 numbers.append(number)
-                info = (self._write_segment or _write_here)(
+                info = by(
                     self._layout.segment(number), batches, number=number, topic=topic.info,
                     partition=(partition.number, partition.name), schema=schema, producers=producers,
                     now_us=self._clock(), threads=threads, hidden=hidden,

@@ -117,7 +117,7 @@ AGGREGATOR_LEVELS = (
         "unsealed",
     ),
     ("event_table", "facts_file", "log_recovery", "log_tail", "segment_pool", "staging", "state", "tombstones"),
-    ("footprint", "isolation", "quarantine_file", "sealing_table"),
+    ("footprint", "isolation", "quarantine_file", "sealing_marks", "sealing_table"),
     ("poison", "sealing_helper"),
     ("sealing_process",),
     ("ingest", "removal", "replay", "restoring", "rewriting", "sealing", "source", "stats", "stream_index", "traces"),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+import subprocess
+import sys
 import time
 
 import pyarrow as pa
@@ -13,11 +15,12 @@ from log_poison import LONG, events, log_by_hand, newest_columns, stored_anywher
 
 import aggregator
 import esformat
-from aggregator import maintenance
+from aggregator import maintenance, sealing_process
 from aggregator.cli import run
 from esformat import intake
 from esformat.parts import EventSchema, Field
 
+pytestmark = pytest.mark.usefixtures("quiet")
 SECRET = "top-secret-name"
 BAD = SECRET + "x" * LONG
 """A space that no segment takes: the rows that have it are poison, whatever Arrow can do."""
@@ -165,20 +168,86 @@ def test_nothing_but_poison(root):
         assert catalog.topic("t").append([row("good", 5)]).first == first + 300
 
 
+ABORTS = """
+import os, resource
+import pyarrow.compute as pc
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+def aborting(real):
+    def write(path, tables, **options):
+        if pc.any(pc.equal(tables[0]["space"], "abort")).as_py():
+            os.abort()
+        return real(path, tables, **options)
+    return write
+"""
+"""Ends the process with SIGABRT where it writes events of a space, as a bug of a library's would."""
+HELPER = (
+    ABORTS
+    + """
+import json, sys
+sys.path[:] = json.loads(sys.argv[2])
+from aggregator import sealing_helper
+sealing_helper.write_segment = aborting(sealing_helper.write_segment)
+sealing_helper.run(int(sys.argv[1]))
+"""
+)
+
+
+def test_events_that_end_the_process(root, monkeypatch):
+    """The process that writes segments may die of some events: the second time these are set aside."""
+    monkeypatch.setattr(sealing_process, "_PROGRAM", HELPER)
+    with aggregator.open(root, sealing="process") as catalog:
+        topic = catalog.create_topic("t")
+        topic.append([row("good", 1)])
+        topic.append([row("abort", 2)])
+        with pytest.raises(aggregator.SealingFailedError, match="signal 6"):
+            catalog.seal()
+        catalog.seal()
+        (entry,) = catalog.quarantine.entries()
+        assert (entry.first_index, entry.rows) == (1, 1)
+        assert "signal 6" in entry.reason
+        assert [event.timestamp for event in topic.scan()] == [1]
+
+
+def test_events_that_end_the_catalog(root, tmp_path):
+    """Where sealing in threads ends the whole process, twice at the same events, the third opening sets them aside."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append([row("good", 1)])
+        topic.append([row("abort", 2)])
+    program = (
+        ABORTS
+        + f"""
+import sys, aggregator
+from aggregator import sealing, sealing_process
+sealing.write_segment = aborting(sealing.write_segment)
+sealing_process._PROGRAM = {HELPER!r}
+with aggregator.open(sys.argv[1]) as catalog:
+    catalog.seal()
+"""
+    )
+    ends = [subprocess.run([sys.executable, "-c", program, str(root)], check=False).returncode for _ in range(3)]
+    assert ends == [-6, -6, 0]
+    with aggregator.open(root) as catalog:
+        assert [(entry.first_index, entry.rows) for entry in catalog.quarantine.entries()] == [(1, 1)]
+        assert [event.timestamp for event in catalog.topic("t").scan()] == [1]
+        assert not (root / "sealing.json").exists()
+
+
 def test_too_many_columns(root):
     """Batches of one family whose newest columns no segment takes: only those that have them are set aside."""
     with aggregator.open(root) as catalog:
         catalog.create_topic("t").append([row("good", 1)])
     wide = EventSchema(
-        (Field("data", pa.binary(), True, False), *(Field(f"c{n}", pa.int64(), True, False) for n in range(5000)))
+        (Field("data", pa.binary(), True, False), *(Field(f"c{n}", pa.int64(), True, False) for n in range(4100)))
     )
-    log_by_hand(root, "t", events(wide, [row("wide", 2) | {"c4999": 5}]), columns=wide)
+    log_by_hand(root, "t", events(wide, [row("wide", 2) | {"c4099": 5}]), columns=wide)
     with aggregator.open(root) as catalog:
         assert catalog.seal() == 1
         assert [event.timestamp for event in catalog.topic("t").scan()] == [1]
         (entry,) = catalog.quarantine.entries()
         assert "columns" in entry.reason
-        assert catalog.quarantine.events(entry.number)["c4999"].to_pylist() == [5]
+        assert catalog.quarantine.events(entry.number)["c4099"].to_pylist() == [5]
         catalog.topic("t").erase("wide")
         assert catalog.compact().erased == ("wide",)
         assert catalog.quarantine.entries() == []
@@ -197,7 +266,6 @@ def test_a_system_that_fails(root, monkeypatch):
         assert catalog.seal() == 1
 
 
-@pytest.mark.usefixtures("quiet")
 def test_retention_counts_and_removes_it(root):
     """By age, and by bytes with the segments, oldest first."""
     poisoned(root, MIXED)
@@ -269,7 +337,6 @@ def test_a_retry_that_was_interrupted(root, monkeypatch):
         assert catalog.quarantine.entries() == []
 
 
-@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("step", ["file", "row", "log"])
 def test_a_crash_on_the_way(root, tmp_path, monkeypatch, step):
     """After each step of setting aside the events are there once: in the log, or in quarantine."""
@@ -333,10 +400,8 @@ def test_the_command(root, tmp_path, monkeypatch, capsys):
     for name in ("out.jsonl", "out.arrow"):
         assert run(["quarantine", "export", str(root), "1", str(tmp_path / name)]) == 0
     assert pa.ipc.open_file(tmp_path / "out.arrow").read_all()["timestamp"].cast(pa.int64()).to_pylist() == [2, 3]
-    assert [json.loads(line)["space"] for line in (tmp_path / "out.jsonl").open()] == [
-        "a-longer-one",
-        "another-long-one",
-    ]
+    lines = (tmp_path / "out.jsonl").read_text().splitlines()
+    assert [json.loads(line)["space"] for line in lines] == ["a-longer-one", "another-long-one"]
     assert run(["quarantine", "export", str(root), "1", str(tmp_path / "out.xls")]) == 2
     assert run(["verify", str(root)]) == 1
     assert run(["quarantine", "retry", str(root), "1"]) == 0

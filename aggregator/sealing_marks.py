@@ -1,0 +1,73 @@
+"""Notes of what is being sealed, so that events which end the whole process are found out when it is begun again.
+
+Nothing is synced: what counts is that the process ended, not the machine. A note that cannot be written or read is as
+good as none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+from aggregator.files import Layout
+
+NAME = "sealing.json"
+_UNDER_WAY, _ENDED = "under_way", "ended"
+_MAX_BYTES = 1 << 20
+
+
+class SealingMarks:
+    """Which partitions are being sealed, from which record index on, and how often the process ended at that."""
+
+    def __init__(self, layout: Layout) -> None:
+        """Count what was under way when the last process ended."""
+        self._path = layout.root / NAME
+        self._lock = Lock()
+        self._under_way: dict[int, int] = {}  # partition -> first record index
+        self._ended: dict[int, tuple[int, int]] = {}  # partition -> first record index, how often
+        stored = self._read()
+        with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
+            before = {int(number): (int(first), int(often)) for number, (first, often) in stored[_ENDED].items()}
+            for number, first in ((int(number), int(first)) for number, first in stored[_UNDER_WAY].items()):
+                known, often = before.get(number, (first, 0))
+                before[number] = (first, often + 1 if known == first else 1)
+            self._ended = before
+        if stored:
+            self._write()
+
+    def times_ended(self, partition: int, first_index: int) -> int:
+        """How often in succession the process ended while it sealed a partition from that record index on."""
+        first, often = self._ended.get(partition, (-1, 0))
+        return often if first == first_index else 0
+
+    @contextmanager
+    def sealing(self, partition: int, first_index: int) -> Iterator[None]:
+        """While a partition is sealed. Errors are no ends."""
+        with self._lock:
+            self._under_way[partition] = first_index
+            self._write()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way.pop(partition, None)
+                self._ended.pop(partition, None)
+                self._write()
+
+    def _read(self) -> dict[str, Any]:
+        with contextlib.suppress(OSError, ValueError):
+            with self._path.open("rb") as file:
+                stored = json.loads(file.read(_MAX_BYTES))
+            return stored if isinstance(stored, dict) else {}
+        return {}
+
+    def _write(self) -> None:
+        with contextlib.suppress(OSError):
+            if not self._under_way and not self._ended:
+                self._path.unlink(missing_ok=True)
+                return
+            self._path.write_text(json.dumps({_UNDER_WAY: self._under_way, _ENDED: self._ended}))
