@@ -5,25 +5,28 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from threading import Lock
 
 from aggregator.budget import Budget
 from aggregator.compaction import Bounds, bounds_for, merges_due, merges_possible
 from aggregator.disk import Usage, measure
 from aggregator.erasure import Erasures
-from aggregator.files import Layout
+from aggregator.errors import SegmentMissingError
+from aggregator.files import Layout, segment_name
 from aggregator.footprint import WAITING_SHARE, Footprint
 from aggregator.log import Log
 from aggregator.manifest import SEEN, Manifest
-from aggregator.model import QuarantinedBatch, SegmentInfo
+from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.pins import Pins
 from aggregator.policy import Limits, Retention
 from aggregator.removal import Removal, UnlessRemoved
 from aggregator.reports import CompactionReport, Removed, RetentionReport
 from aggregator.retention import Doomed, Kept, Space, age_now, believed_start, expired, in_the_way
 from aggregator.rewriting import FirstError, Rewriter, Stopped
-from aggregator.sealing import Sealer
+from aggregator.sealing import NOT_THE_DATA, Sealer
+from aggregator.segment_file import file_checksum
 from aggregator.segment_pool import SegmentPool
 from aggregator.state import CatalogState, Topic
 from aggregator.tombstones import erased_spaces
@@ -64,6 +67,7 @@ class Housekeeping:
         self._compacting = Lock()
         self._looked: dict[int, tuple[object, ...]] = {}  # topic -> what was so when nothing was due to merge
         self._look_after = 0.0
+        self._unmergeable: set[int] = set()  # segments of which merging failed for a reason of their own
         self._merging = FirstError()  # of when it was looked at last
         wall = clock()
         stored = manifest.get(SEEN)
@@ -199,7 +203,7 @@ class Housekeeping:
                     before = made
                     for group in groups:
                         info = None
-                        with errors:
+                        with errors, self._passing_over(group):
                             info = self._merge(topic, group)
                         if info is not None:
                             merged, made, written = merged + len(group), made + 1, written + info.size_bytes
@@ -241,7 +245,7 @@ class Housekeeping:
                 self._looked[topic.info.number] = now
             merged = False
             for group in groups:
-                with self._merging:
+                with self._merging, self._passing_over(group):
                     merged |= self._has_room(group) and self._merge(topic, group) is not None
             if not merged:  # there is nothing, or no room, or it cannot be read
                 self._look_after = max(self._look_after, _seconds() + SHARE_OF_TIME * (_seconds() - began))
@@ -265,9 +269,28 @@ class Housekeeping:
         return free - needed >= (self._limits.min_free_bytes or 0)
 
     def _mergeable(self, topic: Topic) -> list[SegmentInfo]:
-        """Segments of partitions in which nothing waits to be erased."""
+        """Segments that can be merged, of partitions in which nothing waits to be erased."""
         busy = {number for number, _ in topic.tombstones}
-        return [segment for segment in self._segments(topic) if segment.partition not in busy]
+        return [
+            segment
+            for segment in self._segments(topic)
+            if segment.partition not in busy and segment.number not in self._unmergeable
+        ]
+
+    @contextmanager
+    def _passing_over(self, group: list[SegmentInfo]) -> Iterator[None]:
+        """Where segments cannot be merged for a reason of their own, tell that once, and merge others from then on."""
+        try:
+            yield
+        except (*NOT_THE_DATA, SegmentMissingError, MemoryError):
+            raise
+        except Exception as error:  # noqa: BLE001  it is told as a problem, and keeps nothing else
+            damaged = [one for one in group if file_checksum(self._layout.segment(one.number)) != one.checksum]
+            for one in damaged or group:
+                self._unmergeable.add(one.number)
+                message = f"it cannot be merged with others: {type(error).__name__}: {error}"
+                logger.warning("%s: %s; passed over", self._layout.segment(one.number), message)
+                self._manifest.add_problem(Problem(segment_name(one.number), message, "passed over", self._clock()))
 
     def _merge(self, topic: Topic, group: list[SegmentInfo]) -> SegmentInfo | None:
         """Merge a group and put the result in its place; None without room, or where a part of it is gone meanwhile."""

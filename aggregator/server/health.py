@@ -17,12 +17,15 @@ _log = logging.getLogger("aggregator.server")
 
 
 class Health:
-    """What the last looks found. `trouble`: what is wrong now, or None."""
+    """What the last looks found. `trouble`: what is wrong now, or None; `problems`: how many the catalog knows of, as
+    batches in quarantine, with which it goes on all the same.
+    """
 
     def __init__(self, interval_s: float) -> None:
         self._interval_s = interval_s
         self._good = time.monotonic()
         self.trouble: str | None = None
+        self.problems = 0
         self.took_s = 0.0
 
     @property
@@ -39,7 +42,7 @@ class Health:
         """Look once."""
         began = time.monotonic()
         try:
-            trouble = await asyncio.to_thread(lambda: catalog.trouble)
+            trouble, self.problems = await asyncio.to_thread(lambda: (catalog.trouble, len(catalog.problems())))
         except EsdbError as error:
             trouble = str(error)
         self.took_s = time.monotonic() - began

@@ -161,6 +161,8 @@ def _by_topic(topics: list[Mapping[str, Any]], now_us: float) -> Iterator[Metric
         ("aggregator_topic_rows", "Events of a topic", "rows"),
         ("aggregator_topic_unsealed_rows", "Those of them that no segment holds yet", "unsealed_rows"),
         ("aggregator_topic_segments", "Segments of a topic", "segments"),
+        ("aggregator_topic_quarantined_rows", "Events that cannot be sealed, set aside", "quarantined_rows"),
+        ("aggregator_topic_quarantined_bytes", "Bytes of their files", "quarantined_bytes"),
         ("aggregator_compaction_lag_segments", "Segments that are due to be merged", "segments_to_merge"),
     ):
         yield family(name, help_, [(t["topic"], t[key]) for t in topics])

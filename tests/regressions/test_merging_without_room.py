@@ -102,3 +102,23 @@ def test_a_damaged_segment_holds_up_nothing_else(catalog):
     writing.housekeeping._look_after = 0
     writing.housekeeping._compact_by_itself()
     assert first.erasures() == ()
+
+
+def test_a_segment_with_wrong_bytes_is_passed_over(catalog):
+    """One that cannot be merged is told as a problem; its neighbours are merged without it, and no trouble is left."""
+    topic = catalog.create_topic("t", roll={"age": "1h"})
+    seal_some(catalog, topic, FAN_IN + 1)
+    writing = catalog._backend
+    bad = segments(topic)[1]
+    path = writing.layout.segment(bad.number)
+    stored = bytearray(path.read_bytes())
+    middle = len(stored) // 2
+    stored[middle - 200 : middle + 200] = bytes(400)
+    path.write_bytes(stored)
+    for _ in range(2):
+        writing.housekeeping._look_after = 0
+        writing.housekeeping._compact_by_itself()
+    assert sorted(segment.level for segment in segments(topic)) == [0, 1]
+    (problem,) = catalog.problems()
+    assert problem.subject.endswith(f"{bad.number:012d}.esdb")
+    assert "cannot be merged" in problem.message

@@ -28,7 +28,10 @@ def routes(context: Context) -> list[Route]:
     )  # fmt: skip
     async def readyz(request: Request) -> Response:
         ready = context.ready and not health.ill
-        return JSONResponse({"status": "ready" if ready else "not ready"}, 200 if ready else 503)
+        told: dict[str, str | int] = {"status": "ready" if ready else "not ready"}
+        if health.problems:
+            told["problems"] = health.problems
+        return JSONResponse(told, 200 if ready else 503)
 
     @operation(
         "open", "plateau's health check", tag="plateau",
