@@ -115,6 +115,18 @@ def test_erasing_completes(root):
     assert stored_anywhere(root, SECRET.encode()) == stored_anywhere(root, b"erase-me") == []
 
 
+def test_erasing_what_lies_beside_poison(root):
+    """The erasure of another space of the topic does not wait, and its text is nowhere in the catalog's directory."""
+    poisoned(root, [row("ada-lovelace", 10, b"erase-me"), row(BAD, 11), row("ada-lovelace", 12)])
+    with aggregator.open(root) as catalog:
+        topic = catalog.topic("t")
+        assert topic.erase("ada-lovelace").events == 2
+        assert catalog.compact().erased == ("ada-lovelace",)
+        assert topic.traces("ada-lovelace").gone
+        assert [entry.rows for entry in catalog.quarantine.entries()] == [1]
+        assert stored_anywhere(root, b"ada-lovelace") == stored_anywhere(root, b"erase-me") == []
+
+
 def test_erasing_what_is_in_quarantine(root):
     """Events of a space leave quarantined batches; the others of the batch stay, and their file holds nothing of it."""
     other = "other" + "y" * LONG

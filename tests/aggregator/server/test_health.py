@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import time
+
+from log_poison import LONG, events, log_by_hand, newest_columns
+from served import served
+
+import aggregator
+
+WAIT_S = 60
+
 
 def test_health(web):
     """A running server is alive and ready, and says so in plateau's words as well."""
@@ -9,6 +18,25 @@ def test_health(web):
     assert web.get("/readyz").json() == {"status": "ready"}
     answer = web.get("/ok")
     assert (answer.status_code, answer.json()) == (200, {"ok": "true"})
+
+
+def test_ready_with_problems(tmp_path, web_of):
+    """Events that cannot be sealed are told, by number and in the figures; the server takes requests all the same."""
+    root = tmp_path / "data"
+    with aggregator.open(root) as catalog:
+        catalog.create_topic("t", roll={"rows": 1}).append([{"space": "a", "timestamp": 1}])
+    bad = events(newest_columns(root, "t"), [{"space": "x" * LONG, "timestamp": 2}, {"space": "a", "timestamp": 3}])
+    log_by_hand(root, "t", bad)
+    with served(root) as running:
+        web = web_of(running)
+        deadline = time.monotonic() + WAIT_S
+        while "problems" not in web.get("/readyz").json() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        answer = web.get("/readyz")
+        assert (answer.status_code, answer.json()) == (200, {"status": "ready", "problems": 1})
+        figures = web.get("/metrics").text
+        assert 'aggregator_topic_quarantined_rows{topic="t"} 1.0' in figures
+        assert "aggregator_problems 1.0" in figures
 
 
 def test_no_such_page(web):
