@@ -47,6 +47,9 @@ class Replay:
                 raise CorruptLogError(f"frames of kind {frame.head.kind} are unknown")
         except (CorruptLogError, ValueError, KeyError, TypeError) as error:
             self.unreadable.append((frame, str(error)))
+            if frame.head.kind == FrameKind.EVENTS and frame.head.partition in self._state.partitions:
+                partition = self._state.partitions[frame.head.partition][1]
+                partition.unreadable_end = max(partition.unreadable_end, frame.head.first_index + frame.head.count)
 
     def _take_events(self, frame: Frame) -> None:
         head = frame.head

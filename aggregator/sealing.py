@@ -205,7 +205,7 @@ class Sealer:
         return written
 
     def _seal(self, topic: Topic, partition: Partition, frozen: Unsealed, threads: int | None) -> list[SegmentInfo]:
-        end = frozen.end_index
+        end = self._end_of(partition, frozen)
         producers = _producers_to_keep(partition, end)
         written = self._written.get(partition.number)
         if written is None:
@@ -231,6 +231,23 @@ class Sealer:
         uninterrupted(take_in)
         self.release_log()
         return written.segments
+
+    def _end_of(self, partition: Partition, frozen: Unsealed) -> int:
+        """The record index that sealing these events reaches: what follows and cannot be read is passed over."""
+        with self._state.view_lock:
+            following = partition.unsealed.pieces
+            if not following or following[0].first_index >= partition.unreadable_end:
+                return max(frozen.end_index, partition.unreadable_end)
+        return frozen.end_index
+
+    def pass_unreadable(self) -> None:
+        """Let the log go that holds nothing but events that cannot be read; they were reported, with a copy of it."""
+        for topic, partition in list(self._state.partitions.values()):
+            with partition.seal_lock, self._state.edit_lock:
+                end = partition.unreadable_end
+                if partition.visible_end == partition.sealed_index < end:
+                    change = self._manifest.apply(Edit(sealed={partition.number: end}))
+                    self._state.change_segments(topic, change, (), (), {partition.number: end})
 
     def _write_or_set_aside(
         self,

@@ -31,6 +31,7 @@ class Partition:
     next_index: int = 0  # only the log's leader changes it
     sealed_index: int = 0
     unsealed: Unsealed = field(default_factory=Unsealed.empty)
+    unreadable_end: int = 0  # after the last event of the log that cannot be read
     sealing: Unsealed | None = None  # what is being written to a segment; readers see it all the same
     producers: dict[str, dict[int, ProducerEntry]] = field(default_factory=dict)
     seal_lock: Lock = field(default_factory=Lock)  # held while the partition is being sealed

@@ -126,6 +126,8 @@ class Writing:
         replay = Replay(self.state, manifest, clock)
         recovered = replay.run(layout.log)
         self.startup.report_log(recovered, replay)
+        for file in recovered.files:  # of partitions that nobody knows nothing will ever be sealed
+            file.ends = {number: end for number, end in file.ends.items() if number in self.state.partitions}
         self.facts = FactsFile(layout, manifest, clock)
         self.startup.check_facts(self.facts.change)
         self.quarantine = Quarantine(layout, self.state, manifest, clock)
@@ -158,6 +160,7 @@ class Writing:
         )  # fmt: skip
         self.streams = StreamIndex(self.state, manifest, self.pool, self.snapshot)
         self.housekeeping.erasures.before_forgetting = self.streams.forget_erased
+        self.sealer.pass_unreadable()
         self._note_run(closed=False)
         if manifest.get(IDENTITY) is None:
             manifest.put(IDENTITY, secrets.token_hex(8))

@@ -127,6 +127,35 @@ def test_erasing_what_lies_beside_poison(root):
         assert stored_anywhere(root, b"ada-lovelace") == stored_anywhere(root, b"erase-me") == []
 
 
+def unreadable(columns, space):
+    """A batch without a time: the log takes it, and nothing that reads the log back does."""
+    arrays = [[space], [""], [None], [b"erase-me"]]
+    kinds = [field.type for field in columns.arrow]
+    return pa.RecordBatch.from_arrays(list(map(pa.array, arrays, kinds)), names=columns.arrow.names)
+
+
+@pytest.mark.parametrize("later", [0, 1])
+def test_a_frame_of_the_log_that_cannot_be_read(root, later):
+    """It is told, with a copy of its file in quarantine; the log lets go of it, and erasing does not wait for it."""
+    with aggregator.open(root) as catalog:
+        catalog.create_topic("t").append([row("ada-lovelace", 1), row("other", 2)])
+    first = log_by_hand(root, "t", unreadable(newest_columns(root, "t"), "ada-lovelace"))
+    with aggregator.open(root) as catalog:
+        topic = catalog.topic("t")
+        for number in range(later):
+            assert topic.append([row("other", 3 + number)]).first == first + 1
+        topic.erase("ada-lovelace")
+        assert catalog.compact().erased == ("ada-lovelace",)
+        assert topic.traces("ada-lovelace").gone
+        (entry,) = catalog.quarantine.entries()
+        assert stored_anywhere(root, b"ada-lovelace") == [f"quarantine/{entry.name}"]
+        catalog.quarantine.drop(entry.name)
+        assert stored_anywhere(root, b"ada-lovelace") == []
+        assert topic.ends() == {"0": first + 1 + later}
+    with aggregator.open(root) as catalog:
+        assert catalog.topic("t").append([row("other", 9)]).first == first + 1 + later
+
+
 def test_erasing_what_is_in_quarantine(root):
     """Events of a space leave quarantined batches; the others of the batch stay, and their file holds nothing of it."""
     other = "other" + "y" * LONG
