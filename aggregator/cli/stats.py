@@ -48,6 +48,7 @@ def _of_catalog(facts: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield "segments", f"{facts['segments']:,}"
     for name, used in facts["disk"].items():
         yield f"disk, {name.replace('_', ' ')}", size(used)
+    yield "events in quarantine", f"{sum(mine['quarantined_rows'] for mine in facts['topics'].values()):,}"
     yield "problems", f"{facts['problems']:,}" + ("" if not facts["problems"] else ": see `aggregator verify`")
 
 
