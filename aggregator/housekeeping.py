@@ -84,8 +84,8 @@ class Housekeeping:
         return self._retain_by_itself, self._compact_by_itself
 
     def stop(self) -> None:
-        """Give up what is being rewritten, soon."""
-        self._rewriter.stopping = True
+        """Give up what is being rewritten, or parted, soon."""
+        self._rewriter.stopping = self._sealer.stopping = True
 
     def age_now(self) -> int:
         """The time that ages are counted by, µs."""

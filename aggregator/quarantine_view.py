@@ -78,7 +78,9 @@ class QuarantineView:
         with writing.quarantine.lock:  # nothing is erased meanwhile
             batch = self._batch(number)
             topic, partition = writing.state.partitions[batch.partition]
-            events = self.events(number).drop_columns(RECORD_INDEX)
+            events = self.events(number)
+            empty = [name for name in events.column_names if events[name].null_count == len(events)]
+            events = events.drop_columns([*empty, RECORD_INDEX])  # which may be too many to be sealed
             receipt = None
             if len(events):
                 key = f"{PRODUCER}-{batch.first_index}"

@@ -150,6 +150,8 @@ class Sealer:
         """How often a partition was sealed since the catalog was opened."""
         self.quarantine = quarantine
         """Where events go that cannot be sealed."""
+        self.stopping = False
+        """Give up soon what takes many attempts."""
         self._marks = SealingMarks(layout)
         self._written: dict[int, _Written] = {}  # by partition
         self._ended: dict[int, int] = {}  # partition -> end of the events at which the process that writes them ended
@@ -293,6 +295,8 @@ class Sealer:
             return write(pieces, [piece.schema for piece in pieces])  # not in newer columns, which may be the reason
 
         def attempt(pieces: Sequence[Piece]) -> Exception | None:
+            if self.stopping:
+                raise ClosedError("the catalog is being closed", path=str(self._layout.root))
             try:
                 self._discard(seal(pieces))
             except NOT_THE_DATA:
