@@ -192,8 +192,11 @@ class Quarantine:
 
     # ------------------------------------------------------------ at opening
 
-    def check(self, in_log: Callable[[QuarantinedBatch], bool]) -> None:
-        """Hold the files against the manifest, after the log was read back. in_log: whether that has a batch's events.
+    def check(self, sealed: Mapping[int, int], in_log: Callable[[QuarantinedBatch], bool]) -> None:
+        """Hold the files against the manifest, after the log was read back.
+
+        sealed: for each partition what the manifest knew to be sealed when it was opened. in_log: whether the log has a
+        batch's events.
 
         Raises OSError, ManifestFailedError.
         """
@@ -207,11 +210,10 @@ class Quarantine:
                 self._report(path.name, error.message, "left there")
                 self._spared.add(number)
                 continue
-            owner = self._state.partitions.get(found.batch.partition)
-            if owner is None:
+            if found.batch.partition not in self._state.partitions:
                 self._report(path.name, "the manifest does not know its topic: it may be an old copy", "left there")
                 self._spared.add(number)
-            elif found.batch.last_index >= owner[1].sealed_index and not in_log(found.batch):
+            elif found.batch.last_index >= sealed.get(found.batch.partition, 0) and not in_log(found.batch):
                 self._manifest.apply(Edit(quarantined=[found.batch], producers=found.producers))
                 self._report(path.name, "the manifest did not name it: it may be an old copy", "taken in")
         for batch in self._manifest.quarantined():

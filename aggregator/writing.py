@@ -118,6 +118,7 @@ class Writing:
         for directory in (layout.log, layout.segments):
             make_directory(directory)
         self.state = CatalogState(manifest.load())
+        sealed = self.state.sealed()
         for entry in manifest.producers():
             self.state.partitions[entry.partition][1].keep_producer(entry)
         undo_adding(layout, {info.number for topic in self.state.topics.values() for info in topic.segments.view()})
@@ -131,7 +132,7 @@ class Writing:
         self.facts = FactsFile(layout, manifest, clock)
         self.startup.check_facts(self.facts.change)
         self.quarantine = Quarantine(layout, self.state, manifest, clock)
-        self.quarantine.check(self.startup.is_in_log)
+        self.quarantine.check(sealed, self.startup.is_in_log)
         self._pass_over_lost_indexes()
         self.pins = Pins(layout.reader_locks, read_only=False)
         undoing.callback(self.pins.close)

@@ -62,7 +62,7 @@ def _tell(traces: Traces) -> int:
         warn(
             f"the manifest holds the bytes of the key {traces.manifest:,} times: perhaps of other keys, which hold them"
         )
-    if traces.visible or traces.segments or traces.unsealed or traces.logged or traces.hidden:
+    if traces.visible or traces.segments or traces.unsealed or traces.logged or traces.set_aside or traces.hidden:
         warn(f"something is left on disk: {asdict(traces)}")
         return 1
     return 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 import subprocess
 import sys
 import time
@@ -435,6 +436,36 @@ def test_a_rebuilt_manifest_knows_it(root):
         catalog.seal()
         assert catalog.quarantine.entries() == before
         assert catalog.topic("t").scan().count() == 7
+
+
+def test_an_old_copy_of_the_manifest(root, tmp_path):
+    """A batch that it does not know, and that is nowhere else, is taken in."""
+    poisoned(root, MIXED)
+    shutil.copy(root / "manifest.sqlite", tmp_path / "old")
+    with aggregator.open(root) as catalog:
+        catalog.seal()
+    with aggregator.open(root) as catalog:  # which lets the log go
+        before = catalog.quarantine.entries()
+        assert catalog.topic("t").traces(BAD).logged == 0
+    shutil.copy(tmp_path / "old", root / "manifest.sqlite")
+    with aggregator.open(root) as catalog:
+        assert catalog.quarantine.entries() == before
+        assert catalog.topic("t").scan().count() == 7
+        assert catalog.topic("t").append([row("good", 1)]).first >= 8
+
+
+def test_a_missing_file(root):
+    """A batch whose file somebody deleted is given up, and that is told."""
+    poisoned(root, MIXED)
+    with aggregator.open(root) as catalog:
+        catalog.seal()
+    (path,) = (root / "quarantine").iterdir()
+    path.unlink()
+    with aggregator.open(root) as catalog:
+        assert catalog.quarantine.entries() == []
+        (problem,) = catalog.problems()
+        assert (problem.subject, problem.action) == (f"quarantine/{path.name}", "given up")
+        assert "record indexes 5 to 5" in problem.message
 
 
 def test_the_command(root, tmp_path, monkeypatch, capsys):
