@@ -118,8 +118,10 @@ class Housekeeping:
         now = self.age_now()
         doomed: list[Doomed] = []
         left: list[Kept] = []
+        set_aside = self._sealer.quarantine.batches()
         for topic in self._topics() if topics is None else topics:
-            kept: list[Kept] = [*self._segments(topic), *self._sealer.quarantine.batches(topic)]
+            mine_aside = [batch for batch in set_aside if self._state.partitions[batch.partition][0] is topic]
+            kept: list[Kept] = [*self._segments(topic), *mine_aside]
             mine = expired(kept, topic.info.retention, now, self._beside(topic))
             gone = {one.segment for one in mine}
             left += [one for one in kept if one not in gone]
