@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from aggregator.model import SchemaInfo
 from aggregator.unsealed import Piece
 
 MAX_TRIALS = 200
@@ -26,14 +27,19 @@ class Isolation:
     """Parts batches into groups that can be sealed and those that cannot. `run` it once."""
 
     def __init__(
-        self, attempt: Callable[[Sequence[Piece]], Exception | None], check_system: Callable[[Exception], None]
+        self,
+        attempt: Callable[[Sequence[Piece]], Exception | None],
+        check_system: Callable[[Exception], None],
+        plain: Callable[[SchemaInfo], Piece | None],
     ) -> None:
         """attempt: tries to seal and gives the error; what it raises is not the data's fault, and ends all this.
 
-        check_system: raises the error where nothing at all can be sealed now.
+        check_system: raises the error where nothing at all can be sealed now. plain: an event without values, in the
+        columns of a schema, if it takes one: where even that fails, no event of the schema is tried alone.
         """
-        self._attempt, self._check_system = attempt, check_system
+        self._attempt, self._check_system, self._plain = attempt, check_system, plain
         self._trials = 0
+        self._hopeless: dict[int, bool] = {}  # by schema
         self.sealable: list[list[Piece]] = []
         """Groups of batches, in order, each of which was tried."""
         self.poison: list[Poison] = []
@@ -61,9 +67,17 @@ class Isolation:
             middle = len(pieces) // 2
             self._part(pieces[:middle])
             self._part(pieces[middle:])
+        elif self._is_hopeless(pieces[0].schema):
+            self.poison.append(Poison((pieces[0],), error))
         else:
             self._trials = 0
             self._part_rows(pieces[0], error)
+
+    def _is_hopeless(self, schema: SchemaInfo) -> bool:
+        if schema.number not in self._hopeless:
+            plain = self._plain(schema)
+            self._hopeless[schema.number] = plain is not None and self._attempt([plain]) is not None
+        return self._hopeless[schema.number]
 
     def _part_rows(self, piece: Piece, error: Exception) -> None:
         """Part a batch that fails alone."""

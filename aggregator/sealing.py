@@ -305,7 +305,7 @@ class Sealer:
                 return error.with_traceback(None)
             return None
 
-        isolation = Isolation(attempt, lambda error: self._check_system(topic, partition, error))
+        isolation = Isolation(attempt, lambda error: self._check_system(topic, partition, error), _plain)
         isolation.run(frozen.pieces)
         written = _Written([])
         try:
@@ -329,16 +329,12 @@ class Sealer:
 
     def _check_system(self, topic: Topic, partition: Partition, error: Exception) -> None:
         """Raise an error where not even a plain event can be sealed: then the events that met it are not its reason."""
-        schema = make_schema(pa.schema([]), (), binary_keys=topic.binary_keys)
-        plain = pa.RecordBatch.from_pylist(
-            [{"space": b"" if topic.binary_keys else "", "grouping": b"" if topic.binary_keys else "", "timestamp": 0}],
-            schema=schema.arrow,
-        )
-        info = SchemaInfo(0, topic.info.number, 0, schema)
+        info = SchemaInfo(0, topic.info.number, 0, make_schema(pa.schema([]), (), binary_keys=topic.binary_keys))
+        plain = _plain(info)
+        assert plain is not None
+        by = self._write_segment or _write_here
         try:
-            piece = make_piece(0, info, plain, 0, 0)
-            by = self._write_segment or _write_here
-            self._discard(self._write(topic, partition, [piece], [info], (), 1, by=by))
+            self._discard(self._write(topic, partition, [plain], [info], (), 1, by=by))
         except Exception:  # noqa: BLE001  the first error is told
             raise error from None
 
@@ -395,6 +391,16 @@ def _write_here(
     """Write a segment in this process."""
     table = sealing_table(batches, schema.schema, hidden)
     return write_segment(path, [table], schema=schema, **facts) if len(table) else None
+
+
+def _plain(schema: SchemaInfo) -> Piece | None:
+    """An event without values in the columns of a schema; None where one of them must have a value."""
+    arrow = schema.schema.arrow
+    if any(not field.nullable for field in schema.schema.fields):
+        return None
+    values: dict[str, Any] = dict.fromkeys(arrow.names)
+    values |= dict.fromkeys(("space", "grouping"), b"" if schema.schema.binary_keys else "") | {"timestamp": 0}
+    return make_piece(0, schema, pa.RecordBatch.from_pylist([values], schema=arrow), 0, 0)
 
 
 def _producers_to_keep(partition: Partition, end: int) -> list[ProducerEntry]:
