@@ -14,7 +14,7 @@ then deleted. What cannot be deleted is tried again by `maintenance`, whether or
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,15 +34,14 @@ from aggregator.manifest import Edit, Manifest
 from aggregator.model import ProducerEntry, QuarantinedBatch, SchemaInfo, SegmentInfo, newest_notes
 from aggregator.poison import Quarantine
 from aggregator.policy import Limits
-from aggregator.schema_change import newest_of_families
 from aggregator.sealing_marks import SealingMarks
 from aggregator.sealing_process import POSSIBLE, SealingProcess
-from aggregator.sealing_table import sealing_table, with_indexes
+from aggregator.sealing_table import families, plain_piece, sealing_table
 from aggregator.segment_file import write_segment
 from aggregator.state import CatalogState, Partition, Topic
 from aggregator.tombstones import Hidden, hidden_in
 from aggregator.uninterrupted import uninterrupted
-from aggregator.unsealed import Piece, Unsealed, make_piece
+from aggregator.unsealed import Piece, Unsealed
 from esformat import ClosedError
 from esformat.parts import make_schema
 
@@ -104,15 +103,6 @@ def choose_to_seal(
 def next_due_us(loads: Iterable[Load]) -> int | None:
     """When the first of them comes of age; None without any."""
     return min((load.oldest_us + load.max_age_us for load in loads), default=None)
-
-
-def families(
-    pieces: Sequence[Piece], schemas: Iterable[SchemaInfo]
-) -> Iterator[tuple[SchemaInfo, list[pa.RecordBatch]]]:
-    """Pieces with their record indexes, by family, with the newest schema of each."""
-    newest = {info.family: info for info in newest_of_families(schemas)}
-    for family in dict.fromkeys(piece.schema.family for piece in pieces):
-        yield newest[family], [with_indexes(piece) for piece in pieces if piece.schema.family == family]
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +295,7 @@ class Sealer:
                 return error.with_traceback(None)
             return None
 
-        isolation = Isolation(attempt, lambda error: self._check_system(topic, partition, error), _plain)
+        isolation = Isolation(attempt, lambda error: self._check_system(topic, partition, error), plain_piece)
         isolation.run(frozen.pieces)
         written = _Written([])
         try:
@@ -330,7 +320,7 @@ class Sealer:
     def _check_system(self, topic: Topic, partition: Partition, error: Exception) -> None:
         """Raise an error where not even a plain event can be sealed: then the events that met it are not its reason."""
         info = SchemaInfo(0, topic.info.number, 0, make_schema(pa.schema([]), (), binary_keys=topic.binary_keys))
-        plain = _plain(info)
+        plain = plain_piece(info)
         assert plain is not None
         by = self._write_segment or _write_here
         try:
@@ -391,16 +381,6 @@ def _write_here(
     """Write a segment in this process."""
     table = sealing_table(batches, schema.schema, hidden)
     return write_segment(path, [table], schema=schema, **facts) if len(table) else None
-
-
-def _plain(schema: SchemaInfo) -> Piece | None:
-    """An event without values in the columns of a schema; None where one of them must have a value."""
-    arrow = schema.schema.arrow
-    if any(not field.nullable for field in schema.schema.fields):
-        return None
-    values: dict[str, Any] = dict.fromkeys(arrow.names)
-    values |= dict.fromkeys(("space", "grouping"), b"" if schema.schema.binary_keys else "") | {"timestamp": 0}
-    return make_piece(0, schema, pa.RecordBatch.from_pylist([values], schema=arrow), 0, 0)
 
 
 def _producers_to_keep(partition: Partition, end: int) -> list[ProducerEntry]:

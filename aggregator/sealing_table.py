@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import pyarrow as pa
 
-from aggregator.model import RECORD_INDEX
+from aggregator.model import RECORD_INDEX, SchemaInfo
+from aggregator.schema_change import newest_of_families
 from aggregator.segment_file import arrow_schema
 from aggregator.tombstones import Hidden, without_hidden
-from aggregator.unsealed import Piece
+from aggregator.unsealed import Piece, make_piece
 from esformat.parts import EventSchema
 
 
@@ -18,6 +20,15 @@ def with_indexes(piece: Piece) -> pa.RecordBatch:
     field = pa.field(RECORD_INDEX, pa.int64(), nullable=False)
     columns = [*piece.batch.columns, pa.array(piece.record_indexes())]
     return pa.RecordBatch.from_arrays(columns, schema=piece.batch.schema.append(field))
+
+
+def families(
+    pieces: Sequence[Piece], schemas: Iterable[SchemaInfo]
+) -> Iterator[tuple[SchemaInfo, list[pa.RecordBatch]]]:
+    """Pieces with their record indexes, by family, with the newest schema of each."""
+    newest = {info.family: info for info in newest_of_families(schemas)}
+    for family in dict.fromkeys(piece.schema.family for piece in pieces):
+        yield newest[family], [with_indexes(piece) for piece in pieces if piece.schema.family == family]
 
 
 def sealing_table(batches: Iterable[pa.RecordBatch], schema: EventSchema, hidden: Hidden) -> pa.Table:
@@ -37,3 +48,13 @@ def _conform(batch: pa.RecordBatch, target: pa.Schema) -> pa.RecordBatch:
         for field in target
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=target)
+
+
+def plain_piece(schema: SchemaInfo) -> Piece | None:
+    """An event without values in the columns of a schema; None where one of them must have a value."""
+    arrow = schema.schema.arrow
+    if any(not field.nullable for field in schema.schema.fields):
+        return None
+    values: dict[str, Any] = dict.fromkeys(arrow.names)
+    values |= dict.fromkeys(("space", "grouping"), b"" if schema.schema.binary_keys else "") | {"timestamp": 0}
+    return make_piece(0, schema, pa.RecordBatch.from_pylist([values], schema=arrow), 0, 0)

@@ -235,6 +235,7 @@ sealing_helper.run(int(sys.argv[1]))
 )
 
 
+@pytest.mark.slow
 def test_events_that_end_the_process(root, monkeypatch):
     """The process that writes segments may die of some events: the second time these are set aside."""
     monkeypatch.setattr(sealing_process, "_PROGRAM", HELPER)
@@ -251,6 +252,7 @@ def test_events_that_end_the_process(root, monkeypatch):
         assert [event.timestamp for event in topic.scan()] == [1]
 
 
+@pytest.mark.slow
 def test_events_that_end_the_catalog(root, tmp_path):
     """Where sealing in threads ends the whole process, twice at the same events, the third opening sets them aside."""
     with aggregator.open(root) as catalog:
