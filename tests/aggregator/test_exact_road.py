@@ -147,9 +147,13 @@ def test_what_is_acknowledged_comes_back(steps):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    with aggregator.open(tmp_path_factory.mktemp("road")) as catalog:
-        with RunningServer(catalog, Settings(http=Http(bind="127.0.0.1:0"))) as running, httpx.Client() as client:
-            yield catalog, client, f"{running.url}/v1/topics"
+    settings = Settings(http=Http(bind="127.0.0.1:0"))
+    with (
+        aggregator.open(tmp_path_factory.mktemp("road")) as catalog,
+        RunningServer(catalog, settings) as running,
+        httpx.Client() as client,
+    ):
+        yield catalog, client, f"{running.url}/v1/topics"
 
 
 TOPICS = count()
