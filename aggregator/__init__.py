@@ -1,6 +1,7 @@
 """The embedded aggregator: events taken in durably, rolled into segments under a manifest, kept within bounds, read."""
 
 from aggregator.adding import Added
+from aggregator.allowance import Allowance
 from aggregator.catalog import Catalog
 from aggregator.errors import (
     AggregatorError,
@@ -12,6 +13,8 @@ from aggregator.errors import (
     LogFailedError,
     ManifestFailedError,
     OverloadedError,
+    QueryCancelledError,
+    QueryLimitError,
     ReadOnlyError,
     SealingFailedError,
     SegmentMissingError,
@@ -34,6 +37,7 @@ from aggregator.topic import Topic
 __all__ = [
     "Added",
     "AggregatorError",
+    "Allowance",
     "Catalog",
     "CatalogLockedError",
     "CatalogNotFoundError",
@@ -50,6 +54,8 @@ __all__ = [
     "Problem",
     "QuarantineView",
     "Quarantined",
+    "QueryCancelledError",
+    "QueryLimitError",
     "ReadOnlyError",
     "RebuildReport",
     "Receipt",

@@ -9,6 +9,8 @@
     ├── TopicNotFoundError           the caller: no such topic (also a KeyError)
     ├── SequenceConflictError        the caller: a producer's sequence came again with other events (also a ValueError)
     ├── OverloadedError              the load: try again after `retry_after_s`
+    ├── QueryLimitError              the caller: a query needs more time or memory than it may have
+    ├── QueryCancelledError          nobody's: a query was told to stop before its end
     ├── LogFailedError               the disk: the log could not be written or synced; says whether to reopen
     ├── ManifestFailedError          the disk: the manifest could not be written; nothing changed
     ├── SealingFailedError           the system: the process that writes segments ended; nothing is lost
@@ -93,6 +95,14 @@ class OverloadedError(AggregatorError):
     """
 
     retry_after_s: float
+
+
+class QueryLimitError(AggregatorError):
+    """A query needs more time or memory than its allowance gives it. It was ended; nothing was changed."""
+
+
+class QueryCancelledError(AggregatorError):
+    """A query was told to stop: by its caller, because its client left, or because the server stops."""
 
 
 class LogFailedError(AggregatorError):

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from aggregator.allowance import Holding, check
 from aggregator.model import RECORD_INDEX
 
 PLACE = "number of the partition"
@@ -44,6 +45,7 @@ class _Open:
         self._by, self._reverse = by, reverse
         self._partition = source.partition
         self.batch: pa.RecordBatch | None = None
+        self.size_bytes = 0  # of the batch, as it came
         self.keys: I64 = np.zeros(0, dtype=np.int64)
         self.partitions: I64 | int = 0
         self.advance()
@@ -52,6 +54,7 @@ class _Open:
         """Go to the next batch that is not empty; `batch` is None after the last."""
         self.batch = next((batch for batch in self._batches if len(batch)), None)
         if self.batch is not None:
+            self.size_bytes = self.batch.nbytes
             keys = numbers(self.batch, self._by)
             self.keys = ~keys if self._reverse else keys  # ~k is -1 - k: turns the order round and never overflows
             if self._partition is not None:
@@ -102,22 +105,26 @@ def merge(sources: Iterable[Source], *, by: str, reverse: bool, sparing: bool = 
     """The union of all sources, ordered by the column `by`, then partition, then record index; `reverse` mirrors it.
 
     sparing: no batch is read before all rows below the last key of the one before were given; the batches are smaller.
+    Raises what `Allowance.check` does: QueryLimitError where too many sources overlap, too.
     """
     waiting = sorted(sources, key=lambda source: source.bound, reverse=True)
     active: list[_Open] = []
-    while waiting or active:
-        while waiting and (not active or waiting[-1].bound <= min(int(s.keys[-1]) for s in active)):
-            opened = _Open(waiting.pop(), by, reverse)
-            if opened.batch is not None:
-                active.append(opened)
-        if not active:
-            continue
-        horizon = min(int(source.keys[-1]) for source in active)
-        # Rows at the horizon itself may go on in a batch that is not read yet.
-        before = sparing and any(int(source.keys[0]) < horizon for source in active)
-        take = _Open.take_before if before else _Open.take_up_to
-        yield _in_order([taken for source in active for taken in take(source, horizon)], by, reverse)
-        active = [source for source in active if source.batch is not None]
+    with Holding() as held:
+        while waiting or active:
+            check()
+            while waiting and (not active or waiting[-1].bound <= min(int(s.keys[-1]) for s in active)):
+                opened = _Open(waiting.pop(), by, reverse)
+                if opened.batch is not None:
+                    active.append(opened)
+            if not active:
+                continue
+            held.set(sum(source.size_bytes for source in active))
+            horizon = min(int(source.keys[-1]) for source in active)
+            # Rows at the horizon itself may go on in a batch that is not read yet.
+            before = sparing and any(int(source.keys[0]) < horizon for source in active)
+            take = _Open.take_before if before else _Open.take_up_to
+            yield _in_order([taken for source in active for taken in take(source, horizon)], by, reverse)
+            active = [source for source in active if source.batch is not None]
 
 
 def _in_order(parts: list[Taken], by: str, reverse: bool) -> pa.RecordBatch:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import esformat
+from aggregator.allowance import check
 from aggregator.lql import Columns, Filter, TimeSpan
 from aggregator.merge import Source, merge, numbers, sort_order
 from aggregator.model import PARTITION, RECORD_INDEX, SchemaInfo, SegmentInfo
@@ -145,6 +146,7 @@ def read_unordered(
             part, around, where, _narrowed(span, around), target, pool, material.tally, False, None, frozenset(names)
         )
         for source in sources:
+            check()
             yield from source.batches()
 
 

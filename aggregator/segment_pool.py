@@ -8,6 +8,7 @@ from threading import Lock
 import pyarrow as pa
 
 import esformat
+from aggregator.allowance import check
 from aggregator.errors import SegmentMissingError
 from aggregator.files import Layout
 from aggregator.model import RECORD_INDEX, SegmentInfo
@@ -48,13 +49,14 @@ class SegmentPool:
         return segment
 
     def in_append_order(self, info: SegmentInfo) -> pa.Table:
-        """All of a segment, by record index."""
+        """All of a segment, by record index. Raises what `Allowance.check` does, too."""
         with self._lock:
             table = self._ordered.get(info.number)
             if table is not None:
                 self._ordered.move_to_end(info.number)
                 return table
-        table = self.get(info).scan().to_table()
+        scan = self.get(info).scan()
+        table = pa.Table.from_batches(map(_checked, scan.batches()), schema=scan.schema)
         table = table.take(pa.compute.sort_indices(table[RECORD_INDEX])).combine_chunks()
         with self._lock:
             self._ordered[info.number] = table
@@ -73,3 +75,8 @@ class SegmentPool:
         with self._lock:
             self._open.clear()
             self._ordered.clear()
+
+
+def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:
+    check()
+    return batch

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import esformat
+from aggregator.allowance import Allowance, Holding, check, current
 from aggregator.common_type import takes
 from aggregator.history import Part
 from aggregator.merge import numbers, sort_order
@@ -24,6 +25,8 @@ from esformat.parts import as_text, plain_column
 I64 = npt.NDArray[np.int64]
 WINDOW_ROWS = 1 << 17
 """Rows of a segment that are put into time order together."""
+WINDOW_STORED_BYTES = 32 << 20
+"""The same where events are large: of the file, so several times as much in memory."""
 FIRST_WINDOW_ROWS = 1 << 12
 """The same at first, where a limit may end it soon."""
 LAZILY = 1 << 62
@@ -157,7 +160,7 @@ def segment_batches(
             yield from _in_order(few, view)
             return
     for start, end in _windows(info, question):
-        yield from _in_order(list(_kept(_scan(owner, question, columns, start, end), view, partition, keep)), view)
+        yield from _in_order(_held(_kept(_scan(owner, question, columns, start, end), view, partition, keep)), view)
 
 
 def _few_events(
@@ -175,15 +178,24 @@ def _few_events(
 
 
 def _kept(scan: esformat.Scan, view: View, partition: str, keep: Keep | None) -> Iterator[pa.RecordBatch]:
-    """What `keep` wants of a scan, in the columns that are asked for. It is asked on the threads that decode."""
+    """What `keep` wants of a scan, in the columns that are asked for. It is asked on the threads that decode.
+
+    Raises what `Allowance.check` does.
+    """
     if keep is None:
         batches = scan.batches()
     else:
         looked_at = View(view.question, pa.schema([f for f in view.target if f.name in keep.columns]), {})
         names = [name for name in looked_at.target.names if name in scan.column_names] or ["timestamp"]
-        mask = keep.mask
-        batches = scan.matching(names, lambda b: mask(looked_at.shape(pa.Table.from_batches([b]), partition)))
+        mask, allowance = keep.mask, current() or Allowance()
+
+        def matches(batch: pa.RecordBatch) -> pa.BooleanArray:
+            with allowance.shared():
+                return mask(looked_at.shape(pa.Table.from_batches([batch]), partition))
+
+        batches = scan.matching(names, matches)
     for batch in batches:
+        check()
         yield view.shape(pa.Table.from_batches([batch]), partition)
 
 
@@ -196,6 +208,18 @@ def _few(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch] | None:
         rows, size = rows + len(batch), size + batch.nbytes
         if rows > FEW_KEPT_ROWS or size > FEW_KEPT_BYTES:
             return None
+    return found
+
+
+def _held(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """All of them, counted as memory of the query while they are gathered. Raises QueryLimitError."""
+    found: list[pa.RecordBatch] = []
+    size = 0
+    with Holding() as held:
+        for batch in batches:
+            found.append(batch)
+            size += batch.nbytes
+            held.set(2 * size)  # and once more in order
     return found
 
 
@@ -259,7 +283,8 @@ def _windows(info: SegmentInfo, question: Question) -> Iterator[tuple[int, int |
     high = info.max_timestamp if question.end is None else min(question.end - 1, info.max_timestamp)
     if low > high:
         return
-    rows = FIRST_WINDOW_ROWS if question.limit is not None else WINDOW_ROWS
+    most = max(1, min(WINDOW_ROWS, WINDOW_STORED_BYTES * info.rows // max(1, info.size_bytes)))
+    rows = min(most, FIRST_WINDOW_ROWS) if question.limit is not None else most
     whole = info.max_timestamp - info.min_timestamp + 1
     while low <= high:
         width = max(1, whole * rows // max(1, info.rows))
@@ -271,7 +296,7 @@ def _windows(info: SegmentInfo, question: Question) -> Iterator[tuple[int, int |
             end = min(high, low + width - 1)
             yield low, _past(end)
             low = end + 1
-        rows = min(8 * rows, WINDOW_ROWS)
+        rows = min(8 * rows, most)
 
 
 def _past(timestamp: int) -> int | None:

@@ -65,7 +65,8 @@ class StreamIndex:
         """
         with self._lock:
             self._refresh()
-            return self._matching(source)
+            known = len(self._streams)
+        return self._matching(source, None, known)
 
     def names(self, source: Source | None, *, without_tag: str | None = None) -> dict[str, tuple[str, ...]]:
         """The names of the streams that match and do not have a tag, by topic; in the same order, with the same errors.
@@ -74,20 +75,23 @@ class StreamIndex:
         """
         with self._lock:
             self._refresh()
-            known = self._answers.get((source, without_tag))
-            if known is None:
-                found: dict[str, list[str]] = {}
-                for stream in self._matching(source, without_tag):
-                    found.setdefault(stream.topic, []).append(stream.name)
-                known = {topic: tuple(names) for topic, names in found.items()}
-                if len(self._answers) >= KEPT_ANSWERS:
-                    self._answers.clear()
-                self._answers[source, without_tag] = known
-            return known
+            answers, known = self._answers, len(self._streams)
+            answer = answers.get((source, without_tag))
+        if answer is None:
+            found: dict[str, list[str]] = {}
+            for stream in self._matching(source, without_tag, known):
+                found.setdefault(stream.topic, []).append(stream.name)
+            answer = {topic: tuple(names) for topic, names in found.items()}
+            with self._lock:  # `answers` is not asked any more if a stream came or went meanwhile
+                if len(answers) >= KEPT_ANSWERS:
+                    answers.clear()
+                answers[source, without_tag] = answer
+        return answer
 
-    def _matching(self, source: Source | None, without_tag: str | None = None) -> list[Stream]:
+    def _matching(self, source: Source | None, without_tag: str | None, known: int) -> list[Stream]:
+        """Streams among the first `known`. It may take long, so it needs no lock."""
         numbers = self._table.select(source, without_tag=without_tag).tolist()
-        found = (self._streams[number] for number in numbers)
+        found = (self._streams[number] for number in numbers if number < known)
         return [stream for stream in found if stream is not None]
 
     def tag_names(self) -> list[str]:
@@ -160,7 +164,7 @@ class StreamIndex:
         name = str(tags)
         self._numbers[topic, name] = self._table.add(tags)
         self._streams.append(Stream(topic, tags, name))
-        self._answers.clear()
+        self._answers = {}
 
     def _look(self, snapshot: Snapshot) -> None:
         """Take in what a snapshot has above the marks."""
@@ -213,7 +217,7 @@ class StreamIndex:
         for name in suspects:
             if not self._is_there(snapshot, name):
                 self._streams[self._numbers.pop((topic.name, name))] = None
-                self._answers.clear()
+                self._answers = {}
                 self._added.pop((topic.number, name), None)
                 self._removed.add((topic.number, name))
         self._stones[topic.number] = stones

@@ -86,6 +86,7 @@ LEVELS = (
 )
 AGGREGATOR_LEVELS = (
     ("answer", "errors", "checksum", "files", "reports"),
+    ("allowance",),
     (
         "arrivals",
         "common_type",

@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from aggregator.errors import InvalidRequestError
-from aggregator.lql import TagSet
+from aggregator.lql import Regex, RegexError, TagSet
 
 FORMATS = ("text", "json", "k8s-json", "logfmt", "common", "combined", "regex")
 TYPES = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
@@ -166,12 +165,11 @@ def _one_of(what: str, given: str, known: tuple[str, ...]) -> None:
 
 
 def check_pattern(what: str, pattern: str) -> None:
-    """Raises InvalidRequestError for what RE2 does not read."""
+    """Raises InvalidRequestError for what is no regular expression, or too large."""
     try:
-        pc.match_substring_regex(pa.array([""]), pattern)
-    except pa.ArrowInvalid as error:
-        reason = str(error).removeprefix("Invalid regular expression: ")
-        raise InvalidRequestError(f"{what} is no regular expression: {reason}") from None
+        Regex(pattern)
+    except RegexError as error:
+        raise InvalidRequestError(f"{what} is no regular expression: {error}") from None
 
 
 def _check_encoding(name: str) -> None:

@@ -11,6 +11,7 @@ from aggregator.lql.errors import LqlError, Mark
 from aggregator.lql.operand import resolve_time
 from aggregator.lql.parser import parse_source, parse_statement, parse_where
 from aggregator.lql.pushdown import TimeSpan, equalities, range_span, time_span
+from aggregator.lql.regex import Regex, RegexError
 from aggregator.lql.render import expression_to_text, source_to_text, to_text
 from aggregator.lql.tag_set import TagSet
 from aggregator.lql.tag_sql import TagQuery, tag_query
@@ -23,6 +24,8 @@ __all__ = [
     "Filter",
     "LqlError",
     "Mark",
+    "Regex",
+    "RegexError",
     "TagQuery",
     "TagSet",
     "TagTable",

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aggregator.allowance import check
 from aggregator.lql import integer
 from aggregator.lql.columns import Columns, as_text, changed_case, decoded, is_text
 from aggregator.lql.errors import LqlError
@@ -32,6 +33,7 @@ from aggregator.lql.operand import (
     resolve_time,
     target_of,
 )
+from aggregator.lql.pace import Pace
 from aggregator.lql.predicate import Test, text_test
 from aggregator.lql.quantity import parse_number
 from aggregator.lql.template import field_text, micros
@@ -79,6 +81,7 @@ class Filter:
 
     columns: frozenset[str]
     _mask: Mask = field(repr=False)
+    _pace: Pace | None = field(default=None, repr=False, compare=False)  # None: quick whatever the batch
 
     @classmethod
     def compile(cls, where: Expression | None, columns: Columns, now_ns: int) -> Self:
@@ -90,12 +93,17 @@ class Filter:
             return cls(frozenset(), lambda rows: pa.repeat(pa.scalar(True), len(rows)))
         check_where(where)
         term = _compile(where, columns, now_ns)
-        return cls(term.columns, term.mask)
+        return cls(term.columns, term.mask, Pace() if term.cost >= _REGEX_COST else None)
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """True for each row that matches; no nulls. Linear in the batch."""
+        """True for each row that matches; no nulls. Linear in the batch. Raises what `Allowance.check` does."""
         needed = [name for name in batch.schema.names if name in self.columns]
-        return self._mask(_Rows(batch.select(needed) if needed else batch))
+        looked_at = batch.select(needed) if needed else batch
+        if self._pace is None:
+            check()
+            return self._mask(_Rows(looked_at))
+        masks = [self._mask(_Rows(part)) for part in self._pace.parts(looked_at)]
+        return masks[0] if len(masks) == 1 else pa.concat_arrays(masks)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows that match, in their order."""

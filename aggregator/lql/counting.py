@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aggregator.allowance import Holding
 from aggregator.lql import tree
 from aggregator.lql.columns import Columns, as_text, changed_case, decoded
 from aggregator.lql.errors import LqlError
 from aggregator.lql.json_path import path_text
 from aggregator.lql.operand import Column, Field, JsonPath, Message, Target, Timestamp, innermost, target_of
+from aggregator.lql.pace import Pace
 from aggregator.lql.render import key_to_text
 from aggregator.lql.template import field_text, micros, var_text
 
@@ -27,18 +29,23 @@ class Counter:
         """Compile GROUP BY. A key of `columns` keeps its type; others are text. Raises LqlError."""
         self.names = [key_to_text(key) for key in keys]
         self._makers = [_maker(key, columns) for key in keys]
+        self._parsing = any(_is_parsed(key) for key in keys)
+        self._pace = Pace()
         self._partial: list[pa.Table] = []
+        self._held = Holding()
         self._count = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count the rows. Raises LqlError beyond MAX_GROUPS groups."""
+        """Count the rows. Raises LqlError beyond MAX_GROUPS groups, and what `Allowance` does."""
         self._count += batch.num_rows
         if not self._makers or batch.num_rows == 0:
             return
-        made = pa.table([make(batch) for make in self._makers], self._places)
-        self._partial.append(made.group_by(self._places).aggregate([([], "count_all")]))
+        for part in self._pace.parts(batch) if self._parsing else [batch]:
+            made = pa.table([make(part) for make in self._makers], self._places)
+            self._partial.append(made.group_by(self._places).aggregate([([], "count_all")]))
         if sum(part.num_rows for part in self._partial) > _MERGE_ROWS:
             self._merge()
+        self._held.set(sum(part.nbytes for part in self._partial))
 
     def table(self) -> pa.Table:
         """A row per group: its keys, null where there is none, and `count`; ascending by the keys in their order."""
@@ -66,6 +73,11 @@ class Counter:
                 f"GROUP BY makes more than {MAX_GROUPS} groups", hint="group by less, or choose fewer records"
             )
         self._partial = [joined.rename_columns([*self._places, "count_all"])]
+
+
+def _is_parsed(key: tree.Operand | tree.Every) -> bool:
+    """Whether making the key parses each message."""
+    return not isinstance(key, tree.Every) and isinstance(target_of(innermost(key)[0]), JsonPath)
 
 
 def _maker(key: tree.Operand | tree.Every, columns: Columns) -> Maker:

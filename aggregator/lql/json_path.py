@@ -22,6 +22,7 @@ from aggregator.lql.predicate import Test, as_string, text_test
 from aggregator.lql.quantity import parse_number
 from aggregator.lql.tree import SYMBOLS, Value
 
+_ENOUGH = 100  # characters
 _SCAN = json.scanner.make_scanner(json.JSONDecoder())  # type: ignore[attr-defined]  # the fast half of json.loads
 Holds = Callable[[list[object]], list[bool]]
 _COMPARE: dict[str, Callable[[Decimal, Decimal], bool]] = {
@@ -65,13 +66,14 @@ def path_text(steps: tuple[str | int, ...], messages: pa.Array) -> pa.Array:
 def _candidates(steps: tuple[str | int, ...], op: str, value: Value) -> str:
     """An RE2 pattern that every message matches whose test is not the one of a missing value.
 
-    The last key stands in the message, in quotes, and so does the text compared with, unless something is escaped.
+    The last key stands in the message, in quotes, and so does the text compared with, unless something is escaped. Of
+    long ones the beginning is enough.
     """
     keys = [step for step in steps if isinstance(step, str) and not step.isdigit()]
-    key = glob.escape(json.dumps(keys[-1], ensure_ascii=False)) if keys else ""
+    key = glob.escape(json.dumps(keys[-1], ensure_ascii=False)[:_ENOUGH]) if keys else ""
     text = ""
     if op in ("=", "CONTAINS", "PREFIX", "SUFFIX") and not value.number:
-        text = glob.escape(json.dumps(value.text, ensure_ascii=False)[1:-1])
+        text = glob.escape(json.dumps(value.text, ensure_ascii=False)[1:-1][:_ENOUGH])
         if set(value.text) & set(',:{}[]" ') or not set(value.text) - set("0123456789+-.eE"):
             text = ""  # may be of an object or a number, which are written anew
     wanted = f"{key}\\C*{text}" if key and text else key or text

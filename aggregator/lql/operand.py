@@ -6,11 +6,15 @@ from dataclasses import dataclass
 
 from aggregator.lql import glob, times
 from aggregator.lql.errors import LqlError, Mark
-from aggregator.lql.predicate import text_test
+from aggregator.lql.predicate import pattern_steps
 from aggregator.lql.quantity import parse_number
-from aggregator.lql.tree import SYMBOLS, WORDS, Call, Condition, Expression, Name, Operand, Value, conditions
+from aggregator.lql.regex import RegexError
+from aggregator.lql.tree import SYMBOLS, WORDS, Call, Condition, Expression, Name, Operand, Place, Value, conditions
 
 MAX_CONDITIONS = 2_000  # of one expression
+MAX_PATTERN_STEPS = 20_000  # of all regular expressions and globs of one expression, compiled
+MAX_PATH = 100  # steps of a path into a message
+_PATTERNS = ("LIKE", "MATCHES")
 _ORDERING = ("<", "<=", ">", ">=")
 _FIELD_PREFIXES = ("fields:", "fields.")
 _A_CLOCK_NS = 1_700_000_000_000_000_000  # any time will do to see whether a text is one
@@ -72,7 +76,10 @@ def target_of(name: Name) -> Target:
         dotted = tuple(text.split(".")[1:])
         if not all(dotted):
             raise LqlError("a path has a name between two dots", mark=name.mark, hint='write msg.a.b or msg["a"][0]')
-        return JsonPath((*dotted, *name.steps))
+        steps = (*dotted, *name.steps)
+        if len(steps) > MAX_PATH:
+            raise LqlError(f"the path has {len(steps)} steps, more than {MAX_PATH}", mark=name.mark)
+        return JsonPath(steps)
     if name.steps:
         raise LqlError(f"{text} has no parts", mark=name.mark, hint="brackets follow msg: msg.items[0].id")
     return Column(text)
@@ -80,6 +87,7 @@ def target_of(name: Name) -> Target:
 
 def check_where(where: Expression) -> None:
     """Find what can be found without the columns of a topic. Raises LqlError."""
+    patterns = []
     for condition in _bounded(where):
         name, functions = innermost(condition.operand)
         target = target_of(name)
@@ -91,29 +99,47 @@ def check_where(where: Expression) -> None:
             raise LqlError(
                 f"msg cannot be compared with {condition.op}", mark=name.mark, hint=f"use {', '.join(WORDS)}, = or !="
             )
-        else:
-            check_pattern(condition.op, condition.value)
+        elif condition.op in _PATTERNS:
+            patterns.append(condition)
+    _check_patterns(patterns)
 
 
 def check_tags(expression: Expression) -> None:
     """The same for an expression over tags."""
-    for condition in _bounded(expression):
+    found = _bounded(expression)
+    for condition in found:
         name, _ = innermost(condition.operand)
         if name.steps:
             raise LqlError("tags have no parts", mark=name.mark)
-        check_pattern(condition.op, condition.value)
+    _check_patterns([condition for condition in found if condition.op in _PATTERNS])
 
 
-def check_pattern(op: str, value: Value) -> None:
-    """Raises LqlError where `value` is no glob or regular expression and `op` needs one."""
-    if op not in ("LIKE", "MATCHES"):
-        return
-    try:
-        text_test(op, value.text)
-    except glob.GlobError as error:
-        raise LqlError(f"{error} (character {error.at + 1} of the glob)", mark=value.mark) from None
-    except ValueError as error:
-        raise LqlError(str(error), mark=value.mark) from None
+def _check_patterns(found: list[Condition]) -> None:
+    """Raises LqlError for what is no glob or regular expression, and where all of them together are too large."""
+    steps = 0
+    for condition in found:
+        op, value = condition.op, condition.value
+        try:
+            steps += pattern_steps(op, value.text)
+        except glob.GlobError as error:
+            raise LqlError(f"{error} (character {error.at + 1} of the glob)", mark=value.mark) from None
+        except RegexError as error:
+            raise LqlError(str(error), mark=_place_in(value, error)) from None
+        except ValueError as error:
+            raise LqlError(str(error), mark=value.mark) from None
+        if steps > MAX_PATTERN_STEPS:
+            raise LqlError(
+                f"up to here the regular expressions and globs make more than {MAX_PATTERN_STEPS:,} steps together",
+                mark=value.mark, hint="write fewer, or smaller ones",
+            )  # fmt: skip
+
+
+def _place_in(value: Value, error: RegexError) -> Place:
+    """Where in the statement a pattern is wrong; all of the pattern where it was written with escapes."""
+    mark, at = value.mark, error.at
+    if mark is None or at is None or mark.text[mark.start + 1 : mark.end - 1] != value.text:
+        return mark
+    return Mark(mark.text, mark.start + 1 + at, mark.start + 1 + at + error.length)
 
 
 def resolve_time(text: str, now_ns: int, mark: Mark | None) -> int:

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.lql import glob, substring
+from aggregator.lql.regex import MAX_PATTERN, Regex, RegexError
 
-MAX_PATTERN = 1_000  # characters of a regular expression or glob: what RE2 compiles in well under a millisecond
+_LONGEST_WRITTEN = 24  # characters of a regular expression for one of a glob: `[\x{10ffff}-\x{10ffff}]`
 _FEW = 4  # a quarter of the texts
 Test = Callable[[pa.Array], pa.BooleanArray]
 _ORDER = {
@@ -33,11 +34,9 @@ def text_test(op: str, value: str) -> Test:
         return lambda texts: pc.starts_with(as_binary(texts), value.encode())
     if op == "SUFFIX":
         return lambda texts: pc.ends_with(as_binary(texts), value.encode())
-    if len(value) > MAX_PATTERN:
-        raise ValueError(f"the pattern has {len(value)} characters, more than {MAX_PATTERN}")
     if op == "LIKE":
         return _like(value)
-    return _regex(value)
+    return _regex(Regex(value))
 
 
 def as_binary(texts: pa.Array) -> pa.Array:
@@ -58,6 +57,8 @@ def _contains(value: str) -> Test:
     # RE2 looks for a literal with memchr, three times as fast as Arrow's own substring search. Over binary it takes
     # the pattern as Latin-1, one character per byte, so that each byte of the value is written as one.
     wanted = value.encode()
+    if len(wanted) > MAX_PATTERN:
+        return lambda texts: pc.match_substring(as_binary(texts), wanted)
     pattern = "".join(f"\\x{byte:02x}" for byte in wanted)
 
     def test(texts: pa.Array) -> pa.BooleanArray:
@@ -68,12 +69,36 @@ def _contains(value: str) -> Test:
     return test
 
 
+def pattern_steps(op: str, value: str) -> int:
+    """About how large the pattern of a LIKE or MATCHES is when compiled (see `Regex`); 1 for a plain comparison.
+
+    Raises ValueError where it is no glob or regular expression, or too large.
+    """
+    if op == "MATCHES":
+        return Regex(value).steps
+    pieces = _glob(value)
+    return 1 if glob.plain(pieces) is not None else _glob_regex(pieces).steps
+
+
+def _glob(value: str) -> list[glob.Piece]:
+    if len(value) > MAX_PATTERN:
+        raise ValueError(f"the glob has {len(value)} characters, more than {MAX_PATTERN}")
+    return glob.parse(value)
+
+
+def _glob_regex(pieces: list[glob.Piece]) -> Regex:
+    try:
+        return Regex(glob.to_regex(pieces), max_length=_LONGEST_WRITTEN * MAX_PATTERN)
+    except RegexError:
+        raise ValueError("the glob is too large: it has too many ? and [ ]") from None
+
+
 def _like(value: str) -> Test:
-    pieces = glob.parse(value)
+    pieces = _glob(value)
     simple = glob.plain(pieces)
     if simple is not None:
         return text_test(*simple)
-    whole = _regex(glob.to_regex(pieces))
+    whole = _regex(_glob_regex(pieces))
     literal = max((piece for piece in pieces if isinstance(piece, str)), key=len, default="")
     return _implied(_contains(literal), whole) if len(literal) > 1 else whole
 
@@ -93,10 +118,5 @@ def _implied(necessary: Test, test: Test) -> Test:
     return both
 
 
-def _regex(pattern: str) -> Test:
-    try:
-        pc.match_substring_regex(pa.array([""]), pattern)  # compiled for a batch with rows only
-    except pa.ArrowInvalid as error:
-        reason = str(error).removeprefix("Invalid regular expression: ")
-        raise ValueError(f"no regular expression: {reason}") from None
-    return lambda texts: pc.match_substring_regex(as_string(texts), pattern)
+def _regex(regex: Regex) -> Test:
+    return lambda texts: regex.matches(as_string(texts))

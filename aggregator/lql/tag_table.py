@@ -9,6 +9,7 @@ import functools
 import threading
 from array import array
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +17,13 @@ import pyarrow as pa
 
 from aggregator.lql.columns import changed_case
 from aggregator.lql.operand import check_tags, innermost
+from aggregator.lql.pace import Pace
 from aggregator.lql.predicate import text_test
 from aggregator.lql.tag_set import TagSet
 from aggregator.lql.tree import And, Condition, Expression, Not, Or, Source
 
 Mask = npt.NDArray[np.bool_]
+I64 = npt.NDArray[np.int64]
 
 
 class _Tag:
@@ -41,6 +44,14 @@ class _Tag:
         if len(self.distinct) < len(self.values):
             self.distinct = pa.array(list(self.values), pa.large_string())
         return self.distinct
+
+
+class _Having(NamedTuple):
+    """Sets that have a tag: their numbers, which of its values each has, and those values."""
+
+    streams: I64
+    codes: I64
+    texts: pa.Array
 
 
 class TagTable:
@@ -75,57 +86,75 @@ class TagTable:
         with self._lock:
             return sorted(self._tags[name].values) if name in self._tags else []
 
-    def select(self, source: Source | None, *, without_tag: str | None = None) -> npt.NDArray[np.int64]:
-        """Numbers of the sets that match and do not have a tag, ascending; None matches all. Raises LqlError."""
+    def select(self, source: Source | None, *, without_tag: str | None = None) -> I64:
+        """Numbers of the sets that match and do not have a tag, ascending; None matches all.
+
+        Raises LqlError, and what `Allowance.check` does. No lock is held while texts are compared.
+        """
         if source is not None and not isinstance(source, TagSet):
             check_tags(source)
         with self._lock:
-            mask = self._mask(source)
-            tag = self._tags.get(without_tag) if without_tag is not None else None
-            if tag is not None:
-                mask[_numbers(tag.streams)] = False
-            return np.flatnonzero(mask)
+            count = self._count
+        mask = self._mask(source, count)
+        if without_tag is not None:
+            mask[self._having(without_tag, count).streams] = False
+        return np.flatnonzero(mask)
 
-    def _mask(self, source: Source | None) -> Mask:
+    def _mask(self, source: Source | None, count: int) -> Mask:
         if source is None:
-            return np.ones(self._count, dtype=np.bool_)
+            return np.ones(count, dtype=np.bool_)
         if isinstance(source, TagSet):
-            mask = np.ones(self._count, dtype=np.bool_)
+            mask = np.ones(count, dtype=np.bool_)
             for name, value in source.items:
-                mask &= self._having(name, value)
+                mask &= self._equal(name, value, count)
             return mask
-        return self._evaluate(source)
+        return self._evaluate(source, count)
 
-    def _having(self, name: str, value: str) -> Mask:
+    def _having(self, name: str, count: int) -> _Having:
+        """The first `count` sets that have the tag."""
+        with self._lock:
+            tag = self._tags.get(name) or _Tag()
+            streams, codes, texts = _numbers(tag.streams), _numbers(tag.codes), tag.texts()
+        known = np.searchsorted(streams, count)
+        return _Having(streams[:known], codes[:known], texts)
+
+    def _equal(self, name: str, value: str, count: int) -> Mask:
         """Sets that have the tag with exactly that value: a missing one is not an empty one here."""
-        mask = np.zeros(self._count, dtype=np.bool_)
-        tag = self._tags.get(name)
-        if tag is not None and value in tag.values:
-            mask[_numbers(tag.streams)[_numbers(tag.codes) == tag.values[value]]] = True
+        having = self._having(name, count)
+        mask = np.zeros(count, dtype=np.bool_)
+        with self._lock:
+            code = self._tags[name].values.get(value) if name in self._tags else None
+        if code is not None:
+            mask[having.streams[having.codes == code]] = True
         return mask
 
-    def _evaluate(self, expression: Expression) -> Mask:
+    def _evaluate(self, expression: Expression, count: int) -> Mask:
         match expression:
             case Condition():
-                return self._compare(expression)
+                return self._compare(expression, count)
             case Not(term):
-                return ~self._evaluate(term)
+                return ~self._evaluate(term, count)
             case And(terms):
-                return functools.reduce(np.logical_and, map(self._evaluate, terms))
+                return functools.reduce(np.logical_and, (self._evaluate(term, count) for term in terms))
             case Or(terms):
-                return functools.reduce(np.logical_or, map(self._evaluate, terms))
+                return functools.reduce(np.logical_or, (self._evaluate(term, count) for term in terms))
 
-    def _compare(self, condition: Condition) -> Mask:
+    def _compare(self, condition: Condition, count: int) -> Mask:
         name, functions = innermost(condition.operand)
         test = text_test(condition.op, condition.value.text)
-        mask = np.full(self._count, test(pa.array([""]))[0].as_py())
-        tag = self._tags.get(name.text)
-        if tag is not None:
-            texts = tag.texts()
-            for function in functions:
-                texts = changed_case(texts, function)
-            mask[_numbers(tag.streams)] = np.asarray(test(texts))[_numbers(tag.codes)]
+        mask = np.full(count, test(pa.array([""]))[0].as_py())
+        having = self._having(name.text, count)
+        if len(having.streams):
+            values = pa.RecordBatch.from_arrays([having.texts], ["value"])
+            found = [np.asarray(test(_changed(part.column(0), functions))) for part in Pace().parts(values)]
+            mask[having.streams] = np.concatenate(found)[having.codes]
         return mask
+
+
+def _changed(texts: pa.Array, functions: tuple[str, ...]) -> pa.Array:
+    for function in functions:
+        texts = changed_case(texts, function)
+    return texts
 
 
 def matches(source: Source | None, tags: TagSet) -> bool:
@@ -133,5 +162,5 @@ def matches(source: Source | None, tags: TagSet) -> bool:
     return len(TagTable([tags]).select(source)) == 1
 
 
-def _numbers(stored: array[int]) -> npt.NDArray[np.int64]:
+def _numbers(stored: array[int]) -> I64:
     return np.array(stored, dtype=np.int64)  # a copy: an array that is looked into cannot grow

@@ -16,7 +16,7 @@ from aggregator.server.access import Access
 from aggregator.server.health import Health
 from aggregator.server.settings import Settings
 from aggregator.server.tokens import FILE, Authority
-from aggregator.server.work import WorkPool
+from aggregator.server.work import Slow, WorkPool
 
 T = TypeVar("T")
 MAX_PATHS = 10_000
@@ -69,7 +69,7 @@ class Context:
             catalog,
             settings,
             WorkPool("append", work.append_threads, work.waiting, work.patience_s),
-            WorkPool("read", work.read_threads, work.waiting, work.patience_s),
+            WorkPool("read", work.read_threads, work.waiting, work.patience_s, Slow(work.slow_reads)),
             Authority(settings.tokens or catalog.path / FILE),
             Health(settings.catalog.checkpoint_interval_s),
             BoundedSemaphore(max(1, (os.cpu_count() or 1) - 1)),

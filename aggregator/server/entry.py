@@ -8,7 +8,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from aggregator import Allowance
 from aggregator.server.access import check
+from aggregator.server.asking import Asking
 from aggregator.server.context import Context
 from aggregator.server.operation import operation_of
 from aggregator.server.problems import ProblemError, answer, problem_of
@@ -17,6 +19,7 @@ from aggregator.server.problems import ProblemError, answer, problem_of
 def entered(route: Route, context: Context) -> Route:
     """The route with these checks before its endpoint. Raises TypeError for an endpoint without an operation."""
     operation = operation_of(route.endpoint)
+    work = context.settings.work
 
     async def enter(request: Request) -> Response:
         request.state.route = route.path
@@ -36,6 +39,9 @@ def entered(route: Route, context: Context) -> Route:
                 length = request.headers.get("content-length", "")
                 named = "idempotency-key" in request.headers
                 context.check_room(int(length[:20]) if length.isdecimal() else 0, named=named)
+            if operation.scope == "read":
+                context.reads.check_room()
+            Asking(Allowance(work.query_s, work.query_bytes), request.receive).begin()
             response: Response = await route.endpoint(request)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it

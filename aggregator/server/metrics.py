@@ -47,6 +47,7 @@ class Metrics:
             ("aggregator_body_bytes", "Bytes of request bodies in memory", lambda: context.body_bytes),
             ("aggregator_append_calls", "Appends that run or wait for a thread", lambda: context.appends.busy),
             ("aggregator_read_calls", "Reads that run or wait for a thread", lambda: context.reads.busy),
+            ("aggregator_slow_read_calls", "Reads that take long, not among these", lambda: context.reads.slow),
         ):
             Gauge(name, help_, registry=self._registry).set_function(read)
         self._open = Gauge(

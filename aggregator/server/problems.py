@@ -56,6 +56,8 @@ _CALLERS = (
     (aggregator.InvalidRequestError, 400, "invalid-request"),
     (InvalidEventError, 400, "invalid-event"),
     (UnknownIndexError, 400, "unknown-index"),
+    (aggregator.QueryLimitError, 400, "query-limit"),
+    (aggregator.QueryCancelledError, 503, "cancelled"),
     (ClosedError, 503, "stopping"),
     (UsageError, 400, "invalid-request"),
 )

@@ -32,6 +32,7 @@ from aggregator.server.logs import set_up, tell_request
 from aggregator.server.settings import Settings
 
 _BACKLOG = 2048
+_PATIENT = 0.7  # of the time that open requests get; the rest is for the answers to those that were cancelled
 SWITCH_S = 0.0005
 """How long a thread that computes keeps the event loop from running: Python's own 5 ms add up to slow refusals."""
 _log = logging.getLogger("aggregator.server")
@@ -196,6 +197,9 @@ class _Server(uvicorn.Server):
             _log.info("serving", extra={"catalog": catalog, "address": where, "tls": self.config.is_ssl})
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let what is under way end."""
+        """Let what is under way end; reads that take longer than that may are cancelled while they can be answered."""
         self.context.ready = False  # answers without an end of their own see it
+        drain_s = self.context.settings.http.drain_s
+        late = asyncio.get_running_loop().call_later(drain_s * _PATIENT, self.context.reads.cancel)
         await super().shutdown(sockets)
+        late.cancel()

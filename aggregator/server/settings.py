@@ -38,6 +38,9 @@ class Work:
     each other's way. waiting: calls of each kind that may wait, and
     patience_s: for about how long, by what calls took of late.
     body_bytes: of all request bodies that are being received or stored.
+    slow_reads: reads that take longer than a moment have so many places of their own, so that quick ones go on.
+    query_s: what a read may take for an answer, or for the next piece of one that is streamed; waiting does not count.
+    query_bytes: what it may hold in memory to sort and to group.
     """
 
     append_threads: int = field(default_factory=lambda: max(4, 2 * (os.cpu_count() or 1)))
@@ -45,6 +48,9 @@ class Work:
     waiting: int = 250
     patience_s: float = 0.25
     body_bytes: int = 256 << 20
+    slow_reads: int = field(default_factory=lambda: max(2, (os.cpu_count() or 1) // 2))
+    query_s: float = 60.0
+    query_bytes: int = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,26 +1,62 @@
-"""A bounded pool of threads for calls that block: so many run, so many wait, and more are refused at once."""
+"""Bounded pools of threads for calls that block: so many run, so many wait, and more are refused at once.
+
+In a pool for reads, a call that takes long gives its place to the next one and goes on in one of a few places for slow
+calls. It waits for such a place where none is free, and is refused where that takes too long, or too many wait. A call
+is held to an `Allowance`, which slow ones ask between small steps; it is cancelled with its request's client.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
-from aggregator import OverloadedError
+from aggregator import Allowance, OverloadedError, QueryCancelledError
+from aggregator.server.asking import Asking, asking
+from esformat import ClosedError
 
 P = ParamSpec("P")
 T = TypeVar("T")
 _END: Any = object()
 _AT_ONCE = 2
 _NEWEST = 0.1  # the share of the latest call in the mean
+_STAYING = 12  # times as long a call waits for a slow place if part of its answer was sent
 _LEAP, _LEAST_S = 4, 0.005  # so that a few slow calls among quick ones, such as the first of all, change it little
 MIN_RETRY_S = 0.1
 OVERBOOKED = 2
 """So many times as many calls as there should be are run all the same: those whose bodies were read meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """What happens to calls that take longer than `after_s`: so many go on, `waiting` wait, for up to `patience_s`."""
+
+    places: int
+    after_s: float = 0.25
+    waiting: int = 16
+    patience_s: float = 5.0
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    """A call on its way. It is queued, then runs; when that takes long it is slow, with a place or waiting for one."""
+
+    call: Callable[[], Any]
+    asked: Asking | None
+    allowance: Allowance
+    begun: bool  # part of its answer was sent
+    done: asyncio.Future[Any]
+    slow: bool = False
+    placed: bool = False
+    timer: asyncio.TimerHandle | None = None
+    watch: asyncio.Task[None] | None = None
 
 
 def _begin(make: Callable[[], Iterator[T]]) -> tuple[Iterator[T], list[T]]:
@@ -28,18 +64,65 @@ def _begin(make: Callable[[], Iterator[T]]) -> tuple[Iterator[T], list[T]]:
     return iterator, list(islice(iterator, _AT_ONCE))
 
 
-class WorkPool:
-    """Runs blocking calls beside the event loop. All but `close` belong to the loop's thread."""
+def _look(done: asyncio.Future[Any]) -> None:
+    """Take note of an error, for which perhaps nobody waits."""
+    if not done.cancelled():
+        done.exception()
 
-    def __init__(self, name: str, threads: int, waiting: int, patience_s: float = 0.25) -> None:
-        """threads: calls at once. waiting: calls that may wait for a thread, and patience_s: for about how long."""
+
+def _close(iterator: Iterator[Any]) -> None:
+    close = getattr(iterator, "close", None)
+    if close is not None:
+        close()
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Calls of a pool: queued or quick; slow with a place."""
+
+    busy: int = 0
+    quick: int = 0
+    placed: int = 0
+    shed: int = 0
+    waiting: deque[_Job] = field(default_factory=deque)  # slow, for a place
+
+
+class WorkPool:
+    """Runs blocking calls beside the event loop. All but `cancel` and `close` belong to the loop's thread."""
+
+    def __init__(
+        self, name: str, threads: int, waiting: int, patience_s: float = 0.25, slow: Slow | None = None
+    ) -> None:
+        """threads: calls at once. waiting: calls that may wait for a thread, and patience_s: for about how long.
+
+        slow: for calls that take long; None: they are like any others, and nothing cancels them.
+        """
         self.name = name
         self.capacity = threads + waiting
-        self.busy = 0
-        self.shed = 0
-        self._size, self._patience_s = threads, patience_s
+        self._counts = _Counts()
+        self._size, self._patience_s, self._slow = threads, patience_s, slow
         self._mean_s = 0.0  # what a call takes, the latest ones most
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"{name}-")
+        self._closed = False
+        self._queue: deque[_Job] = deque()
+        self._running: set[_Job] = set()
+        self._finishing: set[asyncio.Task[None]] = set()
+        most = threads + (0 if slow is None else slow.places + slow.waiting)
+        self._threads = ThreadPoolExecutor(most, thread_name_prefix=f"{name}-")
+
+    @property
+    def busy(self) -> int:
+        """Calls that run or wait for a thread, without slow ones."""
+        return self._counts.busy
+
+    @property
+    def slow(self) -> int:
+        """Slow calls that run, or wait for a place."""
+        return self._counts.placed + len(self._counts.waiting)
+
+    @property
+    def shed(self) -> int:
+        """Calls that were refused."""
+        return self._counts.shed
 
     @property
     def wait_s(self) -> float:
@@ -62,7 +145,7 @@ class WorkPool:
             await asyncio.sleep(max(MIN_RETRY_S, self.wait_s))
 
     def _refuse(self) -> NoReturn:
-        self.shed += 1
+        self._counts.shed += 1
         raise OverloadedError(
             f"{self.busy} {self.name}s are under way, as many as the server takes",
             hint="try again later; nothing of this request was done",
@@ -70,32 +153,131 @@ class WorkPool:
         )
 
     async def run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """The call's result. It runs to its end even if nobody waits for it any more. Raises OverloadedError.
+        """The call's result. Raises OverloadedError.
 
-        Who checked for room and then read a body is not refused for a few others that did the same.
+        Who checked for room and then read a body is not refused for a few others that did the same. A call of a pool
+        without slow places runs to its end even if nobody waits for it any more; others are cancelled.
         """
         if self.busy >= OVERBOOKED * self.capacity:
             self._refuse()
-        return await self._run(call, *args, **kwargs)
+        return await self._run(partial(call, *args, **kwargs))
 
-    async def _run(self, call: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        self.busy += 1
-        future = asyncio.wrap_future(self._threads.submit(self._timed, partial(call, *args, **kwargs)))
-        future.add_done_callback(self._done)
-        return await asyncio.shield(future)  # it counts as long as it runs, whoever gives up waiting
+    async def _run(self, call: Callable[[], T]) -> T:
+        result: T = await self._result(self._submit(call))
+        return result
 
-    def _timed(self, call: Callable[[], T]) -> T:
+    async def _result(self, job: _Job) -> Any:
+        try:
+            return await asyncio.shield(job.done)  # it counts as long as it runs, whoever gives up waiting
+        except asyncio.CancelledError:
+            if self._slow is not None:
+                job.allowance.cancel("nobody waits for the answer any more")
+            raise
+
+    # ------------------------------------------------------------ queued, quick, slow
+
+    def _submit(self, call: Callable[[], Any], *, begun: bool = False) -> _Job:
+        asked = None if self._slow is None else asking()
+        allowance = Allowance() if asked is None else asked.allowance
+        job = _Job(call, asked, allowance, begun, asyncio.get_running_loop().create_future())
+        job.done.add_done_callback(_look)
+        self._counts.busy += 1
+        self._queue.append(job)
+        self._start()
+        return job
+
+    def _start(self) -> None:
+        """Begin what is queued, as far as there are places."""
+        while self._closed and self._queue:
+            self._counts.busy -= 1
+            self._queue.popleft().done.set_exception(ClosedError("the server stops"))
+        while self._queue and self._counts.quick < self._size:
+            job = self._queue.popleft()
+            self._counts.quick += 1
+            self._running.add(job)
+            future = asyncio.wrap_future(self._threads.submit(self._timed, job))
+            future.add_done_callback(partial(self._ended, job))
+            if self._slow is not None:
+                job.timer = asyncio.get_running_loop().call_later(self._slow.after_s, self._slow_down, job, self._slow)
+
+    def _timed(self, job: _Job) -> Any:
         began = time.perf_counter()
         try:
-            return call()
+            with job.allowance:
+                return job.call()
         finally:
-            took = min(time.perf_counter() - began, _LEAP * self._mean_s + _LEAST_S)
-            self._mean_s += (took - self._mean_s) * _NEWEST
+            self._learn(time.perf_counter() - began)
 
-    def _done(self, future: asyncio.Future[T]) -> None:
-        self.busy -= 1
-        if not future.cancelled():
-            future.exception()  # seen, even if nobody waits
+    def _learn(self, took: float) -> None:
+        most = _LEAP * self._mean_s + _LEAST_S
+        if self._slow is not None:
+            most = min(most, self._slow.after_s)
+        self._mean_s += (min(took, most) - self._mean_s) * _NEWEST
+
+    def _slow_down(self, job: _Job, slow: Slow) -> None:
+        """Take a call for a slow one: its quick place is free for the next."""
+        job.slow, job.timer = True, None
+        self._counts.busy -= 1
+        self._counts.quick -= 1
+        if job.asked is not None:
+            job.watch = asyncio.create_task(job.asked.watch())
+        if self._counts.placed < slow.places:
+            self._counts.placed += 1
+            job.placed = True
+        elif len(self._counts.waiting) < slow.waiting:
+            job.allowance.pause()
+            self._counts.waiting.append(job)
+            patience_s = slow.patience_s * (_STAYING if job.begun else 1)
+            job.timer = asyncio.get_running_loop().call_later(patience_s, self._refuse_slow, job, slow)
+        else:
+            self._refuse_slow(job, slow)
+        self._start()
+
+    def _refuse_slow(self, job: _Job, slow: Slow) -> None:
+        self._counts.shed += 1
+        with contextlib.suppress(ValueError):
+            self._counts.waiting.remove(job)
+        job.allowance.stop(
+            OverloadedError(
+                f"{self._counts.placed} slow {self.name}s are under way, as many as the server takes",
+                hint="try again later, or ask for less",
+                retry_after_s=slow.patience_s,
+            )
+        )
+
+    def _ended(self, job: _Job, future: asyncio.Future[Any]) -> None:
+        self._running.discard(job)
+        if job.timer is not None:
+            job.timer.cancel()
+        if job.watch is not None:
+            job.watch.cancel()
+        if not job.slow:
+            self._counts.busy -= 1
+            self._counts.quick -= 1
+        elif job.placed:
+            self._counts.placed -= 1
+            self._place_next()
+        elif job in self._counts.waiting:
+            self._counts.waiting.remove(job)
+        if future.cancelled():
+            job.done.cancel()
+        elif (error := future.exception()) is not None:
+            job.done.set_exception(error)
+        else:
+            job.done.set_result(future.result())
+        self._start()
+
+    def _place_next(self) -> None:
+        if self._counts.waiting:
+            job = self._counts.waiting.popleft()
+            if job.timer is not None:
+                job.timer.cancel()
+                job.timer = None
+            self._counts.placed += 1
+            job.placed = True
+            job.allowance.resume()
+
+    # ------------------------------------------------------------ iterators
 
     async def pull(self, make: Callable[[], Iterator[T]], *, patient: bool = False) -> AsyncIterator[T]:
         """What an iterator gives, each item fetched in a thread when it is asked for: the reader sets the pace.
@@ -108,21 +290,43 @@ class WorkPool:
             await self.wait_for_room()
         else:
             self.check_room()
-        iterator, begun = await self._run(_begin, make)
+        iterator, begun = await self._run(partial(_begin, make))
+        job: _Job | None = None
         ended = len(begun) < _AT_ONCE
         try:
             for item in begun:
                 yield item
             while not ended:
-                item = await self._run(next, iterator, _END)
+                job = self._submit(partial(next, iterator, _END), begun=True)
+                item = await self._result(job)
                 ended = item is _END
                 if not ended:
                     yield item
+        except QueryCancelledError:
+            if job is None or job.asked is None or not job.asked.gone:
+                raise
+            ended = True  # nobody reads on
         finally:
-            close = getattr(iterator, "close", None)
-            if close is not None and not ended:
-                await asyncio.shield(self._run(close))
+            if not ended:
+                finishing = asyncio.create_task(self._finish(job, iterator))
+                self._finishing.add(finishing)
+                finishing.add_done_callback(self._finishing.discard)
+                await asyncio.shield(finishing)
+
+    async def _finish(self, job: _Job | None, iterator: Iterator[Any]) -> None:
+        """Close an iterator, once nothing runs in it."""
+        if job is not None:
+            await asyncio.wait([job.done])
+        await asyncio.wait([self._submit(partial(_close, iterator)).done])
+
+    def cancel(self) -> None:
+        """Let the reads that run end soon, with an error. Other calls run to their end. From any thread."""
+        if self._slow is not None:
+            for job in list(self._running):
+                job.allowance.cancel("the server stops")
 
     def close(self) -> None:
-        """Wait for the calls that run, and let no others begin."""
+        """Cancel reads, wait for what runs, and let nothing else begin. From any thread."""
+        self._closed = True
+        self.cancel()
         self._threads.shutdown(wait=True)

@@ -45,7 +45,9 @@ _ANSWERS: dict[str, Any] = {
         },
         "content": {LINES: {"example": _RECORD}, CSV: {}, ARROW_STREAM: {}, TEXT: {"example": "ERROR: no disk\n"}},
     },
-    "400": {"description": "a statement or position that is wrong; the hint shows the place"},
+    "400": {"description": "a statement or position that is wrong, the hint shows the place; or one that takes more "
+            "time or memory than it may"},
+    "429": {"description": "too much to do, or too many slow queries: ask again after Retry-After seconds"},
 }  # fmt: skip
 
 
@@ -79,8 +81,9 @@ def routes(context: Context) -> list[Route]:
         media = media_for(request, (*OUTPUTS, TEXT))
         if asked.wait_s:
             raise wrong("wait needs a position", "give position: tail, or one that came before")
-        statement = parse_statement(asked.text)
-        if isinstance(statement, Truncate | CreatePipe | DeletePipe):
+        statement = await context.reads.run(parse_statement, asked.text)
+        changes = isinstance(statement, Truncate | CreatePipe | DeletePipe)
+        if changes:
             request.state.access.require_all_topics("admin")
         if isinstance(statement, Select) and asked.limit is not None:
             statement = limited(statement, asked.limit)
@@ -88,13 +91,13 @@ def routes(context: Context) -> list[Route]:
         def make() -> Batches | pa.Table:
             return catalog.query(to_text(statement) if asked.limit is not None else asked.text)
 
-        pool = context.reads if isinstance(statement, Select) else context.appends
+        pool = context.appends if changes else context.reads
         if media == TEXT:
             return await answer_of(pool.pull(lambda: _text(make())), TEXT)
         return await stream_scan(pool, make, media)
 
     async def _page(request: Request, asked: _Question, position: str, media: str) -> Response:
-        select = limited(parse_select(asked.text), asked.limit or _DEFAULT_PAGE)
+        select = limited(await context.reads.run(parse_select, asked.text), asked.limit or _DEFAULT_PAGE)
         until = time.monotonic() + asked.wait_s
         while True:
             seen = arrived.count
@@ -128,7 +131,7 @@ def routes(context: Context) -> list[Route]:
         if text is None:
             raise wrong("the parameter query is missing", "such as ?query=SELECT%20FROM%20%7Bapp%3Dweb%7D")
         position = request.headers.get("last-event-id") or asked.text("position") or "tail"
-        select = parse_select(text)
+        select = await context.reads.run(parse_select, text)
         standing = await context.reads.run(lambda: select_at(catalog, select, position).position)
         if position.lower() == "tail" and not select.offset:  # there it stands before the client is told so
             position = standing

@@ -1,0 +1,152 @@
+"""Queries that take long: others are answered meanwhile, and they end with their client, their time, or the server."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import random
+import select
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from served import Spawned, served
+
+import aggregator
+from aggregator.server import RunningServer, Settings
+from aggregator.server.settings import Http, Work
+from aggregator.server.work import Slow
+
+SLOW = "SELECT COUNT WHERE msg MATCHES 'a.{380}b'"  # RE2 takes 15 µs a byte: 20 s for all records
+QUICK = "SELECT WHERE msg = 'a' LIMIT 1"
+WORDS = {"content-type": "text/plain"}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A catalog with records in which the slow pattern is slow."""
+    path = tmp_path_factory.mktemp("slow") / "data"
+    letters = random.Random(1)
+    with aggregator.open(path) as catalog:
+        for _ in range(2):
+            texts = ("".join(letters.choices("ax", k=1000)) for _ in range(700))
+            catalog.write({"app": "web"}, [{"ts": ts, "msg": text} for ts, text in enumerate(texts)])
+            catalog.seal()
+    return path
+
+
+@contextlib.contextmanager
+def asking(url: str, count: int, statement: str = SLOW) -> Iterator[list[HTTPConnection]]:
+    """That many queries sent; their clients leave at the end."""
+    where = urlsplit(url)
+    clients = [HTTPConnection(str(where.hostname), where.port, timeout=20) for _ in range(count)]
+    for client in clients:
+        client.request("POST", "/v1/query", statement, WORDS)
+    yield clients
+    for client in clients:
+        client.close()
+
+
+def ask(url: str, statement: str, timeout: float = 30) -> httpx.Response:
+    return httpx.post(f"{url}/v1/query", content=statement, headers=WORDS, timeout=timeout)
+
+
+def under_way(server: RunningServer) -> int:
+    return server.context.reads.busy + server.context.reads.slow
+
+
+def until(holds: Callable[[], bool], seconds: float) -> None:
+    """Wait until it holds, at most so long."""
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_two_that_nobody_waits_for(data):
+    """Two slow queries whose clients leave at once: other reads are answered, and the work ends soon."""
+    with served(data) as server:
+        with asking(server.url, 2):
+            pass
+        for _ in range(5):
+            began = time.monotonic()
+            assert ask(server.url, QUICK, timeout=5).status_code == 200
+            assert time.monotonic() - began < 1
+        until(lambda: under_way(server) == 0, 4)
+
+
+ROUTES = ["/v1/topics/logs/events?limit=1", "/v1/topics/logs/partitions/0/records?limit=1", "/v1/stats", "/topics",
+          "/topic/logs/partition/0/records?start=0&page_size=1", "/v1/pipes", "/metrics"]  # fmt: skip
+
+
+def test_slow_ones_leave_room(data):
+    """With more slow queries open than there are places, quick ones are answered, of every route that reads."""
+    with served(data, Settings(work=Work(slow_reads=1))) as server, asking(server.url, 5):
+        until(lambda: server.context.reads.slow == 5, 5)
+        for route in ROUTES:
+            began = time.monotonic()
+            assert httpx.get(server.url + route, timeout=5).status_code == 200, route
+            assert time.monotonic() - began < 1, route
+
+
+def test_too_many_are_refused(data, monkeypatch):
+    """Where no place for a slow one comes free in time, it is refused with 429, and told when to come again."""
+    with served(data, Settings(work=Work(slow_reads=1))) as server:
+        monkeypatch.setattr(server.context.reads, "_slow", Slow(1, 0.05, waiting=1, patience_s=0.1))
+        with asking(server.url, 3) as clients:
+            answered: list[HTTPConnection] = []
+            while len(answered) < 2:
+                ready, _, _ = select.select([client.sock for client in clients], [], [], 10)
+                assert ready
+                answered += [client for client in clients if client.sock in ready]
+                clients = [client for client in clients if client not in answered]
+            for client in answered:
+                answer = client.getresponse()
+                assert (answer.status, json.load(answer)["type"]) == (429, "/problems/overloaded")
+                assert int(answer.headers["retry-after"]) >= 1
+                client.close()
+
+
+LIMITS = [
+    (Work(query_s=0.5), SLOW, "more than 0.5 seconds"),
+    (Work(query_bytes=100_000), "SELECT COUNT GROUP BY msg", "100,000 bytes of memory"),
+    (Work(query_bytes=100_000), "SELECT WHERE msg PREFIX a", "100,000 bytes of memory"),
+]
+
+
+@pytest.mark.parametrize(("work", "statement", "told"), LIMITS)
+def test_limits(data, work, statement, told):
+    """A query that takes more than it may is ended, and its client is told which limit it met."""
+    with served(data, Settings(work=work)) as server:
+        began = time.monotonic()
+        answer = ask(server.url, statement)
+        assert (answer.status_code, answer.json()["type"]) == (400, "/problems/query-limit")
+        assert told in answer.json()["detail"]
+        assert answer.json()["hint"]
+        assert time.monotonic() - began < 4
+        assert ask(server.url, QUICK).status_code == 200
+
+
+def test_stops_while_one_runs(data):
+    """SIGTERM ends the server within its limit although a slow query is open; its client is told so."""
+    with Spawned(data, "--set", "http.drain=3s") as server, asking(server.url, 1) as clients:
+        until(lambda: "aggregator_slow_read_calls 1.0" in httpx.get(f"{server.url}/metrics").text, 10)
+        began = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - began < 10
+        answer = clients[0].getresponse()
+        assert (answer.status, json.load(answer)["detail"]) == (503, "the server stops")
+    assert not [line for line in server.told if line["level"] in ("warning", "error")]
+
+
+def test_a_stop_waits_for_nobody_who_left(data):
+    """A stop does not wait for queries whose clients have left, however long it may wait for others."""
+    with served(data, Settings(http=Http(drain_s=60))) as server:
+        with asking(server.url, 1):
+            until(lambda: under_way(server) > 0, 4)
+        began = time.monotonic()
+    assert time.monotonic() - began < 5
