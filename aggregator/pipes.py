@@ -16,7 +16,8 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from aggregator.errors import CorruptManifestError, InvalidRequestError, OverloadedError
+from aggregator.allowance import Allowance
+from aggregator.errors import CorruptManifestError, InvalidRequestError, OverloadedError, QueryCancelledError
 from aggregator.gaps import distance, gone_between
 from aggregator.lql import TagSet, expression_to_text, parse_source, parse_where, source_to_text
 from aggregator.lql.tree import CreatePipe
@@ -97,6 +98,7 @@ class Pipes:
         self._identity = identity_of(backend)
         self._lock = threading.Lock()
         self._stopping = threading.Event()
+        self._allowance = Allowance()
         self._thread: threading.Thread | None = None
         self._pipes: dict[str, Pipe] = {}
         for info in self._rows.all():
@@ -184,6 +186,7 @@ class Pipes:
     def stop(self) -> None:
         """Stop copying; the next opening goes on where it stands."""
         self._stopping.set()
+        self._allowance.cancel("the catalog is closed")
         self._wake()
         if self._thread is not None:
             self._thread.join()
@@ -201,6 +204,10 @@ class Pipes:
     # ------------------------------------------------------------ the thread
 
     def _run(self) -> None:
+        with self._allowance:
+            self._copy_all()
+
+    def _copy_all(self) -> None:
         arrivals = self._backend.state.arrivals
         while not self._stopping.is_set() and not arrivals.ended:
             seen = arrivals.count
@@ -226,7 +233,7 @@ class Pipes:
                 return 0.0
             pipe.state, pipe.level_us = "level", now_us()
             return self._keep_in_time(pipe)
-        except _Interrupted:
+        except (_Interrupted, QueryCancelledError):
             return max(0.0, pipe.not_before - time.monotonic())
         except Exception as error:  # noqa: BLE001  it shows as the pipe's problem, and other pipes go on
             return self._failed(pipe, error)
@@ -279,7 +286,7 @@ class Pipes:
                         self._copy(pipe, around, part)
                 pipe.progress = pipe.progress.between_rounds()
             return around.last
-        except _Interrupted:
+        except (_Interrupted, QueryCancelledError):
             self._tighten(pipe, around)
             raise
         finally:

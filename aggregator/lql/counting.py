@@ -57,6 +57,7 @@ class Counter:
                 [*self.names, "count"]
             )
         counted = self._partial[0].sort_by([(place, "ascending") for place in self._places])
+        self._held.set(0)  # it is the caller's now
         return counted.rename_columns([*self.names, "count"])
 
     @property

@@ -1,0 +1,201 @@
+"""Allowances: reads stop when their time or memory is used up, or when they are told to, whatever they are doing."""
+
+from __future__ import annotations
+
+import pickle
+import random
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import aggregator
+from aggregator import Allowance, QueryCancelledError, QueryLimitError
+from aggregator.lql import Regex
+from aggregator.lql.pace import Pace
+
+SLOW = "a.{380}b"  # 15 µs a byte
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A catalog with a stream of slow records, sealed and not; each is a value of a tag as well."""
+    path = tmp_path_factory.mktemp("allowance") / "data"
+    letters = random.Random(1)
+    with aggregator.open(path) as catalog:
+        texts = ["".join(letters.choices("ax", k=1000)) for _ in range(1200)]
+        records = [{"ts": ts, "msg": text} for ts, text in enumerate(texts)]
+        catalog.write({"app": "web"}, records[:1000])
+        catalog.seal()
+        catalog.write({"app": "web"}, records[1000:])
+        for text in texts[:200]:
+            catalog.write({"slow": text}, [{"ts": 1, "msg": "x"}], "others")
+    return path
+
+
+@pytest.fixture
+def catalog(data):
+    with aggregator.open(data) as opened:
+        yield opened
+
+
+QUERIES: dict[str, Callable[[aggregator.Catalog], object]] = {
+    "count": lambda catalog: catalog.query(f"SELECT COUNT WHERE msg MATCHES '{SLOW}'"),
+    "batches": lambda catalog: list(catalog.query(f"SELECT WHERE msg MATCHES '{SLOW}'").batches()),
+    "one stream": lambda catalog: catalog.query(f"SELECT FROM app=web WHERE msg MATCHES '{SLOW}' LIMIT 5").count(),
+    "newest first": lambda catalog: list(catalog.query(f"SELECT WHERE msg MATCHES '{SLOW}' ORDER BY ts DESC")),
+    "tags": lambda catalog: catalog.streams(f"slow MATCHES '{SLOW}'"),
+    "partitions": lambda catalog: catalog.query(f"SHOW PARTITIONS slow MATCHES '{SLOW}'"),
+    "events": lambda catalog: list(catalog.query(f"SELECT FROM slow MATCHES '{SLOW}'")),
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_time(catalog, name):
+    """A query that takes longer is ended soon after, also where threads work for it."""
+    began = time.monotonic()
+    with Allowance(time_s=0.1), pytest.raises(QueryLimitError, match=r"more than 0\.1 seconds"):
+        QUERIES[name](catalog)
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_cancelled(catalog, name):
+    """A query ends when another thread says so."""
+    allowance = Allowance()
+    timer = threading.Timer(0.1, allowance.cancel)
+    timer.start()
+    began = time.monotonic()
+    with allowance, pytest.raises(QueryCancelledError):
+        QUERIES[name](catalog)
+    assert time.monotonic() - began < 2
+    timer.join()
+
+
+def test_cancelled_before(catalog):
+    """What was cancelled before it began reads nothing, also where nothing is slow."""
+    allowance = Allowance()
+    allowance.cancel("enough")
+    with allowance, pytest.raises(QueryCancelledError, match="enough"):
+        catalog.query("SELECT COUNT")
+    for reads in (catalog.topic("logs").scan(), catalog.topic("logs").read("0")):
+        with allowance, pytest.raises(QueryCancelledError):
+            reads.to_table()
+
+
+HUNGRY = [
+    "SELECT COUNT GROUP BY msg",  # groups
+    "SELECT WHERE msg PREFIX a",  # rows of a segment put in order
+    "SELECT",
+]
+
+
+@pytest.mark.parametrize("statement", HUNGRY)
+def test_memory(catalog, statement):
+    """A query that sorts or groups more than it may hold is ended; with enough it is not, and gives all back."""
+    with Allowance(memory_bytes=100_000), pytest.raises(QueryLimitError, match="100,000 bytes"):
+        list(getattr(catalog.query(statement), "batches", list)())
+    with Allowance(memory_bytes=100 << 20) as allowance:
+        for _ in range(3):
+            list(getattr(catalog.query(statement), "batches", lambda: ())())
+        assert allowance._held_bytes == 0
+
+
+def test_others_look_up_streams_meanwhile(catalog):
+    """A slow expression over tags keeps nobody from asking for streams, or making one."""
+    allowance = Allowance()
+    began = threading.Event()
+
+    def slow():
+        began.set()
+        with allowance, pytest.raises(QueryCancelledError):
+            catalog.streams(f"slow MATCHES '{SLOW}'")
+
+    catalog.streams()
+    thread = threading.Thread(target=slow)
+    thread.start()
+    began.wait(10)
+    for number in range(3):
+        catalog.write({"app": "new"}, [{"ts": 1, "msg": str(number)}])
+        assert catalog.streams("app = new") == [{"app": "new"}]
+    assert thread.is_alive()
+    allowance.cancel()
+    thread.join(5)
+    assert not thread.is_alive()
+
+
+def test_closing_does_not_wait_for_a_slow_pipe(data):
+    """A pipe whose condition is slow ends with the catalog, and goes on when it is opened again."""
+    with aggregator.open(data) as catalog:
+        catalog.query(f"CREATE PIPE p WHERE msg MATCHES '{SLOW}' BACKFILL")
+        time.sleep(0.2)  # the pipe is in the middle of its first batch, or about to begin it
+        began = time.monotonic()
+    assert time.monotonic() - began < 3
+    with aggregator.open(data) as catalog:
+        assert catalog.query("DESCRIBE PIPE p")["state"].to_pylist()[0] in ("behind", "waiting")
+        catalog.query("DELETE PIPE p")
+
+
+def test_pauses():
+    """A paused query waits where it asks, and the wait does not count; stopped, it goes on to its error."""
+    allowance = Allowance(time_s=0.5)
+    with allowance:
+        allowance.pause()
+        threading.Timer(0.7, allowance.resume).start()
+        allowance.check()
+        allowance.pause()
+        threading.Timer(0.05, allowance.stop, [QueryCancelledError("over")]).start()
+        with pytest.raises(QueryCancelledError, match="over"):
+            allowance.check()
+        allowance.stop(QueryCancelledError("later"))  # the first one counts
+        with pytest.raises(QueryCancelledError, match="over"):
+            allowance.check()
+
+
+def test_nested():
+    """The innermost allowance holds, and the outer one again behind it."""
+    outer, inner = Allowance(), Allowance()
+    inner.cancel()
+    with outer:
+        with inner, pytest.raises(QueryCancelledError):
+            aggregator.allowance.check()
+        assert aggregator.allowance.current() is outer
+    assert aggregator.allowance.current() is None
+
+
+def test_errors_survive():
+    """Errors keep what they say when they are pickled."""
+    for error in (QueryLimitError("too much", hint="ask for less"), QueryCancelledError("over")):
+        again = pickle.loads(pickle.dumps(error))
+        assert (type(again), str(again), again.hint) == (type(error), str(error), error.hint)
+
+
+def test_slices():
+    """All rows come once and in order; slices grow where they are quick, and shrink where they are not."""
+    pace = Pace()
+    batch = pa.record_batch({"msg": ["x" * 100] * 20_000, "n": range(20_000)})
+    sizes = []
+    seen = []
+    for part in pace.parts(batch):
+        sizes.append(len(part))
+        seen += part["n"].to_pylist()
+    assert seen == list(range(20_000))
+    assert sizes[0] < 200
+    assert sizes[3] > 4 * sizes[0]
+    slow = pace.parts(batch)
+    next(slow)
+    time.sleep(0.1)
+    assert len(next(slow)) < sizes[-2] / 5
+    assert [len(part) for part in Pace().parts(batch.slice(0, 0))] == [0]
+
+
+def test_a_text_that_is_too_long():
+    """One text cannot be cut into slices: a large pattern does not take a long one, a small one does."""
+    text = pa.array(["a" * (1 << 20)])
+    with pytest.raises(QueryLimitError, match="1,048,576 bytes is too long"):
+        Regex(SLOW).matches(text)
+    assert Regex("ab|a$").matches(text).to_pylist() == [True]
+    assert Regex(SLOW).matches(pa.array(["ab"] * (1 << 19))).true_count == 0
