@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from aggregator import position as positions
+from aggregator.allowance import check
 from aggregator.answer import Answer
 from aggregator.errors import InvalidRequestError
 from aggregator.gaps import gone_between
@@ -29,6 +30,7 @@ from aggregator.topic import Backend
 from esformat import Event
 from esformat.parts import rows_of_batch
 
+_RENDERED_ROWS = 256  # at a time: a long format string takes half a second for them
 _LAST = (2**63 - 1, 2**63 - 1)
 
 
@@ -105,7 +107,9 @@ class Selection(Answer):
         material = self._material()
         columns = material.columns
         for batch in self._read(material, material.schema.names):
-            yield from template.render(batch, columns).to_pylist()
+            for row in range(0, len(batch), _RENDERED_ROWS):
+                check()
+                yield from template.render(batch.slice(row, _RENDERED_ROWS), columns).to_pylist()
 
     def counted(self) -> pa.Table:
         """The answer of SELECT COUNT: a row per group. Raises LqlError for too many groups."""

@@ -25,6 +25,7 @@ from aggregator.lql.tag_set import TagSet, bare
 
 DEFAULT = "{msg}\n"
 MAX_PIECES = 200
+MAX_LENGTH = 4_000  # characters, layouts of times included
 _PIECE = re.compile(
     r"(?P<open>\{\{)|(?P<close>\}\}|\{\})|\{(?P<what>[^{}]+)\}|(?P<text>[^{}]+|\})|(?P<wrong>\{)", re.DOTALL
 )
@@ -44,6 +45,8 @@ class Template:
     @classmethod
     def compile(cls, text: str, mark: Mark | None = None) -> Self:
         """Raises LqlError, at `mark` where that is given."""
+        if len(text) > MAX_LENGTH:
+            raise LqlError(f"the format string has {len(text)} characters, more than {MAX_LENGTH}", mark=mark)
         parts: list[Part] = []
         literal = ""
         for found in _PIECE.finditer(text):

@@ -216,6 +216,7 @@ INVALID = [
     ("SELECT WHERE msg MATCHES '((a{1000}){1000})'", "{1000}", "too large"),
     ("SELECT WHERE msg MATCHES '(.*a){900}b'", "{900}", "too large"),
     ("SELECT WHERE msg LIKE '" + "?" * 900 + "a*'", "'" + "?" * 900 + "a*'", "glob is too large"),
+    ("SELECT '" + "x" * 4001 + "'", "'" + "x" * 4001 + "'", "more than 4000"),
     ("SELECT WHERE msg" + ".a" * 20_000 + " = 1", "msg" + ".a" * 20_000, "20000 steps"),
     ("SELECT WHERE " + " OR ".join(["msg MATCHES '(ab){999}'"] * 20), "'(ab){999}'", "together"),
     ("SELECT FROM trim(a) = b", "trim", "no function"),

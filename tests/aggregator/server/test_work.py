@@ -9,8 +9,10 @@ import time
 
 import pytest
 
-from aggregator import OverloadedError
-from aggregator.server.work import WorkPool
+from aggregator import Allowance, OverloadedError, QueryCancelledError, allowance
+from aggregator.server.asking import Asking
+from aggregator.server.work import Slow, WorkPool
+from esformat import ClosedError
 
 
 @pytest.fixture
@@ -119,3 +121,166 @@ def test_failures_are_raised(pool):
         with pytest.raises(OSError, match="no disk"):
             asyncio.run(take(good))
     assert pool.busy == 0
+
+
+async def until(holds):
+    async with asyncio.timeout(30):
+        while not holds():
+            await asyncio.sleep(0.001)
+
+
+def asking(pool, call):
+    """A call for a request of its own, and that request."""
+
+    async def nothing():
+        await asyncio.Event().wait()
+
+    request = Asking(Allowance(), nothing)
+
+    async def run():
+        request.begin()
+        return await pool.run(call)
+
+    return asyncio.create_task(run()), request
+
+
+def test_slow_calls_give_their_place_away():
+    """One that takes long goes on beside the quick ones; the next waits for its place, another is refused."""
+    pool = WorkPool("read", 1, 5, slow=Slow(1, after_s=0.02, waiting=1, patience_s=60))
+    gates = [threading.Event() for _ in range(3)]
+
+    def slow(gate):
+        while not gate.wait(0.005):
+            allowance.check()
+        return "done"
+
+    async def work():
+        first, _ = asking(pool, lambda: slow(gates[0]))
+        await until(lambda: pool.slow == 1)
+        second, _ = asking(pool, lambda: slow(gates[1]))
+        await until(lambda: pool.slow == 2)
+        third, _ = asking(pool, lambda: slow(gates[2]))
+        with pytest.raises(OverloadedError, match="1 slow reads") as refused:
+            await third
+        assert refused.value.retry_after_s > 0
+        assert await pool.run(lambda: "quick") == "quick"
+        gates[0].set()
+        assert await first == "done"
+        assert await pool.run(lambda: "quick") == "quick"
+        gates[1].set()
+        assert await second == "done"
+        assert (pool.busy, pool.slow, pool.shed) == (0, 0, 1)
+
+    asyncio.run(work())
+    pool.close()
+
+
+def test_a_slow_call_waits_so_long():
+    """One that gets no place within the patience is refused; where part of its answer was sent it waits longer."""
+    pool = WorkPool("read", 2, 5, slow=Slow(1, after_s=0.01, waiting=5, patience_s=0.05))
+    gate, begun = threading.Event(), threading.Event()
+
+    def slow():
+        while not gate.wait(0.005):
+            allowance.check()
+
+    def items():
+        yield from range(3)
+        begun.set()
+        slow()
+        yield 3
+
+    async def streamed():
+        Asking(Allowance(), asyncio.Event().wait).begin()
+        return [item async for item in pool.pull(items)]
+
+    async def work():
+        first, _ = asking(pool, slow)
+        await until(lambda: pool.slow == 1)
+        stream = asyncio.create_task(streamed())
+        await until(begun.is_set)
+        late, _ = asking(pool, slow)
+        with pytest.raises(OverloadedError):
+            await late
+        gate.set()
+        await first
+        assert await stream == [0, 1, 2, 3]
+
+    asyncio.run(work())
+    pool.close()
+
+
+def test_a_call_ends_with_its_client():
+    """A slow call is cancelled when the client leaves, also one that waits for a place; an iterator is then closed."""
+    pool = WorkPool("read", 2, 5, slow=Slow(1, after_s=0.01))
+    closed = []
+
+    def items():
+        try:
+            yield from range(3)
+            while True:
+                allowance.check()
+                time.sleep(0.001)
+        finally:
+            closed.append(True)
+
+    async def work():
+        gone = asyncio.Event()
+
+        async def receive():
+            await gone.wait()
+            return {"type": "http.disconnect"}
+
+        async def streamed():
+            Asking(Allowance(), receive).begin()
+            return [item async for item in pool.pull(items)]
+
+        first, second = asyncio.create_task(streamed()), asyncio.create_task(streamed())
+        await until(lambda: pool.slow == 2)
+        gone.set()
+        assert await asyncio.gather(first, second) == [[0, 1, 2]] * 2
+        assert closed == [True, True]
+        await until(lambda: pool.busy + pool.slow == 0)
+
+    asyncio.run(work())
+    pool.close()
+
+
+def test_closing_ends_reads():
+    """A pool that closes cancels what runs, and what is queued; an answer that is given up is closed when it can be."""
+    pool = WorkPool("read", 1, 5, slow=Slow(1, after_s=60))
+    closed, spinning = [], threading.Event()
+
+    def items():
+        try:
+            yield from range(3)
+            spinning.set()
+            while True:
+                allowance.check()
+                time.sleep(0.001)
+        finally:
+            closed.append(True)
+
+    async def take():
+        Asking(Allowance(), asyncio.Event().wait).begin()
+        return [item async for item in pool.pull(items)]
+
+    async def work():
+        given_up = asyncio.create_task(take())
+        await until(spinning.is_set)
+        given_up.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await given_up
+        assert closed == [True]
+        spinning.clear()
+        running = asyncio.create_task(take())
+        await until(spinning.is_set)
+        waiting = asyncio.create_task(pool.run(lambda: "done"))
+        await until(lambda: pool.busy == 2)
+        await asyncio.to_thread(pool.close)
+        with pytest.raises(QueryCancelledError, match="stops"):
+            await running
+        with pytest.raises(ClosedError):
+            await waiting
+
+    asyncio.run(work())
