@@ -18,6 +18,7 @@ from aggregator.errors import (
     AggregatorError,
     InvalidRequestError,
     OverloadedError,
+    QueryLimitError,
     ReadOnlyError,
     SequenceConflictError,
     TopicExistsError,
@@ -70,6 +71,7 @@ _KINDS: dict[str, type[EsdbError]] = {
     "read-only": ReadOnlyError,
     "invalid-event": InvalidEventError,
     "unknown-index": UnknownIndexError,
+    "query-limit": QueryLimitError,
     "damaged": CorruptSegmentError,
 }
 _STATUSES: dict[int, type[EsdbError]] = {404: TopicNotFoundError, 409: SequenceConflictError}
@@ -97,7 +99,7 @@ def error_of(status: int, headers: Mapping[str, str], body: bytes, *, subject: s
         return _KINDS.get(kind, _STATUSES.get(status, InvalidRequestError))(message, **place)
     if status < 500 and status != 408:
         return InvalidRequestError(message, **place)
-    stored = kind not in ("stopping", "overloaded")
+    stored = kind not in ("stopping", "cancelled", "overloaded")
     return UnavailableError(message, status=status, maybe_stored=stored, **place)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx
 import pytest
 
-from aggregator import OverloadedError, SequenceConflictError, TopicExistsError, TopicNotFoundError
+from aggregator import OverloadedError, QueryLimitError, SequenceConflictError, TopicExistsError, TopicNotFoundError
 from aggregator.client import AccessDeniedError, BodyTooLargeError, Retry, UnavailableError
 from aggregator.client.attempts import Attempts, failure_of
 from aggregator.client.errors import error_of
@@ -53,6 +53,8 @@ ANSWERS = [
     (400, {}, problem("invalid-event"), InvalidEventError, {}),
     (500, {}, problem("internal"), UnavailableError, {"status": 500, "maybe_stored": True}),
     (503, {}, problem("stopping"), UnavailableError, {"status": 503, "maybe_stored": False}),
+    (503, {}, problem("cancelled"), UnavailableError, {"status": 503, "maybe_stored": False}),
+    (400, {}, problem("query-limit"), QueryLimitError, {}),
     (502, {}, b"<html>\xff bad gateway", UnavailableError, {"message": "<html>\ufffd bad gateway"}),
     (500, {}, b"[1, 2]", UnavailableError, {"message": "[1, 2]"}),
     (500, {}, b"[" * 200_000, UnavailableError, {"status": 500}),
