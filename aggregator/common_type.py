@@ -7,6 +7,8 @@ microseconds, milliseconds or seconds; 3 where a whole number is too large for a
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
@@ -30,19 +32,28 @@ def magnitudes_of(table: pa.Table | pa.RecordBatch) -> dict[str, int]:
     """The magnitudes of columns, by name, where they are not 0. Raises InvalidEventError for columns that cannot be
     read.
     """
+    try:
+        places = _with_magnitudes(table.schema)
+    except TypeError:  # an extension type of the caller's own has no hash
+        places = _with_magnitudes.__wrapped__(table.schema)
     found = {}
-    for place, field in enumerate(table.schema):
-        if field.name in KEY_COLUMNS or not _has_magnitude(field.type):
-            continue
+    for place, name in places:
         column = table.column(place)
         chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
         try:
-            largest = max((_magnitude(chunk) for chunk in chunks), default=0)
+            largest = max((_magnitude(chunk, chunk.type) for chunk in chunks), default=0)
         except (pa.ArrowException, ValueError) as error:
-            raise InvalidEventError(f"column {field.name!r} of type {field.type} cannot be read: {error}") from None
+            raise InvalidEventError(f"column {name!r} of type {column.type} cannot be read: {error}") from None
         if largest:
-            found[field.name] = largest
+            found[name] = largest
     return found
+
+
+@lru_cache(maxsize=1024)
+def _with_magnitudes(schema: pa.Schema) -> tuple[tuple[int, str], ...]:
+    """Places and names of the columns that can have a magnitude."""
+    fields = enumerate(schema)
+    return tuple((i, f.name) for i, f in fields if f.name not in KEY_COLUMNS and _has_magnitude(f.type))
 
 
 def _has_magnitude(kind: pa.DataType) -> bool:
@@ -61,21 +72,23 @@ def _has_magnitude(kind: pa.DataType) -> bool:
     return any(_has_magnitude(kind.field(place).type) for place in range(kind.num_fields))
 
 
-def _magnitude(array: pa.Array) -> int:
-    kind = array.type
-    if not (pt.is_integer(kind) or pt.is_temporal(kind)):
+def _magnitude(array: pa.Array, kind: pa.DataType) -> int:
+    whole = pt.is_integer(kind)
+    if not (whole or pt.is_temporal(kind)):
         array = plain_array(array, normalise_type(kind))
-        kind = array.type
-    if pt.is_nested(kind):
-        return max((_magnitude(child) for child in _parts(array) if _has_magnitude(child.type)), default=0)
-    if not len(array) or array.null_count == len(array):
+        if not pt.is_nested(array.type):
+            return _magnitude(array, array.type)
+        parts = [(part, part.type) for part in _parts(array)]
+        return max((_magnitude(*part) for part in parts if _has_magnitude(part[1])), default=0)
+    nulls = array.null_count
+    if nulls == len(array):
         return 0
     dtype = np.dtype(np.uint64 if pt.is_uint64(kind) else np.int64)
     values = np.frombuffer(array.buffers()[1], dtype, len(array), array.offset * 8)
-    if array.null_count:
+    if nulls:
         values = values[np.asarray(array.is_valid())]
     largest = max(abs(int(values.min())), abs(int(values.max())))
-    if pt.is_integer(kind):
+    if whole:
         return LARGEST if largest > EXACT_FLOAT else 0
     own = _UNITS.index(kind.unit)
     return next(unit for unit in range(own + 1) if unit == own or largest * 1000 ** (own - unit) < 1 << 63)
