@@ -65,6 +65,7 @@ class Catalog:
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("the catalog is closed", path=str(self.path), hint="open it again")
+        self._backend.owner.check()
 
     # ------------------------------------------------------------ topics
 
@@ -374,10 +375,14 @@ class Catalog:
         return QuarantineView(self._backend)
 
     def close(self) -> None:
-        """Stop. What was acknowledged is kept; unsealed events are in the log. Closing twice is fine."""
+        """Stop. What was acknowledged is kept; unsealed events are in the log. Closing twice is fine.
+
+        In a process that was forked from the one that opened it, this does nothing to the other's.
+        """
         if not self._closed:
             self._closed = True
-            uninterrupted(self._end)
+            if self._backend.owner.is_here:
+                uninterrupted(self._end)
 
     def _end(self) -> None:
         try:

@@ -121,6 +121,7 @@ class FactsFile:
             self._give_up("there are too many erasures and truncations under way, or too many partitions")
             return
         self._stored = None
+        self._manifest.check_mine()
         self._write(stored)
         self._stored = whole
         self._look()

@@ -17,6 +17,15 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
+def same_file(path: Path, known: os.stat_result) -> bool:
+    """Whether the file that has that name now is the one that is known."""
+    try:
+        found = os.stat(path)  # noqa: PTH116  asked for every group of appends: twice as quick as a method of Path
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return (found.st_ino, found.st_dev) == (known.st_ino, known.st_dev)
+
+
 def make_directory(directory: Path) -> None:
     """A directory that is there after a crash too."""
     if not directory.is_dir():

@@ -12,6 +12,7 @@ from threading import Lock
 
 from aggregator.errors import CatalogNotFoundError
 from aggregator.files import Layout
+from aggregator.forked import Owner
 from aggregator.lock import is_held
 from aggregator.log_file import Frame
 from aggregator.log_tail import LogTail
@@ -30,6 +31,7 @@ class Following:
     def __init__(self, layout: Layout, clock: Callable[[], int]) -> None:
         """Raises CatalogNotFoundError, CorruptManifestError, UnknownVersionError."""
         self.layout, self._clock = layout, clock
+        self.owner = Owner(layout.root)
         try:
             self.manifest = Manifest(layout.manifest, read_only=True)
         except FileNotFoundError:
@@ -55,6 +57,7 @@ class Following:
 
     def refresh(self) -> None:
         """Take in what the writer did since the last time."""
+        self.owner.check()
         with self._lock:
             frames = self._new_frames()
             if self.manifest.change() != self.state.change:
@@ -114,6 +117,7 @@ class Following:
 
     def snapshot(self, topic: Topic, partition: str | None) -> tuple[Snapshot, Pin]:
         """What of a topic is there now. The pin is taken before looking, so that no file goes in between."""
+        self.owner.check()
         pin = self.pins.take(self.state.change)
         try:
             self.refresh()

@@ -1,4 +1,9 @@
-"""Who may write: one process, named to the others. The kernel lets go of the lock when its holder dies."""
+"""Who may write: one process, named to the others. The kernel lets go of the lock when its holder dies.
+
+The lock is on a file, not on its name: where somebody deletes or replaces `writer.lock`, another process can lock the
+new file. So the writer looks before it acknowledges anything (`WriterLock.check`). It takes the lock of the new file
+where nobody was quicker, which the epoch in the manifest tells, and gives up where somebody was.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +13,15 @@ import json
 import os
 import socket
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from aggregator.errors import CatalogLockedError
+from aggregator.files import same_file
+from aggregator.forked import leave_when_forked
 
 
 class WriterLock:
@@ -20,24 +29,59 @@ class WriterLock:
 
     def __init__(self, path: Path) -> None:
         """Take the lock. Raises CatalogLockedError, which names the holder, at once; OSError."""
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        if not _lock(self._descriptor):
-            holder = _holder(self._descriptor)
-            os.close(self._descriptor)
-            raise CatalogLockedError(
-                f"the catalog is open for writing by {_described(holder)}",
-                path=str(path.parent),
-                hint="close it there, or open it for reading only",
-                holder=holder,
-            )
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+        self._path = path
+        self._checking = Lock()
+        self._descriptor = _locked_file(path)
+        self._file, self._root = os.fstat(self._descriptor), path.parent.stat()
+        self.is_last_opened: Callable[[], bool] = lambda: False
+        """Whether no writer has opened the catalog since, as its manifest tells; set by who has the manifest."""
+        leave_when_forked(self)
         try:
-            os.ftruncate(self._descriptor, 0)
-            os.pwrite(self._descriptor, json.dumps(holder).encode(), 0)
+            self._sign()
         except BaseException:
             self.release()
             raise
+
+    def _sign(self) -> None:
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+        os.ftruncate(self._descriptor, 0)
+        os.pwrite(self._descriptor, json.dumps(holder).encode(), 0)
+
+    def check(self) -> None:
+        """Make sure that nobody else can write. Raises CatalogLockedError where somebody may, OSError."""
+        if not same_file(self._path, self._file):
+            with self._checking:
+                if not same_file(self._path, self._file):
+                    self._take_again()
+
+    def _take_again(self) -> None:
+        if not same_file(self._path.parent, self._root):
+            raise self._lost("the catalog's directory was moved or replaced")
+        try:
+            descriptor = _locked_file(self._path)
+        except CatalogLockedError as error:
+            raise self._lost(f"{self._path.name} was deleted or replaced, and {error.message}", error.holder) from None
+        if not self.is_last_opened():
+            os.close(descriptor)
+            raise self._lost(f"{self._path.name} was deleted or replaced, and another process has written since")
+        old, self._descriptor, self._file = self._descriptor, descriptor, os.fstat(descriptor)
+        os.close(old)
+        self._sign()
+
+    def _lost(self, what: str, holder: dict[str, Any] | None = None) -> CatalogLockedError:
+        return CatalogLockedError(
+            f"this process must not write any more: {what} while it had the catalog open",
+            path=str(self._path.parent),
+            hint="close it here, and open it again where one process is to write; leave *.lock to the catalog",
+            holder=holder or {},
+        )
+
+    def leave_to_parent(self) -> None:
+        """In a forked process: the lock is the parent's alone, and ends with it."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def release(self) -> None:
         """Let others write."""
@@ -48,6 +92,27 @@ class WriterLock:
                 fcntl.flock(self._descriptor, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file open
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _locked_file(path: Path) -> int:
+    """A descriptor of the file of that name, locked; made where it is absent."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            if not _lock(descriptor):
+                holder = _holder(descriptor)
+                raise CatalogLockedError(
+                    f"the catalog is open for writing by {_described(holder)}",
+                    path=str(path.parent),
+                    hint="close it there, or open it for reading only",
+                    holder=holder,
+                )
+            if same_file(path, os.fstat(descriptor)):
+                return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # it was deleted or replaced just then
 
 
 def _lock(descriptor: int) -> bool:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Condition, Lock
 from typing import Any
 
-from aggregator.errors import LogFailedError
+from aggregator.errors import CatalogLockedError, LogFailedError
 from aggregator.files import sync_directory
+from aggregator.forked import leave_when_forked
 from aggregator.log_entry import DONE, LEADING, TAKEN, WAITING, Entry, frames_of
 from aggregator.log_file import MARK_NAME, LogFile, encode_mark, file_name
 from aggregator.log_frame import FILE_HEADER_BYTES, encode_file_header, frame_bytes
@@ -40,11 +41,15 @@ class Log:
         files: list[LogFile],
         position: int,
         file_bytes: int | None = None,
+        check_alone: Callable[[], None] = lambda: None,
     ) -> None:
         """Start a new file at `position`. Raises OSError.
 
         files: those that are there, oldest first. file_bytes: of a file that gets a successor; FILE_BYTES by default.
+        check_alone: raises CatalogLockedError where another process may write to the catalog; asked before anything is
+        written, and again before it is acknowledged.
         """
+        self._check_alone = check_alone
         self._file_bytes = FILE_BYTES if file_bytes is None else file_bytes
         self._directory = directory
         self._durability = durability
@@ -61,6 +66,7 @@ class Log:
         self._undone = False  # what of a group was written is not there any more
         self._defined: set[Any] = set()
         self._mark = os.open(directory / MARK_NAME, os.O_WRONLY | os.O_CREAT, 0o666)
+        leave_when_forked(self)
         try:
             self._start_file(position)
             self._acknowledge(self._files[-1].end)
@@ -208,6 +214,7 @@ class Log:
             return False
 
     def _write_group(self, group: list[Entry]) -> None:
+        self._check_mine()
         if self._files[-1].end - self._files[-1].position >= self._file_bytes:
             self._start_file(self._files[-1].end)
         file = self._files[-1]
@@ -216,6 +223,7 @@ class Log:
             self._write(buffers)
             if self._durability.mode == "fsync":
                 self._sync(file)
+            self._check_mine()
         except BaseException:
             if self._failure is None:
                 self._cut_back(file)
@@ -232,6 +240,21 @@ class Log:
         self._unsynced = True
         for entry in group:
             entry.publish(entry)
+
+    def _check_mine(self) -> None:
+        """Give up for good where what is written now may not be there at the next opening."""
+        try:
+            self._check_alone()
+        except CatalogLockedError as error:
+            self._failure = LogFailedError(error.message, path=error.path, hint=error.hint)
+            raise self._failure from None
+        if not os.fstat(self._descriptor).st_nlink:
+            self._failure = LogFailedError(
+                "the newest file of the log was deleted while the catalog was open; nothing more is taken in",
+                path=str(self._files[-1].path),
+                hint="close the catalog: what is sealed by then is kept",
+            )
+            raise self._failure
 
     def _write(self, buffers: list[Any]) -> None:
         for first in range(0, len(buffers), _WRITE_BUFFERS):
@@ -329,6 +352,7 @@ class Log:
         """Begin a new file, so that what is logged so far can be deleted when it is sealed. Raises as `append`."""
 
         def place(_: Entry) -> bool:
+            self._check_mine()
             self._start_file(self._files[-1].end)
             return False
 
@@ -365,12 +389,21 @@ class Log:
         sealed: for each partition the record index below which every event lies in a segment.
         """
         freed = 0
+        if self.releasable(sealed):
+            self._check_alone()
         while self.releasable(sealed):
             oldest = self._files[0]
             oldest.path.unlink(missing_ok=True)
             self._files.pop(0)
             freed += oldest.end - oldest.position
         return freed
+
+    def leave_to_parent(self) -> None:
+        """In a forked process: the files are the parent's, which may delete them to get their bytes back."""
+        mine, self._descriptor, self._mark = (self._descriptor, self._mark), -1, -1
+        for descriptor in mine:
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def close(self) -> None:
         """Sync and close. Appends that wait are written first; later ones raise ClosedError. A second call is fine."""
@@ -385,9 +418,7 @@ class Log:
                 if self._failure is None and self._unsynced:
                     self._sync(self._files[-1])
             finally:
-                os.close(self._descriptor)
-                os.close(self._mark)
-                self._descriptor = -1
+                self.leave_to_parent()
 
 
 def _reason(error: BaseException) -> str:

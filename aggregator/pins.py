@@ -16,7 +16,14 @@ from collections import Counter, deque
 from pathlib import Path
 from threading import Lock
 
+from aggregator.files import same_file
+from aggregator.forked import leave_when_forked
+
 _FLOCK = "hhqqi"  # type, whence, start, length, process: Linux's struct flock
+
+
+_ALL = 1 << 62
+"""More bytes than there will be changes."""
 
 
 def _lock(descriptor: int, kind: int, start: int, length: int) -> None:
@@ -56,25 +63,44 @@ class Pins:
 
     def __init__(self, path: Path, *, read_only: bool) -> None:
         """path: `readers.lock`; the writer makes it. As long as it is not there a reader pins nothing for others."""
-        self._path, self._flags = path, os.O_RDONLY if read_only else os.O_RDWR | os.O_CREAT
+        self._path, self._read_only = path, read_only
         self._lock = Lock()
         self._counts: Counter[int] = Counter()
         self._let_go: deque[int] = deque()  # of these counts
         self._descriptor = -1
+        self._file: os.stat_result | None = None
+        self._replaced: list[int] = []  # of the writer: files that had the name before, while readers hold locks there
         self._closed = False
+        leave_when_forked(self)
         self._open()
 
     def _open(self) -> None:
+        """Open the file that has the name now, where that is another one than before, and lock in it what is pinned."""
+        if self._closed or (self._file is not None and same_file(self._path, self._file)):
+            return
         with contextlib.suppress(FileNotFoundError):
-            self._descriptor = os.open(self._path, self._flags | os.O_CLOEXEC, 0o666)
+            how = os.O_RDONLY if self._read_only else os.O_RDWR | os.O_CREAT
+            descriptor = os.open(self._path, how | os.O_CLOEXEC, 0o666)
             for change in self._counts:
-                _lock(self._descriptor, fcntl.F_RDLCK, change, 1)
+                _lock(descriptor, fcntl.F_RDLCK, change, 1)
+            if self._descriptor >= 0:
+                self._replaced.append(self._descriptor)
+            self._descriptor, self._file = descriptor, os.fstat(descriptor)
+            if self._read_only:
+                self._drop_replaced()
+
+    def leave_to_parent(self) -> None:
+        """In a forked process: the pins are the parent's, and go when that lets go of them, or dies."""
+        self._closed = True
+        mine, self._replaced, self._descriptor = [self._descriptor, *self._replaced], [], -1
+        for descriptor in mine:
+            if descriptor >= 0:
+                os.close(descriptor)
 
     def take(self, change: int) -> Pin:
         """Pin a change until the pin is released or forgotten."""
         with self._lock:
-            if self._descriptor < 0 and not self._closed:
-                self._open()
+            self._open()
             if not self._counts[change] and self._descriptor >= 0:
                 _lock(self._descriptor, fcntl.F_RDLCK, change, 1)
             self._counts[change] += 1
@@ -103,23 +129,37 @@ class Pins:
                 if self._descriptor >= 0:
                     _lock(self._descriptor, fcntl.F_UNLCK, change, 1)
 
+    def keep_file(self) -> None:
+        """Make the file anew where somebody deleted it: readers that begin now would pin nothing for others."""
+        with self._lock:
+            self._open()
+        self._settle()
+
     def holds_before(self, change: int) -> bool:
         """Whether a scan of any process reads a snapshot older than `change`. The writer asks."""
         with self._lock:
             self._count_out()
+            self._open()
+            self._drop_replaced()
             held = min(self._counts, default=change) < change
-            if not held and change and self._descriptor >= 0:
-                held = _is_locked(self._descriptor, 0, change)  # our own are not counted; none is below `change`
+            for descriptor in [self._descriptor, *self._replaced] if change and not held else ():
+                held |= descriptor >= 0 and _is_locked(
+                    descriptor, 0, change
+                )  # ours do not count; none is below `change`
         self._settle()
         return held
+
+    def _drop_replaced(self) -> None:
+        """Close files that lost their name; the writer as soon as no reader holds a lock there."""
+        for descriptor in list(self._replaced):
+            if self._read_only or not _is_locked(descriptor, 0, _ALL):
+                self._replaced.remove(descriptor)
+                os.close(descriptor)
 
     def close(self) -> None:
         """Let go of all pins."""
         with self._lock:
-            self._closed = True
-            if self._descriptor >= 0:
-                os.close(self._descriptor)
-                self._descriptor = -1
+            self.leave_to_parent()
 
 
 class Pin:

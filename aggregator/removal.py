@@ -107,12 +107,15 @@ class Removal:
     def sweep(self) -> int:
         """Delete files of retired segments that no scan of any process reads; gives the bytes that came free."""
         with self._sweeping:
+            self._pins.keep_file()
             gone: list[int] = []
             freed = 0
             folders = set()
             failed: OSError | None = None
             waiting = self._manifest.retired()  # oldest change first
             self._manifest.keep_facts()
+            if waiting:
+                self._manifest.check_mine()
             for number, size_bytes, change in waiting:
                 if self._pins.holds_before(change):
                     break

@@ -147,14 +147,19 @@ class Sealer:
         self._ended: dict[int, int] = {}  # partition -> end of the events at which the process that writes them ended
 
     def take_number(self) -> int:
-        """A number for a new segment."""
+        """A number for a new segment. Raises CatalogLockedError where another writer may give the same."""
+        self._manifest.check_mine()
         with self._lock:
             number = self._next_segment
             self._next_segment += 1
             return number
 
     def take_numbers(self, numbers: Iterable[int]) -> bool:
-        """Take these numbers for new segments. False, and nothing changes, where one of them was given before."""
+        """Take these numbers for new segments. False, and nothing changes, where one of them was given before.
+
+        Raises as `take_number`.
+        """
+        self._manifest.check_mine()
         wanted = sorted(numbers)
         with self._lock:
             if wanted and wanted[0] < self._next_segment:

@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from aggregator.errors import SealingFailedError
 from aggregator.files import Layout, make_directory, sync_directory
+from aggregator.forked import leave_when_forked
 from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
 from aggregator.sealing_helper import Task, receive, send
 from aggregator.staging import staging
@@ -53,6 +54,7 @@ class SealingProcess:
         self._folder = staging(layout) / f"{PREFIX}{secrets.token_hex(8)}"
         self._lock = Lock()
         self._running: tuple[subprocess.Popen[bytes], socket.socket] | None = None
+        leave_when_forked(self)
         with contextlib.suppress(OSError):
             self._running = self._start()
 
@@ -150,6 +152,11 @@ class SealingProcess:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+    def leave_to_parent(self) -> None:
+        """In a forked process: the writing one must see it when its parent ends."""
+        if self._running is not None:
+            self._running[1].close()
 
     def close(self) -> None:
         """End the process. What it was writing is given up."""

@@ -60,6 +60,7 @@ class Tail:
 
     def _wait(self, seen: int, since: float) -> bool:
         """Wait for something to arrive; False where the time is over, or the catalog closed."""
+        self._backend.owner.check()
         arrivals = self._backend.state.arrivals
         while not arrivals.ended:
             left = None if self._timeout_s is None else since + self._timeout_s - time.monotonic()

@@ -34,6 +34,7 @@ Backend = Writing | Following
 
 def writer_of(backend: Backend) -> Writing:
     """The backend where it may write. Raises ReadOnlyError."""
+    backend.owner.check()
     if isinstance(backend, Writing):
         return backend
     raise ReadOnlyError(

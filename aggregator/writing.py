@@ -12,10 +12,11 @@ from pathlib import Path
 from threading import Lock
 
 from aggregator.budget import Budget
-from aggregator.errors import CorruptManifestError, InvalidRequestError
+from aggregator.errors import CatalogLockedError, CorruptManifestError, InvalidRequestError
 from aggregator.facts_file import FactsFile
 from aggregator.files import Layout, make_directory, segment_files
 from aggregator.footprint import Footprint
+from aggregator.forked import Owner
 from aggregator.housekeeping import Housekeeping
 from aggregator.ingest import Ingest
 from aggregator.lock import WriterLock
@@ -94,6 +95,7 @@ class Writing:
             limits = replace(limits, log_bytes=min(limits.log_bytes, limits.max_bytes // LOG_SHARE))
         self.layout, self.limits, self.durability, self._clock = layout, limits, durability, clock
         self._closed = False
+        self.owner = Owner(layout.root)
         with ExitStack() as undoing:  # whatever fails: nothing stays open
             self.lock = WriterLock(layout.writer_lock)
             undoing.callback(self.lock.release)
@@ -105,6 +107,8 @@ class Writing:
                 )
             self.manifest = Manifest(layout.manifest)
             undoing.callback(self.manifest.close)
+            self.manifest.claim()
+            self.lock.is_last_opened = self.manifest.is_mine
             self.sealing_process: SealingProcess | None = None
             sweep(layout, PREFIX)
             if sealing == "process":
@@ -140,8 +144,9 @@ class Writing:
         undoing.callback(self.pool.close)
         file_bytes = min(FILE_BYTES, self.limits.log_bytes // 8)  # the last file takes no large part of the budget
         self.log = Log(
-            layout.log, self.durability, files=recovered.files, position=recovered.position, file_bytes=file_bytes
-        )
+            layout.log, self.durability, files=recovered.files, position=recovered.position, file_bytes=file_bytes,
+            check_alone=self.lock.check,
+        )  # fmt: skip
         undoing.callback(self.log.close)
         self.footprint = Footprint(self.state, manifest, self.log, self.limits.max_bytes)
         self.budget = Budget(self.limits.memory_bytes)
@@ -216,7 +221,8 @@ class Writing:
         try:
             self.log.close()
             if self.log.failure is None:
-                self._note_run(closed=True)
+                with suppress(CatalogLockedError):  # it is another's by now: this run counts as interrupted
+                    self._note_run(closed=True)
         finally:
             self._closed = True
 
@@ -226,6 +232,7 @@ class Writing:
 
     def refresh(self) -> None:
         """A writer is up to date. Raises ClosedError."""
+        self.owner.check()
         if self._closed:
             raise ClosedError("the catalog is closed", path=str(self.layout.root), hint="open it again")
 

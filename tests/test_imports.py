@@ -85,7 +85,7 @@ LEVELS = (
     ("__main__",),
 )
 AGGREGATOR_LEVELS = (
-    ("answer", "errors", "checksum", "files", "reports"),
+    ("answer", "errors", "checksum", "files", "forked", "reports"),
     ("allowance",),
     (
         "arrivals",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -11,8 +12,9 @@ from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 from threading import Lock
 
-from aggregator.errors import TopicExistsError
-from aggregator.files import manifest_files
+from aggregator.errors import CatalogLockedError, TopicExistsError
+from aggregator.files import manifest_files, same_file
+from aggregator.forked import Owner, leave_when_forked, never_free
 from aggregator.manifest import rows
 from aggregator.manifest.database import errors_of, open_database
 from aggregator.model import (
@@ -31,6 +33,7 @@ from esformat.parts import EventSchema
 
 IDENTITY, RUN, SEEN = "identity", "run", "last_seen_us"
 """Facts of the catalog: what tells it from others, in hexadecimal; how the last run went, as JSON; when it was open."""
+_EPOCH = "epoch"  # how often the catalog was opened for writing
 _STREAMS_SINCE = 2  # the migration that made their tables
 _KEYS = (
     "SELECT min_space FROM segments WHERE instr(min_space, ?)",
@@ -87,8 +90,12 @@ class Manifest:
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
         """Open the manifest at `path`; a writer makes it where it is absent."""
         self.path = path
+        self._owner = Owner(path.parent)
         self._connection = open_database(path, read_only=read_only)
+        leave_when_forked(self)
         self._lock = Lock()
+        self._epoch: int | None = None
+        self._files: dict[Path, os.stat_result] = {}
         self.size_bytes = 0
         """Of the file and what SQLite keeps beside it, after the last change."""
         self.facts_bytes = 0
@@ -102,8 +109,48 @@ class Manifest:
 
     def close(self) -> None:
         """Let go of the file."""
+        self._owner.check()
         with self._lock, errors_of(self.path):
             self._connection.close()
+
+    def leave_to_parent(self) -> None:
+        """In a forked process: not even closing the connection is safe."""
+        never_free(self._connection)
+
+    # ------------------------------------------------------------ who writes
+
+    def claim(self) -> None:
+        """Raise the epoch: from now on this one writes, and nothing that was opened before changes anything."""
+        with self._writing() as db:
+            self._epoch = _epoch(db) + 1
+            db.execute("INSERT OR REPLACE INTO catalog VALUES (?, ?)", (_EPOCH, str(self._epoch)))
+        for path in manifest_files(self.path)[:2]:  # SQLite keeps both as long as it has them open
+            with contextlib.suppress(FileNotFoundError):
+                self._files[path] = path.stat()
+
+    def is_mine(self) -> bool:
+        """Whether nobody has opened the catalog for writing since `claim`, and its manifest is still the same files."""
+        with self._reading() as db:
+            return self._is_claimed(db)
+
+    def check_mine(self) -> None:
+        """Before files go that are known by their names only. Raises CatalogLockedError."""
+        if not self.is_mine():
+            raise self._lost()
+
+    def _is_claimed(self, db: sqlite3.Connection) -> bool:
+        if self._epoch is None:
+            return True
+        return _epoch(db) == self._epoch and all(same_file(*known) for known in self._files.items())
+
+    def _lost(self) -> CatalogLockedError:
+        return CatalogLockedError(
+            "this process must not write any more: another one has opened the catalog for writing, or its manifest was "
+            "deleted or replaced",
+            path=str(self.path.parent),
+            hint="close it here, and open it again where one process is to write",
+            holder={},
+        )
 
     def _look(self) -> None:
         size = 0
@@ -114,6 +161,7 @@ class Manifest:
 
     @contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
+        self._owner.check()
         with self._lock, errors_of(self.path):
             self._begin("BEGIN")
             try:
@@ -128,9 +176,12 @@ class Manifest:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
+        self._owner.check()
         with self._lock, errors_of(self.path):
             self._begin("BEGIN IMMEDIATE")
             try:
+                if not self._is_claimed(self._connection):
+                    raise self._lost()
                 yield self._connection
                 self._connection.execute("COMMIT")
                 self._look()
@@ -354,6 +405,7 @@ class Manifest:
         """Bring the file of recent changes into the main one, so that deleted rows are gone from disk; a reader that
         is at it just then can put that off: `scrub_again` then does it.
         """
+        self._owner.check()
         with self._lock, errors_of(self.path):
             (self._unscrubbed, _, _) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._look()
@@ -392,6 +444,11 @@ class Manifest:
             db.execute(
                 "INSERT INTO problems (subject, message, action, found_us) VALUES (?, ?, ?, ?)", astuple(problem)
             )
+
+
+def _epoch(db: sqlite3.Connection) -> int:
+    row = db.execute("SELECT value FROM catalog WHERE key = ?", (_EPOCH,)).fetchone()
+    return 0 if row is None else int(row[0])
 
 
 def _change(db: sqlite3.Connection) -> int:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+import os
 import resource
 import signal
 import socket
@@ -23,6 +24,7 @@ from starlette.routing import Route
 
 import aggregator
 from aggregator import Catalog, InvalidRequestError
+from aggregator.forked import leave_when_forked
 from aggregator.server.address import is_loopback, split_address
 from aggregator.server.admission import Admission
 from aggregator.server.app import make_app
@@ -56,6 +58,15 @@ def serve(path: Path, settings: Settings) -> None:
             server.run(sockets=[listener])
             server.context.close()
         _log.info("stopped")
+
+
+class _Listener(socket.socket):
+    """A listening socket that a process forked from the server does not keep: it would answer nobody."""
+
+    def leave_to_parent(self) -> None:
+        """In a forked process; `close` alone would wait for the event loop, which does not run there."""
+        if self.fileno() >= 0:
+            os.close(self.detach())
 
 
 class RunningServer:
@@ -95,7 +106,8 @@ def listen(bind: str) -> socket.socket:
     host, port = split_address(bind)
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener = _Listener(family, socket.SOCK_STREAM)
+        leave_when_forked(listener)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
         listener.listen(_BACKLOG)

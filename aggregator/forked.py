@@ -1,0 +1,69 @@
+"""What a forked process inherits of an open catalog, and must neither use nor keep.
+
+It has copies of the descriptors, without the threads that used them; locks of memory stay locked for good where one of
+those held them; and a lock on a file counts as held until the last copy of its descriptor is closed. So the child
+closes its copies at once, and everything that a catalog can be asked says in which process to ask.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+from typing import Protocol
+from weakref import WeakSet
+
+from esformat import ClosedError
+
+
+class Inherited(Protocol):
+    """Something that holds descriptors, or what is worse."""
+
+    def leave_to_parent(self) -> None:
+        """Called in a forked process: close its own copies of descriptors. Takes no lock, touches no file."""
+
+
+_OPEN: WeakSet[Inherited] = WeakSet()
+
+
+def leave_when_forked(one: Inherited) -> None:
+    """Have `one.leave_to_parent` called in every process that is forked from now on, as long as it lives."""
+    _OPEN.add(one)
+
+
+def _leave_all() -> None:
+    for one in list(_OPEN):
+        one.leave_to_parent()
+    _OPEN.clear()
+
+
+os.register_at_fork(after_in_child=_leave_all)
+
+
+def never_free(one: object) -> None:
+    """Keep an object to the end of the process and beyond: closing an inherited SQLite connection, as its finalizer
+    does, undoes in shared memory what the parent's transaction has written (SQLite, "How to corrupt", 2.6).
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
+
+
+class Owner:
+    """The process that opened a catalog, the only one that may use what it opened."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._pid = os.getpid()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is that process."""
+        return os.getpid() == self._pid
+
+    def check(self) -> None:
+        """Raises ClosedError in a process that was forked from it."""
+        if os.getpid() != self._pid:
+            raise ClosedError(
+                f"the catalog was opened by process {self._pid}, and this is process {os.getpid()}, forked from it",
+                path=str(self._root),
+                hint="open it again in this one: only to read, as long as the other writes to it",
+            )
