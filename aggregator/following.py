@@ -16,7 +16,7 @@ from aggregator.forked import Owner
 from aggregator.lock import is_held
 from aggregator.log_file import Frame
 from aggregator.log_tail import LogTail
-from aggregator.manifest import Contents, Manifest
+from aggregator.manifest import Contents, IncarnationRows, Manifest
 from aggregator.model import SegmentInfo
 from aggregator.pins import Pin, Pins
 from aggregator.replay import Replay
@@ -52,6 +52,8 @@ class Following:
         self._tail = LogTail(self.layout.log)
         frames = self._new_frames()
         self.state = CatalogState(self.manifest.load())
+        self._incarnations = IncarnationRows(self.manifest)
+        self.state.lineage = self._incarnations.lineage()
         self.streams = StreamIndex(self.state, self.manifest, self.pool, self.snapshot)
         self._take(frames)
 
@@ -71,6 +73,8 @@ class Following:
 
     def _apply(self, contents: Contents) -> None:
         state = self.state
+        if self._incarnations.newest() not in state.lineage.names[-1:]:
+            state.lineage = self._incarnations.lineage()
         with state.view_lock:
             for topic in contents.topics:
                 state.add_topic(topic)

@@ -8,7 +8,9 @@ from dataclasses import dataclass, replace
 from aggregator import position as positions
 from aggregator.errors import CorruptManifestError
 from aggregator.following import Following
+from aggregator.lineage import Lineage
 from aggregator.model import PipeInfo, ProducerEntry
+from aggregator.pipe_round import visible_ends
 from aggregator.position import Position
 from aggregator.topic import Backend
 
@@ -27,17 +29,17 @@ class Progress:
     gone: int = 0
     gaps: int = 0
 
-    def encode(self, identity: bytes) -> str:
-        """As text, but for the sequence, which is the batch's own. identity: of the catalog."""
-        at = positions.encode(self.standing, identity)
+    def encode(self, lineage: Lineage) -> str:
+        """As text, but for the sequence, which is the batch's own. lineage: of the catalog."""
+        at = positions.encode(self.standing, lineage)
         return json.dumps({"at": at, "copied": self.copied, "gone": self.gone, "gaps": self.gaps})
 
     @classmethod
-    def decode(cls, text: str, sequence: int, identity: bytes) -> Progress:
-        """Raises CorruptManifestError."""
+    def decode(cls, text: str, sequence: int, backend: Backend) -> Progress:
+        """Raises CorruptManifestError, also where it is of a state that the catalog was restored from."""
         try:
             facts = json.loads(text)
-            standing = positions.decode(facts["at"], identity)
+            standing = positions.decode(facts["at"], backend.state.lineage, visible_ends(backend))
             return cls(standing, sequence, int(facts["copied"]), int(facts["gone"]), int(facts["gaps"]))
         except (ValueError, KeyError, TypeError, RecursionError) as error:
             raise CorruptManifestError(f"the progress of a pipe cannot be read: {error}") from None
@@ -47,12 +49,12 @@ class Progress:
         return replace(self, standing=Position(dict(self.standing.end)), gaps=0)
 
 
-def stored_progress(backend: Backend, pipe: PipeInfo, identity: bytes) -> Progress:
+def stored_progress(backend: Backend, pipe: PipeInfo) -> Progress:
     """How far a pipe is by its last batch, or by what the manifest was told since. Raises CorruptManifestError."""
     newest = newest_batch(backend, pipe)
     if newest is not None and newest.sequence > pipe.sequence:
-        return Progress.decode(newest.note, newest.sequence, identity)
-    return Progress.decode(pipe.progress, pipe.sequence, identity)
+        return Progress.decode(newest.note, newest.sequence, backend)
+    return Progress.decode(pipe.progress, pipe.sequence, backend)
 
 
 def newest_batch(backend: Backend, pipe: PipeInfo) -> ProducerEntry | None:

@@ -14,7 +14,6 @@ from aggregator.pipe_progress import Progress, stored_progress
 from aggregator.pipe_round import visible_ends
 from aggregator.pipes import Pipe, Pipes, no_pipe, pipe_stream
 from aggregator.position import Position
-from aggregator.selection import identity_of
 from aggregator.topic import Backend
 
 _STAMP = pa.timestamp("us", "UTC")
@@ -43,11 +42,10 @@ def pipe_facts(backend: Backend, pipes: Pipes | None) -> list[dict[str, Any]]:
         return [_of(pipe, pipes.lag(pipe)) for pipe in pipes.all()]
     backend.refresh()
     rows = PipeRows(backend.manifest).all()
-    identity = identity_of(backend) if rows else b""
     found = []
     for info in rows:
         try:
-            progress = stored_progress(backend, info, identity)
+            progress = stored_progress(backend, info)
         except CorruptManifestError as error:
             lost = Progress(Position())
             found.append(_of(Pipe(info, lost, lost, state="failing", problem=str(error)), 0))

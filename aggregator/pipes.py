@@ -28,7 +28,7 @@ from aggregator.pipe_copy import copied_events, slices
 from aggregator.pipe_progress import Progress, newest_batch, stored_progress
 from aggregator.pipe_round import PIPE_TAG, Chosen, PipeRound, begin_round, first_indexes, visible_ends
 from aggregator.position import Position
-from aggregator.selection import first_after, identity_of
+from aggregator.selection import first_after, lineage_of
 from aggregator.state import Topic
 from aggregator.topic import DEFAULT_PARTITION
 from aggregator.uninterrupted import uninterrupted
@@ -95,7 +95,7 @@ class Pipes:
         """target: gives the topic that pipes write to, made where it is absent."""
         self._backend, self._target = backend, target
         self._rows = PipeRows(backend.manifest)
-        self._identity = identity_of(backend)
+        self._lineage = lineage_of(backend)
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._allowance = Allowance()
@@ -113,7 +113,7 @@ class Pipes:
             self._start()
 
     def _add(self, info: PipeInfo) -> Pipe:
-        progress = stored_progress(self._backend, info, self._identity)
+        progress = stored_progress(self._backend, info)
         pipe = self._pipes[info.name] = Pipe(info, progress, progress)
         return pipe
 
@@ -155,7 +155,7 @@ class Pipes:
             now = Position(visible_ends(self._backend))
             begin_round(self._backend, Chosen(statement.source, statement.where), now, time.time_ns()).close()
             start = Position(first_indexes(self._backend)) if statement.backfill else now
-            progress = Progress(start).encode(self._identity)
+            progress = Progress(start).encode(self._lineage)
             identity = f"pipe {secrets.token_hex(8)}"
             info = PipeInfo(name, identity, source, condition, statement.backfill, now_us(), 0, progress)
             pipe = uninterrupted(lambda: self._make(info))
@@ -245,7 +245,7 @@ class Pipes:
         pipe.problem, pipe.state = message, "failing"
         newest = newest_batch(self._backend, pipe.info)
         if newest is not None and newest.sequence > pipe.progress.sequence:  # it was stored all the same
-            pipe.progress = Progress.decode(newest.note, newest.sequence, self._identity)
+            pipe.progress = Progress.decode(newest.note, newest.sequence, self._backend)
         pipe.not_before = time.monotonic() + pipe.back_off_s
         pause, pipe.back_off_s = pipe.back_off_s, min(2 * pipe.back_off_s, MAX_BACK_OFF_S)
         return pause
@@ -264,7 +264,7 @@ class Pipes:
         if pipe.progress == pipe.kept or pipe.deleted:
             return
         self._backend.log.sync()  # the manifest must not know of copies that a power cut takes
-        self._rows.keep_progress(pipe.info.identity, pipe.progress.sequence, pipe.progress.encode(self._identity))
+        self._rows.keep_progress(pipe.info.identity, pipe.progress.sequence, pipe.progress.encode(self._lineage))
         pipe.kept, pipe.kept_at = pipe.progress, time.monotonic()
 
     # ------------------------------------------------------------ copying
@@ -312,7 +312,7 @@ class Pipes:
             pipe.progress, standing=around.behind(part), sequence=pipe.progress.sequence + 1,
             copied=pipe.progress.copied + len(part),
         )  # fmt: skip
-        note = made.encode(self._identity)
+        note = made.encode(self._lineage)
         patience = time.monotonic() + PATIENCE_S
         while (pause := self._append(pipe, events, made, note)) is not None:
             pipe.state = "waiting"

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from aggregator.checksum import checksum64
 from aggregator.errors import InvalidRequestError
+from aggregator.lineage import NAME_BYTES, Lineage
 
 Key = tuple[int, int, int]
 """What orders records: time in µs, number of the partition, record index."""
@@ -23,6 +24,7 @@ Key = tuple[int, int, int]
 _PREFIX = "p1"  # also keeps the text a word of LQL, which needs no quotes
 _CHECK_BYTES = 6
 _IDENTITY_BYTES = 8
+_HEAD_BYTES = _IDENTITY_BYTES + NAME_BYTES  # with the name of the incarnation that gave the newest record before it
 _TIME = struct.Struct("<q")
 _MAX_TEXT = 1 << 20
 
@@ -38,11 +40,17 @@ class Position:
     end: Mapping[int, int] = field(default_factory=dict)
     after: Key | None = None
 
+    @property
+    def ends(self) -> dict[int, int]:
+        """For each partition the record index below which all records had been given out when this was made."""
+        return {**self.begin, **{number: max(end, self.begin.get(number, 0)) for number, end in self.end.items()}}
 
-def encode(position: Position, identity: bytes) -> str:
-    """The text of a position in the catalog of that identity."""
+
+def encode(position: Position, lineage: Lineage) -> str:
+    """The text of a position in the catalog with that past."""
     after = position.after
-    body = bytearray(identity[:_IDENTITY_BYTES])
+    body = bytearray(lineage.identity[:_IDENTITY_BYTES])
+    body += lineage.name_of(position.ends)
     body.append(after is not None)
     if after is not None:
         body += _TIME.pack(after[0])
@@ -60,8 +68,11 @@ def encode(position: Position, identity: bytes) -> str:
     return _PREFIX + base64.urlsafe_b64encode(bytes(body) + checksum).decode().rstrip("=")
 
 
-def decode(text: str, identity: bytes) -> Position:
-    """The position of a text. Raises InvalidRequestError where it was mistyped, or is of another catalog."""
+def decode(text: str, lineage: Lineage, visible: Mapping[int, int]) -> Position:
+    """The position of a text. visible: the record index behind the last visible record of each partition.
+
+    Raises InvalidRequestError where it was mistyped, is of another catalog, or of a state that this one does not have.
+    """
     wrong = InvalidRequestError(
         f"{text[:40]!r} is no position", hint="give one exactly as it came with an answer, or HEAD, or TAIL"
     )
@@ -76,18 +87,20 @@ def decode(text: str, identity: bytes) -> Position:
     exact = base64.urlsafe_b64encode(whole).decode().rstrip("=") == stored
     if not exact or checksum64(body).to_bytes(8, "little")[:_CHECK_BYTES] != checksum:
         raise wrong
-    if body[:_IDENTITY_BYTES] != identity[:_IDENTITY_BYTES]:
+    if body[:_IDENTITY_BYTES] != lineage.identity[:_IDENTITY_BYTES]:
         raise InvalidRequestError("the position is of another catalog", hint="use it where it came from, or give HEAD")
     try:
-        return _read(body)
+        position = _read(body)
     except (IndexError, struct.error):
         raise wrong from None
+    lineage.check(body[_IDENTITY_BYTES:_HEAD_BYTES], position.ends, visible)
+    return position
 
 
 def _read(body: bytes) -> Position:
-    at = _IDENTITY_BYTES + 1
+    at = _HEAD_BYTES + 1
     after: Key | None = None
-    if body[_IDENTITY_BYTES]:
+    if body[_HEAD_BYTES]:
         (time,) = _TIME.unpack_from(body, at)
         partition, at = _get(body, at + _TIME.size)
         index, at = _get(body, at)

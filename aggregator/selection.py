@@ -16,10 +16,10 @@ from aggregator.answer import Answer
 from aggregator.errors import InvalidRequestError
 from aggregator.gaps import gone_between
 from aggregator.index_condition import index_conditions
+from aggregator.lineage import Lineage
 from aggregator.lql import Counter, Filter, LqlError, Template, range_span, resolve_time, time_span
 from aggregator.lql.times import NANOS_PER_MICRO
 from aggregator.lql.tree import Select
-from aggregator.manifest import IDENTITY
 from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX
 from aggregator.position import Key, Position
@@ -162,16 +162,16 @@ class Selection(Answer):
         standing = self._standing
         if standing is None:
             standing = self._first_standing()
-        return positions.encode(self._advanced(standing), identity_of(self._backend))
+        return positions.encode(self._advanced(standing), lineage_of(self._backend))
 
     def positions(self) -> Iterator[str]:
         """Where this answer stood behind each record of the batch that it gave last."""
         standing, given = self._standing, self._given
         if standing is None or given is None:
             return
-        identity = identity_of(self._backend)
+        lineage = lineage_of(self._backend)
         for row in range(1, len(given) + 1):
-            yield positions.encode(replace(standing, after=last_key(given.slice(0, row))), identity)
+            yield positions.encode(replace(standing, after=last_key(given.slice(0, row))), lineage)
 
     @property
     def gone(self) -> int:
@@ -193,7 +193,8 @@ class Selection(Answer):
         if asked is None:
             return start, None, 0
         if asked.kind == "token":
-            return "token", positions.decode(asked.text, identity_of(self._backend)), 0
+            visible = self._ends()
+            return "token", positions.decode(asked.text, lineage_of(self._backend), visible), 0
         if asked.kind == "time":
             return "time", None, -(-resolve_time(asked.text, self._now_ns, asked.mark) // NANOS_PER_MICRO)
         return asked.kind, None, 0
@@ -357,12 +358,12 @@ class Selection(Answer):
         self._select = replace(self._select, offset=None, limit=limit if limit is None or limit < 0 else limit - given)
 
 
-def identity_of(backend: Backend) -> bytes:
-    """What tells the catalog from others. Raises InvalidRequestError for one that no writer has opened since."""
-    stored = backend.manifest.get(IDENTITY)
-    if stored is None:
+def lineage_of(backend: Backend) -> Lineage:
+    """What positions name of the catalog. Raises InvalidRequestError for one that was never opened for writing."""
+    lineage = backend.state.lineage
+    if not lineage.identity or not lineage.names:
         raise InvalidRequestError("this catalog gives no positions yet", hint="open it once for writing")
-    return bytes.fromhex(stored)
+    return lineage
 
 
 def _standing_of(around: Round) -> Position:

@@ -42,6 +42,8 @@ class Startup:
     def __init__(self, layout: Layout, state: CatalogState, manifest: Manifest, clock: Callable[[], int]) -> None:
         self._layout, self._state, self._manifest, self._clock = layout, state, manifest, clock
         self.swept: list[str] = []
+        self.is_old_copy = False
+        """Whether the manifest lacked something that was found: it can be older than segments, log and facts."""
         self._began_us = clock()
         self._missing: set[int] = set()
         self._change = manifest.change()
@@ -142,6 +144,7 @@ class Startup:
         return info.partition in partial
 
     def _take_in(self, path: Path, each: FoundSegment) -> None:
+        self.is_old_copy = True
         adopt_segment(self._state, self._manifest, each)
         self._report(path, f"the manifest did not name it ({_described(each.info)}): it may be an old copy", TAKEN_IN)
 
@@ -227,6 +230,7 @@ class Startup:
             return
         partitions = {number: partition.unsealed for number, (_, partition) in self._state.partitions.items()}
         logged = {number: unsealed.end_index for number, unsealed in partitions.items() if unsealed.pieces}
+        self.is_old_copy = True
         restored = restore(facts, change, self._state, self._manifest, logged)
         message = "it is newer than the manifest, which may be an old copy"
         self._report(path, "; ".join([message, *restored.missing]), TAKEN_IN)

@@ -12,6 +12,7 @@ from threading import Lock
 from typing import Any
 
 from aggregator.arrivals import Arrivals
+from aggregator.lineage import Lineage
 from aggregator.manifest import Contents
 from aggregator.model import Cut, PartitionInfo, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo, with_cut
 from aggregator.pins import Pin, Pins
@@ -117,6 +118,8 @@ class CatalogState:
         self.view_lock = Lock()
         self.arrivals = Arrivals()
         """Tells of every batch that becomes visible."""
+        self.lineage = Lineage(b"", (), {})
+        """The openings that gave the record indexes; set by who opens the catalog."""
         self.edit_lock = Lock()
         """Held by who changes segments, from the manifest's transaction until the view shows it: a scan that pins a
         change then sees all that came before it. Taken before the view lock."""

@@ -22,7 +22,7 @@ from aggregator.ingest import Ingest
 from aggregator.lock import WriterLock
 from aggregator.log import FILE_BYTES, Log
 from aggregator.maintenance import Maintenance
-from aggregator.manifest import IDENTITY, RUN, Manifest
+from aggregator.manifest import IDENTITY, RUN, IncarnationRows, Manifest
 from aggregator.pins import Pin, Pins
 from aggregator.poison import Quarantine
 from aggregator.policy import Durability, Limits
@@ -170,6 +170,10 @@ class Writing:
         self._note_run(closed=False)
         if manifest.get(IDENTITY) is None:
             manifest.put(IDENTITY, secrets.token_hex(8))
+        incarnations = IncarnationRows(manifest)
+        next_indexes = {number: partition.next_index for number, (_, partition) in self.state.partitions.items()}
+        incarnations.begin(next_indexes, known=not self.startup.is_old_copy)
+        self.state.lineage = incarnations.lineage()
         self.facts.keep_all()
         with suppress(OSError):  # maintenance tries again
             self.sealer.release_log()  # of what a crash kept from being deleted

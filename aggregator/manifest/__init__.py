@@ -2,7 +2,19 @@
 
 from aggregator.manifest.database import open_database
 from aggregator.manifest.fact_rows import FactRows
+from aggregator.manifest.incarnation_rows import IncarnationRows
 from aggregator.manifest.manifest import IDENTITY, RUN, SEEN, Contents, Edit, Manifest
 from aggregator.manifest.pipe_rows import PipeRows
 
-__all__ = ["IDENTITY", "RUN", "SEEN", "Contents", "Edit", "FactRows", "Manifest", "PipeRows", "open_database"]
+__all__ = [
+    "IDENTITY",
+    "RUN",
+    "SEEN",
+    "Contents",
+    "Edit",
+    "FactRows",
+    "IncarnationRows",
+    "Manifest",
+    "PipeRows",
+    "open_database",
+]

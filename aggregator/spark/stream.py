@@ -67,7 +67,16 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return {partition.name: partition.visible_end for partition in topic.partitions.values()}
 
     def _offset(self, ends: Mapping[str, int]) -> dict[str, Any]:
-        return {"catalog": self._identity(), "topic": self._options.topic, "ends": dict(ends)}
+        lineage = self._catalog().state.lineage
+        incarnation = lineage.name_of(self._numbered(ends)).hex() if lineage.names else ""
+        return {
+            "catalog": self._identity(), "incarnation": incarnation, "topic": self._options.topic, "ends": dict(ends),
+        }  # fmt: skip
+
+    def _numbered(self, ends: Mapping[str, int]) -> dict[int, int]:
+        """The same by the numbers of the partitions; 0 for one that the topic does not have."""
+        known = topic_of(self._catalog(), self._options.topic).partitions
+        return {known[name].number if name in known else 0: end for name, end in ends.items()}
 
     def _identity(self) -> str:
         return self._catalog().manifest.get("identity") or ""
@@ -80,6 +89,10 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 path=self._options.root,
                 hint="start with a new checkpoint, and the option position",
             )
+        visible = self._numbered(self._ends())
+        self._catalog().state.lineage.check(
+            bytes.fromhex(offset["incarnation"]), self._numbered(offset["ends"]), visible
+        )
         return dict(offset["ends"])
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name

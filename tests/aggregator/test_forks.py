@@ -112,7 +112,8 @@ def test_everything_in_the_child_says_so(tmp_path, read_only):
     verbs = {
         "append": lambda: topic.append(events("x", 1)), "write": lambda: catalog.write({"a": "b"}, [{"msg": "x"}]),
         "scan": lambda: topic.scan().count(), "read": lambda: list(topic.read()),
-        "query": lambda: catalog.query("SELECT"), "selection": lambda: selection.count(), "tail": lambda: next(iter(tail)),
+        "query": lambda: catalog.query("SELECT"), "selection": lambda: selection.count(),
+        "tail": lambda: next(iter(tail)),
         "topics": lambda: catalog.topics(),
         "stats": lambda: catalog.stats(), "problems": lambda: catalog.problems(), "seal": lambda: catalog.seal(),
         "retain": lambda: catalog.retain(), "compact": lambda: catalog.compact(),

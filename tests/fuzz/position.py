@@ -7,9 +7,10 @@ from contextlib import suppress
 
 from aggregator.checksum import checksum64
 from aggregator.errors import InvalidRequestError
+from aggregator.lineage import BEFORE, Lineage
 from aggregator.position import Position, decode, encode
 
-IDENTITY = bytes(range(16))
+PAST = Lineage(bytes(range(8)), (BEFORE, b"mine"), {})
 _PLACES = (
     Position(),
     Position({1: 0, 2: 17}),
@@ -18,23 +19,30 @@ _PLACES = (
 )
 
 
+class _Endless(dict[int, int]):
+    """Partitions that hold any number of records."""
+
+    def get(self, _: int, default: int = 0) -> int:  # type: ignore[override]
+        return 2**80
+
+
 def seeds() -> list[bytes]:
     """Texts of positions, and the bodies inside them."""
-    texts = [encode(place, IDENTITY).encode() for place in _PLACES]
+    texts = [encode(place, PAST).encode() for place in _PLACES]
     return [*texts, *(_body(text) for text in texts)]
 
 
 def one_input(data: bytes) -> None:
     """The bytes as the text of a position; and as what lies in one, with the checksum that fits."""
     _decode(data.decode("latin-1"))
-    body = IDENTITY[:8] + data
+    body = PAST.identity + b"mine" + data
     _decode(_text(body + checksum64(body).to_bytes(8, "little")[:6]))
 
 
 def _decode(text: str) -> None:
     with suppress(InvalidRequestError):
-        place = decode(text, IDENTITY)
-        assert decode(encode(place, IDENTITY), IDENTITY) == place
+        place = decode(text, PAST, _Endless())
+        assert decode(encode(place, PAST), PAST, _Endless()) == place
 
 
 def _text(stored: bytes) -> str:
@@ -42,5 +50,5 @@ def _text(stored: bytes) -> str:
 
 
 def _body(text: bytes) -> bytes:
-    """Of a text: what lies between the catalog's identity and the checksum."""
-    return base64.urlsafe_b64decode(text[2:] + b"=" * (-len(text[2:]) % 4))[8:-6]
+    """Of a text: what lies between the incarnation and the checksum."""
+    return base64.urlsafe_b64decode(text[2:] + b"=" * (-len(text[2:]) % 4))[12:-6]

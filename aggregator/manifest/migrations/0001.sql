@@ -38,6 +38,20 @@ CREATE TABLE partitions (
     UNIQUE (topic, name)
 ) STRICT;
 
+-- Openings for writing that gave record indexes, and the newest one. `lineage` has what they are for.
+CREATE TABLE incarnations (
+    number INTEGER PRIMARY KEY,
+    name   BLOB NOT NULL -- 4 bytes
+) STRICT;
+
+-- The first record index that an incarnation gives, where it is another than the one before had.
+CREATE TABLE incarnation_starts (
+    incarnation INTEGER NOT NULL REFERENCES incarnations,
+    partition   INTEGER NOT NULL REFERENCES partitions,
+    first_index INTEGER NOT NULL,
+    PRIMARY KEY (incarnation, partition)
+) STRICT, WITHOUT ROWID;
+
 CREATE TABLE segments (
     number        INTEGER PRIMARY KEY, -- also its file name
     partition     INTEGER NOT NULL REFERENCES partitions,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import shutil
 import threading
 import time
 
 import httpx
 import pyarrow as pa
 import pytest
-from served import ANY_PORT
+from served import ANY_PORT, served
 
 import aggregator
 from aggregator.server import RunningServer, Settings
@@ -150,3 +152,20 @@ def test_tail_goes_on_where_it_was(shop):
         assert [message for _, message in events(answer.iter_lines())] == ["m0", "m1", "m2", "m3"]
     for wrong in ({}, {"query": "SHOW PARTITIONS"}, {"query": ALL, "position": "x y"}):
         assert web.get("/v1/tail", params=wrong).status_code == 400
+
+
+def test_positions_after_a_restored_copy(tmp_path):
+    """A tail that comes back, and a page that goes on, with a position from after the copy, are told why not."""
+    root, copy = tmp_path / "data", tmp_path / "copy"
+    with served(root) as server, httpx.Client(base_url=server.url) as web:
+        write(server.catalog, [1, 2])
+        shutil.copytree(root, copy)
+        write(server.catalog, [3, 4])
+        with web.stream("GET", "/v1/tail", params={"query": ALL, "position": "head"}) as answer:
+            ids = [position for position, _ in itertools.islice(events(answer.iter_lines()), 4)]
+    with served(copy) as server, httpx.Client(base_url=server.url) as web:
+        write(server.catalog, [5, 6, 7])
+        answer = web.get("/v1/tail", params={"query": ALL}, headers={"last-event-id": ids[-1]})
+        assert (answer.status_code, "restored from" in answer.json()["detail"]) == (400, True)
+        answer = web.post("/v1/query", json={"query": ALL, "position": ids[-1]})
+        assert (answer.status_code, "restored from" in answer.json()["detail"]) == (400, True)

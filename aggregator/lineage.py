@@ -1,0 +1,84 @@
+"""Which opening of a catalog gave which record indexes, so that a position is known to be of this catalog's own past.
+
+A restored copy gives record indexes again that the catalog gave before, to other records. So each opening for writing
+begins an *incarnation*: a random name, and the first record index that it gives in each partition. A position names the
+incarnation that gave the newest record before it. Where the catalog has never had that one, or the next one began at a
+lower index, the position was given in a future that the catalog does not have any more.
+
+The history is bounded: of what lies before its first incarnation only the record indexes are known, not the names.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from aggregator.errors import InvalidRequestError
+
+NAME_BYTES = 4
+MAX_INCARNATIONS = 256
+"""So many are told apart; of older ones only where the last of them ended."""
+BEFORE = b"\0" * NAME_BYTES
+"""The name of what lies before the first incarnation that is known; no random one is called so."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """The past of a catalog. identity: what tells it from others. names: of its incarnations, oldest first.
+
+    starts: for each partition the places among `names` at which its first record index changed, and to what.
+    """
+
+    identity: bytes
+    names: tuple[bytes, ...]
+    starts: Mapping[int, tuple[list[int], list[int]]]
+
+    @classmethod
+    def of(cls, identity: bytes, names: Iterable[tuple[int, bytes]], starts: Iterable[tuple[int, int, int]]) -> Lineage:
+        """names: with their numbers, in order. starts: number of an incarnation, partition, first index; in order."""
+        numbered = list(names)
+        place = {number: at for at, (number, _) in enumerate(numbered)}
+        found: dict[int, tuple[list[int], list[int]]] = {}
+        for number, partition, first in starts:
+            places, firsts = found.setdefault(partition, ([], []))
+            places.append(place[number])
+            firsts.append(first)
+        return cls(identity, tuple(name for _, name in numbered), found)
+
+    def start(self, place: int, partition: int) -> int:
+        """The first record index that the incarnation at a place gives in a partition."""
+        places, firsts = self.starts.get(partition, ([], []))
+        at = bisect_right(places, place) - 1
+        return firsts[at] if at >= 0 else 0
+
+    def name_of(self, ends: Mapping[int, int]) -> bytes:
+        """The incarnation that gave the newest of the records below these indexes."""
+        newest = 0
+        for partition, end in ends.items():
+            if end > 0:
+                places, firsts = self.starts.get(partition, ([], []))
+                at = bisect_left(firsts, end)
+                newest = max(newest, places[at] - 1 if at < len(places) else len(self.names) - 1)
+        return self.names[newest]
+
+    def has(self, name: bytes, ends: Mapping[int, int], visible: Mapping[int, int]) -> bool:
+        """Whether the records below these indexes, the newest of them given by that incarnation, are of this past.
+
+        visible: where the partitions end now.
+        """
+        if not any(ends.values()):
+            return True
+        place = self.names.index(name) if name in self.names else 0
+        if place + 1 == len(self.names):
+            return all(end <= visible.get(partition, 0) for partition, end in ends.items())
+        return all(end <= self.start(place + 1, partition) for partition, end in ends.items())
+
+    def check(self, name: bytes, ends: Mapping[int, int], visible: Mapping[int, int]) -> None:
+        """Raises InvalidRequestError where `has` says no."""
+        if not self.has(name, ends, visible):
+            raise InvalidRequestError(
+                "the position is from after the state that this catalog was restored from: the records behind it are "
+                "not the ones that were read up to it",
+                hint="begin at HEAD, or at a time shortly before the copy was made",
+            )

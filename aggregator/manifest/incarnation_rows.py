@@ -1,0 +1,74 @@
+"""The incarnations of a catalog as the manifest keeps them; `lineage` has what they are for."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Mapping
+
+from aggregator.lineage import BEFORE, MAX_INCARNATIONS, NAME_BYTES, Lineage
+from aggregator.manifest.manifest import IDENTITY, Manifest, count_change
+
+
+class IncarnationRows:
+    """Reads and writes incarnations. Safe to share between threads. Raises what the manifest's own methods raise."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+
+    def lineage(self) -> Lineage:
+        """The past of the catalog."""
+        identity = self._manifest.get(IDENTITY) or ""
+        with self._manifest._reading() as db:
+            names = db.execute("SELECT number, name FROM incarnations ORDER BY number").fetchall()
+            starts = db.execute("SELECT incarnation, partition, first_index FROM incarnation_starts ORDER BY 1, 2")
+            return Lineage.of(bytes.fromhex(identity), names, starts)
+
+    def newest(self) -> bytes:
+        """The name of the newest one: cheap to ask, for readers that follow."""
+        with self._manifest._reading() as db:
+            row = db.execute("SELECT name FROM incarnations ORDER BY number DESC LIMIT 1").fetchone()
+        return b"" if row is None else bytes(row[0])
+
+    def begin(self, next_indexes: Mapping[int, int], *, known: bool) -> None:
+        """Begin one that gives these record indexes next. known: whether the manifest knows all that were given; else
+        its past is forgotten, as it is an old copy.
+
+        One that gave no index is replaced: no position names it.
+        """
+        past = self.lineage()
+        last = len(past.names) - 1
+        changed = {
+            partition: index
+            for partition, index in next_indexes.items()
+            if not known or last < 0 or index != past.start(last, partition)
+        }
+        with self._manifest._writing() as db:
+            if not known:
+                db.execute("DELETE FROM incarnation_starts")
+                db.execute("DELETE FROM incarnations")
+            if not known or last < 0:
+                db.execute("INSERT INTO incarnations (name) VALUES (?)", (BEFORE,))
+            name = secrets.token_bytes(NAME_BYTES - 1) + b"\1"
+            if known and last > 0 and not changed:
+                db.execute(
+                    "UPDATE incarnations SET name = ? WHERE number = (SELECT max(number) FROM incarnations)", (name,)
+                )
+            else:
+                number = db.execute("INSERT INTO incarnations (name) VALUES (?)", (name,)).lastrowid
+                starts = [(number, partition, index) for partition, index in changed.items()]
+                db.executemany(
+                    "INSERT INTO incarnation_starts (incarnation, partition, first_index) VALUES (?, ?, ?)", starts
+                )
+            _fold(db)
+            count_change(db)
+
+
+def _fold(db: sqlite3.Connection) -> None:
+    """Of the oldest beyond those that are kept, know no more than where they ended."""
+    numbers = [row[0] for row in db.execute("SELECT number FROM incarnations ORDER BY number")]
+    while len(numbers) > MAX_INCARNATIONS + 1:
+        oldest, following = numbers.pop(1), numbers[1]
+        db.execute("UPDATE OR IGNORE incarnation_starts SET incarnation = ? WHERE incarnation = ?", (following, oldest))
+        db.execute("DELETE FROM incarnation_starts WHERE incarnation = ?", (oldest,))
+        db.execute("DELETE FROM incarnations WHERE number = ?", (oldest,))

@@ -1,0 +1,232 @@
+"""A copy of a catalog that is restored: positions from after it are refused: their record indexes are given again."""
+
+from __future__ import annotations
+
+import io
+import shutil
+from contextlib import closing
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aggregator
+from aggregator.forward import Forwarder, Sender, forwarder, make_destination
+from aggregator.lineage import BEFORE, MAX_INCARNATIONS, Lineage
+from aggregator.lql import Template
+from aggregator.manifest import IncarnationRows, Manifest
+
+REFUSED = "from after the state that this catalog was restored from"
+
+
+def write(catalog, *messages):
+    catalog.write({"app": "a"}, [{"msg": message, "ts": n} for n, message in enumerate(messages, 1)])
+
+
+def read(catalog, position):
+    answer = catalog.query(f"SELECT POSITION {position}")
+    return [event.data.decode() for event in answer], answer.gone
+
+
+def position_of(catalog):
+    answer = catalog.query("SELECT")
+    list(answer)
+    return answer.position
+
+
+def restore(root, copy):
+    shutil.rmtree(root)
+    shutil.copytree(copy, root)
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def copy(tmp_path):
+    return tmp_path / "copy"
+
+
+@pytest.mark.parametrize("live", [True, False], ids=["copied while open", "copied when closed"])
+@pytest.mark.parametrize("sealed", [True, False], ids=["sealed", "logged"])
+@pytest.mark.parametrize("idle", [0, 2], ids=["at once", "opened in between"])
+def test_positions(root, copy, live, sealed, idle):
+    """Those from before the copy go on; those from after it are refused, however the indexes lie."""
+    catalog = aggregator.open(root)
+    write(catalog, "1", "2")
+    early = position_of(catalog)
+    write(catalog, "3")
+    if sealed:
+        catalog.seal()
+    at_copy = position_of(catalog)
+    if not live:
+        catalog.close()
+    shutil.copytree(root, copy)
+    if not live:
+        catalog = aggregator.open(root)
+    assert read(catalog, at_copy) == ([], 0)
+    lost = []
+    for n in range(5):
+        write(catalog, f"lost {n}")
+        lost.append(position_of(catalog))
+    page = catalog.query("SELECT LIMIT 1")
+    list(page)
+    in_a_round = page.position
+    assert read(catalog, lost[1])[0] == ["lost 2", "lost 3", "lost 4"]
+    catalog.close()
+    restore(root, copy)
+    for _ in range(idle):
+        aggregator.open(root).close()
+    new = []
+    for _ in range(3):
+        with aggregator.open(root) as catalog:
+            new += ["new 1", "new 2", "new 3"]
+            write(catalog, "new 1", "new 2", "new 3")
+            for position in (*lost, in_a_round):
+                with pytest.raises(aggregator.InvalidRequestError, match=REFUSED):
+                    catalog.query(f"SELECT POSITION {position}")
+                with pytest.raises(aggregator.InvalidRequestError, match=REFUSED):
+                    catalog.tail(f"SELECT POSITION {position}")
+            assert sorted(read(catalog, early)[0]) == sorted(["3", *new])
+            assert sorted(read(catalog, at_copy)[0]) == sorted(new)
+            assert read(catalog, position_of(catalog)) == ([], 0)
+
+
+def test_a_reader_of_a_restored_copy(root, copy):
+    """Also where no writer has opened the copy: what lies beyond it was never this catalog's."""
+    with aggregator.open(root) as catalog:
+        write(catalog, "1", "2")
+        kept = position_of(catalog)
+        shutil.copytree(root, copy)
+        write(catalog, "lost")
+        lost = position_of(catalog)
+        with aggregator.open(root, read_only=True) as reader:
+            assert read(reader, lost) == ([], 0)
+            write(catalog, "4")
+            assert read(reader, lost) == (["4"], 0)
+            assert read(reader, position_of(catalog)) == ([], 0)
+    with aggregator.open(copy, read_only=True) as reader:
+        assert read(reader, kept) == ([], 0)
+        with pytest.raises(aggregator.InvalidRequestError, match=REFUSED):
+            read(reader, lost)
+        with aggregator.open(copy) as writer:
+            write(writer, "new", "new")
+            assert read(reader, kept) == (["new", "new"], 0)
+            assert read(writer, position_of(reader)) == ([], 0)
+            with pytest.raises(aggregator.InvalidRequestError, match=REFUSED):
+                read(reader, lost)
+
+
+def test_a_forwarder(root, copy, tmp_path, monkeypatch):
+    """Notes from after the copy are refused; those from before it go on with what is new."""
+    monkeypatch.setattr(forwarder, "NOTE_S", 0.05)
+
+    def forward(notes):
+        sent = io.BytesIO()
+        to = make_destination("stdout", Template.compile("{msg}"), sent, sender=Sender(host="h"), headers={}, ca=None)
+        with aggregator.open(root) as catalog:
+            write(catalog, "next")
+            Forwarder(catalog, "SELECT POSITION HEAD", to, tmp_path / notes).run(once=True)
+        return sent.getvalue().split()
+
+    with aggregator.open(root) as catalog:
+        write(catalog, "1", "2")
+    forward("notes")
+    shutil.copy(tmp_path / "notes", tmp_path / "early")
+    shutil.copytree(root, copy)
+    forward("notes")
+    restore(root, copy)
+    with pytest.raises(aggregator.InvalidRequestError, match=REFUSED):
+        forward("notes")
+    assert forward("early") == [b"next", b"next"]
+
+
+def test_pipes_and_copies(root, copy):
+    """A pipe goes on in a restored copy, exactly where the copy has it."""
+    with aggregator.open(root) as catalog:
+        catalog.query("CREATE PIPE p FROM app = a")
+        write(catalog, "1", "2")
+        tail = catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 2", timeout_s=30)
+        assert len(list(tail)) == 2
+    shutil.copytree(root, copy)
+    with aggregator.open(root) as catalog:
+        write(catalog, "lost")
+        assert len(list(catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 3", timeout_s=30))) == 3
+    restore(root, copy)
+    with aggregator.open(root) as catalog:
+        write(catalog, "new", "newer")
+        tail = catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 4", timeout_s=30)
+        assert [event.data for event in tail] == [b"1", b"2", b"new", b"newer"]
+        assert [(pipe["copied"], pipe["gone"]) for pipe in catalog.stats()["pipes"]] == [(4, 0)]
+
+
+def test_a_manifest_that_is_an_old_copy_alone(root, copy):
+    """Segments tell that the records of later positions are there: those go on."""
+    with aggregator.open(root) as catalog:
+        write(catalog, "1")
+    copy.mkdir()
+    shutil.copy(root / "manifest.sqlite", copy)
+    with aggregator.open(root) as catalog:
+        write(catalog, "2")
+        catalog.seal()
+        later = position_of(catalog)
+    shutil.copy(copy / "manifest.sqlite", root)
+    with aggregator.open(root) as catalog:
+        assert [problem.action for problem in catalog.problems()] == ["taken in"] * 2
+        write(catalog, "3")
+        assert read(catalog, later) == (["3"], 0)
+
+
+# ------------------------------------------------------------ the past itself
+
+
+def test_the_past_is_bounded(tmp_path):
+    """Of many openings the newest are told apart; of those before only where they ended is known."""
+    with closing(Manifest(tmp_path / "manifest.sqlite")) as manifest:
+        with manifest._writing() as db:
+            db.execute("INSERT INTO topics VALUES (1, 't', 'text', '[]', '{}', '{}', 0)")
+            db.execute("INSERT INTO partitions VALUES (1, 1, '0', 0), (2, 1, '1', 0)")
+        rows = IncarnationRows(manifest)
+        for n in range(MAX_INCARNATIONS + 20):
+            rows.begin({1: 10 * n, 2: 5}, known=True)
+        for _ in range(5):
+            rows.begin({1: 10 * n, 2: 5}, known=True)  # that gave nothing
+        past = rows.lineage()
+        assert (len(past.names), past.names[0], rows.newest()) == (MAX_INCARNATIONS + 1, BEFORE, past.names[-1])
+        assert [past.start(at, 1) for at in (0, 1, 2, MAX_INCARNATIONS)] == [0, 200, 210, 10 * n]
+        assert [past.start(at, 2) for at in (0, 1, 2)] == [0, 5, 5]
+        assert past.has(b"old?", {1: 200, 2: 5}, {})
+        assert not past.has(b"old?", {1: 201}, {})
+        with manifest._reading() as db:
+            assert db.execute("SELECT count(*) FROM incarnation_starts").fetchone()[0] < MAX_INCARNATIONS + 5
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_histories_that_part(data):
+    """A position is taken exactly where both branches have all records before it in common, however often either was
+    opened, in whichever it was made. The original may go on without being opened again.
+    """
+
+    def extended(starts, least, most):
+        more = data.draw(st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=least, max_size=most))
+        for each in more:
+            starts = [*starts, (starts[-1][0] + each[0], starts[-1][1] + each[1])]
+        return starts
+
+    def past(starts, common, tag):
+        named = [(n, (b"c" if n <= common else tag) + b"%03d" % n) for n in range(1, len(starts))]
+        firsts = [(n, p, starts[n - 1][p]) for n, _ in named for p in (0, 1)]
+        return Lineage.of(b"x", [(0, BEFORE), *named], firsts), dict(enumerate(starts[-1]))
+
+    *begun, parted = extended([(0, 0)], 1, 4)
+    original = extended([parted], 1, 3)[data.draw(st.integers(0, 1)) :]
+    branches = [past([*begun, *original], len(begun), b"a")]
+    branches.append(past([*begun, *extended([parted], 1, 3)], len(begun), b"b"))
+    (mine, my_ends), (other, other_ends) = data.draw(st.permutations(branches))
+    ends = {p: data.draw(st.integers(0, my_ends[p])) for p in (0, 1)}
+    name = mine.name_of(ends)
+    assert mine.has(name, ends, my_ends)
+    assert other.has(name, ends, other_ends) == all(ends[p] <= parted[p] for p in (0, 1))
