@@ -28,7 +28,7 @@ from aggregator.opening import open_catalog as open
 from aggregator.opening import rebuild_manifest
 from aggregator.policy import Durability, Limits, Retention, Roll
 from aggregator.quarantine_view import Quarantined, QuarantineView
-from aggregator.reports import CompactionReport, Erasure, RebuildReport, Removed, RetentionReport, Traces
+from aggregator.reports import ClockReport, CompactionReport, Erasure, RebuildReport, Removed, RetentionReport, Traces
 from aggregator.scan import Scan
 from aggregator.selection import Selection
 from aggregator.tail import Tail
@@ -41,6 +41,7 @@ __all__ = [
     "Catalog",
     "CatalogLockedError",
     "CatalogNotFoundError",
+    "ClockReport",
     "CompactionReport",
     "CorruptLogError",
     "CorruptManifestError",

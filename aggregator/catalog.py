@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -11,6 +12,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
+from aggregator.ages import stored_report
 from aggregator.arrivals import Arrivals
 from aggregator.disk import measure
 from aggregator.errors import InvalidRequestError, TopicExistsError, TopicNotFoundError
@@ -23,7 +25,7 @@ from aggregator.policy import Retention, Roll
 from aggregator.quarantine_view import QuarantineView
 from aggregator.query import follow, run
 from aggregator.records import STREAM_SCHEMA, events_of
-from aggregator.reports import CompactionReport, RetentionReport
+from aggregator.reports import ClockReport, CompactionReport, RetentionReport
 from aggregator.schema_change import topic_schema, union_schema
 from aggregator.selection import Selection
 from aggregator.state import Topic as TopicState
@@ -280,6 +282,28 @@ class Catalog:
         self._check_open()
         return writer_of(self._backend).housekeeping.compact()
 
+    def clock(self) -> ClockReport:
+        """What is believed of the machine's clock, by which the ages of events are counted.
+
+        A clock that is more ahead than can have passed is doubted: `problems` tells so, and retention by age waits. It
+        is believed again when it has gone on evenly for a day and events come in with its time, or for a week if none
+        come that tell; or by `believe_clock`.
+        """
+        self._check_open()
+        if isinstance(self._backend, Writing):
+            return self._backend.housekeeping.ages.report()
+        return stored_report(self._backend.manifest, now_us())
+
+    def believe_clock(self) -> ClockReport:
+        """Count the ages of events by the machine's clock from now on, as somebody has looked at it. Raises
+        ReadOnlyError, ManifestFailedError.
+        """
+        self._check_open()
+        writing = writer_of(self._backend)
+        report = writing.housekeeping.ages.believe()
+        writing.maintenance.wake()
+        return report
+
     def stats(self) -> dict[str, Any]:
         """What the catalog holds and takes: bytes on disk and in memory, topics. A plain mapping of what JSON takes.
 
@@ -292,7 +316,8 @@ class Catalog:
             "path": str(self.path), "rows": sum(mine["rows"] for mine in topics.values()),
             "segments": sum(mine["segments"] for mine in topics.values()),
             "disk": disk_stats(measure(self._backend.layout, segments=segments, waiting=waiting)),
-            "problems": len(self.problems()), "quarantined": len(self.quarantine.entries()), "topics": topics,
+            "problems": len(self.problems()), "quarantined": len(self.quarantine.entries()),
+            "clock": asdict(self.clock()), "topics": topics,
             "pipes": pipe_facts(self._backend, self._pipes),
         }  # fmt: skip
         if isinstance(self._backend, Writing):

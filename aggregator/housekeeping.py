@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from threading import Lock
 
+from aggregator.ages import Ages
 from aggregator.budget import Budget
 from aggregator.compaction import Bounds, bounds_for, merges_due, merges_possible
 from aggregator.disk import Usage, measure
@@ -17,13 +18,13 @@ from aggregator.errors import SegmentMissingError
 from aggregator.files import Layout, segment_name
 from aggregator.footprint import WAITING_SHARE, Footprint
 from aggregator.log import Log
-from aggregator.manifest import SEEN, Manifest
+from aggregator.manifest import Manifest
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.pins import Pins
 from aggregator.policy import Limits, Retention
 from aggregator.removal import Removal, UnlessRemoved
 from aggregator.reports import CompactionReport, Removed, RetentionReport
-from aggregator.retention import Doomed, Kept, Space, age_now, believed_start, expired, in_the_way
+from aggregator.retention import Doomed, Kept, Space, expired, in_the_way
 from aggregator.rewriting import FirstError, Rewriter, Stopped
 from aggregator.sealing import NOT_THE_DATA, Sealer
 from aggregator.segment_file import file_checksum
@@ -35,7 +36,6 @@ logger = logging.getLogger("aggregator")
 
 SHARE_OF_TIME = 20
 """Looking for what to merge takes at most one part in so many of a thread's time."""
-SEEN_EVERY_US = 60_000_000
 _UNLIMITED = Retention()
 
 
@@ -58,7 +58,7 @@ class Housekeeping:
         clock: Callable[[], int],
     ) -> None:
         self._state, self._manifest, self._log, self._sealer = state, manifest, log, sealer
-        self._layout, self._budget, self._limits, self._clock = layout, budget, limits, clock
+        self._layout, self._budget, self._limits = layout, budget, limits
         self._footprint = footprint
         self.removal = Removal(state, manifest, layout, pins, pool, footprint)
         self._rewriter = Rewriter(layout, pool, sealer.take_number)
@@ -69,15 +69,7 @@ class Housekeeping:
         self._look_after = 0.0
         self._unmergeable: set[int] = set()  # segments of which merging failed for a reason of their own
         self._merging = FirstError()  # of when it was looked at last
-        wall = clock()
-        stored = manifest.get(SEEN)
-        self._started_us, self._started_s = believed_start(wall, None if stored is None else int(stored)), _seconds()
-        self._seen_us = 0
-        if self._started_us != wall:
-            logger.warning(
-                "the clock is %d days ahead of when the catalog was last open: ages are counted from then",
-                (wall - self._started_us) // 86_400_000_000,
-            )
+        self.ages = Ages(state, manifest, clock)
 
     def chores(self) -> tuple[Callable[[], None], Callable[[], None]]:
         """What `maintenance` calls again and again."""
@@ -86,11 +78,6 @@ class Housekeeping:
     def stop(self) -> None:
         """Give up what is being rewritten, or parted, soon."""
         self._rewriter.stopping = self._sealer.stopping = True
-
-    def age_now(self) -> int:
-        """The time that ages are counted by, µs."""
-        elapsed = int((_seconds() - self._started_s) * 1e6)
-        return age_now(self._clock(), self._started_us, elapsed)
 
     # ------------------------------------------------------------ retention
 
@@ -115,7 +102,7 @@ class Housekeeping:
         return RetentionReport(tuple(self._removed(one) for one in doomed), usage.total, usage.waiting, dry_run)
 
     def _doomed(self, topics: Iterable[Topic] | None) -> list[Doomed]:
-        now = self.age_now()
+        now = self.ages.now()
         doomed: list[Doomed] = []
         left: list[Kept] = []
         set_aside = self._sealer.quarantine.batches()
@@ -181,10 +168,7 @@ class Housekeeping:
                 self._remove(self._doomed(None))
                 self._footprint.made_room()
         self.removal.sweep()
-        seen = self.age_now()
-        if abs(seen - self._seen_us) >= SEEN_EVERY_US:
-            self._manifest.put(SEEN, str(seen))
-            self._seen_us = seen
+        self.ages.note()
 
     # ------------------------------------------------------------ compaction
 
@@ -337,5 +321,5 @@ def _shown(topic: Topic, space: bytes) -> str | bytes:
 
 
 def _seconds() -> float:
-    """Seconds that pass whatever somebody does to the clock, also while the machine sleeps."""
-    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    """Seconds from any beginning."""
+    return time.monotonic()

@@ -12,11 +12,12 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from aggregator.age_clock import stored_clock
 from aggregator.errors import CatalogNotFoundError, CorruptLogError, CorruptManifestError, UnknownVersionError
 from aggregator.facts_file import read_facts
 from aggregator.files import Layout, manifest_files, segment_files, sync_directory
 from aggregator.lock import WriterLock
-from aggregator.manifest import SEEN, Edit, Manifest
+from aggregator.manifest import CLOCK, Edit, Manifest
 from aggregator.model import Problem
 from aggregator.quarantine import set_aside
 from aggregator.quarantine_file import batch_files, describe_batch
@@ -96,7 +97,7 @@ def _fill(
     _take_batches(layout, state, manifest)
     restored, missing = _restore(layout, state, manifest, quarantined, clock)
     if found:
-        manifest.put(SEEN, str(max(each.info.created_us for _, each in found.values())))
+        manifest.put(CLOCK, stored_clock(max(each.info.created_us for _, each in found.values())))
     return RebuildReport(
         len(state.topics), len(found) - len(superseded), rows, len(superseded), tuple(quarantined), restored.pipes,
         restored.hidden, missing,

@@ -25,6 +25,22 @@ class Removed:
 
 
 @dataclass(frozen=True, slots=True)
+class ClockReport:
+    """What is believed of the machine's clock. wall_us: what it shows. believed_us: the time that ages are counted by.
+
+    believed: whether that is the clock's. Else agreed_s: for how long the clock has gone on evenly; events_for,
+    events_against: looks at which the newest events agreed with the clock, or with the time that is believed.
+    """
+
+    wall_us: int
+    believed_us: int
+    believed: bool
+    agreed_s: int
+    events_for: int
+    events_against: int
+
+
+@dataclass(frozen=True, slots=True)
 class RetentionReport:
     """What retention removed, oldest first; with `dry_run`, what it would remove.
 

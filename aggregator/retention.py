@@ -12,11 +12,6 @@ from dataclasses import dataclass
 from aggregator.model import QuarantinedBatch, SegmentInfo
 from aggregator.policy import Retention
 
-MAX_LEAP_US = 365 * 86_400_000_000
-"""A clock that is further ahead of when the catalog was last written to is not believed: nobody loses a year by it."""
-MAX_DRIFT_US = 3_600_000_000
-"""A clock that is set forward by more while the catalog is open is not believed either."""
-
 
 Kept = SegmentInfo | QuarantinedBatch
 """What retention keeps or removes as a whole."""
@@ -42,19 +37,6 @@ class Space:
     other_bytes: int
     min_free_bytes: int | None
     free_bytes: int
-
-
-def age_now(wall_us: int, started_us: int, elapsed_us: int) -> int:
-    """The time that ages are counted by: the clock's, unless that leapt ahead of the time that passed."""
-    steady_us = started_us + elapsed_us
-    return wall_us if wall_us <= steady_us + MAX_DRIFT_US else steady_us
-
-
-def believed_start(wall_us: int, last_seen_us: int | None) -> int:
-    """The time at opening: the clock's, unless that is too far ahead of when the catalog was last written to."""
-    if last_seen_us is None or wall_us - last_seen_us <= MAX_LEAP_US:
-        return wall_us
-    return last_seen_us
 
 
 def oldest_first(segments: Iterable[Kept]) -> list[Kept]:

@@ -219,6 +219,8 @@ class Writing:
             self.maintenance.stop()
             with suppress(EsdbError, OSError):  # what the manifest lacks is looked up at the next opening
                 self.streams.keep(closing=True)
+            with suppress(EsdbError, OSError):  # then it is what was noted a minute ago
+                self.housekeeping.ages.note()
             self.facts.keep()
 
     def _close_log(self) -> None:

@@ -106,7 +106,7 @@ AGGREGATOR_LEVELS = (
         "uninterrupted",
     ),
     ("history", "log_entry", "log_file", "model"),
-    ("compaction", "facts", "position", "records", "retention", "trimming"),
+    ("age_clock", "compaction", "facts", "position", "records", "retention", "trimming"),
     (
         "intake",
         "log",
@@ -119,7 +119,7 @@ AGGREGATOR_LEVELS = (
         "unsealed",
     ),
     ("event_table", "facts_file", "log_recovery", "log_tail", "segment_pool", "staging", "state", "tombstones"),
-    ("footprint", "isolation", "quarantine_file", "sealing_marks", "sealing_table"),
+    ("ages", "footprint", "isolation", "quarantine_file", "sealing_marks", "sealing_table"),
     ("poison", "sealing_helper"),
     ("sealing_process",),
     ("ingest", "removal", "replay", "restoring", "rewriting", "sealing", "source", "stats", "stream_index", "traces"),

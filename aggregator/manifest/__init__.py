@@ -3,13 +3,13 @@
 from aggregator.manifest.database import open_database
 from aggregator.manifest.fact_rows import FactRows
 from aggregator.manifest.incarnation_rows import IncarnationRows
-from aggregator.manifest.manifest import IDENTITY, RUN, SEEN, Contents, Edit, Manifest
+from aggregator.manifest.manifest import CLOCK, IDENTITY, RUN, Contents, Edit, Manifest
 from aggregator.manifest.pipe_rows import PipeRows
 
 __all__ = [
+    "CLOCK",
     "IDENTITY",
     "RUN",
-    "SEEN",
     "Contents",
     "Edit",
     "FactRows",

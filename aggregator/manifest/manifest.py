@@ -31,8 +31,10 @@ from aggregator.model import (
 from aggregator.policy import Retention, Roll
 from esformat.parts import EventSchema
 
-IDENTITY, RUN, SEEN = "identity", "run", "last_seen_us"
-"""Facts of the catalog: what tells it from others, in hexadecimal; how the last run went, as JSON; when it was open."""
+IDENTITY, RUN, CLOCK = "identity", "run", "clock"
+"""Facts of the catalog: what tells it from others, in hexadecimal; how the last run went, and what is believed of the
+clock, as JSON.
+"""
 _EPOCH = "epoch"  # how often the catalog was opened for writing
 _STREAMS_SINCE = 2  # the migration that made their tables
 _KEYS = (

@@ -14,7 +14,7 @@ from aggregator import disk
 from aggregator.housekeeping import Housekeeping
 from aggregator.model import SegmentInfo
 from aggregator.policy import Retention
-from aggregator.retention import MAX_LEAP_US, Space, age_now, believed_start, expired, in_the_way
+from aggregator.retention import Space, expired, in_the_way
 
 DAY_US = 86_400_000_000
 
@@ -67,18 +67,6 @@ def test_expired(policy, now, expected):
 def test_in_the_way(space, expected):
     """Bytes of the log and the rest count; what goes comes free."""
     assert [(one.segment.number, one.reason) for one in in_the_way(SEGMENTS, space)] == expected
-
-
-def test_a_clock_that_leaps():
-    """Time that did not pass makes nothing old; a clock that went back makes things younger."""
-    start, hour = 10 * 365 * DAY_US, 3_600_000_000
-    assert age_now(start + 5 * hour, start, 5 * hour) == start + 5 * hour
-    assert age_now(start + 3650 * DAY_US, start, 5 * hour) == start + 5 * hour
-    assert age_now(start - DAY_US, start, 5 * hour) == start - DAY_US
-    assert believed_start(start, None) == start
-    assert believed_start(start, start - MAX_LEAP_US) == start
-    assert believed_start(start, start - MAX_LEAP_US - 1) == start - MAX_LEAP_US - 1
-    assert believed_start(start, start + DAY_US) == start
 
 
 # ------------------------------------------------------------ catalogs

@@ -1,0 +1,145 @@
+"""The time by which ages are counted: the machine's clock, unless that is ahead of what can have passed.
+
+A clock that is set ahead would make everything old at once, so it is doubted; ages are then counted from when the
+catalog was last open. A clock is believed again when it has gone on evenly for a day and events came in with its time,
+and not more of them with the time that is believed; or for a week in which no events came that tell either way; or when
+somebody says so. Decided from values alone: who calls this gives it the times.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+_HOUR_US = 3_600_000_000
+_DAY_US = 24 * _HOUR_US
+MAX_LEAP_US = 365 * _DAY_US
+"""At opening a clock is doubted that is further ahead of when the catalog was last open: nobody loses a year by it."""
+MAX_DRIFT_US = _HOUR_US
+"""While the catalog is open, one that is further ahead of the time that passed."""
+NEAR_US = _DAY_US
+"""Events come in with the time of a clock that differs by less from their timestamps."""
+WITNESSED_US, ALONE_US = _DAY_US, 7 * _DAY_US
+"""A doubted clock has to go on evenly for so long where events agree with it, and where there are none."""
+UNSET_US = 1_577_836_800_000_000
+"""A clock that shows a time before 2020 was never set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """A clock that is not believed. ahead_us: of the time that is. wall_us: what it showed last.
+
+    agreed_us: for how long it has gone on evenly. near, far: looks at which the newest events agreed with it, or with
+    the time that is believed.
+    """
+
+    ahead_us: int
+    wall_us: int
+    agreed_us: int = 0
+    near: int = 0
+    far: int = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has agreed with itself, and with events, for long enough."""
+        if self.near or self.far:
+            return self.near > self.far and self.agreed_us >= WITNESSED_US
+        return self.agreed_us >= ALONE_US
+
+
+class AgeClock:
+    """What is believed of a clock. Not safe to share between threads.
+
+    wall_us: what the machine's clock shows. steady_us: a clock that nobody sets, from any beginning.
+    """
+
+    def __init__(self, wall_us: int, steady_us: int, stored: str | None = None) -> None:
+        """stored: what `encode` gave when the catalog was open before."""
+        seen_us, doubt = _decode(stored)
+        self._seen_us = seen_us  # the latest time that was believed; None: none yet
+        self._doubt: Doubt | None = None
+        self._start(wall_us, steady_us)
+        if seen_us is not None and wall_us - seen_us > MAX_LEAP_US:
+            self._start(seen_us, steady_us)
+            self._doubt = Doubt(wall_us - seen_us, wall_us)
+            if doubt is not None and 0 <= (closed_us := wall_us - doubt.wall_us) <= MAX_LEAP_US:
+                agreed_us = doubt.agreed_us + min(closed_us, _DAY_US)
+                self._doubt = replace(doubt, ahead_us=wall_us - seen_us, wall_us=wall_us, agreed_us=agreed_us)
+
+    def _start(self, now_us: int, steady_us: int) -> None:
+        self._base_us, self._base_steady_us = now_us, steady_us
+        self._last_steady_us = steady_us
+        self._is_behind = now_us < (UNSET_US if self._seen_us is None else self._seen_us - NEAR_US)
+
+    @property
+    def doubt(self) -> Doubt | None:
+        """Why the clock is not believed; None where it is."""
+        return self._doubt
+
+    def now(self, wall_us: int, steady_us: int) -> int:
+        """The time that ages are counted by. A clock that went back is believed: it makes things younger."""
+        believed_us = self._base_us + steady_us - self._base_steady_us
+        if wall_us <= believed_us + MAX_DRIFT_US:
+            self._doubt = None
+        elif self._is_behind and (self._seen_us is None or wall_us - self._seen_us <= MAX_LEAP_US):
+            self._start(wall_us, steady_us)  # it was set right
+            self._doubt = None
+        else:
+            self._look(wall_us, steady_us, wall_us - believed_us)
+            return believed_us
+        self._seen_us = wall_us if self._seen_us is None and wall_us >= UNSET_US else self._seen_us
+        if self._seen_us is not None:
+            self._seen_us = max(self._seen_us, wall_us)
+        return wall_us
+
+    def _look(self, wall_us: int, steady_us: int, ahead_us: int) -> None:
+        passed_us, self._last_steady_us = steady_us - self._last_steady_us, steady_us
+        if self._doubt is None or abs(ahead_us - self._doubt.ahead_us) > MAX_DRIFT_US:
+            self._doubt = Doubt(ahead_us, wall_us)
+        else:
+            self._doubt = replace(self._doubt, wall_us=wall_us, agreed_us=self._doubt.agreed_us + passed_us)
+
+    def hear(self, wall_us: int, steady_us: int, event_times: Iterable[int], file_us: int) -> None:
+        """Let a doubted clock be judged. event_times: of events that just came in. file_us: when a file was written
+        just now, as the file system says.
+        """
+        believed_us = self.now(wall_us, steady_us)
+        doubt = self._doubt
+        if doubt is None:
+            return
+        if abs(file_us - wall_us) > MAX_DRIFT_US:  # another machine, which keeps the files, knows better
+            self._doubt = Doubt(doubt.ahead_us, wall_us)
+            return
+        times = list(event_times)
+        near = sum(abs(time - wall_us) <= NEAR_US for time in times)
+        far = sum(abs(time - believed_us) <= NEAR_US for time in times)
+        doubt = self._doubt = replace(doubt, near=doubt.near + near, far=doubt.far + far)
+        if doubt.is_over:
+            self.believe(wall_us, steady_us)
+        elif doubt.far >= doubt.near and doubt.far and doubt.agreed_us >= WITNESSED_US:
+            self._doubt = Doubt(doubt.ahead_us, wall_us)  # events contradict it: the next day is another one
+
+    def believe(self, wall_us: int, steady_us: int) -> None:
+        """Count by the clock from now on, wherever it stands."""
+        self._seen_us = wall_us
+        self._start(wall_us, steady_us)
+        self._doubt = None
+
+    def encode(self) -> str:
+        """As text, to be kept while the catalog is closed."""
+        return json.dumps({"seen_us": self._seen_us, "doubt": None if self._doubt is None else asdict(self._doubt)})
+
+
+def stored_clock(seen_us: int) -> str:
+    """What is kept of a catalog of which no more is known than when it was last written to."""
+    return json.dumps({"seen_us": seen_us, "doubt": None})
+
+
+def _decode(stored: str | None) -> tuple[int | None, Doubt | None]:
+    facts: dict[str, Any] = {} if stored is None else json.loads(stored)
+    seen_us, doubt = facts.get("seen_us"), facts.get("doubt")
+    if seen_us is not None and seen_us < UNSET_US:
+        seen_us = None
+    return seen_us, None if doubt is None else Doubt(**doubt)
