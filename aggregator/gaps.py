@@ -1,42 +1,78 @@
-"""Records that are gone: record indexes that were given, and that no segment and no unsealed batch covers any more."""
+"""Records that are gone: record indexes that were given, and whose records no segment and no unsealed batch shows.
+
+Whatever took them counts: retention, TRUNCATE, an erasure, also while what they hid still lies on disk.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
+import numpy as np
+import pyarrow as pa
+
+from aggregator.merge import numbers
+from aggregator.model import RECORD_INDEX, SegmentInfo
+from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
 from aggregator.state import Snapshot
+from aggregator.tombstones import Hidden, count_hidden, hidden_in, hidden_rows
+from aggregator.unsealed import Piece
 from aggregator.writing import LOST_INDEXES
 
 
-def gone_between(snapshot: Snapshot, begin: Mapping[int, int], end: Mapping[int, int]) -> int:
+def gone_between(snapshot: Snapshot, begin: Mapping[int, int], end: Mapping[int, int], pool: SegmentPool) -> int:
     """How many record indexes in [begin, end) of the snapshot's partitions are of records that are not there now.
 
-    Whole segments count, as retention drops them; what was erased out of one does not.
+    Of segments that lie in part between them, or have hidden records, the record indexes are read. Raises OSError,
+    esformat.EsdbError.
     """
     gone = 0
     for number, _ in snapshot.partitions:
         first, last = begin.get(number, 0), end.get(number, 0)
         if first < last:
-            bounds = Bounds(partition=number, first_index=first, end_index=last)
-            spans = [(info.first_index, info.last_index + 1) for info in snapshot.segments.select(bounds)]
+            hidden = hidden_in(snapshot.tombstones, number)
+            found = snapshot.segments.select(Bounds(partition=number, first_index=first, end_index=last))
+            there = sum(_of_segment(info, first, last, hidden, pool) for info in found)
             for part in snapshot.unsealed:
-                if part.partition == number:
-                    spans += [(piece.first_index, piece.end_index) for piece in part.pieces]
-            gone += _uncovered(spans, first, last)
+                for piece in part.pieces if part.partition == number else ():
+                    if piece.first_index < last and piece.end_index > first:
+                        there += _of_piece(piece, first, last, hidden)
+            gone += max(0, last - first - there) % LOST_INDEXES  # those that a crash passed over never were any
     return gone
 
 
-def _uncovered(spans: Iterable[tuple[int, int]], first: int, last: int) -> int:
-    """Numbers of [first, last) outside of all spans. Those that a crash passed over never were any."""
-    gone = 0
-    for low, high in sorted(spans):
-        if low >= last:
-            break
-        if low > first:
-            gone += (low - first) % LOST_INDEXES
-        first = max(first, high)
-    return gone + max(0, last - first) % LOST_INDEXES
+def _of_segment(info: SegmentInfo, first: int, last: int, hidden: Hidden, pool: SegmentPool) -> int:
+    """How many of a segment's records are visible in [first, last)."""
+    low, high = max(first, info.first_index), min(last, info.last_index + 1)
+    whole = high - low == info.last_index + 1 - info.first_index
+    covers_all = info.rows == info.last_index + 1 - info.first_index
+    near = {
+        space: cuts
+        for space, cuts in hidden.items()
+        if info.min_space <= space <= info.max_space
+        and any(info.first_index < cut.end_index and info.min_timestamp <= cut.time_us for cut in cuts)
+    }
+    if whole:
+        return info.rows - (sum(count_hidden(pool.get(info), info, near).values()) if near else 0)
+    if covers_all and not near:
+        return high - low
+    columns = ["space", "timestamp", RECORD_INDEX] if near else [RECORD_INDEX]
+    return sum(_visible(batch, first, last, near) for batch in pool.get(info).scan(columns=columns).batches())
+
+
+def _of_piece(piece: Piece, first: int, last: int, hidden: Hidden) -> int:
+    indexes = piece.record_indexes()
+    if not hidden:
+        return int(np.searchsorted(indexes, last) - np.searchsorted(indexes, first))
+    columns = {name: piece.batch.column(name) for name in ("space", "timestamp")}
+    return _visible(pa.record_batch({**columns, RECORD_INDEX: pa.array(indexes)}), first, last, hidden)
+
+
+def _visible(batch: pa.RecordBatch, first: int, last: int, hidden: Hidden) -> int:
+    indexes = numbers(batch, RECORD_INDEX)
+    mask = (indexes >= first) & (indexes < last)
+    unseen = hidden_rows(pa.Table.from_batches([batch]), hidden) if hidden else None
+    return int((mask if unseen is None else mask & ~unseen).sum())
 
 
 def distance(begin: Mapping[int, int], end: Mapping[int, int]) -> int:

@@ -97,7 +97,7 @@ def begin_round(backend: Backend, chosen: Chosen, standing: Position, now_ns: in
             snapshots = [snapshot for snapshot, _ in held]
             begin = dict(standing.begin)
             end = _cut(snapshots, begin, ends) if standing.after is None else dict(standing.end)
-            gone = sum(gone_between(snapshot, begin, end) for snapshot in snapshots)
+            gone = sum(gone_between(snapshot, begin, end, backend.pool) for snapshot in snapshots)
             where = Filter.compile(chosen.where, material.columns, now_ns) if parts else None
             around = Round(begin, end, standing.after)
             last = all(end.get(number, 0) >= visible for number, visible in ends.items())

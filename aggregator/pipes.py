@@ -352,7 +352,7 @@ class Pipes:
         for part in around.material.parts:
             for number, _ in part.snapshot.partitions:
                 begin[number] = first_after(part.snapshot, number, standing, standing.after, self._backend)
-            gaps += gone_between(part.snapshot, begin, standing.end)
+            gaps += gone_between(part.snapshot, begin, standing.end, self._backend.pool)
         pipe.progress = replace(pipe.progress, standing=replace(standing, begin=begin), gaps=gaps)
 
 

@@ -175,8 +175,9 @@ class Selection(Answer):
 
     @property
     def gone(self) -> int:
-        """How many records behind the position that reading begins at retention has removed; others may be among them
-        that the statement does not choose.
+        """How many records behind the position that reading begins at are gone, by retention, TRUNCATE or an erasure;
+        others may be among them that the statement does not choose. Late records that were given already count, too,
+        where they go before the reading of all that there was at its beginning has ended.
         """
         kind, given, _ = self._start
         if kind != "token" or given is None:
@@ -184,7 +185,8 @@ class Selection(Answer):
         material = self._material()
         try:
             ends = {number: end for number, end in material.ends.items() if number in given.begin}
-            return sum(gone_between(part.snapshot, given.begin, ends) for part in self._all_parts(material))
+            pool, parts = self._backend.pool, self._all_parts(material)
+            return sum(gone_between(part.snapshot, given.begin, ends, pool) for part in parts)
         finally:
             material.pins.close()
 

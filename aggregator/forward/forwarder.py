@@ -48,7 +48,7 @@ class Forwarder:
             resumed = replace(parsed, position=Position("token", noted), offset=None)
             gone = catalog.query(to_text(resumed)).gone
             if gone:
-                _LOG.warning("retention has removed %d records that were not forwarded", gone)
+                _LOG.warning("%d records are gone that were not forwarded", gone)
         self._tail = catalog.tail(to_text(resumed), NOTE_S)
         self._stopped = Event()
         self._sending = False

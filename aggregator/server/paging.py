@@ -19,7 +19,7 @@ MAX_PAGE_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Records, where to go on, and how many records behind the position asked for retention has removed."""
+    """Records, where to go on, and how many records behind the position asked for are gone."""
 
     table: pa.Table
     position: str

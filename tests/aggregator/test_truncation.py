@@ -392,3 +392,43 @@ def test_spark_reads_without_what_is_hidden(tmp_path, names):
             pin.release()
     found = [data.decode() for batch in batches for data in batch.column("data").to_pylist()]
     assert sorted(found) == ["5", "6", "7", "8", "9", "b", "u5", "u6", "u7"]
+
+
+@pytest.mark.parametrize("sealed", ["nothing", "all", "half"])
+@pytest.mark.parametrize("read", [0, 3, 9])
+def test_a_position_tells_how_many_are_gone(tmp_path, sealed, read):
+    """Records that a reader had not got when they were truncated: hidden at first, then off the disk. HEAD misses none."""
+    with aggregator.open(tmp_path) as catalog:
+        for partition in "01":
+            for begin in (0, 10):
+                records = [{"ts": n, "msg": str(n)} for n in range(begin, begin + 10)]
+                catalog.write({"app": "a"}, records[:5], partition=partition)
+                catalog.write({"app": "b"}, records[5:], partition=partition)
+                if sealed == "all" or (sealed == "half" and not begin):
+                    catalog.seal()
+        first = catalog.query(f"SELECT LIMIT {2 * read}")
+        list(first)
+        position = first.position
+        catalog.query("TRUNCATE {app=a} BEFORE '1970-01-01T00:00:00.000013Z'")
+        left = [n for n in range(read, 20) if not (n < 5 or 10 <= n < 13)]
+        gone = 2 * (20 - read - len(left)) if read else 0
+        for _ in range(3):
+            answer = catalog.query(f"SELECT POSITION {position}")
+            assert [int(event.data) for event in answer] == sorted([*left, *left])
+            assert answer.gone == gone
+            catalog.seal()
+            catalog.compact()
+        catalog.topic("logs").erase("{app=b}")
+        assert catalog.query(f"SELECT POSITION {position}").gone == (2 * (20 - read - 2) if read else 0)
+
+
+def test_a_pipe_tells_how_many_were_truncated(tmp_path):
+    """Those that it had not looked at; what it copied is not gone."""
+    with aggregator.open(tmp_path) as catalog:
+        catalog.query("CREATE PIPE p")
+        catalog.write({"app": "a"}, [{"ts": n, "msg": str(n)} for n in range(4)])
+        assert len(list(catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 4", timeout_s=30))) == 4
+        catalog.query("TRUNCATE {app=a} BEFORE '1970-01-01T00:00:01Z'")
+        catalog.write({"app": "a"}, [{"ts": 9, "msg": "9"}])
+        assert len(list(catalog.tail("SELECT FROM logrange.pipe = p POSITION HEAD LIMIT 5", timeout_s=30))) == 5
+        assert [(pipe["copied"], pipe["gone"]) for pipe in catalog.stats()["pipes"]] == [(5, 0)]

@@ -40,7 +40,7 @@ _ANSWERS: dict[str, Any] = {
         "description": "the records, streamed; with a position, one page",
         "headers": {
             POSITION: {"description": "where the next page begins", "schema": {"type": "string"}},
-            _GONE: {"description": "records behind the position that retention has removed",
+            _GONE: {"description": "records behind the position that are gone",
                     "schema": {"type": "integer"}},
         },
         "content": {LINES: {"example": _RECORD}, CSV: {}, ARROW_STREAM: {}, TEXT: {"example": "ERROR: no disk\n"}},
