@@ -62,6 +62,8 @@ class Following:
         self.owner.check()
         with self._lock:
             frames = self._new_frames()
+            if self._incarnations.newest() not in self.state.lineage.names[-1:]:
+                self.state.lineage = self._incarnations.lineage()
             if self.manifest.change() != self.state.change:
                 self._apply(self.manifest.load(self.state.change))
             self._take(frames)
@@ -73,8 +75,6 @@ class Following:
 
     def _apply(self, contents: Contents) -> None:
         state = self.state
-        if self._incarnations.newest() not in state.lineage.names[-1:]:
-            state.lineage = self._incarnations.lineage()
         with state.view_lock:
             for topic in contents.topics:
                 state.add_topic(topic)

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Mapping
 
 from aggregator.lineage import BEFORE, MAX_INCARNATIONS, NAME_BYTES, Lineage
-from aggregator.manifest.manifest import IDENTITY, Manifest, count_change
+from aggregator.manifest.manifest import IDENTITY, Manifest
 
 
 class IncarnationRows:
@@ -61,7 +61,6 @@ class IncarnationRows:
                     "INSERT INTO incarnation_starts (incarnation, partition, first_index) VALUES (?, ?, ?)", starts
                 )
             _fold(db)
-            count_change(db)
 
 
 def _fold(db: sqlite3.Connection) -> None:

@@ -326,7 +326,7 @@ class Manifest:
                 raise TopicExistsError(f"the topic {topic.name!r} exists", path=str(self.path.parent))
             number = rows.put_topic(db, topic)
             given = None if schema is None else rows.put_schema(db, SchemaInfo(0, number, 0, schema))
-            count_change(db)
+            _count_change(db)
             self._changed |= {"topic"} if schema is None else {"topic", "schema"}
         return replace(topic, number=number), given
 
@@ -337,14 +337,14 @@ class Manifest:
                 "UPDATE topics SET roll = ?, retention = ? WHERE number = ?",
                 (json.dumps(roll.to_json()), json.dumps(retention.to_json()), topic),
             )
-            count_change(db)
+            _count_change(db)
             self._changed.add("topic")
 
     def add_schema(self, info: SchemaInfo) -> SchemaInfo:
         """Add a schema; family 0 begins a new one, number 0 takes the next."""
         with self._writing() as db:
             given = rows.put_schema(db, info)
-            count_change(db)
+            _count_change(db)
             self._changed.add("schema")
         return given
 
@@ -356,13 +356,13 @@ class Manifest:
                 (number, topic, name),
             )
             row = db.execute("SELECT * FROM partitions WHERE topic = ? AND name = ?", (topic, name)).fetchone()
-            count_change(db)
+            _count_change(db)
         return PartitionInfo(*row)
 
     def apply(self, edit: Edit) -> int:
         """Make a change of segments, all of it or nothing; gives the number of the change."""
         with self._writing() as db:
-            change = count_change(db)
+            change = _count_change(db)
             self._changed |= _facts_changed(db, edit)
             for segment in edit.added:
                 rows.put_segment(db, segment, change)
@@ -401,7 +401,7 @@ class Manifest:
         then.
         """
         with self._writing() as db:
-            count_change(db)
+            _count_change(db)
 
     def scrub(self) -> None:
         """Bring the file of recent changes into the main one, so that deleted rows are gone from disk; a reader that
@@ -425,7 +425,7 @@ class Manifest:
     def correct_segment(self, segment: SegmentInfo) -> None:
         """Take in a segment file that came in the place of another under its number."""
         with self._writing() as db:
-            change = count_change(db)
+            change = _count_change(db)
             db.execute("DELETE FROM segments WHERE number = ?", (segment.number,))
             rows.put_segment(db, segment, change)
             self._changed.add("partition")
@@ -457,8 +457,7 @@ def _change(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT number FROM changes").fetchone()[0])
 
 
-def count_change(db: sqlite3.Connection) -> int:
-    """Count a change that readers which follow look for; gives its number."""
+def _count_change(db: sqlite3.Connection) -> int:
     db.execute("UPDATE changes SET number = number + 1")
     return _change(db)
 

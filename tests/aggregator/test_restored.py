@@ -174,7 +174,7 @@ def test_a_manifest_that_is_an_old_copy_alone(root, copy):
         later = position_of(catalog)
     shutil.copy(copy / "manifest.sqlite", root)
     with aggregator.open(root) as catalog:
-        assert [problem.action for problem in catalog.problems()] == ["taken in"] * 2
+        assert {problem.action for problem in catalog.problems()} == {"taken in"}
         write(catalog, "3")
         assert read(catalog, later) == (["3"], 0)
 

@@ -397,7 +397,7 @@ def test_spark_reads_without_what_is_hidden(tmp_path, names):
 @pytest.mark.parametrize("sealed", ["nothing", "all", "half"])
 @pytest.mark.parametrize("read", [0, 3, 9])
 def test_a_position_tells_how_many_are_gone(tmp_path, sealed, read):
-    """Records that a reader had not got when they were truncated: hidden at first, then off the disk. HEAD misses none."""
+    """Records that a reader had not got when they were truncated: hidden first, then off the disk."""
     with aggregator.open(tmp_path) as catalog:
         for partition in "01":
             for begin in (0, 10):
