@@ -58,7 +58,7 @@ class Housekeeping:
         clock: Callable[[], int],
     ) -> None:
         self._state, self._manifest, self._log, self._sealer = state, manifest, log, sealer
-        self._layout, self._budget, self._limits = layout, budget, limits
+        self._layout, self._budget, self._limits, self._clock = layout, budget, limits, clock
         self._footprint = footprint
         self.removal = Removal(state, manifest, layout, pins, pool, footprint)
         self._rewriter = Rewriter(layout, pool, sealer.take_number)

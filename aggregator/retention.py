@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from aggregator.model import QuarantinedBatch, SegmentInfo
 from aggregator.policy import Retention
 
-
 Kept = SegmentInfo | QuarantinedBatch
 """What retention keeps or removes as a whole."""
 
