@@ -390,7 +390,7 @@ class Catalog:
 
     def problems(self) -> list[Problem]:
         """What was found wrong with the catalog, oldest first, batches in quarantine included."""
-        found = [*self.quarantine.problems(), *self._backend.manifest.problems()]
+        found = [*self.quarantine.problems(), *self._backend.problems()]
         return sorted(found, key=lambda problem: problem.found_us)
 
     @property

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import re
 import struct
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -19,7 +20,7 @@ from aggregator.common_type import LARGEST
 from aggregator.errors import CorruptManifestError, UnknownVersionError
 from aggregator.model import LAST, PartitionInfo, PipeInfo, SchemaInfo, Tombstone, TopicInfo
 from aggregator.names import check_name
-from aggregator.policy import Durability, Retention, Roll
+from aggregator.policy import Retention, Roll
 from esformat import EsdbError
 from esformat.parts import EventSchema, make_schema
 
@@ -50,19 +51,19 @@ _REFUSED = (
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Of the catalog as a whole. identity: what tells it from others. durability: a mode, of the last run.
+    """Of the catalog as a whole. identity: what tells it from others.
 
-    first_free: record indexes below which none is free, by partition.
+    unsynced: whether the last run acknowledged appends before they were synced, and did not end well.
     """
 
     identity: str = ""
-    durability: str = "fsync"
-    first_free: Mapping[int, int] = field(default_factory=dict)
+    unsynced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the file holds. A partition's `sealed_index` is what it was when this was noted, or later.
+    """What the file holds. A partition's `sealed_index` is what it was when this was noted, or later; `reserved_index`
+    can be from a second or so before.
 
     passed_over: lines of kinds that this version does not know.
     """
@@ -158,15 +159,13 @@ def _check_unique(facts: Facts, settings: int) -> None:
 
 
 def _of_settings(settings: Settings) -> dict[str, Any]:
-    return asdict(settings) | {"first_free": {str(number): end for number, end in settings.first_free.items()}}
+    return asdict(settings)
 
 
 def _settings(facts: dict[str, Any]) -> Settings:
-    identity, mode = facts["identity"], facts["durability"]
-    if not _IDENTITY.fullmatch(identity):
+    if not _IDENTITY.fullmatch(facts["identity"]):
         raise ValueError("an identity has 16 hexadecimal digits")
-    first_free = {_whole(int(number)): _whole(end, _MOST_INDEX, 0) for number, end in facts["first_free"].items()}
-    return Settings(identity, Durability.of(mode).mode, first_free)
+    return Settings(facts["identity"], _truth(facts["unsynced"]))
 
 
 def _of_topic(topic: TopicInfo) -> dict[str, Any]:
@@ -213,14 +212,26 @@ def stored_magnitudes(stored: Any, schema: EventSchema) -> tuple[tuple[str, int]
 
 def _of_partition(partition: PartitionInfo) -> dict[str, Any]:
     facts = {"number": partition.number, "topic": partition.topic, "name": partition.name}
-    return facts | {"next_index": partition.sealed_index}
+    return facts | {
+        "next_index": partition.sealed_index, "reserved": partition.reserved_index, "holes": partition.holes,
+    }  # fmt: skip
 
 
 def _partition(facts: dict[str, Any]) -> PartitionInfo:
     return PartitionInfo(
         _whole(facts["number"]), _whole(facts["topic"]), check_name(facts["name"], "partition"),
-        _whole(facts["next_index"], _MOST_INDEX, 0),
+        _whole(facts["next_index"], _MOST_INDEX, 0), _whole(facts["reserved"], _MOST_INDEX, 0), _holes(facts["holes"]),
     )  # fmt: skip
+
+
+def _holes(stored: Any) -> tuple[tuple[int, int], ...]:
+    if not isinstance(stored, list):
+        raise TypeError("holes are a list")
+    holes = tuple((_whole(first, _MOST_INDEX, 0), _whole(end, _MOST_INDEX, 0)) for first, end in stored)
+    edges = [edge for hole in holes for edge in hole]
+    if any(low >= high for low, high in pairwise(edges)):
+        raise ValueError("holes are in order, and none is empty")
+    return holes
 
 
 def _of_tombstone(stone: Tombstone) -> dict[str, Any]:
@@ -239,11 +250,9 @@ def _tombstone(facts: dict[str, Any]) -> Tombstone:
 
 
 def _pipe(facts: dict[str, Any]) -> PipeInfo:
-    if not isinstance(facts["backfill"], bool):
-        raise TypeError("backfill is true or false")
     return PipeInfo(
         check_name(facts["name"], "pipe"), check_name(facts["identity"], "pipe"), _text(facts["source"]),
-        _text(facts["condition"]), facts["backfill"], _whole(facts["created_us"], LAST, -LAST),
+        _text(facts["condition"]), _truth(facts["backfill"]), _whole(facts["created_us"], LAST, -LAST),
         _whole(facts["sequence"], LAST, 0), _text(facts["progress"]),
     )  # fmt: skip
 
@@ -252,6 +261,13 @@ def _whole(value: Any, most: int = _MOST_NUMBER, least: int = 1) -> int:
     """A whole number within bounds; numbers of things begin at 1. Raises ValueError."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise ValueError(f"{value!r:.40} is no whole number from {least} to {most}")
+    return value
+
+
+def _truth(value: Any) -> bool:
+    """True or false. Raises TypeError."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{value!r:.40} is neither true nor false")
     return value
 
 

@@ -6,23 +6,26 @@ manifest by then; what the log still holds of it is dropped. So nothing is misse
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from threading import Lock
 
-from aggregator.errors import CatalogNotFoundError
+from aggregator.errors import CatalogNotFoundError, CorruptManifestError, ManifestFailedError
 from aggregator.files import Layout
 from aggregator.forked import Owner
 from aggregator.lock import is_held
 from aggregator.log_file import Frame
 from aggregator.log_tail import LogTail
-from aggregator.manifest import Contents, IncarnationRows, Manifest
-from aggregator.model import SegmentInfo
+from aggregator.manifest import RECOVER, Contents, IncarnationRows, Manifest
+from aggregator.model import Problem, SegmentInfo
 from aggregator.pins import Pin, Pins
 from aggregator.replay import Replay
 from aggregator.segment_pool import SegmentPool
 from aggregator.state import CatalogState, Snapshot, Topic
 from aggregator.stream_index import StreamIndex
+
+_TRIES, _PAUSE_S = 50, 0.02  # until a manifest that is being rebuilt has its name: a moment
 
 
 class Following:
@@ -32,12 +35,7 @@ class Following:
         """Raises CatalogNotFoundError, CorruptManifestError, UnknownVersionError."""
         self.layout, self._clock = layout, clock
         self.owner = Owner(layout.root)
-        try:
-            self.manifest = Manifest(layout.manifest, read_only=True)
-        except FileNotFoundError:
-            raise CatalogNotFoundError(
-                "no catalog is there", path=str(layout.root), hint="open it for writing to make one"
-            ) from None
+        self.manifest = self._open_manifest()
         with ExitStack() as undoing:  # whatever fails: nothing stays open
             undoing.callback(self.manifest.close)
             self.pins = Pins(layout.reader_locks, read_only=True)
@@ -48,10 +46,25 @@ class Following:
             self._start()
             undoing.pop_all()
 
+    def _open_manifest(self) -> Manifest:
+        for left in reversed(range(_TRIES)):
+            try:
+                return Manifest(self.layout.manifest, read_only=True)
+            except (FileNotFoundError, ManifestFailedError) as error:
+                if left and is_held(self.layout.writer_lock):  # it is being made, or rebuilt
+                    time.sleep(_PAUSE_S)
+                elif isinstance(error, ManifestFailedError):
+                    raise
+                else:
+                    break
+        raise CatalogNotFoundError(
+            "no catalog is there", path=str(self.layout.root), hint="open it for writing to make one"
+        )
+
     def _start(self) -> None:
         self._tail = LogTail(self.layout.log)
         frames = self._new_frames()
-        self.state = CatalogState(self.manifest.load())
+        self.state = CatalogState(self._load())
         self._incarnations = IncarnationRows(self.manifest)
         self.state.lineage = self._incarnations.lineage()
         self.streams = StreamIndex(self.state, self.manifest, self.pool, self.snapshot)
@@ -64,9 +77,34 @@ class Following:
             frames = self._new_frames()
             if self._incarnations.newest() not in self.state.lineage.names[-1:]:
                 self.state.lineage = self._incarnations.lineage()
-            if self.manifest.change() != self.state.change:
-                self._apply(self.manifest.load(self.state.change))
+            if max(self.manifest.change(), self._tail.change) != self.state.change:
+                self._apply(self._load(self.state.change))
             self._take(frames)
+
+    def _load(self, since: int = -1) -> Contents:
+        """What the manifest has. Raises CorruptManifestError where that is less than its writer had."""
+        contents = self.manifest.load(since)
+        if contents.change < self._tail.change and self.manifest.follow():  # it was rebuilt
+            contents = self.manifest.load()
+        if contents.change < self._tail.change:
+            raise CorruptManifestError(
+                f"what can be read of the manifest ends with change {contents.change}, older than {self._tail.change}, "
+                "which was its last one",
+                path=str(self.layout.manifest),
+                hint=RECOVER,
+            )
+        return contents
+
+    def problems(self) -> list[Problem]:
+        """What the writer found wrong, oldest first, and what is wrong with a log that nobody writes to."""
+        self.refresh()
+        problems = self.manifest.problems()
+        known = {(problem.subject, problem.message) for problem in problems}
+        for path, message in list(self._tail.damages.items()):
+            subject = str(path.relative_to(self.layout.root))
+            if (subject, message) not in known:
+                problems.append(Problem(subject, message, "reported", self._clock()))
+        return problems
 
     def _new_frames(self) -> list[Frame]:
         with suppress(FileNotFoundError):  # a catalog that was only just made

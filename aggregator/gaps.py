@@ -14,10 +14,9 @@ from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
-from aggregator.state import Snapshot
+from aggregator.state import CatalogState, Snapshot
 from aggregator.tombstones import Hidden, count_hidden, hidden_in, hidden_rows
 from aggregator.unsealed import Piece
-from aggregator.writing import LOST_INDEXES
 
 
 def gone_between(snapshot: Snapshot, begin: Mapping[int, int], end: Mapping[int, int], pool: SegmentPool) -> int:
@@ -37,7 +36,9 @@ def gone_between(snapshot: Snapshot, begin: Mapping[int, int], end: Mapping[int,
                 for piece in part.pieces if part.partition == number else ():
                     if piece.first_index < last and piece.end_index > first:
                         there += _of_piece(piece, first, last, hidden)
-            gone += max(0, last - first - there) % LOST_INDEXES  # those that a crash passed over never were any
+            holes = (min(last, high) - max(first, low) for low, high in snapshot.holes.get(number, ()))
+            never = sum(size for size in holes if size > 0)  # those that a crash passed over never were any
+            gone += max(0, last - first - there - never)
     return gone
 
 
@@ -75,6 +76,7 @@ def _visible(batch: pa.RecordBatch, first: int, last: int, hidden: Hidden) -> in
     return int((mask if unseen is None else mask & ~unseen).sum())
 
 
-def distance(begin: Mapping[int, int], end: Mapping[int, int]) -> int:
+def distance(state: CatalogState, begin: Mapping[int, int], end: Mapping[int, int]) -> int:
     """How many records there are between the two places, at most."""
-    return sum(max(0, last - begin.get(number, 0)) % LOST_INDEXES for number, last in end.items())
+    spans = (state.partitions[number][1].outside_holes(begin.get(number, 0), last) for number, last in end.items())
+    return sum(last - first for mine in spans for first, last in mine)

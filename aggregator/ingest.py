@@ -24,6 +24,7 @@ from aggregator.log_frame import MAX_BODY_BYTES, EventsPrefix, frame_bytes
 from aggregator.manifest import Manifest
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
 from aggregator.names import check_name
+from aggregator.reserve import Reserve
 from aggregator.schema_change import choose_schema, newest_of_families, widened
 from aggregator.state import PRODUCER_WINDOW, CatalogState, Partition, Topic
 from aggregator.unsealed import make_piece
@@ -46,11 +47,14 @@ class Ingest:
         log_bytes: int,
         clock: Callable[[], int],
         wake: Callable[[], None],
+        reserve: Reserve | None,
     ) -> None:
-        """log_bytes: what the log's files may take. wake: called when a partition may be due to be sealed."""
+        """log_bytes: what the log's files may take. wake: called when a partition may be due to be sealed. reserve:
+        where a crash may lose what was acknowledged.
+        """
         self._state, self._manifest, self._log = state, manifest, log
         self._budget, self._footprint = budget, footprint
-        self._log_bytes, self._clock, self._wake = log_bytes, clock, wake
+        self._log_bytes, self._clock, self._wake, self._reserve = log_bytes, clock, wake, reserve
         self._making = Lock()  # held while a partition or a schema is made
         self._fittings: dict[int, dict[Any, tuple[SchemaInfo, Fitting]]] = {}  # by columns and their magnitudes
 
@@ -116,6 +120,8 @@ class Ingest:
         remembered = _remembered(partition, key, digest, len(batch))
         if remembered is not None:  # what was stored needs no room
             return _receipt(topic, partition, remembered.first_index, remembered.count, duplicate=True)
+        if self._reserve is not None:
+            self._reserve.keep_ahead(partition, partition.next_index + len(batch))
         prefix = EventsPrefix(schema.number, *(key or ("", 0)), digest, note)
         known: ProducerEntry | None = None
 
@@ -124,6 +130,8 @@ class Ingest:
             known = _known(partition, key, digest, len(batch))
             if known is not None:
                 return False
+            if self._reserve is not None:
+                self._reserve.cover(partition, partition.next_index + entry.count)
             entry.first_index = partition.next_index
             partition.next_index += entry.count
             return True

@@ -18,7 +18,7 @@ from aggregator.errors import CatalogLockedError, LogFailedError
 from aggregator.files import sync_directory
 from aggregator.forked import leave_when_forked
 from aggregator.log_entry import DONE, LEADING, TAKEN, WAITING, Entry, frames_of
-from aggregator.log_file import MARK_NAME, LogFile, encode_mark, file_name
+from aggregator.log_file import MARK_NAME, LogFile, Marks, encode_mark, file_name
 from aggregator.log_frame import FILE_HEADER_BYTES, encode_file_header, frame_bytes
 from aggregator.policy import Durability
 from esformat import ClosedError
@@ -65,6 +65,8 @@ class Log:
         self._unsynced = False
         self._undone = False  # what of a group was written is not there any more
         self._defined: set[Any] = set()
+        self._changes = Lock()  # held while a change is noted, and while the file for it is closed
+        self._noted = 0
         self._mark = os.open(directory / MARK_NAME, os.O_WRONLY | os.O_CREAT, 0o666)
         leave_when_forked(self)
         try:
@@ -362,6 +364,13 @@ class Log:
         """Tell readers in other processes how far they may read."""
         os.pwrite(self._mark, encode_mark(end), 0)
 
+    def note_change(self, change: int) -> None:
+        """Tell them which change of the manifest they must see. It costs a microsecond: nothing is synced."""
+        with self._changes, contextlib.suppress(OSError):  # then they are only less sure that they see all
+            if self._descriptor >= 0 and change > self._noted:
+                self._noted = change
+                os.pwrite(self._mark, encode_mark(change), Marks.CHANGE_AT)
+
     def sync(self) -> None:
         """Bring to disk what `durability="interval"` left in the kernel. Raises LogFailedError."""
         with self._io:
@@ -418,7 +427,8 @@ class Log:
                 if self._failure is None and self._unsynced:
                     self._sync(self._files[-1])
             finally:
-                self.leave_to_parent()
+                with self._changes:
+                    self.leave_to_parent()
 
 
 def _reason(error: BaseException) -> str:

@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
 
 from aggregator.checksum import checksum64
 from aggregator.errors import CorruptLogError
@@ -30,18 +31,48 @@ def list_files(directory: Path) -> list[tuple[int, Path]]:
     return [(int(path.stem, 16), path) for path in files]
 
 
-def encode_mark(position: int) -> bytes:
-    """What the file `acknowledged` holds: up to where other processes may read."""
-    stored = position.to_bytes(8, "little")
+def encode_mark(number: int) -> bytes:
+    """How the file `acknowledged` holds a number."""
+    stored = number.to_bytes(8, "little")
     return stored + checksum64(stored).to_bytes(8, "little")
 
 
 def decode_mark(stored: bytes) -> int | None:
-    """The position in the file `acknowledged`; None where it is being written."""
+    """The number; None where it is being written."""
     if len(stored) != _MARK.size:
         return None
-    position, check = _MARK.unpack(stored)
-    return int(position) if check == checksum64(stored[:8]) else None
+    number, check = _MARK.unpack(stored)
+    return int(number) if check == checksum64(stored[:8]) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Marks:
+    """What the file `acknowledged` says: up to where other processes may read, and the manifest's last change.
+
+    None: it does not say.
+    """
+
+    SIZE: ClassVar[int] = 2 * _MARK.size
+    CHANGE_AT: ClassVar[int] = _MARK.size
+    position: int | None = None
+    change: int | None = None
+
+    @classmethod
+    def read(cls, directory: Path) -> Marks:
+        """Of a log. Raises OSError."""
+        try:
+            with (directory / MARK_NAME).open("rb") as file:
+                stored = file.read(cls.SIZE)
+        except FileNotFoundError:
+            return cls()
+        return cls(decode_mark(stored[: cls.CHANGE_AT]), decode_mark(stored[cls.CHANGE_AT :]))
+
+    def lacking(self, reached: int) -> int:
+        """Bytes of the log that were acknowledged, where frames were found up to the position `reached`. The header
+        of a file that held no frame yet does not count.
+        """
+        lacking = (self.position or 0) - reached
+        return lacking if lacking > FILE_HEADER_BYTES else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +102,16 @@ class Damage:
     end: int
     message: str
     torn: bool
+
+    @property
+    def told(self) -> str:
+        """The message for people, with the place."""
+        return f"{self.message} (at byte {self.offset}, {self.end - self.position} bytes)"
+
+
+def told_gap(position: int, end: int) -> str:
+    """For people, that bytes [position, end) of the log are in no file."""
+    return f"up to {end - position} bytes of acknowledged batches are missing, from position {position} to {end}"
 
 
 def read_frames(data: memoryview, path: Path, start: int, *, at: int = FILE_HEADER_BYTES) -> Iterator[Frame | Damage]:

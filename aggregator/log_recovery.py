@@ -9,7 +9,7 @@ from pathlib import Path
 
 from aggregator.errors import CorruptLogError
 from aggregator.files import sync_directory
-from aggregator.log_file import Damage, Frame, LogFile, list_files, read_file, read_frames
+from aggregator.log_file import Damage, Frame, LogFile, Marks, list_files, read_file, read_frames
 from aggregator.log_frame import FILE_HEADER_BYTES, FrameKind
 
 _COPIED_BYTES = 4 << 20
@@ -22,34 +22,43 @@ class Recovered:
     files: list[LogFile] = field(default_factory=list)
     position: int = 0
     damages: list[Damage] = field(default_factory=list)
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # bytes [position, end) of the log that no file has
     torn_bytes: int = 0
 
 
 def recover(directory: Path, take: Callable[[Frame], None]) -> Recovered:
     """Read a log back: `take` gets every frame, in order. Raises OSError, UnknownVersionError.
 
-    A torn tail is cut off; other damage is reported, and the frames behind it are read. All of it is durable then.
+    A torn tail that was not acknowledged is cut off; other damage is reported, and the frames behind it are read. All
+    of it is durable then. Where the log ends before what was acknowledged it goes on behind that: readers are there.
     """
     found = list_files(directory)
+    marks = Marks.read(directory)
     result = Recovered()
     for number, (start, path) in enumerate(found):
         is_last = number == len(found) - 1
-        if number and start != result.position:
-            message = "the log file before this one is missing or cut short"
-            result.damages.append(Damage(path, 0, result.position, start, message, torn=False))
-        if path.stat().st_size <= FILE_HEADER_BYTES and is_last:
-            path.unlink()  # it never held a frame, and perhaps not even a whole header
-            sync_directory(directory)
+        if number and start > result.position:
+            result.gaps.append((result.position, start))
+        if path.stat().st_size <= FILE_HEADER_BYTES and is_last:  # it never held a frame, nor perhaps a whole header
             result.position = max(result.position, start)
-            break
-        result.files.append(_recover_file(path, start, is_last, take, result))
-        result.position = result.files[-1].end
+            if marks.lacking(result.position):
+                path.unlink()
+                sync_directory(directory)
+            break  # else it is begun anew
+        result.files.append(_recover_file(path, start, marks.position or 0 if is_last else None, take, result))
+        result.position = max(result.position, result.files[-1].end)
+    if marks.position is not None and marks.lacking(result.position):
+        result.gaps.append((result.position, marks.position))
+        result.position = marks.position
     for file in result.files:  # a crash may have come before their sync, and what is read here counts as acknowledged
         _sync(file.path, again=file is result.files[-1])
     return result
 
 
-def _recover_file(path: Path, start: int, is_last: bool, take: Callable[[Frame], None], result: Recovered) -> LogFile:
+def _recover_file(
+    path: Path, start: int, acknowledged: int | None, take: Callable[[Frame], None], result: Recovered
+) -> LogFile:
+    """acknowledged: of the last file, the position up to which frames were acknowledged."""
     try:
         data = read_file(path, start)
     except CorruptLogError as error:  # frames know their places: they can be read without the header
@@ -62,7 +71,7 @@ def _recover_file(path: Path, start: int, is_last: bool, take: Callable[[Frame],
                 end = item.head.first_index + item.head.count
                 file.ends[item.head.partition] = max(end, file.ends.get(item.head.partition, 0))
             take(item)
-        elif item.torn and is_last:
+        elif item.torn and acknowledged is not None and item.position >= acknowledged:
             result.torn_bytes += item.end - item.position
             file.end = item.position
             _cut(path, item.offset)

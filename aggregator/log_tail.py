@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from aggregator.log_file import MARK_NAME, Frame, decode_mark, list_files, read_frames
+from aggregator.log_file import Damage, Frame, Marks, list_files, read_frames, told_gap
 from aggregator.log_frame import FILE_HEADER_BYTES
 
 
@@ -16,27 +16,56 @@ class LogTail:
         self._directory = directory
         self.position = 0
         """Behind the last frame that was taken in: who reads frames moves it on."""
+        self.change = 0
+        """The change that the manifest had come to before frames were read last, as the log says."""
+        self.damages: dict[Path, str] = {}
+        """What is wrong with a log that nobody writes to, by file; who writes tells of it himself."""
 
     def read(self, *, whole: bool) -> list[Frame]:
         """Frames behind the position, those of files that are gone already left out.
 
         whole: up to the last good frame, as where nobody writes; else up to what the writer acknowledged.
         """
-        end = None if whole else self._acknowledged()
-        if end is not None and end <= self.position:
-            return []
+        marks = Marks.read(self._directory)
+        self.change = marks.change or 0
+        if whole:
+            return self._read_whole(marks)
+        self.damages.clear()
+        end = self.position if marks.position is None else marks.position
         frames: list[Frame] = []
-        files = list_files(self._directory)
-        for number, (start, path) in enumerate(files):
-            following = files[number + 1][0] if number + 1 < len(files) else None
-            if following is not None and following <= self.position:
-                continue
-            if end is not None and start >= end:
-                break
-            frames += self._read_file(start, path, end)
+        for start, path in self._files() if end > self.position else ():
+            if start < end:
+                frames += (item for item in self._read_file(start, path, end) if isinstance(item, Frame))
         return frames
 
-    def _read_file(self, start: int, path: Path, end: int | None) -> list[Frame]:
+    def _read_whole(self, marks: Marks) -> list[Frame]:
+        frames: list[Frame] = []
+        files = self._files()
+        reached = self.position
+        for start, path in files:
+            if reached and start > reached:
+                self.damages[self._directory] = told_gap(reached, start)
+            reached = max(reached, start)
+            for item in self._read_file(start, path, None):
+                if isinstance(item, Frame):
+                    frames.append(item)
+                elif item.torn and path == files[-1][1] and item.position >= (marks.position or 0):
+                    break
+                else:
+                    self.damages[path] = item.told
+                reached = item.end
+        if marks.position is not None and marks.lacking(reached):
+            self.damages[self._directory] = told_gap(reached, marks.position)
+        return frames
+
+    def _files(self) -> list[tuple[int, Path]]:
+        """Files that can have something behind the position."""
+        files = list_files(self._directory)
+        following = [start for start, _ in files[1:]]
+        passed = sum(start <= self.position for start in following)
+        return files[passed:]
+
+    def _read_file(self, start: int, path: Path, end: int | None) -> list[Frame | Damage]:
         at = max(self.position - start, FILE_HEADER_BYTES)
         try:
             with path.open("rb") as file:
@@ -45,13 +74,4 @@ class LogTail:
                 data = file.read(max(0, length - at))
         except FileNotFoundError:  # sealed and deleted meanwhile
             return []
-        return [item for item in read_frames(memoryview(data), path, start + at, at=0) if isinstance(item, Frame)]
-
-    def _acknowledged(self) -> int:
-        """Up to where the writer says that frames are acknowledged; where it is just saying so, what it said before."""
-        try:
-            stored = (self._directory / MARK_NAME).read_bytes()
-        except FileNotFoundError:
-            return self.position
-        mark = decode_mark(stored)
-        return self.position if mark is None else mark
+        return list(read_frames(memoryview(data), path, start + at, at=0))

@@ -46,12 +46,18 @@ class SchemaInfo:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """A partition of a topic. Events below `sealed_index` lie in segments, if retention still keeps them."""
+    """A partition of a topic. Events below `sealed_index` lie in segments, if retention still keeps them.
+
+    reserved_index: the record index after those that may be given out before the log is synced; 0: none may.
+    holes: record indexes [first, end) that crashes passed over, in order: no event has them, or ever will.
+    """
 
     number: int
     topic: int
     name: str
     sealed_index: int
+    reserved_index: int = 0
+    holes: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

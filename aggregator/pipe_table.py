@@ -50,7 +50,7 @@ def pipe_facts(backend: Backend, pipes: Pipes | None) -> list[dict[str, Any]]:
             lost = Progress(Position())
             found.append(_of(Pipe(info, lost, lost, state="failing", problem=str(error)), 0))
             continue
-        lag = distance(progress.standing.begin, visible_ends(backend))
+        lag = distance(backend.state, progress.standing.begin, visible_ends(backend))
         found.append(_of(Pipe(info, progress, progress, state="behind" if lag else "level"), lag))
     return found
 

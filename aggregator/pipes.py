@@ -181,7 +181,7 @@ class Pipes:
 
     def lag(self, pipe: Pipe) -> int:
         """How many records it has not looked at yet, at most."""
-        return distance(pipe.progress.standing.begin, visible_ends(self._backend))
+        return distance(self._backend.state, pipe.progress.standing.begin, visible_ends(self._backend))
 
     def stop(self) -> None:
         """Stop copying; the next opening goes on where it stands."""

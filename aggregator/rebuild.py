@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from aggregator.age_clock import stored_clock
@@ -17,14 +17,16 @@ from aggregator.errors import CatalogNotFoundError, CorruptLogError, CorruptMani
 from aggregator.facts_file import read_facts
 from aggregator.files import Layout, manifest_files, segment_files, sync_directory
 from aggregator.lock import WriterLock
+from aggregator.log_file import Marks
+from aggregator.logged import LoggedEvents
 from aggregator.manifest import CLOCK, Edit, Manifest
-from aggregator.model import Problem
+from aggregator.model import Problem, SegmentInfo
 from aggregator.quarantine import set_aside
 from aggregator.quarantine_file import batch_files, describe_batch
 from aggregator.replay import adopt_definitions, adopt_partition, adopt_schema, adopt_topic
 from aggregator.reports import RebuildReport
 from aggregator.restoring import Restored, restore
-from aggregator.segment_file import FoundSegment, describe_segment
+from aggregator.segment_file import FoundSegment, describe_segment, index_spans
 from aggregator.staging import undo as undo_adding
 from aggregator.startup import SET_ASIDE, adopt_segment
 from aggregator.state import CatalogState
@@ -51,6 +53,8 @@ def rebuild(
         new = layout.root / _NEW
         manifest = Manifest(new)
         try:
+            if layout.log.is_dir():  # readers, who may be there, know that there were so many
+                manifest.count_from(Marks.read(layout.log).change or 0)
             report = _fill(layout, manifest, clock, progress)
         finally:
             manifest.close()
@@ -78,29 +82,30 @@ def _fill(
         done += path.stat().st_size
         try:
             found[number] = (path, describe_segment(path, number))
-        except EsdbError as error:
+        except (EsdbError, IsADirectoryError) as error:
             aside = set_aside(layout, path)
             name = str(path.relative_to(layout.root))
             quarantined.append(name)
-            manifest.add_problem(Problem(name, error.message, f"{SET_ASIDE}: {aside.name}", clock()))
+            message = error.message if isinstance(error, EsdbError) else "a directory is in its place"
+            manifest.add_problem(Problem(name, message, f"{SET_ASIDE}: {aside.name}", clock()))
         progress(done, total)
     superseded = _superseded({number: each for number, (_, each) in found.items()})
+    unfinished, between = _unfinished(layout, [each for number, each in found.items() if number not in superseded])
     state = CatalogState(manifest.load())
     rows = 0
-    for number in sorted(found, reverse=True):  # the newest tells the latest policies of its topic
-        path, each = found[number]
-        if number in superseded:
-            path.unlink()
-        else:
-            adopt_segment(state, manifest, each)
-            rows += each.info.rows
+    newest_first = [each for number, (_, each) in sorted(found.items(), reverse=True) if number not in unfinished]
+    for each in newest_first:  # the newest tells the latest policies of its topic
+        adopt_topic(state, manifest, each.facts)
+    for each in reversed(newest_first):  # those that others were made from first: their files stay while somebody scans
+        adopt_segment(state, manifest, each)
+        rows += each.info.rows if each.info.number not in superseded else 0
     _take_batches(layout, state, manifest)
     restored, missing = _restore(layout, state, manifest, quarantined, clock)
     if found:
         manifest.put(CLOCK, stored_clock(max(each.info.created_us for _, each in found.values())))
     return RebuildReport(
-        len(state.topics), len(found) - len(superseded), rows, len(superseded), tuple(quarantined), restored.pipes,
-        restored.hidden, missing,
+        len(state.topics), len(found) - len(superseded) - len(unfinished), rows, len(superseded), tuple(quarantined),
+        restored.pipes, restored.hidden, (*between, *missing),
     )  # fmt: skip
 
 
@@ -141,6 +146,51 @@ def _without_facts(name: str, why: str) -> str:
         f"{name} {why}: topics of which segments and log hold no event, later policies, pipes, and erasures and "
         "truncations under way are not brought back; positions of before are refused"
     )
+
+
+def _unfinished(layout: Layout, found: Collection[tuple[Path, FoundSegment]]) -> tuple[set[int], list[str]]:
+    """Segments that a crash left of a seal of several families: the log has others between their events, which no
+    segment has. It has all of that seal, and the next opening takes it from there. Gives also what cannot be helped.
+    """
+    if not layout.log.is_dir():
+        return set(), []
+    logged = LoggedEvents(layout.log)
+    left_out: set[int] = set()
+    missing: list[str] = []
+    for partition in {each.info.partition for _, each in found}:
+        mine = [(path, each) for path, each in found if each.info.partition == partition]
+        held = [
+            each.info
+            for path, each in mine
+            if not each.replaces and logged.lacks_only_the_end(partition, index_spans(path, each.info))
+        ]
+        torn = [(info.first_index, lost) for info in held if (lost := _between(info, mine, logged))]
+        if not torn:
+            continue
+        begin = min(first for first, _ in torn)
+        newer: list[SegmentInfo] = []
+        while len(newer) < len(newer := [each.info for _, each in mine if each.info.last_index >= begin]):
+            begin = min(info.first_index for info in newer)
+        if all(info in held for info in newer):
+            left_out |= {info.number for info in newer}
+        else:
+            missing.append(
+                f"{max(lost for _, lost in torn)} events that the log holds, and no segment, are passed over"
+            )
+    return left_out, missing
+
+
+def _between(info: SegmentInfo, mine: Collection[tuple[Path, FoundSegment]], logged: LoggedEvents) -> int:
+    """How many events the log has within the span of a segment that neither it nor another one of these has."""
+    if info.rows == info.last_index + 1 - info.first_index:
+        return 0
+    overlapping = [(path, each.info) for path, each in mine if _overlap(info, each.info)]
+    spans = [span for path, other in overlapping for span in index_spans(path, other)]
+    return sum(end - first for first, end in logged.outside(info.partition, spans, info.first_index, info.last_index))
+
+
+def _overlap(one: SegmentInfo, other: SegmentInfo) -> bool:
+    return one.first_index <= other.last_index and other.first_index <= one.last_index
 
 
 def _superseded(found: dict[int, FoundSegment]) -> set[int]:

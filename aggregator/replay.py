@@ -31,6 +31,9 @@ class Replay:
         self.events = 0
         self.size_bytes = 0
         self.unreadable: list[tuple[Frame, str]] = []
+        self.missing: list[tuple[int, int, int]] = []
+        """Record indexes [first, end) of partitions, by number, that were given, and lie in no segment and no frame."""
+        self._adopted: set[int] = set()  # partitions of which nobody knows what was sealed
 
     def run(self, directory: Path) -> Recovered:
         """Read the log of a directory."""
@@ -62,6 +65,9 @@ class Replay:
             partition.keep_producer(ProducerEntry(*key, head.first_index, head.count, prefix.note))
         if head.first_index + head.count <= partition.visible_end:  # sealed, or taken in before
             return
+        if self._manifest is not None and head.partition not in self._adopted:
+            lost = partition.outside_holes(partition.visible_end, head.first_index)
+            self.missing += ((head.partition, *span) for span in lost)
         message = pa.py_buffer(frame.body[start:])
         batch = _batch(message, schema.schema.arrow)
         if len(batch) != head.count:
@@ -75,16 +81,18 @@ class Replay:
             return
         topic = adopt_topic(self._state, self._manifest, facts)
         adopt_schema(self._state, self._manifest, topic, facts)
-        adopt_partition(self._state, self._manifest, topic, facts)
+        if facts["partition"] not in self._state.partitions:
+            self._adopted.add(facts["partition"])
+            adopt_partition(self._state, self._manifest, topic, facts)
 
 
 def adopt_definitions(
     directory: Path, state: CatalogState, manifest: Manifest, clock: Callable[[], int]
-) -> dict[int, int]:
+) -> dict[int, tuple[int, int]]:
     """Take in what the log of a directory tells of topics, schemas and partitions; gives for each partition the record
-    index after the last event that it holds. Raises OSError.
+    index of the first event that it holds, and the one after the last. Raises OSError.
     """
-    ends: dict[int, int] = {}
+    spans: dict[int, tuple[int, int]] = {}
     replay = Replay(state, manifest, clock)
     for start, path in list_files(directory):
         try:
@@ -97,8 +105,9 @@ def adopt_definitions(
             if isinstance(item, Frame) and item.head.kind == FrameKind.DEFINITION:
                 replay.take(item)
             elif isinstance(item, Frame):
-                ends[item.head.partition] = item.head.first_index + item.head.count
-    return ends
+                first, _ = spans.get(item.head.partition, (item.head.first_index, 0))
+                spans[item.head.partition] = (first, item.head.first_index + item.head.count)
+    return spans
 
 
 def _batch(message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:

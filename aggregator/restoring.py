@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aggregator.facts import Facts
-from aggregator.manifest import IDENTITY, RUN, Edit, Manifest, PipeRows
+from aggregator.manifest import IDENTITY, UNSYNCED, Edit, Manifest, PipeRows
 from aggregator.model import PartitionInfo, SchemaInfo, Tombstone, TopicInfo
 from aggregator.state import CatalogState
 
 _SHOWN = 5
+_UNKNOWN = 1 << 22
+"""Record indexes that a run which does not sync may have reserved after the facts were noted: of a second or so."""
 
 
 @dataclass(slots=True)
@@ -34,11 +35,13 @@ class Restored:
         )
 
 
-def restore(facts: Facts, change: int, state: CatalogState, manifest: Manifest, logged: Mapping[int, int]) -> Restored:
+def restore(
+    facts: Facts, change: int, state: CatalogState, manifest: Manifest, logged: Mapping[int, tuple[int, int]]
+) -> Restored:
     """Bring back what is missing. The state has what segments and log tell; it and the manifest are both changed.
 
-    change: of the manifest, when the facts were noted. logged: for each partition the record index after the last event
-    that the log holds. Raises ManifestFailedError.
+    change: of the manifest, when the facts were noted. logged: for each partition the record index of the first event
+    that the log holds, and the one after the last. Raises ManifestFailedError.
     """
     work = _Restoring(facts, state, manifest)
     topics = {topic.number for topic in facts.topics if work.takes(f"topic {topic.name!r}", work.topic(topic))}
@@ -104,27 +107,34 @@ class _Restoring:
         self._state.add_partition(self._manifest.add_partition(topic.info.number, partition.name, partition.number))
         return True
 
-    def indexes(self, partitions: list[PartitionInfo], logged: Mapping[int, int]) -> None:
-        """Let no record index be given twice. What says how the last run ended is gone: it is taken for interrupted."""
-        settings = self._facts.settings
-        run = json.loads(self._manifest.get(RUN) or "{}")
-        free = {int(number): int(end) for number, end in run.get("first_free", {}).items()}
-        for number, end in settings.first_free.items():
-            free[number] = max(end, free.get(number, 0))
+    def indexes(self, partitions: list[PartitionInfo], logged: Mapping[int, tuple[int, int]]) -> None:
+        """Let no record index be given twice: opening passes over those that are reserved here and that nobody has."""
+        reserved: dict[int, int] = {}
         for noted in partitions:
             topic, known = self._state.partitions[noted.number]
+            reserved[noted.number] = noted.reserved_index
+            if noted.holes and noted.holes != known.holes:
+                self._manifest.add_holes(noted.number, noted.holes)
+                known.pass_over(noted.holes)
             if noted.sealed_index <= known.sealed_index:
                 continue
-            if logged.get(noted.number, 0) <= known.sealed_index:
-                sealed = {noted.number: noted.sealed_index}
+            first, end = logged.get(noted.number, (0, 0))
+            if end > known.sealed_index:  # events that the log holds are no longer in a segment: they count
+                reserved[noted.number] = max(noted.sealed_index, noted.reserved_index)
+            sealed = {noted.number: noted.sealed_index if end <= known.sealed_index else min(first, noted.sealed_index)}
+            if sealed[noted.number] > known.sealed_index:
                 change = self._manifest.apply(Edit(sealed=sealed))
                 self._state.change_segments(topic, change, (), (), sealed)
-                known.next_index = max(known.next_index, noted.sealed_index)
-            else:  # events that the log holds are no longer in a segment: they count
-                free[noted.number] = max(noted.sealed_index, free.get(noted.number, 0))
-        first_free = {str(number): end for number, end in free.items()}
-        interrupted = {"durability": settings.durability, "closed": False, "first_free": first_free}
-        self._manifest.put(RUN, json.dumps(interrupted))
+                known.next_index = max(known.next_index, sealed[noted.number])
+        if self._facts.settings.unsynced:
+            for number, (_, known) in self._state.partitions.items():
+                given = max(known.next_index, logged.get(number, (0, 0))[1], reserved.get(number, 0))
+                reserved[number] = given + _UNKNOWN if given else 0
+        self._manifest.reserve(reserved)
+        for number, end in reserved.items():
+            known = self._state.partitions[number][1]
+            known.reserved_index = max(known.reserved_index, end)
+        self._manifest.put(UNSYNCED, str(int(self._facts.settings.unsynced)))
 
     def tombstones(self, partitions: set[int]) -> None:
         """Hide again what was hidden in these partitions, and in no other that has the number of one."""

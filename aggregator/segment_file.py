@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -143,6 +144,19 @@ class _Spans:
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
     found = pc.min_max(column)
     return found["min"].as_py(), found["max"].as_py()
+
+
+def index_spans(path: Path, info: SegmentInfo) -> list[tuple[int, int]]:
+    """The record indexes [first, end) of a segment's events, in as few spans as there are: those of one family can
+    have gaps. Reads the file where it must. Raises CorruptSegmentError, OSError.
+    """
+    if info.rows == info.last_index + 1 - info.first_index:
+        return [(info.first_index, info.last_index + 1)]
+    with esformat.open(path, cache_bytes=0) as segment:
+        indexes = np.sort(segment.scan(columns=[RECORD_INDEX]).to_table()[RECORD_INDEX].to_numpy())
+    edges = np.flatnonzero(np.diff(indexes) > 1)
+    firsts, ends = indexes[np.concatenate([[0], edges + 1])], indexes[np.concatenate([edges, [-1]])] + 1
+    return list(zip(firsts.tolist(), ends.tolist(), strict=True))
 
 
 def file_checksum(path: Path) -> int:

@@ -36,7 +36,7 @@ class SegmentPool:
         path = self._layout.segment(info.number)
         try:
             segment = esformat.open(path)
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             raise SegmentMissingError(
                 f"the segment with record indexes {info.first_index} to {info.last_index} is missing",
                 path=str(path),

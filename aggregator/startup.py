@@ -11,21 +11,21 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
-from aggregator.errors import CorruptLogError, CorruptManifestError, UnknownVersionError
+from aggregator.errors import CorruptManifestError, UnknownVersionError
 from aggregator.facts_file import read_facts
 from aggregator.files import Layout, segment_number
-from aggregator.log_file import Frame, list_files, read_file, read_frames
-from aggregator.log_frame import FrameKind
+from aggregator.log_file import told_gap
 from aggregator.log_recovery import Recovered
+from aggregator.logged import LoggedEvents, Span
 from aggregator.manifest import IDENTITY, Edit, Manifest
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.quarantine import set_aside
 from aggregator.replay import Replay, adopt_partition, adopt_schema, adopt_topic
 from aggregator.restoring import restore
-from aggregator.segment_file import FoundSegment, describe_segment, file_checksum, stored_producers
+from aggregator.segment_file import FoundSegment, describe_segment, file_checksum, index_spans, stored_producers
 from aggregator.segment_table import SegmentView
 from aggregator.state import CatalogState, Topic
 from esformat import EsdbError
@@ -39,14 +39,25 @@ SWEPT, KEPT, TAKEN_IN, SET_ASIDE = "swept", "reported", "taken in", "set aside i
 class Startup:
     """The checks of one opening. `swept`: names below the root of files that a crash left and nobody needs."""
 
-    def __init__(self, layout: Layout, state: CatalogState, manifest: Manifest, clock: Callable[[], int]) -> None:
+    def __init__(
+        self, layout: Layout, state: CatalogState, manifest: Manifest, clock: Callable[[], int], change: int
+    ) -> None:
+        """change: the manifest's last one, as it was found."""
         self._layout, self._state, self._manifest, self._clock = layout, state, manifest, clock
         self.swept: list[str] = []
         self.is_old_copy = False
         """Whether the manifest lacked something that was found: it can be older than segments, log and facts."""
         self._began_us = clock()
         self._missing: set[int] = set()
-        self._change = manifest.change()
+        self._change = change
+
+    def check_manifest(self, noted: int) -> None:
+        """Tell of changes of the manifest that are lost. noted: up to which it had come, as the log says."""
+        if self._change < noted:
+            what = (
+                f"its last {noted - self._change} changes are lost: what segments, log and facts tell is brought back"
+            )
+            self._report(self._layout.manifest, what, TAKEN_IN)
 
     def check_segments(self) -> None:
         """Hold the segment files against the manifest. Before the log is read back. Raises OSError."""
@@ -55,7 +66,12 @@ class Startup:
         for entry in _files(self._layout):
             path = Path(entry.path)
             number = segment_number(path)
-            if number is None:
+            if not entry.is_file():
+                aside = set_aside(self._layout, path)
+                self._report(
+                    path, "a directory, or what else is no file, is in its place", f"{SET_ASIDE}: {aside.name}"
+                )
+            elif number is None:
                 if path.name.endswith(PARTIAL):
                     self._sweep(path)
             else:
@@ -92,15 +108,34 @@ class Startup:
         made = [each for _, each in found if not all(n in there or self._is_live(n) for n in each.replaces)]
         made = [each for each in made if not self._is_let_go(each, missing)]
         superseded = {number for each in made for number in each.replaces}
-        logged = _logged(self._layout.log)
-        sealed = [each for _, each in found if not each.replaces]
-        partial = {each.info.partition for each in sealed if not self._is_in_log(each, logged)}
+        logged = LoggedEvents(self._layout.log)
+        sealed = {each.info.number: index_spans(path, each.info) for path, each in found if self._is_new_seal(each)}
+        spans: dict[int, list[Span]] = {}
+        for _, each in found:
+            spans.setdefault(each.info.partition, []).extend(sealed.get(each.info.number, ()))
+        found = [
+            (path, each)
+            for path, each in found
+            if not self._is_torn(path, each, sealed.get(each.info.number, []), spans[each.info.partition], logged)
+        ]
+        # Below the last event that only such files have the files count, above it the log: see `_report_between`.
+        ends: dict[int, int] = {}
+        for _, each in found:
+            info = each.info
+            if info.number in sealed and not logged.holds(info.partition, sealed[info.number]):
+                ends[info.partition] = max(info.last_index + 1, ends.get(info.partition, 0))
+        begins = {partition: self._sealed_index(partition) for partition in ends}
+        taken: dict[int, list[tuple[int, int]]] = {}
         for path, each in found:
-            needed = each in made if each.replaces else self._is_needed(each, partial)
-            if each.info.number in superseded or not needed:
+            info = each.info
+            newly = info.number in sealed and info.first_index < ends.get(info.partition, 0)
+            if info.number in superseded or not (each in made or newly):
                 self._sweep(path)
-            else:
-                self._take_in(path, each)
+                continue
+            self._take_in(path, each)
+            taken.setdefault(info.partition, []).extend(sealed.get(info.number) or index_spans(path, info))
+        for partition, end in ends.items():
+            self._report_between(partition, logged.outside(partition, taken.get(partition, ()), begins[partition], end))
 
     def _is_live(self, number: int) -> bool:
         """Whether the manifest names a segment, and its file is there."""
@@ -124,24 +159,44 @@ class Startup:
 
     def is_in_log(self, batch: QuarantinedBatch) -> bool:
         """Whether the log holds the events of a quarantined batch."""
-        spans = _logged(self._layout.log).get(batch.partition, ())
-        return _covers(spans, batch.first_index, batch.last_index + 1)
+        return LoggedEvents(self._layout.log).holds(batch.partition, [(batch.first_index, batch.last_index + 1)])
 
-    @staticmethod
-    def _is_in_log(each: FoundSegment, logged: dict[int, list[tuple[int, int]]]) -> bool:
-        info = each.info
-        return _covers(logged.get(info.partition, ()), info.first_index, info.last_index + 1)
+    def _is_new_seal(self, each: FoundSegment) -> bool:
+        """Whether a file is as it was sealed, with events that the manifest did not know, and let go."""
+        return not each.replaces and each.info.last_index >= self._sealed_index(each.info.partition)
 
-    def _is_needed(self, each: FoundSegment, partial: set[int]) -> bool:
-        """Whether a file as it was sealed holds events that are nowhere else. partial: partitions of which the log
-        does not have all that such files hold; then the files count and not the log, or events between them would be
-        passed over.
+    def _sealed_index(self, partition: int) -> int:
+        known = self._state.partitions.get(partition)
+        return 0 if known is None else known[1].sealed_index
+
+    def _is_torn(
+        self, path: Path, each: FoundSegment, mine: Collection[Span], spans: Collection[Span], logged: LoggedEvents
+    ) -> bool:
+        """Whether a file is a part of a seal that did not end, with events that the log lost with its end. Events of
+        other families that only the log has lie between: they count, and the file is set aside. mine, spans: record
+        indexes of its events, and of those of all such files of the partition.
         """
         info = each.info
-        known = self._state.partitions.get(info.partition)
-        if known is not None and info.last_index < known[1].sealed_index:
-            return False  # the manifest knew these events, and let them go
-        return info.partition in partial
+        if logged.holds(info.partition, mine) or not logged.lacks_only_the_end(info.partition, mine):
+            return False
+        if not logged.outside(info.partition, spans, self._sealed_index(info.partition), info.last_index + 1):
+            return False
+        aside = set_aside(self._layout, path)
+        message = f"a crash left it of a seal, and the log has lost the last of its events ({_described(info)})"
+        self._report(path, message, f"{SET_ASIDE}: {aside.name}")
+        return True
+
+    def _report_between(self, partition: int, passed_over: list[tuple[int, int]]) -> None:
+        """Events of the log that lie between those of files that were taken in, and in none of these: where a crash
+        came in the middle of a seal of several families, and the log has lost a part of one of them since.
+        """
+        if passed_over:
+            count, first, end = sum(end - first for first, end in passed_over), passed_over[0][0], passed_over[-1][1]
+            events = f"{count} events of partition {partition}, with record indexes from {first} to {end - 1}"
+            message = (
+                f"{events}, are in no segment, and are passed over: later ones that only a segment has were sealed"
+            )
+            self._report(self._layout.log, message, KEPT)
 
     def _take_in(self, path: Path, each: FoundSegment) -> None:
         self.is_old_copy = True
@@ -229,18 +284,21 @@ class Startup:
             self._report(path, f"it is newer than the manifest, but {error.message}", f"{SET_ASIDE}: {aside.name}")
             return
         partitions = {number: partition.unsealed for number, (_, partition) in self._state.partitions.items()}
-        logged = {number: unsealed.end_index for number, unsealed in partitions.items() if unsealed.pieces}
+        logged = {
+            number: (unsealed.pieces[0].first_index, unsealed.end_index)
+            for number, unsealed in partitions.items()
+            if unsealed.pieces
+        }
         self.is_old_copy = True
         restored = restore(facts, change, self._state, self._manifest, logged)
         message = "it is newer than the manifest, which may be an old copy"
         self._report(path, "; ".join([message, *restored.missing]), TAKEN_IN)
 
     def report_log(self, recovered: Recovered, replay: Replay) -> None:
-        """Keep what could not be read of the log, before its files are deleted. Raises OSError."""
+        """Say what the log has lost, and keep what cannot be read before its files are deleted. Raises OSError."""
         damaged: dict[Path, list[str]] = {}
         for damage in recovered.damages:
-            place = f"{damage.message} (at byte {damage.offset}, {damage.end - damage.position} bytes)"
-            damaged.setdefault(damage.path, []).append(place)
+            damaged.setdefault(damage.path, []).append(damage.told)
         for frame, message in replay.unreadable:
             path = next(file.path for file in recovered.files if file.position <= frame.position < file.end)
             damaged.setdefault(path, []).append(f"{message} (frame at position {frame.position})")
@@ -251,6 +309,13 @@ class Startup:
             aside = set_aside(self._layout, path, keep=True)
             for message in messages:
                 self._report(path, message, f"{SET_ASIDE}: {aside.name}")
+        for position, end in recovered.gaps:
+            self._report(self._layout.log, told_gap(position, end), KEPT)
+        for number, first, end in replay.missing:
+            topic, partition = self._state.partitions[number]
+            place = f"partition {partition.name!r} of topic {topic.info.name!r}"
+            message = f"{end - first} events are missing: record indexes {first} to {end - 1} of {place}"
+            self._report(self._layout.log, message, KEPT)
 
     # ------------------------------------------------------------ telling
 
@@ -307,26 +372,3 @@ def _files(layout: Layout) -> Iterator[os.DirEntry[str]]:
     for folder in os.scandir(layout.segments):
         if folder.is_dir():
             yield from os.scandir(folder.path)
-
-
-def _logged(directory: Path) -> dict[int, list[tuple[int, int]]]:
-    """For each partition the record indexes [first, end) of the frames that the log holds."""
-    found: dict[int, list[tuple[int, int]]] = {}
-    for start, path in list_files(directory):
-        try:
-            data = read_file(path, start)
-        except CorruptLogError:
-            data = memoryview(path.read_bytes())
-        for item in read_frames(data, path, start):
-            if isinstance(item, Frame) and item.head.kind == FrameKind.EVENTS:
-                head = item.head
-                found.setdefault(head.partition, []).append((head.first_index, head.first_index + head.count))
-    return found
-
-
-def _covers(spans: Iterable[tuple[int, int]], first: int, end: int) -> bool:
-    """Whether spans hold all of [first, end)."""
-    for low, high in sorted(spans):
-        if low <= first < high:
-            first = high
-    return first >= end

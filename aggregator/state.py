@@ -31,6 +31,8 @@ class Partition:
     name: str
     next_index: int = 0  # only the log's leader changes it
     sealed_index: int = 0
+    reserved_index: int = 0  # see `reserve`
+    holes: tuple[tuple[int, int], ...] = ()  # see PartitionInfo
     unsealed: Unsealed = field(default_factory=Unsealed.empty)
     unreadable_end: int = 0  # after the last event of the log that cannot be read
     sealing: Unsealed | None = None  # what is being written to a segment; readers see it all the same
@@ -44,6 +46,22 @@ class Partition:
             if unsealed is not None and unsealed.pieces:
                 return unsealed.end_index
         return self.sealed_index
+
+    def pass_over(self, holes: tuple[tuple[int, int], ...]) -> None:
+        """Know of more record indexes that nobody has or gets; of all that there are, those known included."""
+        if len(holes) and holes != self.holes:
+            self.holes = holes
+            self.next_index = max(self.next_index, holes[-1][1])
+
+    def outside_holes(self, first: int, end: int) -> list[tuple[int, int]]:
+        """The record indexes [first, end) that crashes did not pass over, as spans like that."""
+        found = []
+        for low, high in self.holes:
+            if first < low < end:
+                found.append((first, low))
+            if low < end:
+                first = max(first, high)
+        return [*found, (first, end)] if first < end else found
 
     def keep_producer(self, entry: ProducerEntry) -> None:
         """Remember a batch of a producer, and forget its oldest."""
@@ -104,6 +122,7 @@ class Snapshot:
     segments: SegmentView
     unsealed: tuple[UnsealedPart, ...]
     tombstones: dict[tuple[int, bytes], tuple[Cut, ...]]
+    holes: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # by partition; see PartitionInfo
 
     @property
     def binary_keys(self) -> bool:
@@ -164,10 +183,12 @@ class CatalogState:
         """Take in a partition of a topic that is known."""
         if info.number not in self.partitions:
             topic = self._by_number[info.topic]
-            partition = Partition(info.number, info.name, info.sealed_index, info.sealed_index)
+            partition = Partition(info.number, info.name, info.sealed_index, info.sealed_index, info.reserved_index)
             topic.partitions = topic.partitions | {info.name: partition}
             self.partitions[info.number] = (topic, partition)
-        return self.partitions[info.number][1]
+        known = self.partitions[info.number][1]
+        known.pass_over(info.holes)
+        return known
 
     def add_tombstones(self, stones: Iterable[Tombstone]) -> None:
         """Hide events of spaces of partitions."""
@@ -258,5 +279,6 @@ class CatalogState:
             snapshot = Snapshot(
                 topic.info, tuple(topic.schemas.values()), tuple((p.number, p.name) for p in chosen),
                 topic.segments.view(), tuple(unsealed), topic.tombstones,
+                {p.number: p.holes for p in chosen if p.holes},
             )  # fmt: skip
             return snapshot, pin

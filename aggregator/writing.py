@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 import time
 from collections.abc import Callable
@@ -21,12 +20,15 @@ from aggregator.housekeeping import Housekeeping
 from aggregator.ingest import Ingest
 from aggregator.lock import WriterLock
 from aggregator.log import FILE_BYTES, Log
+from aggregator.log_file import Marks
 from aggregator.maintenance import Maintenance
-from aggregator.manifest import IDENTITY, RUN, IncarnationRows, Manifest
+from aggregator.manifest import IDENTITY, UNSYNCED, IncarnationRows, Manifest
+from aggregator.model import Problem
 from aggregator.pins import Pin, Pins
 from aggregator.poison import Quarantine
 from aggregator.policy import Durability, Limits
 from aggregator.replay import Replay
+from aggregator.reserve import Reserve
 from aggregator.sealing import Sealer
 from aggregator.sealing_process import POSSIBLE, PREFIX, SealingProcess
 from aggregator.segment_pool import SegmentPool
@@ -37,8 +39,6 @@ from aggregator.state import CatalogState, Snapshot, Topic
 from aggregator.stream_index import StreamIndex
 from esformat import ClosedError, EsdbError
 
-LOST_INDEXES = 1 << 32
-"""Record indexes passed over after a crash where the kernel may have lost acknowledged events: none is given twice."""
 MIN_BYTES = 1 << 20
 SEALING = ("thread", "process") if POSSIBLE else ("thread",)
 """Where segments are written."""
@@ -121,12 +121,16 @@ class Writing:
         layout, manifest, clock = self.layout, self.manifest, self._clock
         for directory in (layout.log, layout.segments):
             make_directory(directory)
+        change, noted = manifest.change(), Marks.read(layout.log).change or 0
+        if change < noted:
+            manifest.count_from(noted)  # or readers that are there would take two changes for one
         self.state = CatalogState(manifest.load())
         sealed = self.state.sealed()
         for entry in manifest.producers():
             self.state.partitions[entry.partition][1].keep_producer(entry)
         undo_adding(layout, {info.number for topic in self.state.topics.values() for info in topic.segments.view()})
-        self.startup = Startup(layout, self.state, manifest, clock)
+        self.startup = Startup(layout, self.state, manifest, clock, change)
+        self.startup.check_manifest(noted)
         self.startup.check_segments()
         replay = Replay(self.state, manifest, clock)
         recovered = replay.run(layout.log)
@@ -137,7 +141,7 @@ class Writing:
         self.startup.check_facts(self.facts.change)
         self.quarantine = Quarantine(layout, self.state, manifest, clock)
         self.quarantine.check(sealed, self.startup.is_in_log)
-        self._pass_over_lost_indexes()
+        self._pass_over_reserved()
         self.pins = Pins(layout.reader_locks, read_only=False)
         undoing.callback(self.pins.close)
         self.pool = SegmentPool(layout)
@@ -148,6 +152,8 @@ class Writing:
             check_alone=self.lock.check,
         )  # fmt: skip
         undoing.callback(self.log.close)
+        manifest.note_change = self.log.note_change
+        self.log.note_change(manifest.change())
         self.footprint = Footprint(self.state, manifest, self.log, self.limits.max_bytes)
         self.budget = Budget(self.limits.memory_bytes)
         self.budget.take(replay.size_bytes)
@@ -167,7 +173,7 @@ class Writing:
         self.streams = StreamIndex(self.state, manifest, self.pool, self.snapshot)
         self.housekeeping.erasures.before_forgetting = self.streams.forget_erased
         self.sealer.pass_unreadable()
-        self._note_run(closed=False)
+        manifest.put(UNSYNCED, str(int(self.durability.mode != "fsync")))
         if manifest.get(IDENTITY) is None:
             manifest.put(IDENTITY, secrets.token_hex(8))
         incarnations = IncarnationRows(manifest)
@@ -184,26 +190,21 @@ class Writing:
         self.footprint.wake = self.maintenance.look_after
         self.ingest = Ingest(
             self.state, manifest, self.log, self.budget, self.footprint, log_bytes=self.limits.log_bytes, clock=clock,
-            wake=self.maintenance.wake,
+            wake=self.maintenance.wake, reserve=None if self.durability.mode == "fsync" else Reserve(manifest),
         )  # fmt: skip
 
-    def _pass_over_lost_indexes(self) -> None:
-        """Where the last run ended without closing and did not sync, what it acknowledged may be gone.
-
-        What is passed over is noted with the run: a partition may get its next event many runs later.
+    def _pass_over_reserved(self) -> None:
+        """Where the last run ended without closing and did not sync, events that it acknowledged may be gone: give
+        nobody the record indexes that it had reserved for them.
         """
-        run = json.loads(self.manifest.get(RUN) or "{}")
-        lost = not run.get("closed", True) and run.get("durability") != "fsync"
-        self._first_free: dict[str, int] = run.get("first_free", {})
-        for number, (_, partition) in self.state.partitions.items():
-            partition.next_index = max(partition.next_index, self._first_free.get(str(number), 0))
-            if lost and partition.next_index:
-                partition.next_index += LOST_INDEXES
-                self._first_free[str(number)] = partition.next_index
-
-    def _note_run(self, *, closed: bool) -> None:
-        run = {"durability": self.durability.mode, "closed": closed, "first_free": self._first_free}
-        self.manifest.put(RUN, json.dumps(run))
+        partitions = [partition for _, partition in self.state.partitions.values() if partition.reserved_index]
+        holes = {p.number: (p.next_index, p.reserved_index) for p in partitions if p.next_index < p.reserved_index}
+        if partitions:
+            self.manifest.pass_over(holes)
+        for partition in partitions:
+            partition.reserved_index = 0
+            if partition.number in holes:
+                partition.pass_over((*partition.holes, holes[partition.number]))
 
     def close(self) -> None:
         """Stop the threads, sync the log, let go of everything, whatever fails on the way."""
@@ -226,9 +227,11 @@ class Writing:
     def _close_log(self) -> None:
         try:
             self.log.close()
-            if self.log.failure is None:
+            if self.log.failure is None and self.durability.mode != "fsync":
                 with suppress(CatalogLockedError):  # it is another's by now: this run counts as interrupted
-                    self._note_run(closed=True)
+                    self.manifest.pass_over({})
+                    self.manifest.put(UNSYNCED, "0")
+                    self.facts.keep()
         finally:
             self._closed = True
 
@@ -241,6 +244,10 @@ class Writing:
         self.owner.check()
         if self._closed:
             raise ClosedError("the catalog is closed", path=str(self.layout.root), hint="open it again")
+
+    def problems(self) -> list[Problem]:
+        """What was found wrong, oldest first."""
+        return self.manifest.problems()
 
     def snapshot(self, topic: Topic, partition: str | None) -> tuple[Snapshot, Pin]:
         """What of a topic is there now. Raises ClosedError."""

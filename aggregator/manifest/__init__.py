@@ -1,15 +1,16 @@
 """The manifest: what exists, in SQLite."""
 
-from aggregator.manifest.database import open_database
+from aggregator.manifest.database import RECOVER, open_database
 from aggregator.manifest.fact_rows import FactRows
 from aggregator.manifest.incarnation_rows import IncarnationRows
-from aggregator.manifest.manifest import CLOCK, IDENTITY, RUN, Contents, Edit, Manifest
+from aggregator.manifest.manifest import CLOCK, IDENTITY, UNSYNCED, Contents, Edit, Manifest
 from aggregator.manifest.pipe_rows import PipeRows
 
 __all__ = [
     "CLOCK",
     "IDENTITY",
-    "RUN",
+    "RECOVER",
+    "UNSYNCED",
     "Contents",
     "Edit",
     "FactRows",

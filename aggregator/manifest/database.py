@@ -14,6 +14,8 @@ from esformat import ClosedError
 APPLICATION_ID = 0x4553_4147
 """Marks an SQLite file as a manifest: "ESAG"."""
 _BUSY_SECONDS = 10.0
+RECOVER = "open the catalog for writing: that brings back what segments, log and facts tell"
+"""The hint for who only reads a manifest that is less than what its writer left."""
 _REBUILD = "run `aggregator rebuild-manifest` on the catalog"
 
 
@@ -58,7 +60,7 @@ def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
             if read_only and not _answers(connection):  # on a medium that cannot be written to, and nobody does
                 connection.close()
                 connection = _connect(path, "immutable=1")
-            _check_kind(connection, path)
+            _check_kind(connection, path, read_only=read_only)
             if not read_only:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("PRAGMA synchronous = FULL")
@@ -89,13 +91,17 @@ def _answers(connection: sqlite3.Connection) -> bool:
     return True
 
 
-def _check_kind(connection: sqlite3.Connection, path: Path) -> None:
+def _check_kind(connection: sqlite3.Connection, path: Path, *, read_only: bool) -> None:
     (kind,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     newest = migrations()[-1][0]
     if kind != APPLICATION_ID and tables:
         raise CorruptManifestError("an SQLite file that is no manifest", path=str(path), hint=_REBUILD)
+    if read_only and version < newest:
+        raise CorruptManifestError(
+            f"what can be read of the manifest has version {version}, older than {newest}", path=str(path), hint=RECOVER
+        )
     if version > newest:
         raise UnknownVersionError(
             f"the manifest has version {version}, this program knows {newest}",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from aggregator.facts import Settings
 from aggregator.manifest import rows
-from aggregator.manifest.manifest import IDENTITY, RUN, Manifest
+from aggregator.manifest.manifest import IDENTITY, UNSYNCED, Manifest
 from aggregator.manifest.pipe_rows import PipeRows
 from aggregator.model import PartitionInfo, PipeInfo, SchemaInfo, Tombstone, TopicInfo
 
@@ -29,9 +28,7 @@ class FactRows:
         return self._kinds[kind]()
 
     def _settings(self) -> list[Settings]:
-        run = json.loads(self._manifest.get(RUN) or "{}")
-        first_free = {int(number): end for number, end in run.get("first_free", {}).items()}
-        return [Settings(self._manifest.get(IDENTITY) or "", run.get("durability", "fsync"), first_free)]
+        return [Settings(self._manifest.get(IDENTITY) or "", self._manifest.get(UNSYNCED) == "1")]
 
     def _topics(self) -> list[TopicInfo]:
         with self._manifest._reading() as db:

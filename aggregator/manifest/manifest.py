@@ -31,12 +31,12 @@ from aggregator.model import (
 from aggregator.policy import Retention, Roll
 from esformat.parts import EventSchema
 
-IDENTITY, RUN, CLOCK = "identity", "run", "clock"
-"""Facts of the catalog: what tells it from others, in hexadecimal; how the last run went, and what is believed of the
-clock, as JSON.
+IDENTITY, UNSYNCED, CLOCK = "identity", "unsynced", "clock"
+"""Facts of the catalog: what tells it from others, in hexadecimal; whether what the last run acknowledged may be gone,
+"1" or "0"; what is believed of the clock, as JSON.
 """
 _EPOCH = "epoch"  # how often the catalog was opened for writing
-_STREAMS_SINCE = 2  # the migration that made their tables
+_PARTITION = "SELECT number, topic, name, sealed_index FROM partitions WHERE topic = ? AND name = ?"
 _KEYS = (
     "SELECT min_space FROM segments WHERE instr(min_space, ?)",
     "SELECT max_space FROM segments WHERE instr(max_space, ?)",
@@ -44,8 +44,6 @@ _KEYS = (
     "SELECT CAST(name AS BLOB) FROM topics WHERE instr(CAST(name AS BLOB), ?)",
     "SELECT CAST(name AS BLOB) FROM partitions WHERE instr(CAST(name AS BLOB), ?)",
     "SELECT CAST(producer AS BLOB) FROM producers WHERE instr(CAST(producer AS BLOB), ?)",
-)
-_STREAM_KEYS = (
     "SELECT CAST(name AS BLOB) FROM streams WHERE instr(CAST(name AS BLOB), ?)",
     "SELECT CAST(value AS BLOB) FROM stream_tags WHERE instr(CAST(value AS BLOB), ?)",
 )
@@ -95,6 +93,7 @@ class Manifest:
         self._owner = Owner(path.parent)
         self._connection = open_database(path, read_only=read_only)
         leave_when_forked(self)
+        self._inode = path.stat().st_ino
         self._lock = Lock()
         self._epoch: int | None = None
         self._files: dict[Path, os.stat_result] = {}
@@ -107,7 +106,22 @@ class Manifest:
         self.keep_facts: Callable[[], None] = lambda: None
         """Called before somebody is told that a change was made which segments and log cannot tell of, and before files
         go that could tell; a catalog that is open for writing has its own. It never raises."""
+        self.note_change: Callable[[int], None] = lambda change: None
+        """Called with the number of the last change after each transaction, so that readers know what they must see. It
+        never raises."""
         self._look()
+
+    def follow(self) -> bool:
+        """Where another file has come in the place of the one that is read, as when it was rebuilt, read that from now
+        on; whether it has. Raises FileNotFoundError.
+        """
+        with self._lock:
+            if self.path.stat().st_ino == self._inode:
+                return False
+            before, self._connection = self._connection, open_database(self.path, read_only=True)
+            self._inode = self.path.stat().st_ino
+            before.close()
+            return True
 
     def close(self) -> None:
         """Let go of the file."""
@@ -187,6 +201,7 @@ class Manifest:
                 yield self._connection
                 self._connection.execute("COMMIT")
                 self._look()
+                self.note_change(_change(self._connection))
             except BaseException:
                 if self._connection.in_transaction:
                     self._connection.execute("ROLLBACK")
@@ -215,7 +230,7 @@ class Manifest:
         """Keep a fact of the catalog."""
         with self._writing() as db:
             db.execute("INSERT OR REPLACE INTO catalog VALUES (?, ?)", (key, value))
-            if key in (IDENTITY, RUN):
+            if key in (IDENTITY, UNSYNCED):
                 self._changed.add("catalog")
 
     # ------------------------------------------------------------ reading
@@ -243,7 +258,8 @@ class Manifest:
         """A record index above all that are sealed in a partition, and a number above those of all segments."""
         with self._reading() as db:
             (index,) = db.execute(
-                "SELECT max(p.sealed_index, ifnull(max(s.last_index) + 1, 0)) "
+                "SELECT max(p.sealed_index, ifnull(max(s.last_index) + 1, 0), "
+                "ifnull((SELECT max(end_index) FROM holes WHERE partition = p.number), 0)) "
                 "FROM partitions p LEFT JOIN segments s ON s.partition = p.number WHERE p.number = ?",
                 (partition,),
             ).fetchone()
@@ -271,9 +287,7 @@ class Manifest:
     def keys_with(self, part: bytes) -> set[bytes]:
         """Every key and name in which these bytes stand, and more than they."""
         with self._reading() as db:
-            version = db.execute("PRAGMA user_version").fetchone()[0]
-            queries = [*_KEYS, *(_STREAM_KEYS if version >= _STREAMS_SINCE else ())]
-            found = {bytes(row[0]) for query in queries for row in db.execute(query, (part,))}
+            found = {bytes(row[0]) for query in _KEYS for row in db.execute(query, (part,))}
         return found - {part}
 
     def problems(self) -> list[Problem]:
@@ -285,8 +299,6 @@ class Manifest:
     def streams(self) -> tuple[dict[int, list[dict[str, str]]], dict[int, int]]:
         """The tags of each stream, by topic, and for each partition the record index below which all are known."""
         with self._reading() as db:
-            if db.execute("PRAGMA user_version").fetchone()[0] < _STREAMS_SINCE:  # only read, and no writer came since
-                return {}, {}
             tags: dict[int, dict[str, str]] = {}
             topics: dict[int, list[dict[str, str]]] = {}
             for number, topic in db.execute("SELECT number, topic FROM streams ORDER BY number"):
@@ -355,9 +367,38 @@ class Manifest:
                 "INSERT INTO partitions (number, topic, name) VALUES (?, ?, ?) ON CONFLICT (topic, name) DO NOTHING",
                 (number, topic, name),
             )
-            row = db.execute("SELECT * FROM partitions WHERE topic = ? AND name = ?", (topic, name)).fetchone()
+            row = db.execute(_PARTITION, (topic, name)).fetchone()
             _count_change(db)
         return PartitionInfo(*row)
+
+    def reserve(self, ends: Mapping[int, int]) -> None:
+        """Let record indexes of partitions below these be given out before the log is synced."""
+        with self._writing() as db:
+            db.executemany(
+                "UPDATE partitions SET reserved_index = max(reserved_index, ?) WHERE number = ?",
+                [(end, number) for number, end in ends.items()],
+            )
+            self._changed.add("partition")
+
+    def pass_over(self, holes: Mapping[int, tuple[int, int]]) -> None:
+        """Never give out these record indexes, [first, end) by partition, and reserve none any more."""
+        with self._writing() as db:
+            for number, (first, end) in holes.items():
+                grown = db.execute(
+                    "UPDATE holes SET end_index = ? WHERE partition = ? AND end_index = ?", (end, number, first)
+                )
+                if not grown.rowcount:
+                    db.execute("INSERT INTO holes VALUES (?, ?, ?)", (number, first, end))
+            if holes:
+                _count_change(db)
+            db.execute("UPDATE partitions SET reserved_index = 0 WHERE reserved_index != 0")
+            self._changed.add("partition")
+
+    def add_holes(self, partition: int, holes: Iterable[tuple[int, int]]) -> None:
+        """Take in holes that the manifest has lost."""
+        with self._writing() as db:
+            db.executemany("INSERT OR REPLACE INTO holes VALUES (?, ?, ?)", [(partition, *hole) for hole in holes])
+            self._changed.add("partition")
 
     def apply(self, edit: Edit) -> int:
         """Make a change of segments, all of it or nothing; gives the number of the change."""

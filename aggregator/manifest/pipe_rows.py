@@ -8,7 +8,6 @@ from aggregator.errors import InvalidRequestError
 from aggregator.manifest.manifest import Manifest
 from aggregator.model import PipeInfo
 
-_SINCE = 4  # the migration that made the table
 _SELECT = """
     SELECT name, identity, source, condition, backfill, created_us, sequence, progress FROM pipes ORDER BY name
 """
@@ -27,8 +26,6 @@ class PipeRows:
     def all(self) -> list[PipeInfo]:
         """Every pipe, by name."""
         with self._manifest._reading() as db:
-            if db.execute("PRAGMA user_version").fetchone()[0] < _SINCE:  # only read, and no writer came since
-                return []
             return [
                 PipeInfo(name, identity, source, condition, bool(backfill), *rest)
                 for name, identity, source, condition, backfill, *rest in db.execute(_SELECT)

@@ -34,7 +34,6 @@ _ADD_SEGMENT = """
 _ADD_TOPIC = """
     INSERT INTO topics (number, name, keys, indexes, roll, retention, created_us) VALUES (?, ?, ?, ?, ?, ?, ?)
 """
-_CUTS_SINCE = 5  # the migration that made tombstones hide a part of a space
 _SEGMENT_VALUES = attrgetter(*(each.name for each in fields(SegmentInfo)))  # a copy by `astuple` costs 20 × as much
 
 
@@ -95,7 +94,14 @@ def put_schema(db: sqlite3.Connection, info: SchemaInfo) -> SchemaInfo:
 
 def partitions(db: sqlite3.Connection) -> list[PartitionInfo]:
     """Every partition, in the order in which they came to be."""
-    return [PartitionInfo(*row) for row in db.execute("SELECT * FROM partitions ORDER BY number")]
+    holes: dict[int, list[tuple[int, int]]] = {}
+    for number, first, end in db.execute("SELECT * FROM holes ORDER BY partition, first_index"):
+        holes.setdefault(number, []).append((first, end))
+    found = db.execute("SELECT number, topic, name, sealed_index, reserved_index FROM partitions ORDER BY number")
+    return [
+        PartitionInfo(number, topic, name, sealed, reserved, tuple(holes.get(number, ())))
+        for number, topic, name, sealed, reserved in found
+    ]
 
 
 def segments(db: sqlite3.Connection, since: int) -> list[SegmentInfo]:
@@ -139,10 +145,7 @@ def put_quarantined(db: sqlite3.Connection, batches: Sequence[QuarantinedBatch])
 
 def tombstones(db: sqlite3.Connection) -> list[Tombstone]:
     """What is hidden and not gone from disk yet."""
-    if db.execute("PRAGMA user_version").fetchone()[0] < _CUTS_SINCE:  # only read, and no writer came since
-        rows = db.execute("SELECT partition, space, end_index, created_us FROM tombstones")
-    else:
-        rows = db.execute("SELECT partition, space, end_index, created_us, time_us, tie_index FROM tombstones")
+    rows = db.execute("SELECT partition, space, end_index, created_us, time_us, tie_index FROM tombstones")
     return [Tombstone(*row) for row in rows]
 
 

@@ -58,9 +58,10 @@ class Health:
 
         async def again() -> None:
             while True:
-                await self.look(catalog)
                 await asyncio.sleep(self._interval_s)
+                await self.look(catalog)
 
+        await self.look(catalog)
         task = asyncio.create_task(again())
         try:
             yield

@@ -32,13 +32,13 @@ from esformat.parts import make_schema
 TEXT = (ROOT / "spec" / "facts.md").read_text("utf-8")
 COLUMNS = pa.schema([("kind", pa.string()), ("at", pa.timestamp("ns", "Europe/Paris")), ("tags", pa.list_(pa.int8()))])
 FACTS = Facts(
-    Settings("0123456789abcdef", "interval", {3: 1 << 33}),
+    Settings("0123456789abcdef", unsynced=True),
     (
         TopicInfo(1, "t", "text", (), Roll(), Retention(), 1_700_000_000_000_000),
         TopicInfo(2, 'a "name"\n😀', "binary", ("kind",), Roll(rows=7, frame_bytes=8192), Retention(max_bytes=10), -1),
     ),
     (SchemaInfo(4, 2, 4, make_schema(COLUMNS, ["kind"], binary_keys=True)),),
-    (PartitionInfo(3, 2, "0", 1 << 33),),
+    (PartitionInfo(3, 2, "0", 1 << 33, 1 << 34, ((0, 7), (9, 1 << 32))),),
     (Tombstone(3, b"\x00secret\xff", 12, 5), Tombstone(3, b"", 12, 5, -3, 0)),
     (PipeInfo("p", "pipe 1", "{a=1}", "msg PREFIX x", True, 9, 17, "{}"),),
 )

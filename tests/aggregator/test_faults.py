@@ -51,7 +51,7 @@ def test_opening_that_fails_leaves_no_thread(tmp_path, monkeypatch):
     real = Manifest.put
 
     def fail(manifest, key, value):
-        if key == "run":
+        if key == "unsynced":
             raise aggregator.ManifestFailedError("the disk is full")
         real(manifest, key, value)
 

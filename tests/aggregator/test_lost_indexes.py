@@ -1,27 +1,35 @@
-"""Record indexes are never given twice, also where a crash may have taken acknowledged events with it."""
+"""Record indexes are never given twice, also where a crash may have taken acknowledged events with it. What of them is
+passed over is known, and not more than was reserved.
+"""
 
 from __future__ import annotations
+
+import os
 
 import pyarrow as pa
 import pytest
 from crash_image import crash_image
 
 import aggregator
-from aggregator.writing import LOST_INDEXES
+from aggregator import reserve
 
 EVENTS = pa.table({"space": ["a", "b"], "timestamp": pa.array([1, 2], pa.int64()), "data": [b"x", b"y"]})
+UNSYNCED = ["interval", "none"]
 
 
-def crashed(path, copy):
-    """A copy of a catalog as it is while its writer runs: what a crash leaves."""
+def crashed(path, copy, lost=False):
+    """A copy of a catalog as it is while its writer runs: what a crash leaves. lost: without what was not synced."""
     crash_image(path, copy)
+    if lost:
+        for file in (copy / "log").iterdir():
+            os.truncate(file, 32 if file.suffix == ".log" else 0)
     return copy
 
 
 @pytest.mark.parametrize("end", ["closed", "crashed"])
-def test_indexes_stay_passed_over(tmp_path, end):
-    """A partition that gets nothing in the run after a crash goes on behind the gap in a later one."""
-    durability = aggregator.Durability("interval")
+@pytest.mark.parametrize("durability", UNSYNCED)
+def test_indexes_stay_passed_over(tmp_path, durability, end):
+    """A partition that gets nothing in the run after a crash goes on behind the hole in a later one."""
     with aggregator.open(tmp_path / "first", durability=durability) as catalog:
         catalog.create_topic("t").append(EVENTS)
         after_crash = crashed(tmp_path / "first", tmp_path / "second")
@@ -29,15 +37,61 @@ def test_indexes_stay_passed_over(tmp_path, end):
         later = crashed(after_crash, tmp_path / "third") if end == "crashed" else after_crash
     with aggregator.open(later) as catalog:
         receipt = catalog.topic("t").append(EVENTS)
-    assert receipt.first == LOST_INDEXES + 2
+    assert receipt.first == reserve.FIRST + 2
     with aggregator.open(later) as catalog:
-        assert catalog.topic("t").append(EVENTS).first == LOST_INDEXES + 4
+        assert catalog.topic("t").append(EVENTS).first == reserve.FIRST + 4
+        assert catalog.problems() == []
 
 
-def test_nothing_is_passed_over_where_every_append_was_synced(tmp_path):
-    """After a crash of a run with `fsync`, indexes go on where they were."""
-    with aggregator.open(tmp_path / "first") as catalog:
-        catalog.create_topic("t").append(EVENTS)
-        after_crash = crashed(tmp_path / "first", tmp_path / "second")
+@pytest.mark.parametrize("durability", UNSYNCED)
+def test_what_was_lost_is_not_given_again(tmp_path, durability):
+    """However many were given, in however large batches; a partition that was left alone has no hole."""
+    large = pa.table({"space": ["a"] * 3 * reserve.FIRST, "timestamp": pa.array(range(3 * reserve.FIRST), pa.int64())})
+    with aggregator.open(tmp_path / "first", durability=durability) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(EVENTS, "idle")
+    with aggregator.open(tmp_path / "first", durability=durability) as catalog:
+        topic = catalog.topic("t")
+        for number in range(20):
+            last = topic.append(large if number % 2 else EVENTS).last
+        after_crash = crashed(tmp_path / "first", tmp_path / "second", lost=True)
     with aggregator.open(after_crash) as catalog:
+        first = catalog.topic("t").append(EVENTS).first
+        assert last < first <= 2 * last + reserve.FIRST
+        assert catalog.topic("t").append(EVENTS, "idle").first <= 2
+
+
+@pytest.mark.parametrize("durability", ["fsync", *UNSYNCED])
+def test_nothing_is_passed_over(tmp_path, durability):
+    """After a crash of a run that synced every append, and where a run was closed, indexes go on where they were."""
+    with aggregator.open(tmp_path / "first", durability=durability) as catalog:
+        catalog.create_topic("t").append(EVENTS)
+        if durability == "fsync":
+            crashed(tmp_path / "first", tmp_path / "second")
+    root = tmp_path / ("second" if durability == "fsync" else "first")
+    with aggregator.open(root) as catalog:
         assert catalog.topic("t").append(EVENTS).first == 2
+
+
+def test_what_was_passed_over_is_not_counted(tmp_path):
+    """Neither as records that are gone nor as ones that are to come; readers know, and so does a rebuilt manifest."""
+    root = tmp_path / "data"
+    with aggregator.open(root, durability="none") as catalog:
+        catalog.write({"a": "1"}, [{"ts": 1, "msg": "old"}])
+        selection = catalog.query("SELECT FROM a = 1")
+        selection.to_table()
+        position = selection.position
+        image = crashed(root, tmp_path / "crashed")
+    with aggregator.open(image) as catalog:
+        catalog.query("CREATE PIPE p FROM a = 1")
+        catalog.write({"a": "1"}, [{"ts": 2, "msg": "new"}])
+        later = catalog.query(f"SELECT FROM a = 1 POSITION {position}")
+        assert ([event.data for event in later], later.gone) == ([b"new"], 0)
+    for rebuilt in (False, True):
+        if rebuilt:
+            (image / "manifest.sqlite").unlink()
+            aggregator.rebuild_manifest(image)
+        with aggregator.open(image, read_only=True) as reader:
+            later = reader.query(f"SELECT FROM a = 1 POSITION {position}")
+            assert ([event.data for event in later], later.gone) == ([b"new"], 0)
+            assert reader.query("SHOW PIPES").to_pylist()[0]["lag"] <= 2

@@ -16,10 +16,10 @@ _COLUMNS = pa.schema(
     [("kind", pa.string()), ("at", pa.timestamp("ns", "UTC")), ("tags", pa.list_(pa.decimal128(9, 2)))]
 )
 _FACTS = Facts(
-    Settings("0123456789abcdef", "interval", {3: 1 << 33}),
+    Settings("0123456789abcdef", unsynced=True),
     (TopicInfo(2, "t", "binary", ("kind",), Roll(rows=7, frame_bytes=8192), Retention(max_bytes=10), -1),),
     (SchemaInfo(4, 2, 4, make_schema(_COLUMNS, ["kind"], binary_keys=True)),),
-    (PartitionInfo(3, 2, "0", 1 << 33),),
+    (PartitionInfo(3, 2, "0", 1 << 33, 1 << 34, ((0, 7), (9, 1 << 32))),),
     (Tombstone(3, b"\x00secret\xff", 12, 5, -3, 0),),
     (PipeInfo("p", "pipe 1", "{a=1}", "msg PREFIX x", True, 9, 17, "{}"),),
 )

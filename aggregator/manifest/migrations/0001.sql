@@ -35,6 +35,7 @@ CREATE TABLE partitions (
     topic        INTEGER NOT NULL REFERENCES topics,
     name         TEXT NOT NULL,
     sealed_index INTEGER NOT NULL DEFAULT 0, -- every event below it lies in a segment, or was retired
+    reserved_index INTEGER NOT NULL DEFAULT 0, -- a run that does not sync its appends gives out indexes below it only
     UNIQUE (topic, name)
 ) STRICT;
 
@@ -50,6 +51,14 @@ CREATE TABLE incarnation_starts (
     partition   INTEGER NOT NULL REFERENCES partitions,
     first_index INTEGER NOT NULL,
     PRIMARY KEY (incarnation, partition)
+) STRICT, WITHOUT ROWID;
+
+-- Record indexes that were reserved when a run crashed, and that no event has that is there: nobody gets them.
+CREATE TABLE holes (
+    partition   INTEGER NOT NULL REFERENCES partitions,
+    first_index INTEGER NOT NULL,
+    end_index   INTEGER NOT NULL, -- behind the last one
+    PRIMARY KEY (partition, first_index)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE segments (

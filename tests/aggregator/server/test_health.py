@@ -39,6 +39,16 @@ def test_ready_with_problems(tmp_path, web_of):
         assert "aggregator_problems 1.0" in figures
 
 
+def test_problems_are_counted(tmp_path, web_of):
+    """A catalog that is served though something of it is missing says so where readiness is asked for."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        catalog.create_topic("t").append([{"space": "a", "timestamp": 1}])
+        catalog.seal()
+    next((tmp_path / "data" / "segments").glob("*/*.esdb")).unlink()
+    with served(tmp_path / "data") as server:
+        assert web_of(server).get("/readyz").json() == {"status": "ready", "problems": 1}
+
+
 def test_no_such_page(web):
     """What is not there is a problem with a type, as RFC 9457 has it; on plateau's paths it looks as plateau's does."""
     answer = web.get("/v1/nowhere")

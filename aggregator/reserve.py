@@ -1,0 +1,49 @@
+"""Record indexes that may be given out: the manifest knows of them before appends that are not synced get them.
+
+After a crash nobody can tell which of them were given to events that are lost: the next opening passes over those that
+no event has. With every append synced nothing is lost, so nothing is reserved: docs/decisions/0025 says more.
+"""
+
+from __future__ import annotations
+
+from threading import Lock
+
+from aggregator.manifest import Manifest
+from aggregator.state import Partition
+
+FIRST = 1 << 12
+"""So many record indexes are reserved ahead of a partition's first append in a run, then each time twice as many,"""
+MOST = 1 << 20
+"""up to so many: half a second of appends at full speed."""
+
+
+class Reserve:
+    """Reserves record indexes of partitions. Safe to share between threads."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._manifest = manifest
+        self._lock = Lock()
+        self._ahead: dict[int, int] = {}
+
+    def keep_ahead(self, partition: Partition, end: int) -> None:
+        """Reserve more where less than half of what was reserved is left above `end`: before others wait for it.
+
+        Raises ManifestFailedError.
+        """
+        if end + self._ahead.get(partition.number, 0) // 2 >= partition.reserved_index:
+            self._extend(partition, end)
+
+    def cover(self, partition: Partition, end: int) -> None:
+        """See to it that all record indexes below `end` are reserved. Raises ManifestFailedError."""
+        if end > partition.reserved_index:
+            self._extend(partition, end)
+
+    def _extend(self, partition: Partition, end: int) -> None:
+        with self._lock:
+            ahead = self._ahead.get(partition.number, 0)
+            if end + ahead // 2 < partition.reserved_index:  # somebody was quicker
+                return
+            ahead = min(MOST, max(FIRST, 2 * ahead))
+            self._manifest.reserve({partition.number: end + ahead})
+            self._ahead[partition.number] = ahead
+            partition.reserved_index = end + ahead

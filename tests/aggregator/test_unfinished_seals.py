@@ -1,0 +1,104 @@
+"""A crash in the middle of a seal of several schema families: every event is there afterwards, in whatever state."""
+
+from __future__ import annotations
+
+import pytest
+from crash_image import crash_image
+
+import aggregator
+from aggregator import sealing
+
+FAMILIES = ({"n": 1}, {"n": "text"})  # values that no column holds both of
+THREE = (*FAMILIES, {"n": [1]})
+
+
+def append(topic, first, batches, families=FAMILIES):
+    """Batches of three events, each of the next family."""
+    for number in range(first, first + batches):
+        rows = [{"space": f"s{number}", "timestamp": number * 10 + place} for place in range(3)]
+        topic.append([row | families[number % len(families)] for row in rows], producer="p", sequence=number)
+
+
+def times(first, batches):
+    return [number * 10 + place for number in range(first, first + batches) for place in range(3)]
+
+
+def killed_in_a_seal(catalog, image, monkeypatch, files=1):
+    """Seal, and give what a crash behind so many segment files would leave."""
+    real, written = sealing.write_segment, []
+
+    def write(*arguments, **options):
+        written.append(real(*arguments, **options))
+        if len(written) == files:
+            crash_image(catalog.path, image)
+        return written[-1]
+
+    monkeypatch.setattr(sealing, "write_segment", write)
+    catalog.seal()
+    monkeypatch.undo()
+    return image
+
+
+def check(root, expected, families=FAMILIES, files=1):
+    """Open, twice, once with everything sealed: all events once, no problem, and retries are known."""
+    for swept in (files, 0):
+        with aggregator.open(root) as catalog:
+            topic = catalog.topic("t")
+            assert [event.timestamp for event in topic.scan()] == expected
+            assert len(topic.read("0").to_table()) == len(expected)
+            assert catalog.problems() == []
+            assert len(catalog.stats()["swept"]) == swept
+            again = topic.append(
+                [{"space": "s7", "timestamp": 70 + place} | families[7 % len(families)] for place in range(3)],
+                producer="p",
+                sequence=7,
+            )
+            assert again.duplicate
+            catalog.seal()
+
+
+@pytest.mark.parametrize("families", [FAMILIES, FAMILIES[:1] * 2], ids=["two families", "one family"])
+@pytest.mark.parametrize("before", ["fsync", "interval", "none"])
+def test_killed_in_a_seal(tmp_path, monkeypatch, before, families):
+    """Also where a crash of an earlier run, which did not sync, left record indexes out in the middle of it."""
+    with aggregator.open(tmp_path / "first", durability=before) as catalog:
+        append(catalog.create_topic("t"), 0, 5, families)
+        root = crash_image(tmp_path / "first", tmp_path / "second")
+    with aggregator.open(root) as catalog:
+        append(catalog.topic("t"), 5, 5, families)
+        image = killed_in_a_seal(catalog, tmp_path / "third", monkeypatch)
+    check(image, times(0, 10), families)
+
+
+@pytest.mark.parametrize("facts", ["kept", "lost"])
+@pytest.mark.parametrize("files", [1, 2])
+@pytest.mark.parametrize("durability", ["fsync", "interval"])
+def test_killed_in_a_seal_and_the_manifest_lost(tmp_path, monkeypatch, durability, files, facts):
+    """A segment of one family does not hide the events of another that only the log has."""
+    with aggregator.open(tmp_path / "first", durability=durability) as catalog:
+        append(catalog.create_topic("t"), 0, 10, THREE)
+        image = killed_in_a_seal(catalog, tmp_path / "second", monkeypatch, files)
+    for path in image.glob("manifest.sqlite*"):
+        path.unlink()
+    if facts == "lost":
+        (image / "catalog.facts").unlink()
+    report = aggregator.rebuild_manifest(image)
+    assert report.segments == 0
+    check(image, times(0, 10), THREE, files)
+
+
+def test_killed_in_a_seal_and_the_log_has_lost_its_end(tmp_path, monkeypatch):
+    """What the log still has counts, and not the file of one family that has more: that is kept, and told of."""
+    with aggregator.open(tmp_path / "first", durability="none") as catalog:
+        append(catalog.create_topic("t"), 0, 10)
+        image = killed_in_a_seal(catalog, tmp_path / "second", monkeypatch)
+    path = max((image / "log").glob("*.log"))
+    frames = path.read_bytes().split(b"LFRM")
+    path.write_bytes(b"LFRM".join(frames[:-2]))
+    for _ in range(2):
+        with aggregator.open(image) as catalog:
+            assert [event.timestamp for event in catalog.topic("t").scan()] == times(0, 8)
+            aside, lost = catalog.problems()
+            assert aside.action.startswith("set aside in quarantine")
+            assert "bytes of acknowledged batches are missing" in lost.message
+            catalog.seal()
