@@ -46,6 +46,7 @@ fuzz: $(VENV)/fuzz.stamp  ## A million foreign inputs for every reader, coverage
 soak: $(VENV)/dev.stamp  ## The full figures of docs/reliability.md (two hours or three).
 	PYTHONPATH=.:tests:fixtures:spec $(BIN)/python -m tests.soak.salvage --cases 10000
 	$(BIN)/python -m tests.soak.faults --points 1000
+	$(BIN)/python -m tests.soak.kills --kills 1000
 	$(BIN)/python -m tests.soak.streams --minutes 20
 	$(BIN)/python -m tests.soak.power_cuts --cuts 200
 	CATALOG_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/aggregator/test_catalog_model.py

@@ -42,7 +42,8 @@ SYNCS = frozenset(tracing.SYNCS.values())
 NO_THREAD_MEMORY = 127  # what glibc ends a process with that has no memory for a thread's own data
 GROWING = frozenset(tracing.WRITES.values()) | {"open", "mkdir", "fallocate", "link"}
 SEALING = ("thread", "process")
-MODES = ("kill", "torn", "sync", "full", "descriptors", "memory")
+MODES = ("kill", "torn", "sync", "broken", "full", "descriptors", "memory")
+"""broken: calls of any kind that change files fail with EIO, sealing and opening as well."""
 
 
 @dataclass
@@ -164,6 +165,9 @@ class Campaign:
             count = self._random.choice(FULL_FOR)
             torn = self._random.random() < 0.5
             fault = Fault(self._place(GROWING, share), count, GROWING, errno.ENOSPC, torn, self._kill_after())
+        elif mode == "broken":
+            count, torn = self._random.choice(FULL_FOR), self._random.random() < 0.5
+            fault = Fault(self._place(None, share), count, None, errno.EIO, torn, self._kill_after())
         else:
             fault = Fault(self._place(None, share), torn=mode == "torn", maker=self._random.random() < 0.5)
         run = self._run(mode, fault)

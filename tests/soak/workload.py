@@ -26,6 +26,8 @@ from esformat import EsdbError
 
 KEPT, AGED, ERASED = "kept", "aged", "erased"
 DAY_US = 86_400_000_000
+TODAY_US = int(time.time() * 1e6) // DAY_US * DAY_US
+"""When a campaign began: its batches are the same when midnight comes meanwhile."""
 PARTITIONS = ("a", "b")
 BATCHES = 6  # of each thread, in each round
 OLD_BATCHES = 3  # of those of the topic with retention, how many are old enough to go
@@ -42,7 +44,7 @@ def batch(key: Key) -> pa.Table:
     topic, partition, sequence = key
     count = 1 + sequence * 7 % 20
     names = [json.dumps([topic, partition, sequence, number]).encode() for number in range(count)]
-    time_us = int(time.time() * 1e6) // DAY_US * DAY_US - (9 * DAY_US if is_old(key) else 0)
+    time_us = TODAY_US - (9 * DAY_US if is_old(key) else 0)
     spaces = [own_space(key) if topic == ERASED else f"space-{(sequence + number) % 5}" for number in range(count)]
     return pa.table({"space": spaces, "timestamp": [time_us + number for number in range(count)], "data": names})
 
