@@ -285,6 +285,15 @@ class Log:
             self._refuse(error, "could not be synced", file)
             raise
 
+    def _sync_older(self) -> None:
+        """Sync the files before the current one, which nobody has done so far."""
+        for file in self._files[:-1]:
+            descriptor = os.open(file.path, os.O_RDONLY)
+            try:
+                os.fdatasync(descriptor)
+            finally:
+                os.close(descriptor)
+
     def _refuse(self, error: BaseException, what: str, file: LogFile | None = None) -> None:
         path = str((file or self._files[-1]).path)
         self._failure = LogFailedError(
@@ -426,6 +435,8 @@ class Log:
             try:
                 if self._failure is None and self._unsynced:
                     self._sync(self._files[-1])
+                if self._failure is None and self._durability.mode == "none":
+                    self._sync_older()
             finally:
                 with self._changes:
                     self.leave_to_parent()

@@ -5,6 +5,7 @@ passed over is known, and not more than was reserved.
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -71,6 +72,24 @@ def test_nothing_is_passed_over(tmp_path, durability):
     root = tmp_path / ("second" if durability == "fsync" else "first")
     with aggregator.open(root) as catalog:
         assert catalog.topic("t").append(EVENTS).first == 2
+
+
+def test_closing_syncs_all_of_the_log(tmp_path, monkeypatch):
+    """Then nothing is reserved any more, as nothing can be lost: not of older files either, which "none" left alone."""
+    synced, real = set(), os.fdatasync
+
+    def sync(descriptor):
+        synced.add(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        real(descriptor)
+
+    with aggregator.open(tmp_path / "data", durability="none") as catalog:
+        catalog.create_topic("t").append(EVENTS)
+        catalog._backend.log.roll()
+        catalog.topic("t").append(EVENTS)
+        monkeypatch.setattr(os, "fdatasync", sync)
+    files = {str(path) for path in (tmp_path / "data" / "log").glob("*.log")}
+    assert len(files) == 2
+    assert synced == files
 
 
 def test_what_was_passed_over_is_not_counted(tmp_path):
