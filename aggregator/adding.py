@@ -226,17 +226,13 @@ class Adder:
 
     @contextmanager
     def _room(self, size: int) -> Iterator[None]:
-        with self._writing.footprint.making(self._topic, size, urgent=True) as fits:
-            if not fits:
-                raise OverloadedError(
-                    f"there is no room for {size:,} bytes of segments within the limits of the catalog",
-                    hint="let it keep more, or remove something; nothing was added",
-                    retry_after_s=1.0,
-                )
-            try:
-                yield
-            finally:
-                shutil.rmtree(self._folder, ignore_errors=True)
+        refusal = self._writing.footprint.refusal(size)
+        if refusal is not None:
+            raise refusal
+        try:
+            yield
+        finally:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _add(self, place: Partition, staged: list[StagedSegment], target: Target, batch: Batch) -> Added:
         self._admit(staged, target)

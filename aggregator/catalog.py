@@ -347,7 +347,7 @@ class Catalog:
         self._check_open()
         if not isinstance(self._backend, Writing):
             return None
-        failure = self._backend.log.failure
+        failure = self._backend.log.failure or self._backend.reserve.trouble
         return self._backend.maintenance.problem if failure is None else str(failure)
 
     def verify(self) -> list[Problem]:

@@ -15,7 +15,7 @@ from aggregator.files import Layout, manifest_files
 @dataclass(frozen=True, slots=True)
 class Usage:
     """Bytes on disk. segments: live ones; waiting: retired ones that a scan still reads; manifest: with the copy of its
-    facts beside it; free: left on the disk.
+    facts beside it; reserve: kept for a full disk; free: left on the disk.
     """
 
     segments: int
@@ -23,6 +23,7 @@ class Usage:
     log: int
     manifest: int
     quarantine: int
+    reserve: int
     free: int
 
     @property
@@ -33,15 +34,20 @@ class Usage:
     @property
     def other(self) -> int:
         """What is no segment."""
-        return self.log + self.manifest + self.quarantine
+        return self.log + self.manifest + self.quarantine + self.reserve
 
 
 def measure(layout: Layout, *, segments: int, waiting: int) -> Usage:
     """Look. What the segments take is known: it stands in the manifest."""
     return Usage(
-        segments, waiting, sum(_sizes(layout.log)), sum(_manifest_sizes(layout)), sum(_sizes(layout.quarantine)),
-        shutil.disk_usage(layout.root).free,
+        segments, waiting, sum(sizes_in(layout.log)), sum(_manifest_sizes(layout)), sum(sizes_in(layout.quarantine)),
+        sum(sizes_in(layout.reserve)), free_bytes(layout.root),
     )  # fmt: skip
+
+
+def free_bytes(directory: Path) -> int:
+    """Bytes that are left on the disk of a directory."""
+    return shutil.disk_usage(directory).free
 
 
 def _manifest_sizes(layout: Layout) -> Iterator[int]:
@@ -50,7 +56,8 @@ def _manifest_sizes(layout: Layout) -> Iterator[int]:
             yield path.stat().st_size
 
 
-def _sizes(directory: Path) -> Iterator[int]:
+def sizes_in(directory: Path) -> Iterator[int]:
+    """Bytes of each file in a directory, which need not be there."""
     try:
         entries = list(os.scandir(directory))
     except FileNotFoundError:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from aggregator.footprint import Footprint
 from aggregator.log import Log
 from aggregator.manifest import Edit, Manifest
 from aggregator.model import LAST, Cut, SegmentInfo, Tombstone
@@ -49,12 +48,11 @@ class Erasures:
         rewriter: Rewriter,
         removal: Removal,
         pool: SegmentPool,
-        footprint: Footprint,
         clock: Callable[[], int],
     ) -> None:
         self._state, self._manifest, self._log, self._sealer = state, manifest, log, sealer
         self._rewriter, self._removal, self._pool, self._clock = rewriter, removal, pool, clock
-        self._footprint, self._quarantine = footprint, sealer.quarantine
+        self._quarantine = sealer.quarantine
         self._clean: dict[tuple[int, bytes, Cut], _Clean] = {}
         self.before_forgetting: Callable[[Topic], None] = lambda _: None
         """Called before tombstones of a topic go: who keeps names of spaces looks at them for the last time."""
@@ -138,7 +136,7 @@ class Erasures:
             taken_out = True
         holding, _ = self._holding(topic, partition, left, errors)
         for segment, counts in holding.items():
-            with errors, self._footprint.rewriting(topic, segment.size_bytes), UnlessRemoved(topic, [segment]):
+            with errors, UnlessRemoved(topic, [segment]):
                 made = self._rewritten(topic, partition, segment, {space: left[space] for space in counts}, counts)
                 added = [] if made is None else [made]
                 if self._removal.replace(topic, [segment], added, "erased"):

@@ -90,8 +90,8 @@ class SequenceConflictError(AggregatorError, ValueError):
 
 
 class OverloadedError(AggregatorError):
-    """Memory, log or a limit of bytes on disk is full; the message says which, and what fills it. Nothing of the batch
-    was kept. Try again after `retry_after_s` seconds.
+    """Memory, log or the disk is full, or a hard limit of it; the message says which, and what fills it. Nothing of the
+    batch was kept. Try again after `retry_after_s` seconds.
     """
 
     retry_after_s: float

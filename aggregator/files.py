@@ -45,6 +45,7 @@ class Layout:
         self.log = root / "log"
         self.segments = root / "segments"
         self.quarantine = root / "quarantine"
+        self.reserve = root / "reserve"
 
     def segment(self, number: int) -> Path:
         """Where a segment lies."""

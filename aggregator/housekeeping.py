@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 
@@ -13,10 +13,11 @@ from aggregator.ages import Ages
 from aggregator.budget import Budget
 from aggregator.compaction import Bounds, bounds_for, merges_due, merges_possible
 from aggregator.disk import Usage, measure
+from aggregator.disk_reserve import DiskReserve, wanted_bytes
 from aggregator.erasure import Erasures
 from aggregator.errors import SegmentMissingError
 from aggregator.files import Layout, segment_name
-from aggregator.footprint import WAITING_SHARE, Footprint
+from aggregator.footprint import Footprint
 from aggregator.log import Log
 from aggregator.manifest import Manifest
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
@@ -36,6 +37,11 @@ logger = logging.getLogger("aggregator")
 
 SHARE_OF_TIME = 20
 """Looking for what to merge takes at most one part in so many of a thread's time."""
+WAITING_SHARE = 5
+"""Files that wait for scans are no reason to remove others: that would give nothing back. Where they are more than one
+part in so many of a limit, nothing is merged that would make more of them wait, and the log says so."""
+LOG_SHARE = 4
+"""The log counts up to one part in so many of what is kept: while sealing is behind, no more old events go for it."""
 _UNLIMITED = Retention()
 
 
@@ -53,16 +59,17 @@ class Housekeeping:
         pool: SegmentPool,
         budget: Budget,
         footprint: Footprint,
+        reserve: DiskReserve,
         *,
         limits: Limits,
         clock: Callable[[], int],
     ) -> None:
         self._state, self._manifest, self._log, self._sealer = state, manifest, log, sealer
         self._layout, self._budget, self._limits, self._clock = layout, budget, limits, clock
-        self._footprint = footprint
+        self._footprint, self._reserve = footprint, reserve
         self.removal = Removal(state, manifest, layout, pins, pool, footprint)
         self._rewriter = Rewriter(layout, pool, sealer.take_number)
-        self.erasures = Erasures(state, manifest, log, sealer, self._rewriter, self.removal, pool, footprint, clock)
+        self.erasures = Erasures(state, manifest, log, sealer, self._rewriter, self.removal, pool, clock)
         self._retaining = Lock()
         self._compacting = Lock()
         self._looked: dict[int, tuple[object, ...]] = {}  # topic -> what was so when nothing was due to merge
@@ -70,6 +77,7 @@ class Housekeeping:
         self._unmergeable: set[int] = set()  # segments of which merging failed for a reason of their own
         self._merging = FirstError()  # of when it was looked at last
         self.ages = Ages(state, manifest, clock)
+        self._told_waiting = False
 
     def chores(self) -> tuple[Callable[[], None], Callable[[], None]]:
         """What `maintenance` calls again and again."""
@@ -83,8 +91,14 @@ class Housekeeping:
 
     def usage(self) -> Usage:
         """What the catalog takes on disk."""
-        segments = sum(info.size_bytes for topic in self._topics() for info in self._segments(topic))
-        return measure(self._layout, segments=segments, waiting=sum(size for _, size, _ in self.removal.waiting()))
+        return self._usage(info for topic in self._topics() for info in self._segments(topic))
+
+    def _usage(self, segments: Iterable[SegmentInfo]) -> Usage:
+        usage = measure(
+            self._layout, segments=sum(segment.size_bytes for segment in segments), waiting=self._footprint.waiting()
+        )
+        self._footprint.quarantine_bytes = usage.quarantine
+        return usage
 
     def retain(self, topics: Iterable[Topic] | None = None, *, dry_run: bool = False) -> RetentionReport:
         """Remove what policies no longer keep; of the given topics alone, or of all and then what the limits ask for.
@@ -92,14 +106,27 @@ class Housekeeping:
         Raises ManifestFailedError, OSError.
         """
         with self._retaining:
-            doomed = self._doomed(topics)
-            if not dry_run:
-                doomed = self._remove(doomed)
-                self._footprint.made_room()
-                self.removal.sweep()
+            doomed = self._doomed(topics) if dry_run else self._retain(topics)
             usage = self.usage()
-            self._footprint.quarantine_bytes = usage.quarantine
         return RetentionReport(tuple(self._removed(one) for one in doomed), usage.total, usage.waiting, dry_run)
+
+    def _retain(self, topics: Iterable[Topic] | None) -> list[Doomed]:
+        """One pass; gives what was removed."""
+        done = self._remove(self._doomed(topics))
+        self.removal.sweep()
+        self._tell_waiting()
+        return done
+
+    def _tell_waiting(self) -> None:
+        """Say once when open scans keep so much that limits are passed for their sake."""
+        waiting = self._footprint.waiting()
+        limits = [(self._limits.max_bytes, waiting)]
+        for number, mine in self._footprint.waiting_by_topic().items():
+            limits.append((self._state.topic_of(number).info.retention.max_bytes, mine))
+        much = any(limit is not None and size > limit // WAITING_SHARE for limit, size in limits)
+        if much and not self._told_waiting:
+            logger.warning("open scans keep %d bytes of removed segments: limits are passed until they end", waiting)
+        self._told_waiting = much
 
     def _doomed(self, topics: Iterable[Topic] | None) -> list[Doomed]:
         now = self.ages.now()
@@ -109,30 +136,28 @@ class Housekeeping:
         for topic in self._topics() if topics is None else topics:
             mine_aside = [batch for batch in set_aside if self._state.partitions[batch.partition][0] is topic]
             kept: list[Kept] = [*self._segments(topic), *mine_aside]
-            mine = expired(kept, topic.info.retention, now, self._beside(topic))
+            mine = expired(kept, topic.info.retention, now)
             gone = {one.segment for one in mine}
             left += [one for one in kept if one not in gone]
             doomed += mine
         if topics is None and (self._limits.max_bytes is not None or self._limits.min_free_bytes is not None):
-            waiting = sum(size for _, size, _ in self.removal.waiting())
-            segment_bytes = sum(one.size_bytes for one in left if isinstance(one, SegmentInfo))
-            usage = measure(self._layout, segments=segment_bytes, waiting=waiting)
-            self._footprint.quarantine_bytes = usage.quarantine
-            spare = self._footprint.spare()
-            if self._limits.max_bytes is not None and usage.total + spare > self._limits.max_bytes:
-                self._manifest.scrub()  # what SQLite keeps beside it can go before any event does
-                usage = measure(self._layout, segments=usage.segments, waiting=waiting)
-            coming = waiting + sum(one.segment.size_bytes for one in doomed)
-            counted = min(waiting, (self._limits.max_bytes or 0) // WAITING_SHARE)
-            other = usage.other + counted + spare
-            space = Space(self._limits.max_bytes, other, self._limits.min_free_bytes, usage.free + coming)
-            doomed += in_the_way(left, space)
+            doomed += self._over_all(left, sum(one.segment.size_bytes for one in doomed))
         return doomed
 
-    def _beside(self, topic: Topic) -> int:
-        """Bytes that count as a topic's beside its segments: files that wait for scans, room for what is coming."""
-        waiting = min(self._footprint.waiting(topic), (topic.info.retention.max_bytes or 0) // WAITING_SHARE)
-        return waiting + self._footprint.spare(topic)
+    def _over_all(self, left: list[Kept], going_bytes: int) -> list[Doomed]:
+        """What the catalog as a whole no longer keeps, of what is left when so many bytes have gone."""
+        limit = self._limits.max_bytes
+        live = [one for one in left if isinstance(one, SegmentInfo)]
+        usage = self._usage(live)
+        if limit is not None and usage.total - usage.waiting > limit:
+            self._manifest.scrub()  # what SQLite keeps beside it can go before any event does
+            usage = self._usage(live)
+        other = usage.other
+        if limit is not None:
+            other -= max(0, usage.log - limit // LOG_SHARE)
+        return in_the_way(
+            left, Space(limit, other, self._limits.min_free_bytes, usage.free + usage.waiting + going_bytes)
+        )
 
     def _remove(self, doomed: list[Doomed]) -> list[Doomed]:
         """Retire them, topic by topic; gives those that were still there."""
@@ -165,16 +190,26 @@ class Housekeeping:
         limited = self._limits.max_bytes is not None or self._limits.min_free_bytes is not None
         if limited or any(topic.info.retention != _UNLIMITED for topic in self._topics()):
             with self._retaining:
-                self._remove(self._doomed(None))
-                self._footprint.made_room()
-        self.removal.sweep()
+                self._retain(None)
+        else:
+            self.removal.sweep()
+        self.keep_reserve()
         self.ages.note()
+
+    def keep_reserve(self) -> None:
+        """Keep room for a full disk, as soon as there is something to remove. Raises OSError."""
+        if self._state.segment_bytes or self._reserve.spent:
+            limits = (self._limits.max_bytes, self._limits.disk_bytes)
+            self._reserve.keep(wanted_bytes(self._manifest.size_bytes, self._state.segment_bytes, limits))
 
     # ------------------------------------------------------------ compaction
 
     def compact(self, topics: Iterable[Topic] | None = None) -> CompactionReport:
         """Merge what can be merged, and erase for good what is hidden. Raises OSError, AggregatorError, EsdbError."""
         chosen = list(self._topics() if topics is None else topics)
+        return self._reserve.help(lambda: self._compact(chosen))
+
+    def _compact(self, chosen: Sequence[Topic]) -> CompactionReport:
         merged = made = written = 0
         erased: list[str | bytes] = []
         errors = FirstError()
@@ -218,7 +253,7 @@ class Housekeeping:
             self._merging.tell()
 
     def _merge_due(self, topic: Topic) -> None:
-        if topic.info.retention.max_segments is not None:  # merging would change what it counts
+        if topic.info.retention.counts_segments:  # merging would change what it counts
             return
         while self._budget.held_bytes <= self._budget.limit_bytes // 2:  # else sealing needs the processor
             began = _seconds()
@@ -232,27 +267,26 @@ class Housekeeping:
             merged = False
             for group in groups:
                 with self._merging, self._passing_over(group):
-                    merged |= self._has_room(group) and self._merge(topic, group) is not None
+                    merged |= self._merge(topic, group) is not None
             if not merged:  # there is nothing, or no room, or it cannot be read
                 self._look_after = max(self._look_after, _seconds() + SHARE_OF_TIME * (_seconds() - began))
                 return
 
     def waiting_to_merge(self, topic: Topic) -> int:
         """How many segments merging is behind by."""
-        if topic.info.retention.max_segments is not None:
+        if topic.info.retention.counts_segments:
             return 0
         return sum(map(len, merges_due(self._mergeable(topic), self._bounds(topic))))
 
-    def _has_room(self, group: list[SegmentInfo]) -> bool:
-        """Whether the disk takes the merged segment while the others are still there, and those that wait for scans."""
-        if self._limits.max_bytes is None and self._limits.min_free_bytes is None:
-            return True
-        needed = sum(segment.size_bytes for segment in group)
-        waiting = sum(size for _, size, _ in self.removal.waiting())
-        if self._limits.max_bytes is not None and waiting + needed > self._limits.max_bytes // WAITING_SHARE:
-            return False
-        free = measure(self._layout, segments=0, waiting=0).free
-        return free - needed >= (self._limits.min_free_bytes or 0)
+    def _has_room(self, topic: Topic, size_bytes: int) -> bool:
+        """Whether the disk takes a merged segment while the others are still there, and those that wait for scans."""
+        for kept, waiting in (
+            (self._limits.max_bytes, self._footprint.waiting()),
+            (topic.info.retention.max_bytes, self._footprint.waiting_by_topic()[topic.info.number]),
+        ):
+            if kept is not None and waiting + size_bytes > kept // WAITING_SHARE:
+                return False
+        return self._footprint.refusal(size_bytes) is None
 
     def _mergeable(self, topic: Topic) -> list[SegmentInfo]:
         """Segments that can be merged, of partitions in which nothing waits to be erased."""
@@ -283,17 +317,16 @@ class Housekeeping:
         if not all(segment.number in topic.segments for segment in group):
             return None
         _, partition = self._state.partitions[group[0].partition]
-        with self._footprint.making(topic, sum(segment.size_bytes for segment in group)) as fits:
-            if not fits:
-                return None
-            info = None
-            with UnlessRemoved(topic, group):
-                info = self._rewriter.merge(topic, partition, group)
-            if info is None:
-                return None
-            if not self.removal.replace(topic, group, [info], "compacted"):
-                self.removal.discard([info])
-                return None
+        if not self._has_room(topic, sum(segment.size_bytes for segment in group)):
+            return None
+        info = None
+        with UnlessRemoved(topic, group):
+            info = self._rewriter.merge(topic, partition, group)
+        if info is None:
+            return None
+        if not self.removal.replace(topic, group, [info], "compacted"):
+            self.removal.discard([info])
+            return None
         self.removal.sweep()
         return info
 

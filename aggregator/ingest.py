@@ -16,11 +16,11 @@ from aggregator.common_type import magnitudes_of, rounds_nothing
 from aggregator.errors import SequenceConflictError
 from aggregator.event_table import Rows, taken_in, to_table
 from aggregator.fingerprint import fingerprint
-from aggregator.footprint import Footprint, largest_batch
+from aggregator.footprint import Footprint
 from aggregator.intake import Fitting
 from aggregator.log import Log
 from aggregator.log_entry import Entry
-from aggregator.log_frame import MAX_BODY_BYTES, EventsPrefix, frame_bytes
+from aggregator.log_frame import MAX_BODY_BYTES, EventsPrefix
 from aggregator.manifest import Manifest
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
 from aggregator.names import check_name
@@ -45,16 +45,18 @@ class Ingest:
         footprint: Footprint,
         *,
         log_bytes: int,
+        roll_bytes: Callable[[Topic], int],
         clock: Callable[[], int],
         wake: Callable[[], None],
         reserve: Reserve | None,
     ) -> None:
-        """log_bytes: what the log's files may take. wake: called when a partition may be due to be sealed. reserve:
-        where a crash may lose what was acknowledged.
+        """log_bytes: what the log's files may take. roll_bytes: at how many a partition of a topic is sealed.
+        wake: called when a partition may be due to be sealed. reserve: where a crash may lose what was acknowledged.
         """
         self._state, self._manifest, self._log = state, manifest, log
         self._budget, self._footprint = budget, footprint
-        self._log_bytes, self._clock, self._wake, self._reserve = log_bytes, clock, wake, reserve
+        self._log_bytes, self._roll_bytes, self._clock, self._wake = log_bytes, roll_bytes, clock, wake
+        self._reserve = reserve
         self._making = Lock()  # held while a partition or a schema is made
         self._fittings: dict[int, dict[Any, tuple[SchemaInfo, Fitting]]] = {}  # by columns and their magnitudes
 
@@ -113,7 +115,7 @@ class Ingest:
     ) -> Receipt:
         message = batch.serialize()
         size = message.size
-        self._check_size(topic, size)
+        self._check_size(size)
         own = pa.ipc.read_record_batch(message, batch.schema)  # the caller may change what its buffers hold
         piece = make_piece(0, schema, own, size, self._clock())
         digest = fingerprint(batch, message) if key else 0
@@ -152,8 +154,7 @@ class Ingest:
             ((partition.number, schema.number), lambda: definition(topic, partition, schema)),
             key=(partition.number, *key) if key else None,
         )  # fmt: skip
-        logged = frame_bytes(entry.body_length)
-        self._take_room(topic, partition, size, logged)
+        self._take_room(size)
         kept = False
         try:
             self._log.append(entry)
@@ -162,48 +163,38 @@ class Ingest:
             kept = entry.first_index >= 0 and entry.error is None  # it was interrupted after it was published
             raise
         finally:
-            self._footprint.logged(logged)
             if not kept:
-                self._footprint.let_go(topic, partition, size)
                 self._budget.give_back(size)
         if known is not None:
             return _receipt(topic, partition, known.first_index, known.count, duplicate=True)
-        roll = topic.info.roll
         unsealed = partition.unsealed
-        if unsealed.rows >= roll.rows or unsealed.size_bytes >= roll.bytes:
+        if unsealed.rows >= topic.info.roll.rows or unsealed.size_bytes >= self._roll_bytes(topic):
             self._wake()
         return _receipt(topic, partition, entry.first_index, entry.count)
 
-    def _check_size(self, topic: Topic, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         """Raises InvalidEventError for what would never fit, however long somebody waits."""
         limit = min(MAX_BODY_BYTES - 4096, self._budget.limit_bytes, self._log_bytes // 2)
-        kept = topic.info.retention.max_bytes
-        if kept is not None and largest_batch(kept) < min(size, limit):
-            raise InvalidEventError(
-                f"the batch has {size:,} bytes, more than fit into the {kept:,} bytes that topic {topic.info.name!r} "
-                "keeps",
-                hint="append it in smaller ones, or let the topic's retention keep more bytes",
-            )
         if size > limit:
             raise InvalidEventError(
                 f"the batch has {size:,} bytes, more than the {limit:,} that fit", hint="append it in smaller ones"
             )
 
-    def _take_room(self, topic: Topic, partition: Partition, size: int, logged: int) -> None:
-        """Reserve what a batch takes, in memory and on disk. Raises OverloadedError, and then nothing is."""
+    def _take_room(self, size: int) -> None:
+        """Reserve what a batch takes in memory. Raises OverloadedError where memory, log or disk have no room."""
         self._check_log(size)
         self._budget.reserve(size)
         try:
-            self._footprint.admit(topic, partition, size, logged)
+            self._footprint.check_append(size)
         except BaseException:
             self._budget.give_back(size)
-            self._wake()
             raise
 
     def check_room(self, size: int) -> None:
         """Raises OverloadedError where a batch of about that many bytes would be refused now."""
         self._check_log(size)
         self._budget.check(size)
+        self._footprint.check_append(2 * size)
 
     def _check_log(self, size: int) -> None:
         if self._log.size_bytes + size > self._log_bytes:

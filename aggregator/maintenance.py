@@ -162,7 +162,8 @@ class Maintenance:
         topic, partition = self._state.partitions[number]
         busy = sum(not future.done() for future in list(self._running.values()))
         try:
-            self._sealer.seal(topic, partition, threads=max(1, self._workers // max(1, busy)))
+            threads = max(1, self._workers // max(1, busy))
+            self._sealer.seal(topic, partition, threads=threads, sealed=self.look_after)
         except Exception as error:  # noqa: BLE001  it shows as trouble, and is tried again
             pause = min(MAX_BACK_OFF_S, 2 * self._back_off.get(number, (0.0, MIN_BACK_OFF_S / 2))[1])
             self._back_off[number] = (time.monotonic() + pause, pause)

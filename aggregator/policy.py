@@ -118,32 +118,42 @@ class Roll(_Policy):
 
 @dataclass(frozen=True, slots=True)
 class Retention(_Policy):
-    """What a topic keeps: None is no limit. Oldest segments go first.
+    """What a topic keeps: None is no limit. The oldest segments go, soon after a limit is passed; appends are never
+    refused because of one.
 
-    max_bytes: of its segments, kept up by removing the oldest; with what waits to be sealed and files that open scans
-    still read they take at most 1.1 times as much: appends that could break that are refused (`OverloadedError`).
-    max_age_us: by an event's timestamp. max_segments: how many.
+    max_bytes, max_segments: of its segments, and how many. max_age_us: by an event's timestamp.
+    max_partition_bytes, max_partition_segments: the same of each of its partitions.
     """
 
     max_bytes: int | None = None
     max_age_us: int | None = None
     max_segments: int | None = None
+    max_partition_bytes: int | None = None
+    max_partition_segments: int | None = None
 
     def __post_init__(self) -> None:
-        if min(self.max_bytes or 0, self.max_age_us or 0, self.max_segments or 0) < 0:
+        if min(getattr(self, each.name) or 0 for each in fields(self)) < 0:
             raise InvalidRequestError("retention limits are not negative")
+
+    @property
+    def counts_segments(self) -> bool:
+        """Whether it limits how many segments there are."""
+        return self.max_segments is not None or self.max_partition_segments is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Limits(_Policy):
-    """Budgets of a catalog.
+    """Budgets of a catalog; None is no limit.
 
-    memory_bytes: of unsealed events. log_bytes: of the log's files. max_bytes: of everything on disk, at least 1 MiB,
-    kept up by removing the oldest segments, and never passed by more than a tenth; None: no limit.
-    min_free_bytes: what retention leaves free on the disk.
+    memory_bytes: of unsealed events. log_bytes: of the log's files. Appends that these have no room for are refused.
+    max_bytes: of everything on disk, at least 1 MiB: the oldest segments go soon after it is passed.
+    min_free_bytes: what is left free on the disk: the oldest segments go where there is less, and appends are refused
+        where there is less than half of it.
+    disk_bytes: of everything on disk, more than max_bytes: nothing is removed, appends that could pass it are refused.
     """
 
     memory_bytes: int = 256 << 20
     log_bytes: int = 2 << 30
     max_bytes: int | None = None
     min_free_bytes: int | None = None
+    disk_bytes: int | None = None

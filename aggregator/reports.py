@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """A segment that retention removed, or would: times in µs; reason: "age", "segments", "bytes", "catalog bytes",
-    "free disk". quarantined: it is a batch that could not be sealed.
+    """A segment that retention removed, or would: times in µs; reason: "age", "segments", "bytes",
+    "partition segments", "partition bytes", "catalog bytes", "free disk". quarantined: it is a batch that could not be
+    sealed.
     """
 
     topic: str

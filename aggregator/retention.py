@@ -18,7 +18,9 @@ Kept = SegmentInfo | QuarantinedBatch
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """A segment or quarantined batch to remove, and why: "age", "segments", "bytes", "catalog bytes", "free disk"."""
+    """A segment or quarantined batch to remove, and why: "age", "segments", "bytes", "partition segments",
+    "partition bytes", "catalog bytes", "free disk".
+    """
 
     segment: Kept
     reason: str
@@ -28,7 +30,7 @@ class Doomed:
 class Space:
     """What the catalog as a whole may take, and what there is. Bytes; None: no limit.
 
-    other_bytes: of everything that is no live segment and stays: log, manifest, quarantine; and room for what comes.
+    other_bytes: of everything that is no segment and stays: log, manifest, quarantine, reserve.
     free_bytes: on the disk, with what retired segments will give back.
     """
 
@@ -43,10 +45,11 @@ def oldest_first(segments: Iterable[Kept]) -> list[Kept]:
     return sorted(segments, key=lambda segment: (segment.created_us, segment.first_index, segment.number))
 
 
-def expired(segments: Sequence[Kept], policy: Retention, now_us: int, beside_bytes: int = 0) -> list[Doomed]:
-    """The segments and quarantined batches of a topic that its policy no longer keeps, oldest first.
+def expired(segments: Sequence[Kept], policy: Retention, now_us: int) -> list[Doomed]:
+    """The segments and quarantined batches of a topic that its policy no longer keeps: by age, by what its partitions
+    keep, by what it keeps itself; of each, oldest first.
 
-    One goes by age when its newest event is too old. beside_bytes: what counts as the topic's beside them.
+    One goes by age when its newest event is too old.
     """
     doomed: list[Doomed] = []
     kept: list[Kept] = []
@@ -55,13 +58,29 @@ def expired(segments: Sequence[Kept], policy: Retention, now_us: int, beside_byt
             doomed.append(Doomed(segment, "age"))
         else:
             kept.append(segment)
-    kept_bytes = beside_bytes + sum(segment.size_bytes for segment in kept)
+    if policy.max_partition_bytes is not None or policy.max_partition_segments is not None:
+        partitions: dict[int, list[Kept]] = {}
+        for segment in kept:
+            partitions.setdefault(segment.partition, []).append(segment)
+        kept = []
+        for mine in partitions.values():
+            gone = _over(mine, policy.max_partition_segments, policy.max_partition_bytes, "partition ")
+            doomed += gone
+            kept += mine[len(gone) :]
+        kept = oldest_first(kept)
+    return doomed + _over(kept, policy.max_segments, policy.max_bytes)
+
+
+def _over(kept: Sequence[Kept], max_segments: int | None, max_bytes: int | None, whose: str = "") -> list[Doomed]:
+    """The first of these, until what is left keeps to the limits. Batches are no segments."""
+    doomed: list[Doomed] = []
+    kept_bytes = sum(segment.size_bytes for segment in kept)
     count = sum(isinstance(segment, SegmentInfo) for segment in kept)
     for segment in kept:
-        if policy.max_segments is not None and count > policy.max_segments:
-            doomed.append(Doomed(segment, "segments"))
-        elif policy.max_bytes is not None and kept_bytes > policy.max_bytes:
-            doomed.append(Doomed(segment, "bytes"))
+        if max_segments is not None and count > max_segments:
+            doomed.append(Doomed(segment, f"{whose}segments"))
+        elif max_bytes is not None and kept_bytes > max_bytes:
+            doomed.append(Doomed(segment, f"{whose}bytes"))
         else:
             break
         kept_bytes -= segment.size_bytes

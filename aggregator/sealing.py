@@ -25,15 +25,15 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator.budget import Budget
+from aggregator.compaction import SHARES
 from aggregator.errors import LogFailedError, ManifestFailedError
 from aggregator.files import Layout
-from aggregator.footprint import UNSEALED_SHARE, Footprint
 from aggregator.isolation import Isolation
 from aggregator.log import Log
 from aggregator.manifest import Edit, Manifest
 from aggregator.model import ProducerEntry, QuarantinedBatch, SchemaInfo, SegmentInfo, newest_notes
 from aggregator.poison import Quarantine
-from aggregator.policy import Limits
+from aggregator.policy import Limits, Retention
 from aggregator.sealing_marks import SealingMarks
 from aggregator.sealing_process import POSSIBLE, SealingProcess
 from aggregator.sealing_table import families, plain_piece, sealing_table
@@ -70,10 +70,15 @@ class Load:
     pins_log: bool = False
 
 
-def roll_bytes(topic: Topic) -> int:
-    """Bytes at which a partition is sealed: fewer than its policy says where the topic keeps few."""
-    roll, kept = topic.info.roll.bytes, topic.info.retention.max_bytes
-    return roll if kept is None else min(roll, max(1, kept // (UNSEALED_SHARE * len(topic.partitions))))
+def sealed_at_once(most: int, keeps: Retention, catalog_bytes: int | None, partitions: int = 1) -> int:
+    """Bytes that become one segment: `most`, or fewer where topic or catalog keep few, so that little goes at a time.
+
+    catalog_bytes: what the catalog keeps. partitions: so many share what topic and catalog keep.
+    """
+    for kept, shared_by in ((keeps.max_bytes, partitions), (keeps.max_partition_bytes, 1), (catalog_bytes, partitions)):
+        if kept is not None:
+            most = min(most, max(1, kept // (SHARES * shared_by)))
+    return most
 
 
 def choose_to_seal(
@@ -123,16 +128,18 @@ class Sealer:
         log: Log,
         layout: Layout,
         budget: Budget,
-        footprint: Footprint,
         quarantine: Quarantine,
         *,
+        kept_bytes: int | None,
         next_segment: int,
         clock: Callable[[], int],
         write: _Write | None = None,
     ) -> None:
-        """write: what writes a segment, as `SealingProcess.write_segment` does; None: it is written here."""
+        """kept_bytes: what the catalog keeps; None: all.
+        write: what writes a segment, as `SealingProcess.write_segment` does; None: it is written here.
+        """
         self._state, self._manifest, self._log = state, manifest, log
-        self._layout, self._budget, self._footprint, self._clock = layout, budget, footprint, clock
+        self._layout, self._budget, self._kept_bytes, self._clock = layout, budget, kept_bytes, clock
         self._next_segment, self._write_segment = next_segment, write
         self._lock = Lock()
         self._releasing = Lock()
@@ -179,14 +186,26 @@ class Sealer:
                     found.append(
                         Load(
                             number, partition.unsealed.rows, partition.unsealed.size_bytes, oldest, roll.rows,
-                            roll_bytes(topic), roll.age_us, number in pinning,
+                            self.roll_bytes(topic), roll.age_us, number in pinning,
                         )
                     )  # fmt: skip
             return found
 
-    def seal(self, topic: Topic, partition: Partition, *, threads: int | None = None) -> list[SegmentInfo]:
+    def roll_bytes(self, topic: Topic) -> int:
+        """Bytes at which a partition of a topic is sealed."""
+        return sealed_at_once(topic.info.roll.bytes, topic.info.retention, self._kept_bytes, len(topic.partitions))
+
+    def seal(
+        self,
+        topic: Topic,
+        partition: Partition,
+        *,
+        threads: int | None = None,
+        sealed: Callable[[], None] = lambda: None,
+    ) -> list[SegmentInfo]:
         """Write what a partition holds to segments, one after the other; gives none where there is nothing.
 
+        sealed: called after each.
         Events that cannot be sealed go to quarantine. Raises OSError, AggregatorError, esformat.EsdbError where the
         system cannot do it; then the events stay in memory and in the log, and the next call tries again.
         """
@@ -195,10 +214,12 @@ class Sealer:
             with self._state.view_lock:
                 end = partition.visible_end
             while partition.sealed_index < end:
-                frozen = partition.sealing or self._state.freeze(partition, SEALED_BYTES)
+                few = sealed_at_once(SEALED_BYTES, topic.info.retention, self._kept_bytes)
+                frozen = partition.sealing or self._state.freeze(partition, few)
                 if frozen is None:
                     break
                 written += self._seal(topic, partition, frozen, threads)
+                sealed()
         return written
 
     def _seal(self, topic: Topic, partition: Partition, frozen: Unsealed, threads: int | None) -> list[SegmentInfo]:
@@ -223,7 +244,6 @@ class Sealer:
                 self.seals += 1
             self.quarantine.keep(written.quarantined)
             self._budget.give_back(frozen.size_bytes, sealed=True)
-            self._footprint.let_go(topic, partition, frozen.size_bytes)
 
         uninterrupted(take_in)
         self.release_log()

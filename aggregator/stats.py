@@ -82,7 +82,8 @@ def disk_stats(usage: Usage) -> Facts:
     """What the catalog takes on disk, in bytes."""
     return {
         "total": usage.total, "segments": usage.segments, "waiting_for_scans": usage.waiting, "log": usage.log,
-        "manifest": usage.manifest, "quarantine": usage.quarantine, "free": usage.free,
+        "manifest": usage.manifest, "quarantine": usage.quarantine, "reserve": usage.reserve,
+        "free": usage.free,
     }  # fmt: skip
 
 

@@ -11,12 +11,13 @@ from pathlib import Path
 from threading import Lock
 
 from aggregator.budget import Budget
+from aggregator.disk_reserve import DiskReserve
 from aggregator.errors import CatalogLockedError, CorruptManifestError, InvalidRequestError
 from aggregator.facts_file import FactsFile
 from aggregator.files import Layout, make_directory, segment_files
 from aggregator.footprint import Footprint
 from aggregator.forked import Owner
-from aggregator.housekeeping import Housekeeping
+from aggregator.housekeeping import LOG_SHARE, Housekeeping
 from aggregator.ingest import Ingest
 from aggregator.lock import WriterLock
 from aggregator.log import FILE_BYTES, Log
@@ -42,8 +43,6 @@ from esformat import ClosedError, EsdbError
 MIN_BYTES = 1 << 20
 SEALING = ("thread", "process") if POSSIBLE else ("thread",)
 """Where segments are written."""
-LOG_SHARE = 4
-"""The log takes at most one part in so many of what the catalog may take on disk."""
 
 
 def now_us() -> int:
@@ -68,6 +67,33 @@ def _has_content(path: Path) -> bool:
     return path.exists() and path.stat().st_size > 0
 
 
+def _kept_bytes(limits: Limits) -> int | None:
+    """What the catalog may take on disk, all in all."""
+    return min((each for each in (limits.max_bytes, limits.disk_bytes) if each is not None), default=None)
+
+
+def _check_limits(limits: Limits) -> None:
+    """Raises InvalidRequestError for limits that can never do."""
+    for name in ("max_bytes", "disk_bytes"):
+        given = getattr(limits, name)
+        if given is not None and given < MIN_BYTES:
+            raise InvalidRequestError(
+                f"{name} of a catalog is at least {MIN_BYTES:,}, not {given:,}",
+                hint="manifest and log alone take more than that",
+            )
+    if limits.disk_bytes is not None and limits.disk_bytes <= (limits.max_bytes or 0):
+        raise InvalidRequestError(
+            f"disk_bytes {limits.disk_bytes:,} must be more than max_bytes {limits.max_bytes:,}",
+            hint="at disk_bytes appends are refused: leave retention room to remove the oldest segments before that",
+        )
+
+
+def _sealing_limits(limits: Limits) -> Limits:
+    """The limits that say when to seal: the log must leave room for segments, though nobody is refused for that."""
+    kept = _kept_bytes(limits)
+    return limits if kept is None else replace(limits, log_bytes=min(limits.log_bytes, kept // LOG_SHARE))
+
+
 class Writing:
     """What a catalog has that is open for writing: the lock, the log, the threads."""
 
@@ -86,16 +112,16 @@ class Writing:
         """
         if sealing not in SEALING:
             raise InvalidRequestError(f"sealing must be {' or '.join(SEALING)}, not {sealing!r}")
-        if limits.max_bytes is not None and limits.max_bytes < MIN_BYTES:
-            raise InvalidRequestError(
-                f"max_bytes of a catalog is at least {MIN_BYTES:,}, not {limits.max_bytes:,}",
-                hint="manifest and log alone take more than that",
-            )
-        if limits.max_bytes is not None:  # the log must leave room for segments
-            limits = replace(limits, log_bytes=min(limits.log_bytes, limits.max_bytes // LOG_SHARE))
+        _check_limits(limits)
         self.layout, self.limits, self.durability, self._clock = layout, limits, durability, clock
+        self._sealing = sealing
         self._closed = False
         self.owner = Owner(layout.root)
+        self.reserve = DiskReserve(layout.reserve)
+        self.reserve.help(self._open)
+
+    def _open(self) -> None:
+        layout = self.layout
         with ExitStack() as undoing:  # whatever fails: nothing stays open
             self.lock = WriterLock(layout.writer_lock)
             undoing.callback(self.lock.release)
@@ -105,19 +131,19 @@ class Writing:
                     path=str(layout.manifest),
                     hint="restore it, or run `aggregator rebuild-manifest` on the catalog",
                 )
-            self.manifest = Manifest(layout.manifest)
+            self.manifest = Manifest(layout.manifest, help=self.reserve.help)
             undoing.callback(self.manifest.close)
             self.manifest.claim()
             self.lock.is_last_opened = self.manifest.is_mine
             self.sealing_process: SealingProcess | None = None
             sweep(layout, PREFIX)
-            if sealing == "process":
+            if self._sealing == "process":
                 self.sealing_process = SealingProcess(layout)
                 undoing.callback(self._end_process)
-            self._open(undoing)
+            self._begin(undoing)
             undoing.pop_all()
 
-    def _open(self, undoing: ExitStack) -> None:
+    def _begin(self, undoing: ExitStack) -> None:
         layout, manifest, clock = self.layout, self.manifest, self._clock
         for directory in (layout.log, layout.segments):
             make_directory(directory)
@@ -146,7 +172,8 @@ class Writing:
         undoing.callback(self.pins.close)
         self.pool = SegmentPool(layout)
         undoing.callback(self.pool.close)
-        file_bytes = min(FILE_BYTES, self.limits.log_bytes // 8)  # the last file takes no large part of the budget
+        few = _sealing_limits(self.limits)
+        file_bytes = min(FILE_BYTES, few.log_bytes // 8)  # the last file takes no large part of the budget
         self.log = Log(
             layout.log, self.durability, files=recovered.files, position=recovered.position, file_bytes=file_bytes,
             check_alone=self.lock.check,
@@ -154,21 +181,21 @@ class Writing:
         undoing.callback(self.log.close)
         manifest.note_change = self.log.note_change
         self.log.note_change(manifest.change())
-        self.footprint = Footprint(self.state, manifest, self.log, self.limits.max_bytes)
         self.budget = Budget(self.limits.memory_bytes)
+        self.footprint = Footprint(layout, self.state, manifest, self.log, self.budget, self.reserve, self.limits)
         self.budget.take(replay.size_bytes)
         segments = [segment for topic in self.state.topics.values() for segment in topic.segments.view()]
         taken = [segment.number for segment in segments] + [number for number, _, _ in manifest.retired()]
         taken += segment_files(layout)
         newest_us = max((segment.created_us for segment in segments), default=0)
         self.sealer = Sealer(
-            self.state, manifest, self.log, layout, self.budget, self.footprint, self.quarantine,
+            self.state, manifest, self.log, layout, self.budget, self.quarantine, kept_bytes=_kept_bytes(self.limits),
             next_segment=max(taken, default=0) + 1, clock=_never_back(clock, newest_us),
             write=None if self.sealing_process is None else self.sealing_process.write_segment,
         )  # fmt: skip
         self.housekeeping = Housekeeping(
             self.state, manifest, self.log, self.sealer, layout, self.pins, self.pool, self.budget, self.footprint,
-            limits=self.limits, clock=clock,
+            self.reserve, limits=self.limits, clock=clock,
         )  # fmt: skip
         self.streams = StreamIndex(self.state, manifest, self.pool, self.snapshot)
         self.housekeeping.erasures.before_forgetting = self.streams.forget_erased
@@ -184,13 +211,13 @@ class Writing:
         with suppress(OSError):  # maintenance tries again
             self.sealer.release_log()  # of what a crash kept from being deleted
         self.maintenance = Maintenance(
-            self.state, self.sealer, self.log, self.budget, limits=self.limits, durability=self.durability, clock=clock,
+            self.state, self.sealer, self.log, self.budget, limits=few, durability=self.durability, clock=clock,
             chores=(*self.housekeeping.chores(), self.streams.keep, self.facts.try_to_keep),
         )  # fmt: skip
-        self.footprint.wake = self.maintenance.look_after
         self.ingest = Ingest(
-            self.state, manifest, self.log, self.budget, self.footprint, log_bytes=self.limits.log_bytes, clock=clock,
-            wake=self.maintenance.wake, reserve=None if self.durability.mode == "fsync" else Reserve(manifest),
+            self.state, manifest, self.log, self.budget, self.footprint, log_bytes=self.limits.log_bytes,
+            roll_bytes=self.sealer.roll_bytes, clock=clock, wake=self.maintenance.wake,
+            reserve=None if self.durability.mode == "fsync" else Reserve(manifest),
         )  # fmt: skip
 
     def _pass_over_reserved(self) -> None:
@@ -223,6 +250,8 @@ class Writing:
             with suppress(EsdbError, OSError):  # then it is what was noted a minute ago
                 self.housekeeping.ages.note()
             self.facts.keep()
+            with suppress(OSError):  # the next one who opens it tries again
+                self.housekeeping.keep_reserve()
 
     def _close_log(self) -> None:
         try:

@@ -105,7 +105,7 @@ AGGREGATOR_LEVELS = (
         "space_index",
         "uninterrupted",
     ),
-    ("history", "log_entry", "log_file", "model"),
+    ("disk_reserve", "history", "log_entry", "log_file", "model"),
     ("age_clock", "compaction", "facts", "position", "records", "retention", "trimming"),
     (
         "intake",

@@ -30,7 +30,10 @@ durability_option = click.option(
 def policy_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that say when a topic rolls and what it keeps."""
     for name, text in (
-        ("retention", "What is kept: bytes, age, segments; e.g. bytes=10GiB, age=30d. Repeatable."),
+        (
+            "retention",
+            "What is kept: bytes, age, segments, partition_bytes, partition_segments; e.g. bytes=10GiB. Repeatable.",
+        ),
         ("roll", "When events become a segment: rows, bytes, age; and frame_bytes; e.g. age=60s. Repeatable."),
     ):
         command = click.option(f"--{name}", type=Pair(), multiple=True, metavar="WHAT=LIMIT", help=text)(command)
@@ -41,7 +44,7 @@ def policy(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
     """A policy as `create_topic` takes it: counts are numbers, "none" is no limit, other limits have units."""
     limits: dict[str, Any] = {}
     for name, text in pairs:
-        counts = name in ("rows", "segments", "max_segments")
+        counts = name == "rows" or name.endswith("segments")
         limits[name] = None if text == "none" else int(text) if counts and text.isdecimal() else text
     return limits or None
 

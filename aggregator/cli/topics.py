@@ -95,5 +95,7 @@ def kept(retention: dict[str, int | None]) -> str:
     words = {
         "max_bytes": lambda limit: size(limit), "max_age_us": lambda limit: f"{limit / 86_400_000_000:,.6g} days",
         "max_segments": lambda limit: f"{limit:,} segments",
+        "max_partition_bytes": lambda limit: f"{size(limit)} of each partition",
+        "max_partition_segments": lambda limit: f"{limit:,} segments of each partition",
     }  # fmt: skip
     return ", ".join(words[name](limit) for name, limit in retention.items() if limit is not None) or "everything"

@@ -9,8 +9,10 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass, field, replace
+from functools import wraps
 from pathlib import Path
 from threading import Lock
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from aggregator.errors import CatalogLockedError, TopicExistsError
 from aggregator.files import manifest_files, same_file
@@ -81,15 +83,34 @@ class Edit:
     unquarantined: Iterable[int] = ()
 
 
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def _makes_room(method: Callable[Concatenate[Manifest, _P], _T]) -> Callable[Concatenate[Manifest, _P], _T]:
+    """A change that a full disk must not prevent."""
+
+    @wraps(method)
+    def helped(self: Manifest, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        done: _T = self._help(lambda: method(self, *args, **kwargs))
+        return done
+
+    return helped
+
+
 class Manifest:
     """The manifest of a catalog. Safe to share between threads.
 
     Every method raises ManifestFailedError where SQLite cannot do it now, CorruptManifestError where it is damaged.
     """
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        """Open the manifest at `path`; a writer makes it where it is absent."""
-        self.path = path
+    def __init__(
+        self, path: Path, *, read_only: bool = False, help: Callable[[Callable[[], Any]], Any] = lambda work: work()
+    ) -> None:
+        """Open the manifest at `path`; a writer makes it where it is absent. help: does what a full disk must not
+        prevent, and does it again when it has made room.
+        """
+        self.path, self._help = path, help
         self._owner = Owner(path.parent)
         self._connection = open_database(path, read_only=read_only)
         leave_when_forked(self)
@@ -226,6 +247,7 @@ class Manifest:
             row = db.execute("SELECT value FROM catalog WHERE key = ?", (key,)).fetchone()
         return None if row is None else str(row[0])
 
+    @_makes_room
     def put(self, key: str, value: str) -> None:
         """Keep a fact of the catalog."""
         with self._writing() as db:
@@ -342,6 +364,7 @@ class Manifest:
             self._changed |= {"topic"} if schema is None else {"topic", "schema"}
         return replace(topic, number=number), given
 
+    @_makes_room
     def set_policy(self, topic: int, roll: Roll, retention: Retention) -> None:
         """Change what a topic is told to do."""
         with self._writing() as db:
@@ -400,6 +423,7 @@ class Manifest:
             db.executemany("INSERT OR REPLACE INTO holes VALUES (?, ?, ?)", [(partition, *hole) for hole in holes])
             self._changed.add("partition")
 
+    @_makes_room
     def apply(self, edit: Edit) -> int:
         """Make a change of segments, all of it or nothing; gives the number of the change."""
         with self._writing() as db:
@@ -436,6 +460,7 @@ class Manifest:
         with self._writing() as db:
             db.execute("UPDATE changes SET number = max(number, ?)", (change,))
 
+    @_makes_room
     def settle(self) -> None:
         """After a change that failed: see to it that no crash brings it back. What was written of it, and not synced,
         counts when the file is opened again, unless another change came after it. Files that it names must stay until
@@ -444,6 +469,7 @@ class Manifest:
         with self._writing() as db:
             _count_change(db)
 
+    @_makes_room
     def scrub(self) -> None:
         """Bring the file of recent changes into the main one, so that deleted rows are gone from disk; a reader that
         is at it just then can put that off: `scrub_again` then does it.
@@ -458,6 +484,7 @@ class Manifest:
         if self._unscrubbed:
             self.scrub()
 
+    @_makes_room
     def forget_retired(self, numbers: Iterable[int]) -> None:
         """Retired segments whose files are gone."""
         with self._writing() as db:
@@ -471,6 +498,7 @@ class Manifest:
             rows.put_segment(db, segment, change)
             self._changed.add("partition")
 
+    @_makes_room
     def forget_problems(self, problems: Iterable[Problem]) -> None:
         """Of what was found wrong, what nobody needs to know any more."""
         with self._writing() as db:

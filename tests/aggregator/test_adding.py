@@ -253,10 +253,10 @@ def test_mistakes(catalog, tmp_path):
 
 def test_limit_of_bytes(tmp_path):
     """Segments for which the catalog has no room are refused."""
-    table = click_table(5000)
-    with aggregator.open(tmp_path / "data", durability="none") as catalog:
-        catalog.create_topic("clicks", retention={"bytes": "64 KiB"})
-        write_clicks(tmp_path / "a.esdb", table)
-        with pytest.raises(aggregator.OverloadedError, match="no room"):
+    write_clicks(tmp_path / "a.esdb", click_table(75_000))
+    assert (tmp_path / "a.esdb").stat().st_size > 1 << 20
+    with aggregator.open(tmp_path / "data", durability="none", limits={"disk_bytes": 1 << 20}) as catalog:
+        catalog.create_topic("clicks")
+        with pytest.raises(aggregator.OverloadedError, match="disk_bytes"):
             catalog.topic("clicks").add_segments([tmp_path / "a.esdb"])
         assert segment_files(Layout(catalog.path)) == {}

@@ -60,9 +60,7 @@ class CatalogMachine(RuleBasedStateMachine):
         self.erased = set()  # and not appended since
         self.patches = [
             mock.patch.object(Housekeeping, "chores", return_value=()),  # else retention would be a step too early
-            mock.patch.object(
-                sealing, "roll_bytes", lambda topic: topic.info.roll.bytes
-            ),  # few bytes are kept at times
+            mock.patch.object(sealing, "sealed_at_once", lambda most, *_: most),  # few bytes are kept at times
             mock.patch.object(compaction, "FAN_IN", 2),
         ]
         for patch in self.patches:

@@ -12,8 +12,8 @@ from crash_image import crash_image
 import aggregator
 from aggregator import sealing as sealing_module
 from aggregator.housekeeping import Housekeeping
-from aggregator.policy import Limits
-from aggregator.sealing import Load, choose_to_seal
+from aggregator.policy import Limits, Retention
+from aggregator.sealing import Load, choose_to_seal, sealed_at_once
 from esformat import InvalidEventError
 
 
@@ -84,7 +84,7 @@ def test_overload_and_recovery(tmp_path, stuck, limits):
         assert [event.timestamp for event in catalog.topic("t").scan()] == list(range(kept + 1))
 
 
-@pytest.mark.parametrize("limits", [{"memory_bytes": "256KiB"}, {"log_bytes": "256KiB"}, {"max_bytes": "1 MiB"}])
+@pytest.mark.parametrize("limits", [{"memory_bytes": "256KiB"}, {"log_bytes": "256KiB"}, {"disk_bytes": "1 MiB"}])
 def test_a_known_batch_needs_no_room(tmp_path, stuck, limits):
     """Who retries what was stored gets its receipt, however full all is; other events under its name are refused."""
     with aggregator.open(tmp_path / "data", limits=limits) as catalog:
@@ -144,6 +144,23 @@ def test_choice():
     assert choose_to_seal([pin], limits, 500, 1000) == []
     assert choose_to_seal([small], limits, 0, 1000, 9_900) == []
     assert choose_to_seal([small], limits, 0, 1000, 9_901) == [1]
+
+
+@pytest.mark.parametrize(
+    ("keeps", "catalog_bytes", "partitions", "expected"),
+    [
+        (Retention(), None, 50, 1000),
+        (Retention(max_bytes=5000), None, 1, 500),
+        (Retention(max_bytes=5000), None, 5, 100),
+        (Retention(max_bytes=50_000), 2000, 1, 200),
+        (Retention(max_partition_bytes=5000), None, 50, 500),
+        (Retention(max_partition_bytes=50_000, max_bytes=50_000), None, 1, 1000),
+        (Retention(max_bytes=0), None, 1, 1),
+    ],
+)
+def test_sealed_at_once(keeps, catalog_bytes, partitions, expected):
+    """A tenth of what is kept, so that retention drops little at a time; never more than where all is kept."""
+    assert sealed_at_once(1000, keeps, catalog_bytes, partitions) == expected
 
 
 def test_room_is_told_beforehand(tmp_path, stuck):

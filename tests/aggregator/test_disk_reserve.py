@@ -1,0 +1,219 @@
+"""A full disk: whatever makes room works, as a few files are kept for that; nothing is taken in meanwhile."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+import aggregator
+from aggregator import disk_reserve
+from aggregator.cli import main
+from aggregator.disk_reserve import FILES, LEAST_BYTES, MOST_BYTES, DiskReserve, wanted_bytes
+
+ROWS, NAMES = 200, 150
+
+
+@pytest.mark.parametrize(
+    ("manifest", "total", "limits", "wanted"),
+    [
+        (0, 0, (None, None), LEAST_BYTES),
+        (100_000, 0, (None, None), LEAST_BYTES + 200_000),
+        (0, 256 << 20, (None, None), 4 << 20),
+        (0, 1 << 40, (None, None), MOST_BYTES),
+        (1 << 30, 0, (None, None), MOST_BYTES),
+        (0, 0, (1 << 20, None), 64 << 10),
+        (0, 1 << 40, (64 << 20, 32 << 20), 2 << 20),
+    ],
+)
+def test_wanted(manifest, total, limits, wanted):
+    """Enough to write the manifest anew, more where there is much, little where little is allowed."""
+    assert wanted_bytes(manifest, total, limits) == wanted
+
+
+def test_kept_and_given(tmp_path):
+    """It is on disk, grows with what is wanted, and is given once."""
+    kept = DiskReserve(tmp_path / "reserve")
+    assert not kept.spend()
+    assert not kept.spent
+    kept.keep(80_000)
+    assert sum(path.stat().st_blocks * 512 for path in (tmp_path / "reserve").iterdir()) >= 80_000
+    kept.keep(800_000)
+    assert DiskReserve(tmp_path / "reserve").size_bytes == 800_000
+    assert len(list((tmp_path / "reserve").iterdir())) == FILES
+    assert kept.spend()
+    assert (kept.spent, kept.size_bytes, list((tmp_path / "reserve").iterdir())) == (True, 0, [])
+    kept.keep(80_000)
+    assert (kept.spent, kept.size_bytes) == (False, 80_000)
+
+
+def test_what_fails_for_another_reason_costs_nothing(tmp_path):
+    """Only a full disk is a reason to give it."""
+    kept = DiskReserve(tmp_path / "reserve")
+    kept.keep(80_000)
+
+    def fail():
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    with pytest.raises(OSError, match="Input/output"):
+        kept.help(fail)
+    assert kept.size_bytes == 80_000
+
+
+def test_no_room_to_keep_it(tmp_path, monkeypatch):
+    """A disk that fills up while it is made gets back what it gave."""
+    kept = DiskReserve(tmp_path / "reserve")
+    real, made = disk_reserve._fill, []
+
+    def fill(path, size):
+        made.append(path)
+        if len(made) == 3:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        real(path, size)
+
+    monkeypatch.setattr(disk_reserve, "_fill", fill)
+    kept.keep(80_000)
+    assert (kept.size_bytes, list((tmp_path / "reserve").iterdir())) == (0, [])
+
+
+# ------------------------------------------------------------ catalogs on a disk that is full
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of a few MiB and NAMES names."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    options = f"size=12m,nr_inodes={NAMES}"
+    if not sys.platform.startswith("linux") or os.geteuid() != 0:
+        pytest.skip("mounting a small file system takes Linux and root")
+    mount = ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("a file system cannot be mounted here")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def events(first):
+    data = [os.urandom(200) for _ in range(ROWS)]
+    return pa.table({"space": [f"s{first}"] * ROWS, "timestamp": range(first, first + ROWS), "data": data})
+
+
+def fill_bytes(disk):
+    """Leave no byte free."""
+    with (disk / "others").open("wb", buffering=0) as file:
+        size = 1 << 20
+        while size:
+            try:
+                file.write(bytes(size))
+            except OSError:
+                size //= 2
+    assert os.statvfs(disk).f_bavail == 0
+
+
+def fill_names(disk):
+    """Leave no name free."""
+    (disk / "others").mkdir()
+    for number in range(NAMES):
+        try:
+            (disk / "others" / str(number)).touch()
+        except OSError:
+            break
+    assert os.statvfs(disk).f_favail == 0
+
+
+@pytest.fixture(params=[fill_bytes, fill_names], ids=["bytes", "names"])
+def full(request, small_disk):
+    """The root of a catalog with ten segments, closed, on a disk without room."""
+    root = small_disk / "data"
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        for number in range(10):
+            topic.append(events(number * ROWS))
+            catalog.seal()
+        topic.append(events(10 * ROWS))
+    request.param(small_disk)
+    return root
+
+
+def append_for_ever(topic):
+    while True:
+        topic.append(events(0))
+
+
+def make_room(disk):
+    """Delete what others had there."""
+    if (disk / "others").is_dir():
+        for path in (disk / "others").iterdir():
+            path.unlink()
+        (disk / "others").rmdir()
+    else:
+        (disk / "others").unlink()
+
+
+def test_opened_and_made_smaller(full):
+    """All is there; nothing is taken in; retention makes room; with room enough the catalog takes events again."""
+    with aggregator.open(full) as catalog:
+        topic = catalog.topic("t")
+        assert topic.scan().count() == 11 * ROWS
+        with pytest.raises(aggregator.OverloadedError, match="disk was full"):
+            topic.append(events(0))
+        assert "disk was full" in catalog.trouble
+        topic.set_policy(retention={"segments": 1})
+        assert topic.retain().removed  # eight of them may be merged by then
+        assert len(list(full.glob("segments/*/*.esdb"))) == 1
+        kept = topic.scan().count()
+        make_room(full.parent)
+        catalog._backend.housekeeping.keep_reserve()
+        assert catalog.trouble is None
+        topic.append(events(0))
+    with aggregator.open(full) as catalog:
+        assert catalog.topic("t").scan().count() == kept + ROWS
+
+
+def test_without_the_reserve(full):
+    """What the tests of this module show is its doing: nobody can open the catalog without it."""
+    for path in (full / "reserve").iterdir():
+        path.rename(full.parent / path.name)
+    with pytest.raises((OSError, aggregator.ManifestFailedError)):
+        aggregator.open(full)
+
+
+def test_from_the_command_line(full):
+    """`retain`, `erase` and `compact` make room, one after the other."""
+
+    def command(*arguments):
+        done = CliRunner().invoke(main, [str(argument) for argument in arguments])
+        assert done.exit_code == 0, done.output
+        return done.output
+
+    assert "would go" in command("retain", full, "--dry-run")
+    command("erase", full, "t", "s0")
+    command("topics", full, "--alter", "t", "--retention", "segments=2")
+    assert "gone" in command("retain", full)
+    command("compact", full)
+    assert len(list(full.glob("segments/*/*.esdb"))) <= 2
+
+
+def test_full_while_it_runs(full):
+    """A catalog that is open when the disk fills up removes segments all the same, and waits with taking events in."""
+    make_room(full.parent)
+    with aggregator.open(full) as catalog:
+        catalog._backend.housekeeping.keep_reserve()
+        topic = catalog.topic("t")
+        fill_bytes(full.parent)
+        topic.set_policy(retention={"segments": 0})
+        catalog.retain()
+        assert list(full.glob("segments/*/*.esdb")) == []
+        with pytest.raises((aggregator.OverloadedError, aggregator.LogFailedError)):
+            append_for_ever(topic)  # what was removed gave some room
+        kept = topic.scan().count()
+        make_room(full.parent)
+        catalog._backend.housekeeping.keep_reserve()
+        topic.append(events(0))
+        assert topic.scan().count() == kept + ROWS
