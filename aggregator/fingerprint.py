@@ -1,6 +1,15 @@
-"""What tells the events of a batch from others: the same for the same events, however they lie in memory."""
+"""What tells the events of a batch from others: the same for the same values, however they lie in memory.
+
+The same are: whole numbers of one value, in whatever type (1, 1.0, 1.00); floats, and decimals, of one value; times of
+one moment, in whatever unit and zone; lists with the same items, of whatever kind; structs with the same members, in
+whatever order; all NaNs; a column or member without any value, and none at all.
+Not the same are: true and 1; 0.0 and -0.0; null, an empty text and an empty list; text and bytes; a time and a number;
+a time with a zone and one without; 1.5 as a float and as a decimal.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import pyarrow as pa
@@ -9,6 +18,9 @@ import pyarrow.types as pt
 
 from aggregator.checksum import checksum64
 
+_US = pa.timestamp("us")
+_US_UTC = pa.timestamp("us", "UTC")
+
 
 def fingerprint(batch: pa.RecordBatch, message: pa.Buffer) -> int:
     """A number of 64 bits for the events of a batch, which `message` holds as Arrow writes it.
@@ -16,34 +28,109 @@ def fingerprint(batch: pa.RecordBatch, message: pa.Buffer) -> int:
     Columns that it has no values in do not count: the topic may have gained them since it came first. Nor does what
     lies under nulls, in the unused bits of bitmaps, or before and behind texts that were cut out of longer ones.
     """
-    given = {field.name: column for field, column in zip(batch.schema, batch.columns, strict=True)}
+    given = dict(zip(batch.schema.names, batch.columns, strict=True))
     columns = {name: _canonical(column) for name, column in given.items() if column.null_count < len(column)}
     as_it_came = len(columns) == len(given) and all(columns[name] is given[name] for name in columns)
-    content = message if as_it_came else pa.record_batch(columns, schema=_schema(batch, columns)).serialize()
-    return checksum64("\0".join([*columns, str(checksum64(content))]).encode())
-
-
-def _schema(batch: pa.RecordBatch, columns: dict[str, pa.Array]) -> pa.Schema:
-    return pa.schema([batch.schema.field(name) for name in columns])
+    content = message if as_it_came else pa.record_batch(columns).serialize()
+    told = [f"{name}\0{column.type}" for name, column in columns.items()]
+    return checksum64("\0".join([*told, str(checksum64(content))]).encode())
 
 
 def _canonical(array: pa.Array) -> pa.Array:
-    """An array of the same values whose bytes depend on them alone; the same array where that is so already."""
+    """An array of the same values whose type and bytes depend on them alone; the same one where that is so already."""
     kind = array.type
-    if pt.is_struct(kind) and kind.num_fields:
-        children = [_canonical(child) for child in array.flatten()]  # a null is one of every child, too
-        return pa.StructArray.from_arrays(children, fields=list(kind), mask=array.is_null())
-    if _is_plain(array):
-        return array
-    copy = array.take(pa.array(np.arange(len(array))))
+    if pt.is_struct(kind):
+        return _struct(array)
     if pt.is_map(kind):
-        keys, items = _canonical(copy.keys), _canonical(copy.items)
-        return pa.MapArray.from_arrays(copy.offsets, keys, items, type=kind, mask=copy.is_null())
-    if pt.is_list(kind) or pt.is_large_list(kind):
-        return type(copy).from_arrays(copy.offsets, _canonical(copy.values), type=kind, mask=copy.is_null())
+        copy = _copied(array)
+        return pa.MapArray.from_arrays(
+            copy.offsets, _canonical(copy.keys), _canonical(copy.items), mask=copy.is_null()
+        )  # fmt: skip
     if pt.is_fixed_size_list(kind):
-        return pa.FixedSizeListArray.from_arrays(_canonical(_valid_or_null(copy)), type=kind, mask=copy.is_null())
-    return copy
+        return _list(_bounds(array, kind.list_size), array.flatten(), array)
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        copy = _copied(array)
+        return _list(np.asarray(copy.offsets), copy.values, copy)
+    made = next((make(array) for holds, make in _BY_VALUE if holds(kind)), array)
+    return made if _is_plain(made) else _copied(made)
+
+
+def _copied(array: pa.Array) -> pa.Array:
+    """The values alone: nothing before or behind them, or under nulls."""
+    return array.take(pa.array(np.arange(len(array))))
+
+
+def _struct(array: pa.StructArray) -> pa.Array:
+    parts = zip(array.type, array.flatten(), strict=True)  # a null is one of every child, too
+    children = {field.name: child for field, child in parts if child.null_count < len(child)}
+    if not children:  # all that is left is which rows are null
+        return pa.StructArray.from_arrays([_copied(array.is_valid())], [""])
+    ordered = {name: _canonical(children[name]) for name in sorted(children)}
+    return pa.StructArray.from_arrays(list(ordered.values()), list(ordered), mask=array.is_null())
+
+
+def _bounds(array: pa.Array, width: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    """Where lists of one length begin and end among their items, those of nulls left out."""
+    return np.concatenate([[0], np.cumsum(np.asarray(array.is_valid()) * width)])
+
+
+def _list(bounds: np.ndarray[tuple[int], np.dtype[np.int64]], items: pa.Array, array: pa.Array) -> pa.Array:
+    items = _canonical(items)
+    return pa.ListArray.from_arrays(pa.array(bounds, pa.int32()), items, mask=array.is_null())
+
+
+def _number(array: pa.Array) -> pa.Array:
+    """Whole numbers of 64 bits where all are such; else floats, or texts without zeros behind the point."""
+    kind = array.type
+    if pt.is_floating(kind):
+        return _float(array)
+    try:
+        return array.cast(pa.int64())
+    except pa.ArrowInvalid:  # fractions, or larger than that
+        texts = array.cast(pa.string())
+    if not pt.is_decimal(kind):
+        return texts
+    texts = pc.replace_substring_regex(texts, r"(\.\d*?)0+$", r"\1")
+    return pc.replace_substring_regex(texts, r"\.$", "")
+
+
+def _float(array: pa.Array) -> pa.Array:
+    found = array.cast(pa.float64())
+    values = np.asarray(found.fill_null(0.0))
+    negative_zero = bool(((values == 0.0) & np.signbit(values)).any())
+    if not negative_zero and bool((np.abs(values) < 2.0**63).all()) and bool((values == np.floor(values)).all()):
+        return found.cast(pa.int64(), safe=False)
+    if np.isnan(values).any():
+        return pa.array(np.where(np.isnan(values), np.nan, values), mask=np.asarray(found.is_null()))
+    return found
+
+
+def _time(array: pa.Array) -> pa.Array:
+    """Microseconds where they hold it, in UTC where there is a zone."""
+    kind = _US if array.type.tz is None else _US_UTC
+    return _cast_if_whole(array, kind)
+
+
+def _cast_if_whole(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    if array.type == kind:
+        return array
+    try:
+        return array.cast(kind)
+    except pa.ArrowInvalid:  # digits would be lost, or it is too far away
+        return array
+
+
+_BY_VALUE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.Array], pa.Array]], ...] = (
+    (lambda kind: kind == pa.int64(), lambda array: array),
+    (lambda kind: pt.is_integer(kind) or pt.is_floating(kind) or pt.is_decimal(kind), _number),
+    (pt.is_timestamp, _time),
+    (pt.is_duration, lambda array: _cast_if_whole(array, pa.duration("us"))),
+    (pt.is_time, lambda array: _cast_if_whole(array, pa.time64("ns"))),
+    (pt.is_date, lambda array: _cast_if_whole(array, pa.date32())),
+    (pt.is_fixed_size_binary, lambda array: array.cast(pa.binary())),
+    (pt.is_large_string, lambda array: array.cast(pa.string())),
+    (pt.is_large_binary, lambda array: array.cast(pa.binary())),
+)
 
 
 def _is_plain(array: pa.Array) -> bool:
@@ -56,11 +143,3 @@ def _is_plain(array: pa.Array) -> bool:
         bounds = np.frombuffer(offsets, np.int32, len(array) + 1) if len(array) else np.zeros(1, np.int32)
         return bool(bounds[0] == 0 and bounds[-1] == (data.size if data is not None else 0))
     return True
-
-
-def _valid_or_null(array: pa.FixedSizeListArray) -> pa.Array:
-    """The values of lists of one length, null where their list is."""
-    width = array.type.list_size
-    valid = np.repeat(np.asarray(array.is_valid()), width)
-    values = array.values.slice(array.offset * width, len(array) * width)
-    return pc.if_else(pa.array(valid), values, pa.nulls(len(values), values.type))
