@@ -112,7 +112,7 @@ class Topic:
 
     def add_segments(
         self,
-        paths: Sequence[str | os.PathLike[str]],
+        paths: Sequence[str | bytes | os.PathLike[str] | os.PathLike[bytes]],
         partition: str = DEFAULT_PARTITION,
         *,
         producer: str | None = None,
@@ -126,7 +126,7 @@ class Topic:
         Raises esformat.UsageError, InvalidEventError, CorruptSegmentError (the files), and as `append`.
         """
         adder = Adder(writer_of(self._backend), self._topic)
-        return adder.add_files([os.fspath(path) for path in paths], partition, Batch(batch_key(producer, sequence)))
+        return adder.add_files([os.fsdecode(path) for path in paths], partition, Batch(batch_key(producer, sequence)))
 
     # ------------------------------------------------------------ keeping house
 

@@ -32,10 +32,12 @@ _ARROW_SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 _SETTINGS = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_")  # variables that decide how to connect
 _WILD = re.compile(r"[*?[]")
 _CONNECTIONS = 32
+_PATHS = (str, bytes, os.PathLike)
 
 
-Target = str | os.PathLike[str] | tuple[Any, str] | StoredAt | Source
-"""A path, a URI, a pair of a filesystem and a path in it, a place in a store, or a source."""
+LocalPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+Target = LocalPath | tuple[Any, str] | StoredAt | Source
+"""A path, as text or bytes, a URI, a pair of a filesystem and a path in it, a place in a store, or a source."""
 Place = str | StoredAt
 """A path of the local disk, or a place in a store."""
 
@@ -44,20 +46,20 @@ def locate(target: Any) -> Place:
     """The place that a path, a URI or a pair of filesystem and path names. Raises UsageError for anything else."""
     if isinstance(target, StoredAt):
         return target
-    if isinstance(target, tuple) and len(target) == 2 and isinstance(target[1], str | os.PathLike):
-        return _in_filesystem(target[0], os.fspath(target[1]))
-    if not isinstance(target, str | os.PathLike):
+    if isinstance(target, tuple) and len(target) == 2 and isinstance(target[1], _PATHS):
+        return _in_filesystem(target[0], os.fsdecode(target[1]))
+    if not isinstance(target, _PATHS):
         raise UsageError(f"cannot open {target!r}", hint="give a path, a URI, (filesystem, path) or a Source of bytes")
-    path = os.fspath(target)
-    if not isinstance(path, str):
-        raise UsageError(f"a path must be text, not {path!r}")
+    path = os.fsdecode(target)
+    if "\0" in path:
+        raise UsageError(f"no file can be called {path!r}", hint="its name has a NUL in it")
     found = _URI.match(path) if isinstance(target, str) else None
     return path if found is None else _in_uri(path, found[1].lower())
 
 
 def source_of(target: Any) -> Source:
     """A source of the bytes of what `target` names: see `locate`; a Source is given back as it is. Raises OSError."""
-    if not isinstance(target, str | os.PathLike | tuple) and isinstance(target, Source):
+    if not isinstance(target, (*_PATHS, tuple)) and isinstance(target, Source):
         return target
     place = locate(target)
     return RemoteSource(place.store, place.path) if isinstance(place, StoredAt) else FileSource(place)
@@ -81,7 +83,7 @@ def within(directory: Any, name: str) -> Path | str | tuple[Any, str]:
     """What names a file in a directory, below a URI, or in a pair of filesystem and directory. Raises UsageError."""
     if isinstance(directory, tuple):
         filesystem, path = directory
-        return filesystem, "/".join([*filter(None, [os.fspath(path).rstrip("/")]), name])
+        return filesystem, "/".join([*filter(None, [os.fsdecode(path).rstrip("/")]), name])
     place = locate(directory)
     if isinstance(place, str):
         return Path(place) / name
@@ -154,12 +156,12 @@ def segments_at(targets: Any) -> Iterator[Place | Source]:
     One target or several, in order; what a directory or pattern holds comes by name. Raises UsageError where
     nothing is.
     """
-    one = isinstance(targets, str | os.PathLike | StoredAt | Source) or (
-        isinstance(targets, tuple) and len(targets) == 2 and not isinstance(targets[0], str | os.PathLike | Source)
+    one = isinstance(targets, (*_PATHS, StoredAt, Source)) or (
+        isinstance(targets, tuple) and len(targets) == 2 and not isinstance(targets[0], (*_PATHS, Source))
     )
     seen: set[str] = set()
     for target in [targets] if one else targets:
-        if isinstance(target, Source) and not isinstance(target, str | os.PathLike):
+        if isinstance(target, Source) and not isinstance(target, _PATHS):
             yield target
             continue
         for place in _all_at(locate(target)):

@@ -44,10 +44,10 @@ class FileSource:
 
     __slots__ = ("_descriptor", "name", "size", "stamp")
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> None:
         """Raises OSError if the file cannot be opened."""
         self._descriptor = -1
-        self.name = os.fspath(path)
+        self.name = os.fsdecode(path)
         self._descriptor = os.open(self.name, os.O_RDONLY | getattr(os, "O_BINARY", 0))
         status = os.fstat(self._descriptor)
         self.size = status.st_size

@@ -51,7 +51,7 @@ def create(
     overwrite: bool = False,
     threads: int | None = None,
     memory: int | str | None = None,
-    temp_dir: str | os.PathLike[str] | None = None,
+    temp_dir: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
 ) -> Writer:
     """Start a segment that will appear at `path` when the writer finishes.
 
@@ -101,7 +101,7 @@ def create(
         if indexes.count(name) > 1:
             raise UsageError(f"index {name!r} is named twice")
     workers = min(os.cpu_count() or 1, 8) if threads is None else threads
-    temporary = None if temp_dir is None else Path(temp_dir)
+    temporary = None if temp_dir is None else Path(os.fsdecode(temp_dir))
     if temporary is not None and not temporary.is_dir():
         raise UsageError(f"temp_dir {str(temporary)!r} is no directory")
     options = WriteOptions(

@@ -65,7 +65,7 @@ def test_connections_are_kept():
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [(7, "cannot open 7"), (b"a", "cannot open"), (("a", 7), "cannot open"), ((7, "a"), "no filesystem"),
+    [(7, "cannot open 7"), (b"a\0", "NUL"), (("a", 7), "cannot open"), ((7, "a"), "no filesystem"),
      ("nowhere://a", "nowhere"), ("s3://b/k?colour=red", "colour")],
 )  # fmt: skip
 def test_what_names_nothing(wrong, said):

@@ -13,13 +13,13 @@ from esformat.source import FileSource, Source
 SEGMENT_MAGIC = b"\x89ESDB"
 
 
-def open_file(path: str | os.PathLike[str] | Source) -> Archive | Stream:
+def open_file(path: str | bytes | os.PathLike[str] | os.PathLike[bytes] | Source) -> Archive | Stream:
     """Open an archive or a stream of the Go ESDB: a path, or any `Source` of bytes.
 
     The first bytes tell a stream; an archive has no mark of its own. Raises OSError (no such file …),
     CorruptSegmentError (neither, or damaged), UsageError (a segment of esformat).
     """
-    source = FileSource(path) if isinstance(path, str | os.PathLike) else path
+    source = FileSource(path) if isinstance(path, str | bytes | os.PathLike) else path
     if not isinstance(source, Source):
         raise UsageError(f"cannot open {path!r}", hint="give a path or a Source of bytes")
     start = source.read_at(0, min(source.size, len(STREAM_MAGIC)))

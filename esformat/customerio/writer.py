@@ -25,7 +25,7 @@ GROUP_BYTES = 32 << 20
 
 
 def create(
-    path: str | os.PathLike[str],
+    path: str | bytes | os.PathLike[str] | os.PathLike[bytes],
     *,
     kind: str = "archive",
     closed: bool = True,
@@ -46,10 +46,12 @@ def create(
         raise UsageError(f'kind must be "archive" or "stream", not {kind!r}')
     if not closed and kind != "stream":
         raise UsageError("only a stream can be left open")
-    return Writer(Path(path), kind, closed=closed, index_names=dict(index_names or {}), overwrite=overwrite)
+    return Writer(
+        Path(os.fsdecode(path)), kind, closed=closed, index_names=dict(index_names or {}), overwrite=overwrite
+    )
 
 
-def write(path: str | os.PathLike[str], events: Any, **options: Any) -> int:
+def write(path: str | bytes | os.PathLike[str] | os.PathLike[bytes], events: Any, **options: Any) -> int:
     """Write events, which are anything that `Writer.add_batches` takes, to a new file; give how many there are.
 
     `options` and errors are those of `create` and `Writer.add_batches`.

@@ -55,7 +55,7 @@ def check_output(out: Target, inputs: Sequence[Target]) -> None:
     """Raises UsageError if the place of a new segment is one of the inputs: they are never changed."""
     place = locate(out)
     for each in inputs:
-        if isinstance(each, str | os.PathLike | tuple | StoredAt) and _is_same(place, locate(each)):
+        if isinstance(each, str | bytes | os.PathLike | tuple | StoredAt) and _is_same(place, locate(each)):
             name = place if isinstance(place, str) else place.name
             raise UsageError("the output is an input, too", path=name, hint="choose another name")
 
