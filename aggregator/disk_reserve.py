@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from aggregator.disk import sizes_in
 from aggregator.files import make_directory
+from aggregator.modes import create_file
 from esformat import EsdbError
 
 _T = TypeVar("_T")
@@ -105,7 +106,7 @@ class DiskReserve:
 
 def _fill(path: Path, size_bytes: int) -> None:
     """A file that takes so many bytes of the disk."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = create_file(path, os.O_WRONLY)
     try:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(descriptor, 0, size_bytes)

@@ -20,6 +20,7 @@ from aggregator.facts import KINDS, MAX_BYTES, MAX_LINE_BYTES, Facts, decode_fac
 from aggregator.files import Layout, sync_directory
 from aggregator.manifest import FactRows, Manifest
 from aggregator.model import Problem
+from aggregator.modes import create_file
 
 logger = logging.getLogger("aggregator")
 
@@ -128,7 +129,7 @@ class FactsFile:
 
     def _write(self, stored: bytes) -> None:
         try:
-            with self._partial.open("wb") as file:
+            with os.fdopen(create_file(self._partial, os.O_WRONLY | os.O_TRUNC), "wb") as file:
                 file.write(stored)
                 file.flush()
                 os.fsync(file.fileno())

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from aggregator.modes import MANIFEST, create_directory
+
 SEGMENTS_IN_A_FOLDER = 1000
 
 
@@ -29,7 +31,7 @@ def same_file(path: Path, known: os.stat_result) -> bool:
 def make_directory(directory: Path) -> None:
     """A directory that is there after a crash too."""
     if not directory.is_dir():
-        directory.mkdir(exist_ok=True)
+        create_directory(directory)
         sync_directory(directory.parent)
 
 
@@ -38,7 +40,7 @@ class Layout:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self.manifest = root / "manifest.sqlite"
+        self.manifest = root / MANIFEST
         self.facts = root / "catalog.facts"
         self.writer_lock = root / "writer.lock"
         self.reader_locks = root / "readers.lock"

@@ -22,6 +22,7 @@ from typing import Any
 from aggregator.errors import CatalogLockedError
 from aggregator.files import same_file
 from aggregator.forked import leave_when_forked
+from aggregator.modes import create_file
 
 
 class WriterLock:
@@ -97,7 +98,7 @@ class WriterLock:
 def _locked_file(path: Path) -> int:
     """A descriptor of the file of that name, locked; made where it is absent."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = create_file(path, os.O_RDWR)
         try:
             if not _lock(descriptor):
                 holder = _holder(descriptor)

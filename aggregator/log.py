@@ -20,6 +20,7 @@ from aggregator.forked import leave_when_forked
 from aggregator.log_entry import DONE, LEADING, TAKEN, WAITING, Entry, frames_of
 from aggregator.log_file import MARK_NAME, LogFile, Marks, encode_mark, file_name
 from aggregator.log_frame import FILE_HEADER_BYTES, encode_file_header, frame_bytes
+from aggregator.modes import create_file
 from aggregator.policy import Durability
 from esformat import ClosedError
 
@@ -67,7 +68,7 @@ class Log:
         self._defined: set[Any] = set()
         self._changes = Lock()  # held while a change is noted, and while the file for it is closed
         self._noted = 0
-        self._mark = os.open(directory / MARK_NAME, os.O_WRONLY | os.O_CREAT, 0o666)
+        self._mark = create_file(directory / MARK_NAME, os.O_WRONLY)
         leave_when_forked(self)
         try:
             self._start_file(position)
@@ -334,7 +335,7 @@ class Log:
     def _start_file(self, position: int) -> None:
         """Begin a new file at `position`, durably, and leave the one before, synced."""
         path = self._directory / file_name(position)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        descriptor = create_file(path, os.O_WRONLY | os.O_TRUNC)
         try:
             header = encode_file_header(position)
             while header:

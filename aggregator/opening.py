@@ -8,22 +8,26 @@ from pathlib import Path
 from typing import Any
 
 from aggregator.catalog import Catalog
-from aggregator.errors import CatalogNotFoundError
+from aggregator.errors import CatalogNotFoundError, InvalidRequestError
 from aggregator.files import Layout
 from aggregator.following import Following
+from aggregator.modes import create_directory, parse_mode
 from aggregator.policy import Durability, Limits
 from aggregator.rebuild import rebuild
 from aggregator.reports import RebuildReport
 from aggregator.writing import Writing, now_us
 
+AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
+
 
 def open_catalog(
-    path: str | os.PathLike[str],
+    path: AnyPath,
     *,
     durability: str | Durability = "fsync",
     limits: Limits | Mapping[str, Any] | None = None,
     read_only: bool = False,
     sealing: str = "thread",
+    file_mode: int | None = None,
 ) -> Catalog:
     """Open the catalog in the directory `path`. For writing it is made where it is absent, and one process may.
 
@@ -35,6 +39,8 @@ def open_catalog(
     limits: budgets of memory and disk, e.g. {"memory_bytes": "256 MiB"}; see `Limits`.
     sealing: "thread", or "process": segments are then written by a process of its own, which ends with the catalog, so
         that reads and appends of this one do not wait for the interpreter meanwhile (not on Windows).
+    file_mode: of all its files, such as 0o640 for a group that may read them; a directory may be passed by who may read
+        its files. None: as the catalog has it, a new one is its owner's alone (0o600), whatever the umask is.
 
     Raises CatalogLockedError (another process writes to it), CatalogNotFoundError (read_only), CorruptManifestError,
     InvalidRequestError, UnknownVersionError, OSError.
@@ -42,14 +48,14 @@ def open_catalog(
     layout = _layout(path)
     if read_only:
         return Catalog(Following(layout, now_us))
+    if file_mode is not None:
+        file_mode = parse_mode(file_mode)
     make_directory_tree(layout.root)
     checked = Limits.of(dict(limits) if isinstance(limits, Mapping) else limits)
-    return Catalog(Writing(layout, Durability.of(durability), checked, now_us, sealing=sealing))
+    return Catalog(Writing(layout, Durability.of(durability), checked, now_us, sealing=sealing, file_mode=file_mode))
 
 
-def rebuild_manifest(
-    path: str | os.PathLike[str], *, progress: Callable[[int, int], None] | None = None
-) -> RebuildReport:
+def rebuild_manifest(path: AnyPath, *, progress: Callable[[int, int], None] | None = None) -> RebuildReport:
     """Make a catalog's manifest anew from its segments, where it is lost or damaged; nobody may have it open.
 
     Every segment is read from end to end. Damaged ones, and the old manifest, go to `quarantine/`. What was not sealed
@@ -62,11 +68,14 @@ def rebuild_manifest(
 def make_directory_tree(root: Path) -> None:
     """The root of a catalog, and the directories above it. Raises CatalogNotFoundError where a file is in the way."""
     try:
-        root.mkdir(parents=True, exist_ok=True)
+        create_directory(root)
     except FileExistsError:
         raise CatalogNotFoundError("a file is there, not a directory", path=str(root)) from None
 
 
-def _layout(path: str | os.PathLike[str]) -> Layout:
+def _layout(path: AnyPath) -> Layout:
     """Where the files of a catalog are, wherever the process goes to meanwhile."""
-    return Layout(Path(path).absolute())
+    given = os.fsdecode(path)
+    if "\0" in given:
+        raise InvalidRequestError(f"no directory can be called {given!r}", hint="its name has a NUL in it")
+    return Layout(Path(given).absolute())

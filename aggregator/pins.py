@@ -18,6 +18,7 @@ from threading import Lock
 
 from aggregator.files import same_file
 from aggregator.forked import leave_when_forked
+from aggregator.modes import create_file
 
 _FLOCK = "hhqqi"  # type, whence, start, length, process: Linux's struct flock
 
@@ -79,8 +80,10 @@ class Pins:
         if self._closed or (self._file is not None and same_file(self._path, self._file)):
             return
         with contextlib.suppress(FileNotFoundError):
-            how = os.O_RDONLY if self._read_only else os.O_RDWR | os.O_CREAT
-            descriptor = os.open(self._path, how | os.O_CLOEXEC, 0o666)
+            if self._read_only:
+                descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+            else:
+                descriptor = create_file(self._path, os.O_RDWR)
             for change in self._counts:
                 _lock(descriptor, fcntl.F_RDLCK, change, 1)
             if self._descriptor >= 0:

@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from aggregator.files import Layout, make_directory, sync_directory
+from aggregator.modes import create_file
 
 
 def set_aside(layout: Layout, path: Path, *, keep: bool = False) -> Path:
@@ -20,7 +21,8 @@ def set_aside(layout: Layout, path: Path, *, keep: bool = False) -> Path:
         try:
             os.link(path, target)  # the file is not written to any more
         except OSError:  # a file system without hard links
-            shutil.copyfile(path, target)
+            with path.open("rb") as old, os.fdopen(create_file(target, os.O_WRONLY), "wb") as new:
+                shutil.copyfileobj(old, new)
     sync_directory(layout.quarantine)
     return target
 

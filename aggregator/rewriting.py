@@ -17,6 +17,7 @@ import pyarrow as pa
 import esformat
 from aggregator.files import Layout, make_directory
 from aggregator.model import ProducerEntry, SegmentInfo, newest_notes
+from aggregator.modes import settle_file
 from aggregator.segment_file import (
     file_checksum,
     segment_properties,
@@ -164,6 +165,7 @@ class Rewriter:
         make_directory(out.parent)
         try:
             yield out
+            settle_file(out)
         except BaseException:
             with suppress(OSError):
                 out.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ import esformat
 from aggregator.checksum import hasher64
 from aggregator.files import make_directory
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
+from aggregator.modes import settle_file
 from aggregator.records import FIELDS
 from aggregator.segment_signature import MAX_SPACES, signature_of_spaces
 from esformat.parts import EventSchema, make_schema
@@ -73,6 +74,7 @@ def write_segment(
         for table in tables:
             spans.add(table)
             writer.add_table(table)
+    settle_file(path)
     return SegmentInfo(
         number=number, partition=partition[0], schema=schema.number, first_index=spans.first_index,
         last_index=spans.last_index, min_timestamp=spans.min_timestamp, max_timestamp=spans.max_timestamp,

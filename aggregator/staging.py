@@ -17,6 +17,7 @@ from collections.abc import Container, Iterable
 from pathlib import Path
 
 from aggregator.files import Layout, make_directory, sync_directory
+from aggregator.modes import create_directory, create_file
 
 STALE_SECONDS = 24 * 3600
 """A write that changed nothing for so long is taken for dead."""
@@ -39,8 +40,8 @@ def claim(folder: Path, rows: int) -> tuple[int, int]:
 
     Gives the first of them. Nobody else who asks in this directory, in whatever process, gets them. Raises OSError.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / _CLAIMS, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    create_directory(folder)
+    descriptor = create_file(folder / _CLAIMS, os.O_RDWR)
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX)
         stored = os.pread(descriptor, _CLAIMED.size, 0)
@@ -65,7 +66,7 @@ def note(layout: Layout, numbers: Iterable[int]) -> None:
     folder = staging(layout)
     make_directory(folder)
     partial = folder / f".{_NOTE}.partial"
-    with partial.open("w") as file:
+    with os.fdopen(create_file(partial, os.O_WRONLY | os.O_TRUNC), "w") as file:
         json.dump({"segments": sorted(numbers)}, file)
         file.flush()
         os.fsync(file.fileno())

@@ -25,6 +25,7 @@ from aggregator.log_file import Marks
 from aggregator.maintenance import Maintenance
 from aggregator.manifest import IDENTITY, UNSYNCED, IncarnationRows, Manifest
 from aggregator.model import Problem
+from aggregator.modes import change_modes
 from aggregator.pins import Pin, Pins
 from aggregator.poison import Quarantine
 from aggregator.policy import Durability, Limits
@@ -105,8 +106,10 @@ class Writing:
         clock: Callable[[], int],
         *,
         sealing: str = "thread",
+        file_mode: int | None = None,
     ) -> None:
         """Open, and bring back what a crash left. sealing: "thread", or "process", which writes segments in another.
+        file_mode: of everything in it; None: as it is.
 
         Raises CatalogLockedError, CorruptManifestError, InvalidRequestError (a limit), OSError …
         """
@@ -114,7 +117,7 @@ class Writing:
             raise InvalidRequestError(f"sealing must be {' or '.join(SEALING)}, not {sealing!r}")
         _check_limits(limits)
         self.layout, self.limits, self.durability, self._clock = layout, limits, durability, clock
-        self._sealing = sealing
+        self._sealing, self._file_mode = sealing, file_mode
         self._closed = False
         self.owner = Owner(layout.root)
         self.reserve = DiskReserve(layout.reserve)
@@ -135,6 +138,8 @@ class Writing:
             undoing.callback(self.manifest.close)
             self.manifest.claim()
             self.lock.is_last_opened = self.manifest.is_mine
+            if self._file_mode is not None:
+                change_modes(layout.root, self._file_mode)
             self.sealing_process: SealingProcess | None = None
             sweep(layout, PREFIX)
             if self._sealing == "process":

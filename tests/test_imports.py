@@ -85,7 +85,10 @@ LEVELS = (
     ("__main__",),
 )
 AGGREGATOR_LEVELS = (
-    ("answer", "errors", "checksum", "files", "forked", "reports"),
+    ("answer", "errors", "checksum", "reports"),
+    ("modes",),
+    ("files",),
+    ("forked",),
     ("allowance",),
     (
         "arrivals",

@@ -6,18 +6,21 @@ import click
 
 import aggregator
 from aggregator.cli.opened import catalog_argument
+from aggregator.modes import parse_mode
 from esformat.cli.parts import count, say
 
 _EXAMPLES = """\b
 Examples:
   aggregator init data
+  aggregator init data --file-mode 0640
   aggregator init data && aggregator topics data --create clicks --index type
 """
 
 
 @click.command(epilog=_EXAMPLES)
 @catalog_argument
-def init(catalog: str) -> None:
-    """Make the directory CATALOG and an empty catalog in it. One that is there stays as it is."""
-    with aggregator.open(catalog) as opened:
+@click.option("--file-mode", metavar="OCTAL", help="Of its files: 0640 lets a group read. 0600 if nothing is said.")
+def init(catalog: str, file_mode: str | None) -> None:
+    """Make the directory CATALOG and an empty catalog in it. One that is there gets the file mode at most."""
+    with aggregator.open(catalog, file_mode=None if file_mode is None else parse_mode(file_mode)) as opened:
         say(f"{catalog}: {count(len(opened.topics()), 'topic')}")

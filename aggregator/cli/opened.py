@@ -12,6 +12,7 @@ import click
 
 import aggregator
 from aggregator import Catalog, CatalogNotFoundError
+from aggregator.modes import create_directory
 from esformat.cli.parts import Pair, say
 
 catalog_argument = click.argument("catalog", type=click.Path())
@@ -70,7 +71,7 @@ def _must_be(path: str) -> None:
 def state_folder() -> Path:
     """Where commands keep what they note for themselves; made where it is absent."""
     folder = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "aggregator"
-    folder.mkdir(parents=True, exist_ok=True)
+    create_directory(folder)
     return folder
 
 

@@ -33,12 +33,13 @@ from the environment (AGGREGATOR__http__max_page, PLATEAU__http__max_page), then
 @click.option("--tls-key", type=click.Path(), metavar="FILE", help="Its private key.")
 @click.option("--client-ca", type=click.Path(), metavar="FILE", help="Ask for client certificates of these.")
 @click.option("--syslog", metavar="HOST:PORT", help="Take syslog messages there, over TCP and UDP.")
+@click.option("--syslog-tls", metavar="HOST:PORT", help="Take syslog messages there, over TLS.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="How the server's own log looks.")
 @click.option("--public", is_flag=True, help="Listen on a public address although no token is asked for.")
 @click.option("--keys", is_flag=True, help="List the keys of all settings, and stop.")
 def serve(directory: str | None, bind: str | None, config: str | None, pairs: tuple[str, ...], durability: str | None,
           tls_certificate: str | None, tls_key: str | None, client_ca: str | None, syslog: str | None,
-          log_format: str | None, public: bool, keys: bool) -> None:  # fmt: skip
+          syslog_tls: str | None, log_format: str | None, public: bool, keys: bool) -> None:  # fmt: skip
     """Serve the catalog in DIRECTORY over HTTP until it is told to stop (SIGTERM, Ctrl-C); made where it is absent.
 
     What was acknowledged is on disk; requests that are open when it stops are finished first.
@@ -53,6 +54,7 @@ def serve(directory: str | None, bind: str | None, config: str | None, pairs: tu
         return
     flags = {
         "data_path": directory, "http.bind": bind, "catalog.durability": durability, "syslog": syslog,
+        "syslog_tls": syslog_tls,
         "tls.certificate": tls_certificate, "tls.key": tls_key, "tls.client_ca": client_ca, "log.format": log_format,
         "http.public": public or None,
     }  # fmt: skip

@@ -17,6 +17,7 @@ from typing import Any
 from aggregator.collect.files import Head, Key, Tracked
 from aggregator.errors import AggregatorError
 from aggregator.files import sync_directory
+from aggregator.modes import create_file
 
 VERSION = 1
 MAX_FORGOTTEN = 10_000
@@ -153,7 +154,7 @@ def load(path: Path) -> Progress:
 def save(path: Path, facts: Mapping[str, Any]) -> None:
     """Replace a small JSON file, whole and synced. Raises OSError."""
     partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as file:
+    with os.fdopen(create_file(partial, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
         json.dump(facts, file, ensure_ascii=True)
         file.flush()
         os.fsync(file.fileno())

@@ -19,6 +19,7 @@ from aggregator.files import sync_directory
 from aggregator.forward.destinations import Destination, StreamDestination, TryLaterError
 from aggregator.lql import Columns, parse_statement, to_text
 from aggregator.lql.tree import Position, Select
+from aggregator.modes import create_file
 from aggregator.records import FIELD_MAP, FIELDS
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
@@ -152,7 +153,7 @@ class Forwarder:
         if position == self._written:
             return
         partial = self._notes.with_name(f".{self._notes.name}.partial")
-        with partial.open("w", encoding="utf-8") as file:
+        with os.fdopen(create_file(partial, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
             json.dump({"statement": self._statement, "position": position}, file)
             file.flush()
             os.fsync(file.fileno())

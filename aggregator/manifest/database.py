@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from aggregator.errors import CorruptManifestError, ManifestFailedError, UnknownVersionError
+from aggregator.modes import create_file
 from esformat import ClosedError
 
 APPLICATION_ID = 0x4553_4147
@@ -54,6 +56,8 @@ def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
     """
     if read_only and not path.exists():
         raise FileNotFoundError(str(path))
+    if not read_only:
+        os.close(create_file(path, os.O_RDWR))  # what SQLite keeps beside it has its mode
     with errors_of(path):
         connection = _connect(path, "mode=ro") if read_only else _connect(path, "mode=rwc")
         try:

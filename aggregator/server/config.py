@@ -17,6 +17,7 @@ from typing import Any
 import yaml
 
 from aggregator import Durability, InvalidRequestError, Limits, Retention, Roll
+from aggregator.modes import parse_mode
 from aggregator.policy import parse_duration, parse_size
 from aggregator.server.settings import Http, Logs, Settings, Store, Tls, Work
 
@@ -85,6 +86,13 @@ def _choice(*known: str) -> Callable[[Any, str], str]:
     return parse
 
 
+def _mode(given: Any, name: str) -> int:
+    try:
+        return parse_mode(given)
+    except InvalidRequestError as error:
+        raise InvalidRequestError(error.message.replace("file_mode", name, 1), hint=error.hint) from None
+
+
 def _durability(given: Any, name: str) -> str:
     Durability.of(given)
     return str(given)
@@ -118,6 +126,7 @@ KEYS: Mapping[str, Key] = {
     "log.requests": Key(("log", "requests"), _flag, "a line for each request"),
     "catalog.durability": Key(("catalog", "durability"), _durability, "fsync, interval, interval:200ms or none"),
     "catalog.sealing": Key(("catalog", "sealing"), _choice("process", "thread"), "where segments are written"),
+    "catalog.file_mode": Key(("catalog", "file_mode"), _mode, "of its files, in octal: 0640 lets a group read"),
     "catalog.memory_bytes": Key(("limits", "memory_bytes"), _size, "unsealed events in memory"),
     "catalog.log_bytes": Key(("limits", "log_bytes"), _size, "the write-ahead log on disk"),
     "catalog.retain.max_bytes": Key(("limits", "max_bytes"), _size, "everything on disk; the oldest goes"),
@@ -131,6 +140,8 @@ KEYS: Mapping[str, Key] = {
     "partition.roll.max_rows": Key(("roll", "rows"), _whole, "likewise, rows"),
     "partition.roll.max_duration": Key(("roll", "age_us"), _age, "likewise, age"),
     "syslog": Key(("", "syslog"), _text, "host:port for syslog over TCP and UDP"),
+    "syslog_tls": Key(("", "syslog_tls"), _text, "host:port for syslog over TLS, with tls.certificate and tls.key"),
+    "syslog_buffer": Key(("", "syslog_buffer_bytes"), _size, "datagrams that the kernel is to hold"),
 }
 _ALIASES = {"catalog.retain": "catalog.retain.max_bytes"}
 
@@ -208,6 +219,8 @@ def settings_of(values: Values) -> Settings:
         raise InvalidRequestError("tls.certificate and tls.key go together")
     if settings.tls.client_ca is not None and settings.tls.certificate is None:
         raise InvalidRequestError("client certificates need tls.certificate and tls.key")
+    if settings.syslog_tls is not None and settings.tls.certificate is None:
+        raise InvalidRequestError("syslog_tls needs a certificate", hint="give tls.certificate and tls.key")
     return settings
 
 

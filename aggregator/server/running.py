@@ -50,7 +50,9 @@ def serve(path: Path, settings: Settings) -> None:
     sys.setswitchinterval(SWITCH_S)
     store = settings.catalog
     with listen(settings.http.bind) as listener:
-        with aggregator.open(path, durability=store.durability, limits=store.limits, sealing=store.sealing) as catalog:
+        with aggregator.open(
+            path, durability=store.durability, limits=store.limits, sealing=store.sealing, file_mode=store.file_mode
+        ) as catalog:
             server = _Server(catalog, settings)
             check_public(settings, server.context)
             gc.collect()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from aggregator import Limits, Retention, Roll
+from aggregator import InvalidRequestError, Limits, Retention, Roll
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,17 @@ class Tls:
     key: Path | None = None
     client_ca: Path | None = None
 
+    def context(self) -> ssl.SSLContext:
+        """For a server that speaks TLS. Raises OSError for files that cannot be used, InvalidRequestError."""
+        if self.certificate is None:
+            raise InvalidRequestError("TLS needs a certificate", hint="give tls.certificate and tls.key")
+        made = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        made.load_cert_chain(self.certificate, self.key)
+        if self.client_ca is not None:
+            made.load_verify_locations(self.client_ca)
+            made.verify_mode = ssl.CERT_REQUIRED
+        return made
+
 
 @dataclass(frozen=True, slots=True)
 class Logs:
@@ -73,10 +85,14 @@ class Logs:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """How the catalog is opened. checkpoint_interval_s: how often its health is looked at; see `/ok`."""
+    """How the catalog is opened. checkpoint_interval_s: how often its health is looked at; see `/ok`.
+
+    durability, sealing, limits, file_mode: as of `aggregator.open`.
+    """
 
     durability: str = "fsync"
     sealing: str = "process"
+    file_mode: int | None = None
     limits: Limits = field(default_factory=Limits)
     checkpoint_interval_s: float = 1.0
 
@@ -86,7 +102,8 @@ class Settings:
     """Everything that a server can be told.
 
     tokens: the file of bearer tokens; None: `tokens.json` beside the data, if it is there. roll, retention: of topics
-    that an append makes. syslog: host:port to listen on for syslog messages, TCP and UDP.
+    that an append makes. syslog: host:port to listen on for syslog messages, TCP and UDP; syslog_tls: the same over
+    TLS, with the server's certificate. syslog_buffer_bytes: what the kernel is asked to hold of datagrams.
     """
 
     data_path: Path | None = None
@@ -99,3 +116,5 @@ class Settings:
     roll: Roll | None = None
     retention: Retention | None = None
     syslog: str | None = None
+    syslog_tls: str | None = None
+    syslog_buffer_bytes: int = 8 << 20

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from aggregator import InvalidRequestError
+from aggregator.modes import create_directory
 from aggregator.server.access import ANYBODY, Access
 from aggregator.server.problems import ProblemError
 
@@ -92,7 +93,7 @@ def create(
         token, name, _digest(secret), tuple(dict.fromkeys(scopes)), None if topics is None else tuple(topics),
         now.isoformat(timespec="seconds"), None if expires is None else expires.isoformat(timespec="seconds"),
     )  # fmt: skip
-    path.parent.mkdir(parents=True, exist_ok=True)  # tokens may come before the first start
+    create_directory(path.parent)  # tokens may come before the first start
     with _editing(path) as tokens:
         tokens.append(made)
     return f"{_PREFIX}_{token}_{secret}"
