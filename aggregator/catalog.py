@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from threading import Lock
@@ -15,7 +15,7 @@ import pyarrow as pa
 from aggregator.ages import stored_report
 from aggregator.arrivals import Arrivals
 from aggregator.disk import measure
-from aggregator.errors import InvalidRequestError, TopicExistsError, TopicNotFoundError
+from aggregator.errors import InvalidRequestError, SequenceConflictError, TopicExistsError, TopicNotFoundError
 from aggregator.lql import TagSet, parse_source
 from aggregator.model import Problem, Receipt, TopicInfo
 from aggregator.names import check_name
@@ -24,7 +24,7 @@ from aggregator.pipes import Pipes
 from aggregator.policy import Retention, Roll
 from aggregator.quarantine_view import QuarantineView
 from aggregator.query import follow, run
-from aggregator.records import STREAM_SCHEMA, events_of
+from aggregator.records import STREAM_SCHEMA, events_of, joined, record_columns
 from aggregator.reports import ClockReport, CompactionReport, RetentionReport
 from aggregator.schema_change import topic_schema, union_schema
 from aggregator.selection import Selection
@@ -39,6 +39,7 @@ from esformat.parts import EventSchema
 
 STREAMS_TOPIC = "logs"
 """The topic that streams are written to where none is named."""
+_EARLIER = 64  # states of a topic's columns in which a batch that comes again may have been stored
 
 
 class Catalog:
@@ -48,7 +49,7 @@ class Catalog:
         """Made by `aggregator.open`."""
         self._backend = backend
         self._closed = False
-        self._columns: dict[str, tuple[int, dict[str, pa.DataType]]] = {}
+        self._columns: dict[str, tuple[int, pa.Schema]] = {}
         self._making = Lock()  # held while a topic is made
         try:
             self._pipes = Pipes(backend, self._pipe_target) if isinstance(backend, Writing) else None
@@ -113,6 +114,10 @@ class Catalog:
             raise InvalidRequestError(f'keys must be "text" or "binary", not {keys!r}')
         if isinstance(indexes, str):
             raise InvalidRequestError(f"indexes must be a list of column names, not the text {indexes!r}")
+        if name == STREAMS_TOPIC and (keys == "binary" or "data" in indexes or "fields" in indexes):
+            raise InvalidRequestError(  # who sends log records there would be refused, and not hear of it
+                f"the topic {name!r} has keys of text, and no index on data or fields", hint="give another name"
+            )
         binary = keys == "binary"
         wanted = topic_schema(schema if schema is not None else pa.schema([]), indexes, binary_keys=binary)
         info = TopicInfo(0, name, keys, tuple(indexes), Roll.of(roll), Retention.of(retention), now_us())
@@ -161,8 +166,8 @@ class Catalog:
 
         A stream is a space named by the canonical text of its tags; its first write makes it, and the topic as well.
         records: mappings, or anything Arrow, with `ts` (int µs or aware datetimes; now where absent), `msg` (text or
-            bytes) and fields under any other name. Columns of a table, and fields for which the topic has a column,
-            keep their type; others become text in the column `fields`.
+            bytes) and fields under any other name. Columns of a table keep their type, and so do fields of mappings
+            whose value the topic's column of that name holds exactly; others become text in the column `fields`.
         partition, producer, sequence: as for `Topic.append`. Without `ts` a record has another time with every try:
             give it where a producer may have to repeat them.
         Raises InvalidRequestError, esformat.InvalidEventError, OverloadedError and what else `Topic.append` raises.
@@ -182,17 +187,23 @@ class Catalog:
         self._check_open()
         writer_of(self._backend)
         target = self._stream_topic(topic)
-        columns, now = self._columns_of(topic), now_us()
-        tables = [events_of(TagSet.of(tags), records, columns, now) for tags, records in streams]
-        if not tables:
+        now = now_us()
+        given = [(TagSet.of(tags), list(each) if isinstance(each, Iterator) else each) for tags, each in streams]
+        if not given:
             raise InvalidRequestError("no streams", hint="give at least one pair of tags and records")
+
+        def append(columns: pa.Schema) -> Receipt:
+            tables = [events_of(tags, records, columns, now) for tags, records in given]
+            return target.append(joined(tables), partition, producer=producer, sequence=sequence)
+
+        known = len(self._backend.state.topics[topic].schemas)
         try:
-            events = (
-                tables[0] if len(tables) == 1 else pa.concat_tables(tables, promote_options="default").combine_chunks()
-            )
-        except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
-            raise InvalidRequestError(f"the streams do not fit together: {error}") from None
-        return target.append(events, partition, producer=producer, sequence=sequence)
+            return append(self._columns_of(topic))
+        except SequenceConflictError:  # fields may have had no columns when the batch came first
+            for count in reversed(range(known)[-_EARLIER:]):
+                with contextlib.suppress(SequenceConflictError):
+                    return append(self._columns_at(topic, count))
+            raise
 
     def _stream_topic(self, name: str) -> Topic:
         if name not in self._backend.state.topics:
@@ -208,14 +219,19 @@ class Catalog:
         self._stream_topic(STREAMS_TOPIC)
         return self._backend.state.topics[STREAMS_TOPIC]
 
-    def _columns_of(self, topic: str) -> dict[str, pa.DataType]:
+    def _columns_of(self, topic: str) -> pa.Schema:
         """The columns of a topic that fields of mappings go to."""
-        schemas = self._backend.state.topics[topic].schemas
+        count = len(self._backend.state.topics[topic].schemas)
         known = self._columns.get(topic)
-        if known is None or known[0] != len(schemas):
-            union = union_schema(list(schemas.values()), binary_keys=False).arrow
-            known = self._columns[topic] = (len(schemas), {field.name: field.type for field in union})
+        if known is None or known[0] != count:
+            known = self._columns[topic] = (count, self._columns_at(topic, count))
         return known[1]
+
+    def _columns_at(self, topic: str, count: int) -> pa.Schema:
+        """The same when the topic had so many schemas."""
+        schemas = sorted(self._backend.state.topics[topic].schemas.values(), key=lambda info: info.number)[:count]
+        union = union_schema(schemas, binary_keys=False).arrow
+        return record_columns([info.schema.arrow for info in schemas], union)
 
     def streams(self, expression: str = "") -> list[dict[str, str]]:
         """The tags of each stream that an LQL expression over tags, or a tag list in braces, selects; "": of all.

@@ -1,15 +1,22 @@
-"""Records of a stream as events: `ts`, `msg` and fields become timestamp, data, typed columns and a map of the rest."""
+"""Records of a stream as events: `ts`, `msg` and fields become timestamp, data, typed columns and a map of the rest.
+
+No field is refused for its type. A field of a mapping goes into the topic's column of that name where the column holds
+its value exactly, and into the map `fields`, as text, where it does not: what senders of log records send does not
+depend on the types that somebody else gave the topic, and does not change them either.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.types as pt
 
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import TagSet
@@ -18,14 +25,32 @@ from esformat.parts import first_cut, to_arrow, to_microseconds
 
 FIELDS = "fields"
 """The column with the fields that have no column of their own."""
+MOST_BITS = 10_000
+"""Of whole numbers that are written in decimal: Python refuses to write those of more than 4,300 digits."""
 FIELD_MAP = pa.map_(pa.string(), pa.string())
 STREAM_SCHEMA = pa.schema([pa.field("data", pa.binary()), pa.field(FIELDS, FIELD_MAP)])
 """Payload columns of a topic that is made by a stream's first write."""
 _OWN = ("space", "grouping", "timestamp", "data", FIELDS, *RESERVED_COLUMNS)
 
 
-def events_of(tags: TagSet, records: Any, columns: Mapping[str, pa.DataType], now_us: int) -> pa.Table:
-    """Records as a table for a topic whose columns are `columns`: mappings, or anything Arrow. Raises
+NO_COLUMNS = pa.schema([])
+
+
+def record_columns(schemas: Iterable[pa.Schema], union: pa.Schema) -> pa.Schema:
+    """The columns that fields of records go to, of a topic with these schemas, which are read as `union`.
+
+    A column that one of the schemas does not let be null is none of them: most records lack it. Those that have it
+    keep it as text, and lie with the others. `fields` itself stays, and says whether it may be null.
+    """
+    required = {field.name for schema in schemas for field in schema if not field.nullable}
+    fields = [field for field in union if field.name not in required and field.name not in _OWN]
+    if FIELDS in union.names:
+        fields.append(union.field(FIELDS).with_nullable(FIELDS not in required))
+    return pa.schema(fields)
+
+
+def events_of(tags: TagSet, records: Any, columns: pa.Schema, now_us: int) -> pa.Table:
+    """Records as a table for a topic with these `record_columns`: mappings, or anything Arrow. Raises
     InvalidRequestError, esformat.InvalidEventError.
     """
     if isinstance(records, Mapping | str | bytes):
@@ -38,7 +63,19 @@ def events_of(tags: TagSet, records: Any, columns: Mapping[str, pa.DataType], no
     else:
         raise InvalidRequestError(f"records must be mappings or a table, not {type(records).__name__}")
     length = len(next(iter(made.values())))
+    if FIELDS in columns.names and not columns.field(FIELDS).nullable:
+        made[FIELDS] = _without_nulls(made.get(FIELDS), length)
     return pa.table({"space": pa.repeat(pa.scalar(str(tags)), length), **made})
+
+
+def joined(tables: list[pa.Table]) -> pa.Table:
+    """The events of several streams as one table. Raises InvalidRequestError."""
+    if len(tables) == 1:
+        return tables[0]
+    try:
+        return pa.concat_tables(tables, promote_options="default").combine_chunks()
+    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+        raise InvalidRequestError(f"the streams do not fit together: {error}") from None
 
 
 # ------------------------------------------------------------ tables
@@ -91,7 +128,7 @@ def _messages(table: pa.Table) -> Any:
 # ------------------------------------------------------------ mappings
 
 
-def _of_mappings(records: list[Any], columns: Mapping[str, pa.DataType], now_us: int) -> dict[str, Any]:
+def _of_mappings(records: list[Any], columns: pa.Schema, now_us: int) -> dict[str, Any]:
     for place, record in enumerate(records):
         if not isinstance(record, Mapping):
             raise InvalidRequestError(f"record {place} is a {type(record).__name__}, not a mapping")
@@ -100,19 +137,79 @@ def _of_mappings(records: list[Any], columns: Mapping[str, pa.DataType], now_us:
         "data": pa.array([_message(record.get("msg"), place) for place, record in enumerate(records)], pa.binary()),
     }
     given = {name for record in records for name in record} - {"ts", "msg"}
-    typed = {name for name in given if name in columns and name not in _OWN}
+    typed = {name for name in given if name in columns.names and name != FIELDS}
+    rest: set[str] = given - typed
+    unfit: dict[str, frozenset[int]] = {}
     for name in sorted(typed, key=str):
-        values, kind = [record.get(name) for record in records], columns[name]
-        try:
-            made[name] = pa.array(values, kind)
-            whole = first_cut(values, kind)
-            if whole is not None:
-                raise ValueError(f"part of {whole!r} would be lost")
-        except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            raise InvalidRequestError(f"field {name!r} cannot be stored as {kind}: {error}") from None
-    if given - typed:
-        made[FIELDS] = _map([_rest(record, typed, place) for place, record in enumerate(records)])
+        column = _column([record.get(name) for record in records], columns.field(name).type, name)
+        if column is None:
+            rest.add(name)
+        else:
+            made[name], unfit[name] = column
+    if rest or any(unfit.values()):
+        made[FIELDS] = _map([_rest(record, unfit, place) for place, record in enumerate(records)])
     return made
+
+
+def _column(values: list[Any], kind: pa.DataType, name: str) -> tuple[pa.Array, frozenset[int]] | None:
+    """The values in a type, null where it does not hold them, and the rows where that is so; None: it holds none."""
+    if pt.is_string(kind):
+        values = [None if value is None else _text(value, name, place) for place, value in enumerate(values)]
+    array = _exactly(values, kind)
+    if array is not None:
+        return array, frozenset()
+    fits: dict[Any, bool] = {}  # most fields have few different values
+    unfit = []
+    for place, value in enumerate(values):
+        try:
+            known = fits.get((type(value), value))
+        except TypeError:  # it has no hash
+            known = None
+        if known is None:
+            known = value is None or _exactly([value], kind) is not None
+            if isinstance(value, str | int):
+                fits[type(value), value] = known
+        if not known:
+            unfit.append(place)
+    if len(unfit) == len(values):
+        return None
+    left = frozenset(unfit)
+    return pa.array([None if place in left else value for place, value in enumerate(values)], kind), left
+
+
+def _exactly(values: list[Any], kind: pa.DataType) -> pa.Array | None:
+    """The values in a type, if that changes none of them."""
+    try:
+        array = pa.array(values, kind)
+    except (pa.ArrowException, OverflowError, TypeError, ValueError):
+        return None
+    return array if first_cut(values, kind) is None and not _changed(values, kind) else None
+
+
+def _changed(values: Iterable[Any], kind: pa.DataType) -> bool:
+    """Whether Arrow takes one of the values for another: true for 1.0, 0.1 for the float of 32 bits next to it, 5 for
+    5 µs after 1970.
+    """
+    if pt.is_struct(kind):
+        rows = [dict(value) for value in values if value is not None]
+        return any(_changed([row.get(field.name) for row in rows], field.type) for field in kind)
+    if pt.is_map(kind):
+        pairs = [pair for value in values if value is not None for pair in dict(value).items()]
+        return any(
+            _changed(part, side)
+            for part, side in zip(zip(*pairs, strict=True), (kind.key_type, kind.item_type), strict=False)
+        )
+    if pt.is_nested(kind):
+        return _changed([item for value in values if value is not None for item in value], kind.value_type)
+    types = set(map(type, values))
+    if pt.is_floating(kind):
+        narrow: Callable[[Any], Any] | None = {16: np.float16, 32: np.float32}.get(kind.bit_width)
+        return bool(types & {bool, np.bool_}) or (narrow is not None and any(_rounded(v, narrow) for v in values))
+    return bool(pt.is_temporal(kind) and types & {int, float})
+
+
+def _rounded(value: Any, narrow: Callable[[Any], Any]) -> bool:
+    return value is not None and value == value and float(narrow(value)) != value
 
 
 def _time(given: Any, now_us: int) -> int:
@@ -130,11 +227,12 @@ def _message(given: Any, place: int) -> bytes:
     raise InvalidRequestError(f"msg of record {place} is a {type(given).__name__}", hint="a message is text or bytes")
 
 
-def _rest(record: Mapping[Any, Any], typed: set[str], place: int) -> list[tuple[str, str]]:
+def _rest(record: Mapping[Any, Any], unfit: Mapping[str, frozenset[int]], place: int) -> list[tuple[str, str]]:
+    """The fields of a record that are not in columns. unfit: rows that the columns do not hold the values of."""
     return [
         (_name(name, place), _text(value, name, place))
         for name, value in record.items()
-        if name not in ("ts", "msg") and name not in typed and value is not None
+        if name not in ("ts", "msg") and value is not None and (name not in unfit or place in unfit[name])
     ]
 
 
@@ -156,11 +254,15 @@ def _text(value: Any, name: str, place: int) -> str:
         if isinstance(value, dt.datetime):
             utc = value if value.tzinfo is None else value.astimezone(dt.UTC)
             return utc.isoformat().replace("+00:00", "Z")
+        if isinstance(value, dt.date | dt.time):
+            return value.isoformat()
         if isinstance(value, list | tuple | Mapping):
             return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-        if isinstance(value, int | float | np.number):
+        if isinstance(value, int) and value.bit_length() > MOST_BITS:
+            return hex(value)
+        if isinstance(value, int | float | Decimal | dt.timedelta | np.number):
             return str(value)
-    except (UnicodeError, TypeError, ValueError):
+    except (UnicodeError, TypeError, ValueError, RecursionError):
         pass
     raise InvalidRequestError(
         f"field {name!r} of record {place} is a {type(value).__name__} without a text form",
@@ -174,3 +276,9 @@ def _map(rows: list[list[tuple[str, str]]]) -> pa.Array:
         return pa.array([row or None for row in rows], FIELD_MAP)
     except (pa.ArrowException, UnicodeError) as error:
         raise InvalidRequestError(f"fields cannot be stored: {error}") from None
+
+
+def _without_nulls(maps: Any, length: int) -> Any:
+    """A column of maps with an empty one for null, or for all rows."""
+    rows = [None] * length if maps is None else maps.to_pylist()
+    return pa.array([row or [] for row in rows], FIELD_MAP)

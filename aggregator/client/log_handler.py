@@ -174,8 +174,9 @@ def _row(record: logging.LogRecord, text: str) -> dict[str, Any]:
         "logger": record.name,
     }  # fmt: skip
     for name, value in vars(record).items():
-        if name not in _STANDARD and name not in _OWN_NAMES and value is not None:
+        if name not in _STANDARD and value is not None:
             plain = value if isinstance(value, str | int | float) else repr(value)
+            name = f"extra.{name}" if name in _OWN_NAMES else name
             row[name] = plain.encode("utf-8", "backslashreplace").decode() if isinstance(plain, str) else plain
     return row
 

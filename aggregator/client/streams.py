@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator.lql import TagSet
-from aggregator.records import events_of
+from aggregator.records import NO_COLUMNS, events_of
 
 STREAMS_TOPIC = "logs"
 """The topic that streams are written to where none is named."""
@@ -28,6 +28,6 @@ def records_table(records: Any) -> pa.Table:
     Each gets its time here, where it has none: a batch that is sent again must be the same. Raises InvalidRequestError,
     esformat.InvalidEventError.
     """
-    events = events_of(_NO_TAGS, records, {}, time.time_ns() // 1000)
+    events = events_of(_NO_TAGS, records, NO_COLUMNS, time.time_ns() // 1000)
     table = events.drop_columns(["space"])
     return table.rename_columns([_NAMES.get(name, name) for name in table.column_names])

@@ -52,7 +52,7 @@ class Maker:
         self._fields = None if files.format == "regex" else frozenset((*own, *files.fields))
 
     def events(self, data: bytes, file: str, *, skipping: bool, now_us: int) -> tuple[pa.Table, Counts]:
-        """The events of a piece of a file, and what became of its lines. Raises LqlError for tags that are too long."""
+        """The events of a piece of a file, and what became of its lines. Tags that are too long are cut."""
         records = split(data, self._files.cutting, skipping=skipping)
         lines = self._decoded(records.messages)
         counts = Counts(len(lines), records.cut)
@@ -66,10 +66,9 @@ class Maker:
             "space": self._streams(parsed, file, len(lines)),
             "timestamp": times.fill_null(now_us).cast(pa.timestamp("us", "UTC")),
             "data": parsed.messages,
-            FIELDS: self._field_map(parsed),
         }
-        for name, kind in self._columns.items():
-            columns[name] = _typed(parsed.parts.get(name), TYPES[kind], len(lines))
+        typed = {name: _typed(parsed.parts.get(name), TYPES[kind], len(lines)) for name, kind in self._columns.items()}
+        columns |= {FIELDS: self._field_map(parsed, typed), **typed}
         return pa.table(columns), counts
 
     def _decoded(self, lines: pa.Array) -> pa.Array:
@@ -85,7 +84,7 @@ class Maker:
             fixed[self._files.file_tag] = os.fsencode(file).decode("utf-8", "backslashreplace")  # names are bytes
         names = [name for name in self._files.tags_from if name in parsed.parts]
         if not names:
-            return pa.repeat(pa.scalar(str(TagSet.of(fixed))), count)
+            return pa.repeat(pa.scalar(str(TagSet.cut(fixed)[0])), count)
         coded = [pc.utf8_slice_codeunits(parsed.parts[n], 0, MAX_TAG_LENGTH).dictionary_encode() for n in names]
         codes = np.zeros(count, np.int64)
         for column in coded:
@@ -97,16 +96,23 @@ class Maker:
         texts = []
         for some in zip(*values, strict=True):
             given = {name: value for name, value in zip(names, some, strict=True) if value is not None}
-            texts.append(str(TagSet.of({**fixed, **given})))
+            texts.append(str(TagSet.cut({**fixed, **given})[0]))
         return pa.array(texts).take(pa.array(place))
 
-    def _field_map(self, parsed: Parsed) -> pa.Array:
+    def _field_map(self, parsed: Parsed, typed: Mapping[str, pa.Array]) -> pa.Array:
+        """Fields as text: those that have no column, values that their column does not hold, tags that were cut."""
         taken = {*self._columns, *self._files.tags_from}
         fields = {
             name: texts
             for name, texts in parsed.parts.items()
             if name not in taken and (self._fields is None or name in self._fields)
         }
+        for name, texts in parsed.parts.items():
+            if name in typed:
+                fields[name] = pc.if_else(pc.is_null(typed[name]), texts, pa.scalar(None, texts.type))
+            elif name in self._files.tags_from:
+                cut = pc.greater(pc.utf8_length(texts), MAX_TAG_LENGTH)
+                fields[name] = pc.if_else(cut, texts, pa.scalar(None, texts.type))
         if parsed.failed is not None and parsed.failed.true_count:
             name = pa.scalar(self._files.format)
             fields[FAILED] = pc.if_else(parsed.failed, name, pa.scalar(None, pa.string()))

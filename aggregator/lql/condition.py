@@ -165,6 +165,8 @@ def _comparison(condition: Condition, columns: Columns, now_ns: int) -> _Term:
         )  # fmt: skip
     typed = _typed_column(name, target, functions, columns)
     if typed is not None and (op in SYMBOLS or pa.types.is_null(typed.type)):
+        if isinstance(target, Field) and columns.extra is not None:
+            return _typed_or_text(typed, condition, now_ns, columns)
         return _typed(typed, condition, now_ns)
     return _text(target, functions, op, value, columns)
 
@@ -277,6 +279,22 @@ def _typed(column: pa.Field, condition: Condition, now_ns: int) -> _Term:
         lambda rows: test(rows.make(name, lambda batch: decoded(batch.column(name)))).fill_null(absent),
         _NUMBER_COST, frozenset({name}),
     )  # fmt: skip
+
+
+def _typed_or_text(column: pa.Field, condition: Condition, now_ns: int, columns: Columns) -> _Term:
+    """A field: the column of its name in the rows that have a value there, else the text in the map of the rest."""
+    target, op, value = Field(column.name), condition.op, condition.value
+    text = _text(target, (), op, value, columns)
+    try:
+        typed = _typed(column, condition, now_ns)
+    except LqlError:  # the value is none of the column's type: no text form of one equals it either
+        return text
+
+    def mask(rows: _Rows) -> pa.BooleanArray:
+        there = rows.make(("there", column.name), lambda batch: batch.column(column.name).is_valid())
+        return pc.if_else(there, typed.mask(rows), text.mask(rows))
+
+    return _Term(mask, text.cost, typed.columns | text.columns)
 
 
 def _typed_test(column: pa.Field, op: str, value: Value, now_ns: int) -> Test:

@@ -86,7 +86,8 @@ def _maker(key: tree.Operand | tree.Every, columns: Columns) -> Maker:
         return _every(key.length_us, columns)
     name, functions = innermost(key)
     target = target_of(name)
-    if isinstance(target, Field | Column) and not functions and target.name in columns.names:
+    whole = isinstance(target, Column) or columns.extra is None  # the map has none of the field's values
+    if isinstance(target, Field | Column) and whole and not functions and target.name in columns.names:
         return lambda batch: decoded(batch.column(target.name))
     source = _text(target, columns)
 

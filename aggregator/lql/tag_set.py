@@ -41,6 +41,26 @@ class TagSet:
         return made
 
     @classmethod
+    def cut(cls, tags: Mapping[str, str]) -> tuple[Self, dict[str, str]]:
+        """From names and values of any length, and those of them that were cut or left out, as they were.
+
+        Names and values are cut at MAX_TAG_BYTES; of a set that is too long the longest tags are left out.
+        """
+        short = {_cut(name): _cut(value) for name, value in tags.items()}
+        whole = {name: value for name, value in tags.items() if (_cut(name), short[_cut(name)]) != (name, value)}
+        sizes = {
+            name: len(_written(name).encode()) + len(_written(value).encode()) + 2 for name, value in short.items()
+        }
+        left = sum(sizes.values())
+        for name in sorted(sizes, key=lambda name: -sizes[name]):
+            if left <= MAX_TAG_SET_BYTES:
+                break
+            left -= sizes[name]
+            whole.update((known, value) for known, value in tags.items() if _cut(known) == name)
+            del short[name]
+        return cls.of(short), whole
+
+    @classmethod
     def parse(cls, text: str) -> Self:
         """From `{name=value, …}`, the braces may be missing. Raises LqlError."""
         start = _skip(text, 0)
@@ -77,6 +97,10 @@ def bare(text: str) -> bool:
 
 def _written(text: str) -> str:
     return text if bare(text) else quote(text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) * 4 <= MAX_TAG_BYTES else text.encode()[:MAX_TAG_BYTES].decode("utf-8", "ignore")
 
 
 def _check(name: object, value: object) -> None:

@@ -14,7 +14,9 @@ from typing import Any
 import orjson
 
 from aggregator.server.formats import read_time, split_lines
-from aggregator.server.shipped import TAGS_AND_RECORD, Outcome, Place, Refusal
+from aggregator.server.mended import TEXT_ESCAPED, TIME_REPLACED, Tell, untold
+from aggregator.server.odd_text import read_json
+from aggregator.server.shipped import TAGS_AND_RECORD, Outcome, Place, Refusal, free_name
 from esformat import InvalidEventError
 
 VERSION = "8.17.0"
@@ -23,7 +25,6 @@ PRODUCT = {"X-Elastic-Product": "Elasticsearch"}
 """Without this header official clients hang up."""
 _STORING = ("index", "create")
 _ACTIONS = (*_STORING, "update", "delete")
-_RESERVED = ("ts", "msg")
 _SHORT_BYTES = 500  # of actions that are remembered
 _DEEPEST = 20  # of nested objects, as Elasticsearch has it
 
@@ -90,31 +91,35 @@ def _parsed_header(line: bytes) -> tuple[str, Mapping[str, Any]]:
     return verb, options
 
 
-def record_of(action: Action) -> TAGS_AND_RECORD | Wrong:
+def record_of(action: Action, tell: Tell = untold) -> TAGS_AND_RECORD | Wrong:
     """The record that an item asks to store, with the tags of its stream; or why it cannot be."""
     if action.verb not in _STORING:
         return Wrong("illegal_argument_exception", f"{action.verb} is not supported: events are never changed")
     try:
-        document = orjson.loads(action.document or b"")
-        if not isinstance(document, dict):
-            return Wrong("document_parsing_exception", "the document is no object")
-        return {"index": action.index}, _record(document)
+        document, escaped = read_json(action.document or b"")
     except orjson.JSONDecodeError as error:
         return Wrong("document_parsing_exception", f"the document is no JSON: {error.msg}")
-    except InvalidEventError as error:
-        return Wrong("document_parsing_exception", error.message)
+    if not isinstance(document, dict):
+        return Wrong("document_parsing_exception", "the document is no object")
+    if escaped:
+        tell(TEXT_ESCAPED)
+    return {"index": action.index}, _record(document, tell)
 
 
-def _record(document: dict[str, Any]) -> dict[str, Any]:
+def _record(document: dict[str, Any], tell: Tell) -> dict[str, Any]:
     made: dict[str, Any] = {}
     if "@timestamp" in document:
-        made["ts"] = _time(document.pop("@timestamp"))
+        try:
+            made["ts"] = _time(document["@timestamp"])
+            del document["@timestamp"]
+        except InvalidEventError:  # it stays a field
+            tell(TIME_REPLACED)
     for name in ("message", "log"):
         if isinstance(document.get(name), str):
             made["msg"] = document.pop(name)
             break
     for name, value in _flat(document):
-        made[f"_{name}" if name in _RESERVED or name in made else name] = value
+        made[free_name(name, "_", made)] = value
     return made
 
 
@@ -128,10 +133,9 @@ def _time(given: Any) -> Any:
 
 
 def _flat(members: Mapping[str, Any], before: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
-    if depth > _DEEPEST:
-        raise InvalidEventError(f"objects nest deeper than {_DEEPEST} levels")
+    """Objects within become names with dots, down to _DEEPEST levels; what lies below is one value."""
     for name, value in members.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value and depth < _DEEPEST:
             yield from _flat(value, f"{before}{name}.", depth + 1)
         else:
             yield before + name, value

@@ -1,7 +1,8 @@
 """CloudEvents in JSON, a batch or one, as events of a topic. Pure.
 
 The subject is the space, or the source where there is none; the type is the grouping. Every attribute is a column of
-its own, extensions too; `data` is the payload: text as it is, bytes from `data_base64`, anything else as JSON.
+its own, extensions too, so that keys that are too long can be cut; `data` is the payload: text as it is, bytes from
+`data_base64`, anything else as JSON.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import orjson
 import pyarrow as pa
 
+from aggregator.intake import MAX_KEY_BYTES
 from aggregator.server.formats import as_json, read_time
 from esformat import InvalidEventError
 
@@ -47,8 +49,8 @@ def read_cloud_events(body: bytes, media: str, now_us: int | None) -> pa.Table:
     events = [_checked(event, number) for number, event in enumerate(found)]
     names = dict.fromkeys(name for event in events for name in event if name not in _OWN)
     columns: dict[str, Any] = {
-        "space": pa.array([event.get("subject") or event["source"] for event in events], pa.string()),
-        "grouping": pa.array([event["type"] for event in events], pa.string()),
+        "space": pa.array([_key(event.get("subject") or event["source"]) for event in events], pa.string()),
+        "grouping": pa.array([_key(event["type"]) for event in events], pa.string()),
         "timestamp": pa.array([_time(event, number, now_us) for number, event in enumerate(events)], pa.int64()),
         "data": pa.array([_data(event, number) for number, event in enumerate(events)], pa.binary()),
     }
@@ -79,6 +81,11 @@ def _checked(event: Any, number: int) -> Mapping[str, Any]:
         if event.get(name) is not None and not isinstance(event[name], str):
             raise InvalidEventError(f"event {number}: {name} must be a text")
     return event
+
+
+def _key(text: str) -> str:
+    """A text as a space or grouping, cut where it is too long for one."""
+    return text if 4 * len(text) <= MAX_KEY_BYTES else text.encode()[:MAX_KEY_BYTES].decode("utf-8", "ignore")
 
 
 def _time(event: Mapping[str, Any], number: int, now_us: int | None) -> int:

@@ -14,7 +14,9 @@ from starlette.requests import Request
 from aggregator import Catalog
 from aggregator.server.access import Access
 from aggregator.server.health import Health
+from aggregator.server.mended import Mended
 from aggregator.server.settings import Settings
+from aggregator.server.syslog_socket import Datagrams
 from aggregator.server.tokens import FILE, Authority
 from aggregator.server.work import Slow, WorkPool
 
@@ -58,6 +60,10 @@ class Context:
     """Of the last batch that plateau's routes took, by topic and partition: the id of its schema."""
     schema_changes: Counter[tuple[str, str]] = field(default_factory=Counter)
     """How often that changed."""
+    mended: Mended = field(default_factory=Mended)
+    """What of shippers' records was kept otherwise than it came."""
+    datagrams: Datagrams = field(default_factory=Datagrams)
+    """Of syslog."""
     listeners: list[Callable[[Told], None]] = field(default_factory=list)
     """Called with each request that is over, in the event loop: they must be quick."""
 

@@ -16,6 +16,7 @@ from prometheus_client.registry import Collector
 
 from aggregator.server.context import Context, Told
 from aggregator.server.health import Health
+from aggregator.server.mended import HOWS
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_LABELLED = 1000
@@ -119,6 +120,7 @@ class _CatalogFigures(Collector):
         unlisted.add_metric(["partition"], len(partitions) - len(few))
         unlisted.add_metric(["pipe"], max(0, len(pipes) - MAX_LABELLED))
         yield unlisted
+        yield from _of_shippers(self._context)
 
 
 def _whole_catalog(stats: Mapping[str, Any], topics: list[Mapping[str, Any]], health: Health) -> Iterator[Metric]:
@@ -144,6 +146,26 @@ def _whole_catalog(stats: Mapping[str, Any], topics: list[Mapping[str, Any]], he
         ("aggregator_trouble", "1 while appends or background work fail", int(stats["background"] is not None)),
     ):
         yield GaugeMetricFamily(name, help_, value)
+
+
+def _of_shippers(context: Context) -> Iterator[Metric]:
+    mended = CounterMetricFamily(
+        "aggregator_mended_records", "Records of shippers kept otherwise than they came, or refused", labels=["how"]
+    )
+    for how in HOWS:
+        mended.add_metric([how], context.mended.counts[how])
+    yield mended
+    datagrams = context.datagrams
+    if datagrams.buffer_bytes is not None:
+        yield GaugeMetricFamily("aggregator_syslog_buffer_bytes", "Datagrams that the kernel holds",
+                                datagrams.buffer_bytes)  # fmt: skip
+        dropped = CounterMetricFamily(
+            "aggregator_syslog_dropped", "Datagrams dropped by the kernel, or as storing did not keep up", labels=["by"]
+        )
+        dropped.add_metric(["listener"], datagrams.dropped)
+        if datagrams.kernel_drops is not None:
+            dropped.add_metric(["kernel"], datagrams.kernel_drops)
+        yield dropped
 
 
 def _by_topic(topics: list[Mapping[str, Any]], now_us: float) -> Iterator[Metric]:

@@ -20,6 +20,8 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
+from aggregator.server.mended import TEXT_ESCAPED, Tell, untold
+from aggregator.server.odd_text import escaped_message, read_json
 from aggregator.server.otlp_json import records_in
 from aggregator.server.otlp_record import add_attributes, add_severity, add_times, as_text, check_depth, plain
 from aggregator.server.shipped import TAGS_AND_RECORD
@@ -29,10 +31,15 @@ PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
 
 
-def read_records(body: bytes, media: str) -> list[TAGS_AND_RECORD]:
-    """The records of an export request, each with the tags of its stream. Raises InvalidEventError."""
+def read_records(body: bytes, media: str, tell: Tell = untold) -> list[TAGS_AND_RECORD]:
+    """The records of an export request, each with the tags of its stream. Text that is not UTF-8 is escaped, as some
+    exporters do not look. Raises InvalidEventError.
+    """
     try:
-        return list(records_in(orjson.loads(body)) if media == JSON else _records(_parsed(body)))
+        found, escaped = read_json(body) if media == JSON else _parsed(body)
+        if escaped:
+            tell(TEXT_ESCAPED)
+        return list(records_in(found) if media == JSON else _records(found))
     except InvalidEventError:
         raise
     except (DecodeError, ValueError, TypeError, RecursionError) as error:
@@ -40,10 +47,14 @@ def read_records(body: bytes, media: str) -> list[TAGS_AND_RECORD]:
         raise InvalidEventError(f"the body is no export request: {why}") from None
 
 
-def _parsed(body: bytes) -> ExportLogsServiceRequest:
-    request = ExportLogsServiceRequest()
-    request.ParseFromString(body)
-    return request
+def _parsed(body: bytes) -> tuple[ExportLogsServiceRequest, bool]:
+    try:
+        return ExportLogsServiceRequest.FromString(body), False
+    except DecodeError:
+        escaped = escaped_message(memoryview(body), ExportLogsServiceRequest.DESCRIPTOR)
+        if escaped == body:
+            raise
+        return ExportLogsServiceRequest.FromString(escaped), True
 
 
 def _records(request: ExportLogsServiceRequest) -> Iterator[TAGS_AND_RECORD]:

@@ -1,7 +1,8 @@
 """What shippers of logs send, stored: records with the tags of their streams, as one batch where that can be.
 
-Of a batch with records that cannot be stored only those are left out: a shipper would otherwise send the same batch for
-ever, or throw all of it away.
+No record is refused for the types or the length of what it has: see `aggregator.records` for fields; tags that are too
+long are cut, and whole among the fields. Of a batch with records that cannot be stored only those are left out: a
+shipper would otherwise send the same batch for ever, or throw all of it away.
 """
 
 from __future__ import annotations
@@ -13,11 +14,15 @@ from typing import Any
 
 from aggregator import Catalog, InvalidRequestError, TopicExistsError
 from aggregator.lql import TagSet
-from aggregator.records import STREAM_SCHEMA, events_of
+from aggregator.lql.tag_set import MAX_TAG_BYTES
+from aggregator.records import NO_COLUMNS, STREAM_SCHEMA, events_of
+from aggregator.server.mended import REFUSED, TAGS_CUT, Mended
 from aggregator.server.settings import Settings
 from esformat import InvalidEventError
 
 TAGS_AND_RECORD = tuple[Mapping[str, str], dict[str, Any]]
+SHORT_TAGS = MAX_TAG_BYTES // 4
+"""Names and values of so many characters together are short enough, however they are written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +60,51 @@ def make_stream_topic(catalog: Catalog, name: str, settings: Settings) -> None:
             catalog.create_topic(name, STREAM_SCHEMA, roll=settings.roll, retention=settings.retention)
 
 
-def store(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target) -> list[Outcome]:
-    """Store records, each of the stream of its tags; tells of each what became of it.
+def store(
+    catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target, mended: Mended | None = None
+) -> list[Outcome]:
+    """Store records, each of the stream of its tags; tells of each what became of it, and `mended` of what is odd.
 
     With a key all of them are stored, or none. Raises InvalidRequestError, InvalidEventError (with a key),
     SequenceConflictError, OverloadedError, and what else appending raises.
     """
+    mended = mended or Mended()
+    outcomes = _store(catalog, _with_short_tags(items, mended), target)
+    for outcome in outcomes:
+        if isinstance(outcome, Refusal):
+            mended.tell(REFUSED, outcome.reason)
+    return outcomes
+
+
+def _with_short_tags(items: Sequence[TAGS_AND_RECORD], mended: Mended) -> list[TAGS_AND_RECORD]:
+    """The records with tags that a stream can have."""
+    known: dict[int, tuple[Mapping[str, str], dict[str, str]]] = {}  # many records share the same tags
+    made = []
+    for tags, record in items:
+        if sum(map(len, tags)) + sum(map(len, tags.values())) <= SHORT_TAGS:
+            made.append((tags, record))
+            continue
+        if id(tags) not in known:
+            cut, whole = TagSet.cut(tags)
+            known[id(tags)] = cut.as_dict(), whole
+        short, whole = known[id(tags)]
+        if whole:
+            mended.tell(TAGS_CUT)
+            record = dict(record)
+            for name, value in whole.items():
+                record[free_name(name, "tags.", record)] = value
+        made.append((short, record))
+    return made
+
+
+def free_name(name: str, prefix: str, record: Mapping[str, Any]) -> str:
+    """A name for a field that is not the record's time or message, and that it does not have yet."""
+    while name in record or name in ("ts", "msg"):
+        name = prefix + name
+    return name
+
+
+def _store(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target) -> list[Outcome]:
     if not items:
         return []
     try:
@@ -70,11 +114,11 @@ def store(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target) ->
             raise
         if len(items) == 1:
             return [Refusal(error.message)]
-    refusals = _unfit(catalog, items, target.topic)
+    refusals = _unfit(items)
     if not refusals:  # each would do alone, but not together
         half = len(items) // 2
-        return store(catalog, items[:half], target) + store(catalog, items[half:], target)
-    rest = iter(store(catalog, [item for place, item in enumerate(items) if place not in refusals], target))
+        return _store(catalog, items[:half], target) + _store(catalog, items[half:], target)
+    rest = iter(_store(catalog, [item for place, item in enumerate(items) if place not in refusals], target))
     return [refusals.get(place) or next(rest) for place in range(len(items))]
 
 
@@ -94,13 +138,12 @@ def _stored(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target) 
     return [found[place] for place in range(len(items))]
 
 
-def _unfit(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], topic: str) -> dict[int, Refusal]:
+def _unfit(items: Sequence[TAGS_AND_RECORD]) -> dict[int, Refusal]:
     """Records that cannot be stored whatever stands beside them, by place. Stores nothing."""
-    types = {field.name: field.type for field in catalog.topic(topic).scan().schema}
     found: dict[int, Refusal] = {}
     for place, (tags, record) in enumerate(items):
         try:
-            events_of(TagSet.of(tags), [record], types, 0)
+            events_of(TagSet.of(tags), [record], NO_COLUMNS, 0)
         except (InvalidRequestError, InvalidEventError) as error:
             found[place] = Refusal(error.message)
     return found

@@ -77,9 +77,15 @@ def _new(found: re.Match[bytes], tags: dict[str, str], record: dict[str, Any], n
     for element in _ELEMENT.finditer(found["data"]):
         for parameter in _PARAMETER.finditer(element[2]):
             name = f"{_decoded(element[1])}.{_decoded(parameter[1])}"
-            record[name] = _decoded(_ESCAPED.sub(rb"\1", parameter[2]))
+            value = _decoded(_ESCAPED.sub(rb"\1", parameter[2]))
+            record[name] = [*_listed(record[name]), value] if name in record else value
     moment = now if found["time"] == _NONE else _iso(found["time"])
     return tags, {**record, "ts": moment, "msg": _text((found["text"] or b"").removeprefix(_MARK))}
+
+
+def _listed(values: str | list[str]) -> list[str]:
+    """The values of a parameter that comes several times, which RFC 5424 allows."""
+    return values if isinstance(values, list) else [values]
 
 
 def _text(text: bytes) -> str | bytes:
@@ -91,7 +97,8 @@ def _text(text: bytes) -> str | bytes:
 
 
 def _decoded(text: bytes) -> str:
-    return text.decode("utf-8", "replace")
+    r"""Text of a tag or field; what is no UTF-8 is escaped, as `\xff`."""
+    return text.decode("utf-8", "backslashreplace")
 
 
 def _moment(text: bytes, now: dt.datetime) -> dt.datetime | None:
@@ -141,9 +148,9 @@ class Framer:
         return found
 
     def finish(self) -> list[tuple[bytes, bool]]:
-        """What is held when the connection ends: a last line without its end. Half a counted message is none."""
+        """What is held when the connection ends: a last line without its end; half a counted message, cut."""
         held, self._held = bytes(self._held), bytearray()
-        return [(held, False)] if held.strip() and self._left is None and not self._dropping else []
+        return [(held, self._left is not None)] if held.strip() and not self._dropping else []
 
     def _step(self, found: list[tuple[bytes, bool]]) -> bool:
         """Take one thing off what is held; False where more bytes are needed."""

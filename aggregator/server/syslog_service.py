@@ -1,8 +1,8 @@
-"""The listener for syslog: TCP and UDP on one port, into streams, a batch at a time.
+"""The listener for syslog: TCP and UDP on one port, TLS (RFC 5425) on another, into streams, a batch at a time.
 
 Syslog has no acknowledgements: what waits in memory is lost if the process dies. It waits for little: whatever came
 while one batch was being stored is the next. Where storing cannot keep up, TCP senders are made to wait, and datagrams
-are dropped, counted and reported.
+are dropped, counted and reported: here, or by the kernel, before they come here.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ import datetime as dt
 import logging
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 
 from aggregator import AggregatorError, InvalidRequestError, OverloadedError
 from aggregator.catalog import STREAMS_TOPIC
 from aggregator.server.address import is_loopback, split_address
 from aggregator.server.context import Context
-from aggregator.server.shipped import Refusal, Target, make_stream_topic, store
+from aggregator.server.mended import MESSAGE_CUT
+from aggregator.server.settings import Settings
+from aggregator.server.shipped import Target, make_stream_topic, store
 from aggregator.server.syslog import Framer, read_message
+from aggregator.server.syslog_socket import datagram_socket, drain, given_bytes, kernel_drops
 from esformat import EsdbError
 
 MAX_WAITING_BYTES = 16 << 20
@@ -31,6 +34,7 @@ _EACH_BYTES = 200  # what a message costs besides its own bytes
 _READ_BYTES = 1 << 16
 _REPORT_S = 10.0  # between two reports of what was dropped
 _RETRY_S = 1.0
+_MOST_LEFT = 100_000  # datagrams that are taken when the server stops
 _STOP_S = 10.0  # how long storing what waits may take when the server stops
 _INTERVALS = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 20, "TCP_KEEPCNT": 6}  # some systems lack some of them
 _KEEPALIVE = (
@@ -75,6 +79,11 @@ class Backlog:
         self._bytes += len(message[0]) + _EACH_BYTES
         self._came.set()
 
+    def keep(self, messages: Iterable[Message]) -> None:
+        """Take messages of a connection that is being ended, over the bound if need be."""
+        for message in messages:
+            self._put(message)
+
     async def take(self, most: int) -> list[Message]:
         """Up to so many messages, at least one: waits for it."""
         while not self._waiting:
@@ -89,12 +98,15 @@ class Backlog:
 class _Listener(asyncio.DatagramProtocol):
     """Takes messages from both kinds of sockets into a backlog, and stores them."""
 
+    report_s = _REPORT_S
+
     def __init__(self, context: Context) -> None:
         self._context = context
         self._backlog = Backlog()
         self._connections: set[asyncio.Task[None]] = set()
-        self._dropped = 0
-        self._report_at = 0.0
+        self._refused = 0
+        self._refusals_told_at = 0.0
+        self._failures_told_at = 0.0
         self._stored = asyncio.Event()  # set while nothing is being stored
         self._stored.set()
 
@@ -102,15 +114,23 @@ class _Listener(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
         if not self._backlog.offer((data, False, address[0])):
-            self._dropped += 1
-            self._report()
+            self._context.datagrams.dropped += 1
 
-    def _report(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if self._dropped and now >= self._report_at:
-            self._report_at = now + _REPORT_S
-            _log.warning("%d syslog datagrams dropped: storing does not keep up", self._dropped)
-            self._dropped = 0
+    async def watch(self, datagrams: socket.socket) -> None:
+        """Look what was dropped, here and by the kernel, and say so, until cancelled."""
+        figures, told = self._context.datagrams, (0, 0)
+        while True:
+            await asyncio.sleep(self.report_s)
+            figures.kernel_drops = kernel_drops(datagrams)
+            here, before = figures.dropped, figures.kernel_drops or 0
+            if here > told[0]:
+                _log.warning("%d syslog datagrams dropped: storing does not keep up", here - told[0])
+            if before > told[1]:
+                _log.warning(
+                    "%d syslog datagrams dropped by the kernel: its buffer of %d bytes was full", before - told[1],
+                    figures.buffer_bytes,
+                )  # fmt: skip
+            told = here, before
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Read a TCP connection to its end."""
@@ -123,18 +143,40 @@ class _Listener(asyncio.DatagramProtocol):
             for option, value in _KEEPALIVE:
                 writer.get_extra_info("socket").setsockopt(*option, value)
             if len(self._connections) > MAX_CONNECTIONS:
-                _log.warning("a syslog connection from %s was refused: %d are open", peer, MAX_CONNECTIONS)
+                self._refuse(peer)
                 return
             while data := await reader.read(_READ_BYTES):
-                for message, cut in framer.feed(data):
-                    await self._backlog.put((message, cut, peer))
-            for message, cut in framer.finish():
-                await self._backlog.put((message, cut, peer))
+                await self._put(framer.feed(data), peer)
+            await self._put(framer.finish(), peer)
+        except asyncio.CancelledError:  # the server stops
+            self._backlog.keep((message, True, peer) for message, _ in framer.finish())
+            raise
         except OSError as error:  # its sender went away
             _log.debug("a syslog connection from %s ended: %s", peer, error)
+            await self._put(framer.finish(), peer)
         finally:
             self._connections.discard(task)
             writer.close()
+
+    async def _put(self, messages: list[tuple[bytes, bool]], peer: str) -> None:
+        """Let messages of a connection wait to be stored; none of them is lost if it is ended meanwhile."""
+        for place, (message, cut) in enumerate(messages):
+            try:
+                await self._backlog.put((message, cut, peer))
+            except asyncio.CancelledError:
+                self._backlog.keep((rest, its_cut, peer) for rest, its_cut in messages[place:])
+                raise
+
+    def _refuse(self, peer: str) -> None:
+        """Say that there are too many connections, now and then."""
+        now = asyncio.get_running_loop().time()
+        self._refused += 1
+        if now >= self._refusals_told_at:
+            self._refusals_told_at = now + self.report_s
+            _log.warning(
+                "%d syslog connections refused, the last from %s: %d are open", self._refused, peer, MAX_CONNECTIONS
+            )
+            self._refused = 0
 
     # ------------------------------------------------------------ messages stored
 
@@ -145,28 +187,40 @@ class _Listener(asyncio.DatagramProtocol):
             self._stored.clear()
             await self._store(batch)
             self._stored.set()
-            self._report()
 
     async def _store(self, batch: Sequence[Message]) -> None:
         now = dt.datetime.now().astimezone()
         while True:
             try:
-                refusals = await self._context.appends.run(self._write, batch, now)
+                await self._context.appends.run(self._write, batch, now)
             except OverloadedError as error:
                 await asyncio.sleep(error.retry_after_s)
             except (AggregatorError, EsdbError, OSError) as error:
-                _log.error("%d syslog messages cannot be stored now: %s", len(batch), error)
+                self._tell_failure(len(self._backlog) + len(batch), error)
                 await asyncio.sleep(_RETRY_S)
             else:
-                if refusals:
-                    _log.warning("%d syslog messages refused: %s", len(refusals), refusals[0].reason)
                 return
 
-    def _write(self, batch: Sequence[Message], now: dt.datetime) -> list[Refusal]:
+    def _write(self, batch: Sequence[Message], now: dt.datetime) -> None:
+        mended = self._context.mended
+        for _ in range(sum(cut for _, cut, _ in batch)):
+            mended.tell(MESSAGE_CUT)
         items = [read_message(message, peer, now, cut=cut) for message, cut, peer in batch if message.strip(b"\0\r\n ")]
         make_stream_topic(self._context.catalog, STREAMS_TOPIC, self._context.settings)
-        outcomes = store(self._context.catalog, items, Target(STREAMS_TOPIC))
-        return [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
+        store(self._context.catalog, items, Target(STREAMS_TOPIC), mended)
+
+    def _tell_failure(self, waiting: int, error: Exception) -> None:
+        now = asyncio.get_running_loop().time()
+        if now >= self._failures_told_at:
+            self._failures_told_at = now + self.report_s
+            _log.error("%d syslog messages wait, as they cannot be stored now: %s", waiting, error)
+
+    def take_the_rest(self, datagrams: socket.socket) -> None:
+        """Take what the kernel still holds, and close the socket."""
+        figures = self._context.datagrams
+        figures.kernel_drops = kernel_drops(datagrams)
+        with contextlib.closing(datagrams):
+            self._backlog.keep((data, False, peer) for data, peer in drain(datagrams, _MOST_LEFT))
 
     async def stop(self, storing: asyncio.Task[None]) -> None:
         """End the connections, store what waits, and stop storing."""
@@ -186,27 +240,65 @@ class _Listener(asyncio.DatagramProtocol):
 @contextlib.asynccontextmanager
 async def syslog(context: Context) -> AsyncIterator[None]:
     """Listen where the settings say, if they do, as long as the context lasts. Raises InvalidRequestError."""
-    bind = context.settings.syslog
-    if bind is None:
+    settings = context.settings
+    if settings.syslog is None and settings.syslog_tls is None:
         yield
         return
-    host, port = split_address(bind)
-    if not is_loopback(host) and not context.settings.http.public:
-        raise InvalidRequestError(
-            f"{bind} can be reached from elsewhere, and syslog asks for no token", hint="say --public if that is meant"
-        )
     listener = _Listener(context)
-    loop = asyncio.get_running_loop()
     async with contextlib.AsyncExitStack() as opened:  # its sockets close first, then what waits is stored
         opened.push_async_callback(listener.stop, asyncio.create_task(listener.store()))
-        try:
-            server = await asyncio.start_server(listener.connected, host, port, limit=_READ_BYTES)
-            opened.callback(server.close)
-            datagrams, _ = await loop.create_datagram_endpoint(lambda: listener, (host, port))
-        except OSError as error:
-            raise InvalidRequestError(f"cannot listen on {bind}: {error.strerror or error}") from None
-        opened.callback(datagrams.close)
-        with contextlib.suppress(OSError):
-            datagrams.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4 << 20)
-        _log.info("listening for syslog", extra={"address": bind})
+        if settings.syslog is not None:
+            await _plain(opened, listener, context, settings.syslog)
+        if settings.syslog_tls is not None:
+            await _encrypted(opened, listener, settings, settings.syslog_tls)
         yield
+
+
+async def _plain(opened: contextlib.AsyncExitStack, listener: _Listener, context: Context, bind: str) -> None:
+    """Listen for TCP and UDP."""
+    host, port = _checked(bind, context.settings.http.public)
+    wanted = context.settings.syslog_buffer_bytes
+    try:
+        server = await asyncio.start_server(listener.connected, host, port, limit=_READ_BYTES)
+        opened.callback(server.close)
+        datagrams = datagram_socket(host, port, wanted)
+        opened.callback(listener.take_the_rest, datagrams)  # the transport has a descriptor of its own
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_datagram_endpoint(lambda: listener, sock=datagrams.dup())
+    except OSError as error:
+        raise InvalidRequestError(f"cannot listen on {bind}: {error.strerror or error}") from None
+    opened.callback(transport.close)
+    given = context.datagrams.buffer_bytes = given_bytes(datagrams)
+    watching = asyncio.create_task(listener.watch(datagrams))
+    opened.callback(watching.cancel)
+    if given < wanted:
+        _log.warning(
+            "the kernel gave syslog a receive buffer of %d bytes, not %d: raise net.core.rmem_max", given, wanted
+        )
+    _log.info("listening for syslog", extra={"address": bind, "receive_buffer": given})
+
+
+async def _encrypted(opened: contextlib.AsyncExitStack, listener: _Listener, settings: Settings, bind: str) -> None:
+    """Listen for TLS, with the server's certificate."""
+    tls = settings.tls
+    host, port = _checked(bind, settings.http.public or tls.client_ca is not None)
+    try:
+        server = await asyncio.start_server(
+            listener.connected, host, port, limit=_READ_BYTES, ssl=tls.context(),
+            ssl_handshake_timeout=settings.http.stall_s,
+        )  # fmt: skip
+    except OSError as error:
+        raise InvalidRequestError(f"cannot listen on {bind}: {error.strerror or error}") from None
+    opened.callback(server.close)
+    _log.info("listening for syslog over TLS", extra={"address": bind})
+
+
+def _checked(bind: str, public: bool) -> tuple[str, int]:
+    """Host and port. Raises InvalidRequestError for what others reach, unless that is meant."""
+    host, port = split_address(bind)
+    if not is_loopback(host) and not public:
+        raise InvalidRequestError(
+            f"{bind} can be reached from elsewhere, and syslog asks for no token",
+            hint="say --public if that is meant, or ask for client certificates, over TLS",
+        )
+    return host, port

@@ -517,6 +517,15 @@ def test_logfmt_lines(rig):
     assert row["timestamp"].isoformat() == "2026-03-01T08:00:00+00:00"
 
 
+def test_values_that_are_not_of_the_column(rig):
+    """What a typed column does not hold is kept as text, and so is the rest of a tag that was cut."""
+    row = _only(
+        rig, f"odd {'x' * 600} hello", format="regex", columns={"status": "integer"}, tags_from=("who",),
+        tags={"more": "y" * 4000}, pattern=r"^(?P<status>\S+) (?P<who>\S+) (?P<msg>.*)$",
+    )  # fmt: skip
+    assert (row["data"], row["status"], row["fields"]) == (b"hello", None, {"status": "odd", "who": "x" * 600})
+
+
 def test_lines_by_a_pattern(rig):
     """Groups by name; a line that does not match is a message with a field that says so."""
     row = _only(rig, "2026-03-01 08:00:05 E db: gone", format="regex", tags_from=("unit",),

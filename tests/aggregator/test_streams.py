@@ -108,6 +108,15 @@ def test_tags_that_cannot_be(tmp_path, tags):
         assert catalog.streams() == []
 
 
+def test_the_topic_of_log_records(tmp_path):
+    """Whoever made it first with binary keys, or an index on a map, would silence all senders that name no topic."""
+    with aggregator.open(tmp_path / "c") as catalog:
+        for wrong in ({"keys": "binary"}, {"indexes": ["data"]}, {"indexes": ["pid", "fields"]}):
+            with pytest.raises(aggregator.InvalidRequestError, match="keys of text"):
+                catalog.create_topic("logs", **wrong)
+        catalog.write({"a": "1"}, [{"msg": "x"}])
+
+
 def test_spaces_that_are_no_streams(tmp_path):
     """Of a topic's spaces only canonical tag sets are streams, whoever appended them; binary keys never are."""
     with aggregator.open(tmp_path / "c") as catalog:

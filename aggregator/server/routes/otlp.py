@@ -71,11 +71,11 @@ def routes(context: Context) -> list[Route]:
         body = await read_body(request, context.settings.http)
 
         def work() -> list[Outcome]:
-            items = context.understand(lambda: read_records(body.plain().to_pybytes(), media))
+            items = context.understand(lambda: read_records(body.plain().to_pybytes(), media, context.mended.tell))
             if target.producer is not None and any("ts" not in record for _, record in items):
                 raise ProblemError(400, "invalid-event", "with an Idempotency-Key each record needs a time of its own")
             make_stream_topic(context.catalog, topic, context.settings)
-            return store(context.catalog, items, target)
+            return store(context.catalog, items, target, context.mended)
 
         return await context.appends.run(work)
 

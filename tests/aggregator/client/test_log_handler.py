@@ -49,9 +49,10 @@ def test_records(catalog, server):
     assert texts[:2] == ["started well", "odd \\udcff text"]
     assert texts[2].startswith("failed\nTraceback")
     assert texts[2].endswith("ValueError: wrong")
-    assert messages(catalog, "WHERE fields:port = 8080 AND fields:level = INFO AND fields:peer CONTAINS a") == [
-        "started well"
-    ]
+    assert messages(
+        catalog,
+        "WHERE fields:port = 8080 AND fields:level = INFO AND fields:extra.level = mine AND fields:peer CONTAINS a",
+    ) == ["started well"]
     assert messages(catalog, f"WHERE fields:logger = {logger.name!r} AND fields:level = ERROR") == texts[2:]
 
 

@@ -226,3 +226,15 @@ def test_streams_join_while_others_select():
     counts.append(len(table.select(source)))
     assert counts[-1] == len(table) == 3000
     assert np.all(np.diff(counts) >= 0)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=6), st.integers(0, 5000), st.integers(0, 6))
+def test_tags_of_any_length(tags, repeat, many):
+    """Tags are cut until they are some; what was cut or left out is given as it was, and short ones stay."""
+    assert TagSet.cut(tags) == (TagSet.of(tags), {})
+    whole_set = {**tags, **{f"{number}": "ä\0" * repeat for number in range(3 * many)}, "n" * 5000: "v"}
+    made, whole = TagSet.cut(whole_set)
+    assert TagSet.parse(str(made)) == made
+    assert whole.items() <= whole_set.items()
+    assert all(name in whole or made.get(name, "-") == value for name, value in whole_set.items())

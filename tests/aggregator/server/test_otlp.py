@@ -131,16 +131,43 @@ def post(web, body, media=PROTOBUF, **headers):
     return web.post("/v1/logs", content=body, headers={"content-type": media, **headers})
 
 
-def test_partial_success(web):
+def test_long_tags(web, server):
+    """Attributes of a resource that are too long for tags are cut, and whole among the fields."""
+    tags = {"service.name": "shop", "line": "y" * 5000} | {f"n{n}": f"{n}" + "z" * 3000 for n in range(20)}
+    assert post(web, request({"body": "a"}, {"body": "b"}, tags=tags).SerializeToString()).status_code == 200
+    query = "SELECT FROM service.name = shop WHERE fields:line CONTAINS yyy"
+    found = [json.loads(line) for line in web.post("/v1/query", json={"query": query}).text.splitlines()]
+    assert [row["data"] for row in found] == ["a", "b"]
+    (stream,) = server.catalog.streams()
+    for row in found:
+        assert {**stream, **row["fields"]} == {**tags, "scope": "lib"}
+
+
+@pytest.mark.parametrize("media", [PROTOBUF, JSON])
+def test_text_that_is_not_utf8(web, media):
+    """Exporters that do not look at their text lose nothing: it is escaped, and told."""
+    whole = request({"body": "caf?", "attributes": {"a": "b"}}, {"body": "x"}).SerializeToString()
+    half = {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "caf\ud800"}}]}]}]}
+    body = whole.replace(b"caf?", b"caf\xe9") if media == PROTOBUF else json.dumps(half).encode()
+    answer = post(web, body, media)
+    assert answer.status_code == 200
+    rows = [json.loads(row)["data"] for row in web.get("/v1/topics/logs/events").text.splitlines()]
+    assert rows == (["caf\\xe9", "x"] if media == PROTOBUF else ["caf\\ud800"])
+    assert 'how="text_escaped"} 1.0' in web.get("/metrics").text
+
+
+def test_partial_success(web, monkeypatch):
     """Records that can never be stored are told of, the others are stored."""
     mixed = request({"body": "good"})
-    mixed.resource_logs.extend(request({"body": "bad"}, {"body": "worse"}, tags={"x": "y" * 5000}).resource_logs)
+    long = {"body": "x" * 2_000}
+    mixed.resource_logs.extend(request(long, long).resource_logs)
+    monkeypatch.setattr("aggregator.ingest.MAX_BODY_BYTES", 4096 + 1_500)
     mixed.resource_logs.extend(request({"body": "fine"}, tags={}).resource_logs)
     answer = post(web, gzip.compress(mixed.SerializeToString()), **{"content-encoding": "gzip"})
     assert (answer.status_code, answer.headers["content-type"]) == (200, PROTOBUF)
     told = ExportLogsServiceResponse.FromString(answer.content).partial_success
     assert told.rejected_log_records == 2
-    assert "4096" in told.error_message
+    assert "more than the 1,500 that fit" in told.error_message
     rows = web.get("/v1/topics/logs/events").text.splitlines()
     assert sorted(json.loads(row)["data"] for row in rows) == ["fine", "good"]
     nothing = post(web, b"{}", JSON)

@@ -129,6 +129,18 @@ def test_cloud_events(shared):
          headers={"idempotency-key": "a:1"})  # fmt: skip
 
 
+def test_cloud_events_with_long_names(web, server):
+    """Keys are cut where they are too long for keys; the columns have the whole of them."""
+    event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t" * 70_000, "subject": "ä" * 40_000}
+    assert (
+        web.post("/v1/cloudevents", json=event, headers={"content-type": "application/cloudevents+json"}).status_code
+        == 200
+    )
+    (row,) = server.catalog.topic("cloudevents").scan().to_table().to_pylist()
+    assert (row["space"], row["grouping"]) == ("ä" * 32_767, "t" * 65_535)
+    assert (row["subject"], row["type"]) == (event["subject"], event["type"])
+
+
 def test_names_are_utf_8(shared):
     """In headers as in parameters; what is none is refused, and not taken for another name."""
     catalog, web = shared

@@ -83,19 +83,19 @@ FRAMES = [
     (b"2026 is no count\n12 neither\n", [b"2026 is no count", b"12 neither"]),
     (b"<1>a\n4 <1>b<1>c\n", [b"<1>a", b"<1>b", b"<1>c"]),
     (LONG + b"\n<1>a\n", [LONG[:20], b"<1>a"]), (b"43 " + LONG + b"4 <1>a", [LONG[:20], b"<1>a"]),
-    (b"<1>no end", [b"<1>no end"]), (b"9 <1>half", []), (b"", []), (b"123456789012 x\n", [b"123456789012 x"]),
+    (b"<1>no end", [b"<1>no end"]), (b"9 <1>half", [b"<1>half"]), (b"", []), (b"123456789012 x\n", [b"123456789012 x"]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("stream", "messages"), FRAMES)
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1000])
 def test_frames(stream, messages, step):
-    """Counted and line-ended messages, one after the other, in pieces of any size; long ones are cut."""
+    """Counted and line-ended messages, one after the other, in pieces of any size; long and half ones are cut."""
     framer = Framer(max_bytes=20)
     found = [each for at in range(0, len(stream), step) for each in framer.feed(stream[at : at + step])]
     found += framer.finish()
     assert [message for message, _ in found] == messages
-    assert [cut for _, cut in found] == [message == LONG[:20] for message in messages]
+    assert [cut for _, cut in found] == [message in (LONG[:20], b"<1>half") for message in messages]
 
 
 @settings(max_examples=200, deadline=None)
@@ -106,3 +106,13 @@ def test_any_stream(pieces):
     for piece in pieces:
         assert all(len(message) <= 20 for message, _ in framer.feed(piece))
         assert len(framer._held) <= 20
+
+
+def test_nothing_of_a_message_is_lost():
+    """Parameters that come several times are a list; what is no UTF-8 in tags and fields is escaped."""
+    now = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
+    tags, record = read_message(b'<13>1 - h a - - [x ip="1" ip="2" ip="\xff"][y ip="3"] m\0n', "peer", now)
+    assert tags == {"host": "h", "app": "a"}
+    assert (record["x.ip"], record["y.ip"], record["msg"]) == (["1", "2", "\\xff"], "3", "m\0n")
+    tags, _ = read_message(b"<13>Mar  1 10:00:00 h \xff\0app: text", "peer", now)
+    assert tags == {"host": "h", "app": "\\xff\0app"}

@@ -6,17 +6,23 @@ import asyncio
 import contextlib
 import shutil
 import socket
+import ssl
 import subprocess
+import threading
 import time
 
+import httpx
 import pytest
+from certificates import CertificateAuthority
 from served import ANY_PORT
 
 import aggregator
 from aggregator import InvalidRequestError
-from aggregator.server import RunningServer, Settings
+from aggregator.server import RunningServer, Settings, syslog_service
+from aggregator.server.config import settings_of
 from aggregator.server.context import Context
-from aggregator.server.settings import Http
+from aggregator.server.metrics import Metrics
+from aggregator.server.settings import Http, Tls
 from aggregator.server.syslog_service import Backlog, _Listener, syslog
 
 
@@ -33,17 +39,37 @@ def free_port() -> int:
 class Listening:
     """A server that takes syslog on `port`."""
 
-    def __init__(self, path):
+    def __init__(self, path, **options):
         self.port = free_port()
-        self._path = path
+        self._path, self._options = path, options
         self._opened = contextlib.ExitStack()
+        self._held = threading.Event()
 
     def __enter__(self):
-        settings = Settings(http=Http(bind=ANY_PORT), syslog=f"127.0.0.1:{self.port}")
+        settings = Settings(http=Http(bind=ANY_PORT), syslog=f"127.0.0.1:{self.port}", **self._options)
         self.catalog = self._opened.enter_context(aggregator.open(self._path))
         self._server = self._opened.enter_context(contextlib.ExitStack())
-        self._server.enter_context(RunningServer(self.catalog, settings))
+        running = self._server.enter_context(RunningServer(self.catalog, settings))
+        self.context, self.url = running.context, running.url
         return self
+
+    def hold_up(self):
+        """Keep the event loop from doing anything until `go_on`."""
+        held = threading.Event()
+
+        async def hold():
+            held.set()
+            self._held.wait(20)
+
+        self.context.listeners.append(lambda _: asyncio.ensure_future(hold()))
+        with contextlib.suppress(httpx.HTTPError):
+            httpx.get(f"{self.url}/ok", timeout=5)
+        assert held.wait(20)
+
+    def go_on(self):
+        """End that."""
+        self.context.listeners.pop()
+        self._held.set()
 
     def stop(self):
         """Stop the server; the catalog stays open."""
@@ -130,8 +156,9 @@ def test_odd_senders(listening):
         huge.sendall(b"<13>" + b"x" * 1_000_000 + b"\n<13>1 - h a - - - after\n")
         listening.wait_for(1, b"after")
         slow.sendall(b"ow\n")
-    rows = listening.wait_for(3)
-    assert sorted(row["data"][:5] for row in rows) == [b"after", b"slow", b"xxxxx"]
+    rows = listening.wait_for(4)
+    assert sorted(row["data"][:5] for row in rows) == [b"after", b"half", b"slow", b"xxxxx"]
+    assert next(row for row in rows if row["data"] == b"half")["fields"]["truncated"] == "true"
     long = next(row for row in rows if row["data"].startswith(b"x"))
     assert (len(long["data"]), long["fields"]["truncated"]) == (65_532, "true")
 
@@ -150,6 +177,99 @@ def test_senders_that_vanish_are_found_out(tmp_path, monkeypatch):
         sender.sendall(b"<13>1 - h a - - - here\n")
         listening.wait_for(1)
         assert [one.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for one in sockets] == [1]
+
+
+def test_datagrams_that_the_kernel_drops(tmp_path, monkeypatch):
+    """They are counted, shown in /metrics, and told in the log with the buffer that was too small."""
+    monkeypatch.setattr(_Listener, "report_s", 0.01)
+    told = []
+    monkeypatch.setattr(syslog_service._log, "warning", lambda text, *values: told.append(text % values))
+    with Listening(tmp_path / "data", syslog_buffer_bytes=1) as listening:
+        listening.hold_up()
+        with socket.socket(type=socket.SOCK_DGRAM) as sender:
+            for _ in range(2_000):
+                sender.sendto(b"<13>1 - h a - - - " + b"x" * 500, ("127.0.0.1", listening.port))
+        listening.go_on()
+        figures = listening.context.datagrams
+        until = time.monotonic() + 20
+        while not any("by the kernel" in line for line in told) and time.monotonic() < until:
+            time.sleep(0.01)
+        assert figures.kernel_drops > 0
+        assert any(f"by the kernel: its buffer of {figures.buffer_bytes} bytes was full" in line for line in told)
+        page = Metrics(listening.context).page().decode()
+        assert f'aggregator_syslog_dropped_total{{by="kernel"}} {float(figures.kernel_drops)}' in page
+        assert f"aggregator_syslog_buffer_bytes {float(figures.buffer_bytes)}" in page
+        listening.stop()
+        assert len(listening.rows()) == 2_000 - figures.kernel_drops - figures.dropped
+
+
+def test_stop_takes_datagrams_that_wait(listening):
+    """What the kernel holds when the server is told to stop is stored, too."""
+    listening.hold_up()
+    with socket.socket(type=socket.SOCK_DGRAM) as sender:
+        for number in range(100):
+            sender.sendto(b"<13>1 - h a - - - %d" % number, ("127.0.0.1", listening.port))
+    stopping = threading.Thread(target=listening.stop)
+    stopping.start()
+    listening.go_on()
+    stopping.join()
+    assert sorted(int(row["data"]) for row in listening.rows()) == list(range(100))
+
+
+@contextlib.contextmanager
+def over_tls(port, trusting):
+    """A TLS connection to the listener."""
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=20) as raw,
+        trusting.wrap_socket(raw, server_hostname="127.0.0.1") as sender,
+    ):
+        yield sender
+
+
+def counted(message: bytes) -> bytes:
+    return b"%d %s" % (len(message), message)
+
+
+def greet(port, trusting):
+    """Send a message, and read until the other side hangs up."""
+    with over_tls(port, trusting) as sender:
+        sender.sendall(counted(b"<13>1 - h a - - - stranger"))
+        sender.shutdown(socket.SHUT_WR)
+        if not sender.recv(1):
+            raise ConnectionResetError
+
+
+@pytest.mark.parametrize("client_ca", [False, True])
+def test_tls(tmp_path, client_ca):
+    """RFC 5425: counted messages over TLS, from clients whom the authorities know if that is asked for."""
+    authority = CertificateAuthority(tmp_path)
+    certificate, key = authority.issue("server")
+    tls = Tls(certificate, key, authority.certificate if client_ca else None)
+    port = free_port()
+    trusting = ssl.create_default_context(cafile=authority.certificate)
+    with Listening(tmp_path / "data", syslog_tls=f"127.0.0.1:{port}", tls=tls) as listening:
+        if client_ca:
+            with pytest.raises(OSError):  # noqa: PT011 - TLS says it in several ways
+                greet(port, trusting)
+            trusting.load_cert_chain(*authority.issue("client"))
+        with over_tls(port, trusting) as sender:
+            second = counted(b"<13>1 - h a - - - second")
+            sender.sendall(counted(b"<13>1 - h a - - - a\nb") + second[:10])
+            sender.sendall(second[10:] + counted(b"<13>" + b"x" * 70_000))
+            rows = listening.wait_for(3)
+        assert sorted(row["data"][:6] for row in rows) == [b"a\nb", b"second", b"xxxxxx"]
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as plain:  # no TLS: it is hung up
+            plain.sendall(b"<13>1 - h a - - - plain\n")
+            plain.shutdown(socket.SHUT_WR)
+            while plain.recv(100):
+                pass
+        assert len(listening.rows()) == 3
+
+
+def test_tls_needs_a_certificate():
+    """Said when the settings are read."""
+    with pytest.raises(InvalidRequestError, match="syslog_tls needs a certificate"):
+        settings_of({"syslog_tls": "127.0.0.1:6514"})
 
 
 def test_stop_loses_nothing(listening):

@@ -1,0 +1,108 @@
+r"""Requests of senders whose text is not always UTF-8, made readable: what is none is escaped, as `\xff`. Pure."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import orjson
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+_DEEPEST = 100  # as protobuf's own reader has it
+_VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
+
+
+def read_json(text: bytes) -> tuple[Any, bool]:
+    r"""A JSON text, and whether text in it was escaped: bytes that are no UTF-8, halves of characters such as `\ud800`.
+
+    Raises orjson.JSONDecodeError, a ValueError.
+    """
+    try:
+        return orjson.loads(text), False
+    except orjson.JSONDecodeError:
+        try:
+            found = json.loads(text.decode("utf-8", "surrogateescape"), parse_constant=_no_number)
+            escaped = _escaped(found)
+        except (ValueError, RecursionError):
+            escaped = found = None
+        if escaped == found:  # something else was wrong
+            raise
+        return escaped, True
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else _whole(value)
+    if isinstance(value, list):
+        return [_escaped(each) for each in value]
+    return {_escaped(name): _escaped(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def _whole(text: str) -> str:
+    try:  # single bytes as what they are
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def escaped_message(body: memoryview, kind: Descriptor, depth: int = 0) -> bytes:
+    """A protobuf message with its texts escaped. Raises ValueError where it is none."""
+    if depth > _DEEPEST:
+        raise ValueError(f"messages nest deeper than {_DEEPEST} levels")
+    made = bytearray()
+    at = 0
+    while at < len(body):
+        begin = at
+        key, at = _varint(body, at)
+        wire = key & 7
+        if wire == _VARINT:
+            _, at = _varint(body, at)
+        elif wire == _DELIMITED:
+            size, at = _varint(body, at)
+            inner, at = body[at : at + size], at + size
+            content = _content(inner, kind.fields_by_number.get(key >> 3), depth)
+            if content is not None:
+                made += _written(key) + _written(len(content)) + content
+                continue
+        elif wire in (_EIGHT_BYTES, _FOUR_BYTES):
+            at += 8 if wire == _EIGHT_BYTES else 4
+        else:
+            raise ValueError(f"wire type {wire}")
+        if at > len(body):
+            raise ValueError("the message is cut short")
+        made += body[begin:at]
+    return bytes(made)
+
+
+def _content(inner: memoryview, field: FieldDescriptor | None, depth: int) -> bytes | None:
+    """What a field of bytes is to hold instead; None: what it has."""
+    if field is None:
+        return None
+    if field.message_type is not None:
+        return escaped_message(inner, field.message_type, depth + 1)
+    if field.type == FieldDescriptor.TYPE_STRING:
+        return bytes(inner).decode("utf-8", "backslashreplace").encode()
+    return None
+
+
+def _varint(body: memoryview, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while at < len(body) and shift < 70:
+        byte = body[at]
+        number |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            return number, at
+    raise ValueError("a number is cut short")
+
+
+def _written(number: int) -> bytes:
+    made = bytearray()
+    while number >= 0x80:
+        made.append(number & 0x7F | 0x80)
+        number >>= 7
+    return bytes([*made, number])
