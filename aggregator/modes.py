@@ -18,7 +18,10 @@ from aggregator.errors import InvalidRequestError
 MANIFEST = "manifest.sqlite"
 PRIVATE = 0o600
 _DEPTH = 3  # of the files of a catalog below its root
-_OF_A_CATALOG = ("catalog.facts", "writer.lock", "readers.lock", "log", "segments", "staging", "quarantine", "reserve")
+_OF_A_CATALOG = (
+    "catalog.facts", "writer.lock", "readers.lock", "sealing.json", "log", "segments", "staging", "quarantine",
+    "reserve",
+)  # fmt: skip
 
 
 def parse_mode(given: int | str) -> int:

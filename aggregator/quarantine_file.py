@@ -20,6 +20,7 @@ from aggregator.errors import CorruptLogError
 from aggregator.files import Layout, make_directory, sync_directory
 from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX, ProducerEntry, QuarantinedBatch
+from aggregator.modes import create_file
 from aggregator.segment_file import PROPERTY, file_checksum
 from aggregator.tombstones import Hidden, hidden_rows
 
@@ -78,7 +79,7 @@ def write_batch(
     schema = batches[0].schema.with_metadata({PROPERTY: json.dumps(told)})
     partial = path.with_name(path.name + _PARTIAL)
     try:
-        with partial.open("wb") as file:
+        with os.fdopen(create_file(partial, os.O_WRONLY | os.O_TRUNC), "wb") as file:
             with pa.ipc.new_file(file, schema) as writer:
                 for batch in batches:
                     writer.write_batch(batch)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
 from aggregator.files import Layout
+from aggregator.modes import create_file
 
 NAME = "sealing.json"
 _UNDER_WAY, _ENDED = "under_way", "ended"
@@ -70,4 +72,5 @@ class SealingMarks:
             if not self._under_way and not self._ended:
                 self._path.unlink(missing_ok=True)
                 return
-            self._path.write_text(json.dumps({_UNDER_WAY: self._under_way, _ENDED: self._ended}))
+            with os.fdopen(create_file(self._path, os.O_WRONLY | os.O_TRUNC), "w") as file:
+                json.dump({_UNDER_WAY: self._under_way, _ENDED: self._ended}, file)
