@@ -35,8 +35,8 @@ FEW_STREAMS = 32
 """So many streams of a topic are looked up one by one; more are picked out of all that is read."""
 FEW_SPACES = 16
 """With one space for so many events or less, a look at a segment's list of spaces may spare one at each event."""
-FRESH_ROWS, FRESH_PIECES = 1 << 15, 1 << 10
-"""So many unsealed events and batches are looked through as they are."""
+FRESH_ROWS, FRESH_PIECES, FRESH_BYTES = 1 << 15, 1 << 10, 2 << 20
+"""So many unsealed events and batches are looked through as they are; what they hold waits for slow readers."""
 Bools = npt.NDArray[np.bool_]
 
 
@@ -265,15 +265,15 @@ def _fresh(snapshot: Snapshot, question: Question, partition: int) -> list[Piece
     follow ask for these again and again, and a lookup over all that is unsealed would cost more.
     """
     found: list[Piece] = []
-    rows = 0
+    rows = size = 0
     for unsealed in reversed(snapshot.unsealed):
         if unsealed.partition != partition:
             continue
         for piece in reversed(unsealed.pieces):
             if piece.end_index <= (question.first_index or 0):
                 return found[::-1]
-            rows += piece.rows
-            if rows > FRESH_ROWS or len(found) >= FRESH_PIECES:
+            rows, size = rows + piece.rows, size + piece.size_bytes
+            if rows > FRESH_ROWS or len(found) >= FRESH_PIECES or (size > FRESH_BYTES and found):
                 return None
             if question.end_index is None or piece.first_index < question.end_index:
                 found.append(piece)

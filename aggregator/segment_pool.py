@@ -12,6 +12,7 @@ from aggregator.allowance import check
 from aggregator.errors import SegmentMissingError
 from aggregator.files import Layout
 from aggregator.model import RECORD_INDEX, SegmentInfo
+from aggregator.window_budget import WindowBudget
 
 OPEN_SEGMENTS = 256
 """Files open at a time: a quarter of the descriptors that a process commonly has."""
@@ -24,7 +25,10 @@ class SegmentPool:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+        self.windows = WindowBudget()
+        """Memory of what scans hold for those who read them."""
         self._lock = Lock()
+        self._ordering = Lock()  # held while a segment is put into append order: two at once would take twice as much
         self._open: OrderedDict[int, esformat.Segment] = OrderedDict()
         self._ordered: OrderedDict[int, pa.Table] = OrderedDict()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,20 +20,28 @@ from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
 from aggregator.question import Question
 from aggregator.segment_pool import SegmentPool
 from aggregator.tombstones import Hidden, without_hidden
+from aggregator.window_budget import LEAST_BYTES, LEAST_OF_SPACE_BYTES, Window
 from esformat import UsageError
 from esformat.parts import as_text, plain_column
 
 I64 = npt.NDArray[np.int64]
 WINDOW_ROWS = 1 << 17
-"""Rows of a segment that are put into time order together."""
-WINDOW_STORED_BYTES = 32 << 20
-"""The same where events are large: of the file, so several times as much in memory."""
+"""Rows of a segment that are put into order together at most; how many bytes they may have, `window_budget` says."""
 FIRST_WINDOW_ROWS = 1 << 12
 """The same at first, where a limit may end it soon."""
 LAZILY = 1 << 62
 """A limit that no segment reaches: it makes a scan read block by block."""
-FEW_KEPT_ROWS, FEW_KEPT_BYTES = 1 << 17, 32 << 20
-"""What is kept of a segment is put into order at once, and not window by window, where it is not more than this."""
+FEW_KEPT_ROWS = 1 << 17
+"""What is kept of a segment is put into order at once, and not window by window, where it is no more than this."""
+UNPACKED = 4
+"""Rows take about so many times as much memory as on disk: a guess, for the first window of a segment."""
+GROWTH = 8
+"""A window spans so many times the time of the one before at most."""
+ORDERED_FILE_BYTES = 16 << 20
+"""A segment of no more is put into append order as a whole, and kept so for the next page."""
+PIECE_ROWS = 1 << 12
+"""Of such a segment so many rows are looked at together, whether they are too many."""
+_NO_LIMIT = 1 << 62
 
 
 FEW_EVENTS = 32
@@ -127,7 +136,10 @@ def segment_batches(
     unordered: columns that are enough where the order is that of the file; what else `keep` looks at comes with them.
     """
     if view.question.by_index:
-        yield from _indexed_batches(pool, info, view, partition)
+        pieces = partial(_appended, pool, info, view)
+        yield from _in_windows(
+            pool, info, view, lambda first, end: (view.shape(b, partition) for b in pieces(first, end)), info.rows
+        )
         return
     segment = pool.get(info)
     question = view.question
@@ -145,22 +157,31 @@ def segment_batches(
             return
     if question.conditions and not _has_values(segment, question.conditions):
         return
-    if question.space is not None or unordered is not None:
-        limit = None if question.limit is None else LAZILY
-        scan = _scan(owner, question, tuple(columns), question.start, question.end, limit=limit)
-        if keep is None and question.space is not None and owner.num_events <= FEW_EVENTS and schema.names == PLAIN:
+
+    def read(start: int | None, end: int | None, limit: int | None = None) -> Iterator[pa.RecordBatch]:
+        return _kept(_scan(owner, question, columns, start, end, limit=limit), view, partition, keep)
+
+    if unordered is not None:
+        yield from read(question.start, question.end)
+        return
+    if question.space is not None:
+        limit = LAZILY if question.limit is not None and question.limit <= FIRST_WINDOW_ROWS else None
+        if keep is None and owner.num_events <= FEW_EVENTS and schema.names == PLAIN:
+            scan = _scan(owner, question, columns, question.start, question.end, limit=limit)
             yield from _few_events(scan, columns, schema, view, partition)
-            return
-        yield from _kept(scan, view, partition, keep)
+        elif limit is not None or owner.num_events * UNPACKED * info.size_bytes <= LEAST_OF_SPACE_BYTES * info.rows:
+            yield from read(question.start, question.end, limit)
+        else:
+            yield from _in_windows(pool, info, view, read, owner.num_events)
         return
     if keep is not None and question.limit is None:
-        scan = _scan(owner, question, columns, question.start, question.end)
-        few = _few(_kept(scan, view, partition, keep))
-        if few is not None:
-            yield from _in_order(few, view)
-            return
-    for start, end in _windows(info, question):
-        yield from _in_order(_held(_kept(_scan(owner, question, columns, start, end), view, partition, keep)), view)
+        with pool.windows.window() as window:
+            few, whole = _up_to(read(question.start, question.end), window.bytes, FEW_KEPT_ROWS)
+            if whole:
+                yield from _held(few, view, window)
+                return
+            few.clear()
+    yield from _in_windows(pool, info, view, read, info.rows)
 
 
 def _few_events(
@@ -199,36 +220,36 @@ def _kept(scan: esformat.Scan, view: View, partition: str, keep: Keep | None) ->
         yield view.shape(pa.Table.from_batches([batch]), partition)
 
 
-def _few(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch] | None:
-    """All of them, if they are few."""
+def _up_to(batches: Iterator[pa.RecordBatch], most_bytes: int, most_rows: int) -> tuple[list[pa.RecordBatch], bool]:
+    """The first batches, up to the one with which they are more than that; and whether they are all.
+
+    Counts as memory of the query while they are gathered. Raises QueryLimitError.
+    """
     found: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in batches:
-        found.append(batch)
-        rows, size = rows + len(batch), size + batch.nbytes
-        if rows > FEW_KEPT_ROWS or size > FEW_KEPT_BYTES:
-            return None
-    return found
-
-
-def _held(batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """All of them, counted as memory of the query while they are gathered. Raises QueryLimitError."""
-    found: list[pa.RecordBatch] = []
-    size = 0
     with Holding() as held:
         for batch in batches:
             found.append(batch)
-            size += batch.nbytes
+            rows, size = rows + len(batch), size + batch.nbytes
             held.set(2 * size)  # and once more in order
-    return found
+            if rows > most_rows or size > most_bytes:
+                return found, False
+    return found, True
 
 
-def _in_order(batches: list[pa.RecordBatch], view: View) -> Iterator[pa.RecordBatch]:
-    """One batch of them all, or none of nothing."""
+def _held(batches: list[pa.RecordBatch], view: View, window: Window) -> Iterator[pa.RecordBatch]:
+    """One batch of them all, or none of nothing. `batches` is emptied, so that nothing is held twice meanwhile."""
     if batches:
-        batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-        order = sort_order(numbers(batch, view.by), None, numbers(batch, RECORD_INDEX), reverse=view.question.reverse)
-        yield batch if order is None else batch.take(pa.array(order))
+        batch = _in_order(batches, view)
+        window.keep(batch.nbytes)
+        yield batch
+
+
+def _in_order(batches: list[pa.RecordBatch], view: View) -> pa.RecordBatch:
+    batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    batches.clear()
+    order = sort_order(numbers(batch, view.by), None, numbers(batch, RECORD_INDEX), reverse=view.question.reverse)
+    return batch if order is None else batch.take(pa.array(order))
 
 
 def segment_part(pool: SegmentPool, info: SegmentInfo, question: Question, columns: Sequence[str]) -> Part | None:
@@ -277,26 +298,63 @@ def _has_values(segment: esformat.Segment, conditions: Sequence[tuple[str, Any]]
     return True
 
 
-def _windows(info: SegmentInfo, question: Question) -> Iterator[tuple[int, int | None]]:
-    """Spans of time [start, end) that together hold the answers of a segment, in the question's direction."""
+def _in_windows(
+    pool: SegmentPool,
+    info: SegmentInfo,
+    view: View,
+    read: Callable[[int, int | None], Iterator[pa.RecordBatch]],
+    rows: int,
+) -> Iterator[pa.RecordBatch]:
+    """The answers of a segment in the question's direction: a span of times, or of record indexes, after the other.
+
+    read: gives what lies in [start, end). rows: of the segment, or of the space that is asked for. A window that turns
+    out larger than its share is begun again, shorter, unless all of it has one time.
+    """
+    question = view.question
+    least = LEAST_BYTES if question.space is None else LEAST_OF_SPACE_BYTES
+    low, high, per_row = _span(info, question, rows)
+    width = 0
+    while low <= high:
+        with pool.windows.window(least) as window:
+            width = width or max(1, int(per_row * _first_rows(info, question, window.bytes)))
+            start = max(low, high - width + 1) if question.reverse else low
+            last = high if question.reverse else min(high, low + width - 1)
+            most = 2 * window.bytes if start < last else _NO_LIMIT
+            found, whole = _up_to(read(start, _past(last)), most, _NO_LIMIT)
+            if not whole:
+                width = _narrower(found, view.by, start, last, reverse=question.reverse)
+                continue
+            size = sum(batch.nbytes for batch in found)
+            yield from _held(found, view, window)
+        low, high = (low, start - 1) if question.reverse else (last + 1, high)
+        growth = min(GROWTH, window.bytes / max(1, size))
+        width = max(1, int((last - start + 1) * growth))
+        width = min(width, max(1, int(per_row * WINDOW_ROWS))) if size else width
+
+
+def _span(info: SegmentInfo, question: Question, rows: int) -> tuple[int, int, float]:
+    """The first and the last time, or record index, that is asked for of a segment; and how far two rows are apart."""
+    if question.by_index:
+        low = info.first_index if question.first_index is None else max(question.first_index, info.first_index)
+        return low, info.last_index if question.end_index is None else min(question.end_index - 1, info.last_index), 1.0
     low = info.min_timestamp if question.start is None else max(question.start, info.min_timestamp)
     high = info.max_timestamp if question.end is None else min(question.end - 1, info.max_timestamp)
-    if low > high:
-        return
-    most = max(1, min(WINDOW_ROWS, WINDOW_STORED_BYTES * info.rows // max(1, info.size_bytes)))
-    rows = min(most, FIRST_WINDOW_ROWS) if question.limit is not None else most
-    whole = info.max_timestamp - info.min_timestamp + 1
-    while low <= high:
-        width = max(1, whole * rows // max(1, info.rows))
-        if question.reverse:
-            start = max(low, high - width + 1)
-            yield start, _past(high)
-            high = start - 1
-        else:
-            end = min(high, low + width - 1)
-            yield low, _past(end)
-            low = end + 1
-        rows = min(8 * rows, most)
+    return low, high, (info.max_timestamp - info.min_timestamp + 1) / max(1, rows)
+
+
+def _first_rows(info: SegmentInfo, question: Question, most_bytes: int) -> int:
+    """How many rows the first window of a segment should have."""
+    rows = min(most_bytes * info.rows // (UNPACKED * max(1, info.size_bytes)), WINDOW_ROWS)
+    if question.limit is not None:
+        rows = min(rows, question.limit if question.by_index else FIRST_WINDOW_ROWS)
+    return rows
+
+
+def _narrower(found: list[pa.RecordBatch], by: str, start: int, last: int, *, reverse: bool) -> int:
+    """The width of a window with half of the rows that were found in [start, last], of which there are more."""
+    middle = int(np.median(np.concatenate([numbers(batch, by) for batch in found])))
+    width = last - middle + 1 if reverse else middle - start + 1
+    return width if width <= last - start else max(1, (last - start + 1) // 2)
 
 
 def _past(timestamp: int) -> int | None:
@@ -304,31 +362,42 @@ def _past(timestamp: int) -> int | None:
     return timestamp + 1 if timestamp < 2**63 - 1 else None
 
 
-def _indexed_batches(pool: SegmentPool, info: SegmentInfo, view: View, partition: str) -> Iterator[pa.RecordBatch]:
-    table = pool.in_append_order(info)
-    table = _within_times(_within_indexes(table.select(view.needed(table.column_names)), view.question), view.question)
-    if view.question.reverse:
-        table = table.take(pa.array(np.arange(len(table) - 1, -1, -1)))
-    if view.question.limit is not None and not view.hidden:
-        table = table.slice(0, view.question.limit)
-    if len(table):
-        yield view.shape(table, partition)
+def _appended(
+    pool: SegmentPool, info: SegmentInfo, view: View, first: int, end: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Rows of a segment with record indexes [first, end), in memory of their own: nothing else of it is held."""
+    batches: Iterator[pa.RecordBatch]
+    if info.size_bytes <= ORDERED_FILE_BYTES:
+        table = pool.in_append_order(info)
+        table = _within_indexes(table.select(view.needed(table.column_names)), first, end)
+        batches = (batch.take(pa.array(np.arange(len(batch)))) for batch in table.to_batches(PIECE_ROWS))
+    else:
+        segment = pool.get(info)
+        scan = segment.scan(columns=view.needed(segment.schema.names))
+        batches = scan.matching([RECORD_INDEX], lambda batch: _between(batch, first, end))
+    for batch in batches:
+        yield _within_times(batch, view.question)
 
 
-def _within_indexes(table: pa.Table, question: Question) -> pa.Table:
-    """Rows of a table in append order between the record indexes that are asked for."""
+def _between(batch: pa.RecordBatch, first: int, end: int | None) -> pa.BooleanArray:
+    indexes = numbers(batch, RECORD_INDEX)
+    return pa.array(indexes >= first if end is None else (indexes >= first) & (indexes < end))
+
+
+def _within_indexes(table: pa.Table, first: int, end: int | None) -> pa.Table:
+    """Rows of a table in append order with record indexes [first, end)."""
     indexes = numbers(table, RECORD_INDEX)
-    first = 0 if question.first_index is None else int(np.searchsorted(indexes, question.first_index))
-    last = len(indexes) if question.end_index is None else int(np.searchsorted(indexes, question.end_index))
-    return table.slice(first, max(0, last - first))
+    low = int(np.searchsorted(indexes, first))
+    high = len(indexes) if end is None else int(np.searchsorted(indexes, end))
+    return table.slice(low, max(0, high - low))
 
 
-def _within_times(table: pa.Table, question: Question) -> pa.Table:
+def _within_times(batch: pa.RecordBatch, question: Question) -> pa.RecordBatch:
     if question.start is None and question.end is None:
-        return table
-    times = numbers(table, "timestamp")
+        return batch
+    times = numbers(batch, "timestamp")
     mask = np.ones(len(times), np.bool_) if question.start is None else times >= question.start
-    return table.filter(pa.array(mask if question.end is None else mask & (times < question.end)))
+    return batch.filter(pa.array(mask if question.end is None else mask & (times < question.end)))
 
 
 def count_segment(pool: SegmentPool, info: SegmentInfo, question: Question) -> int:

@@ -26,6 +26,12 @@ from esformat.parts import can_hold
 Bools = npt.NDArray[np.bool_]
 GROWTH = 8
 """Where a limit was not enough, so many times as much is looked at next."""
+WINDOW_BYTES = 1 << 20
+"""Events are copied out of their batches so many bytes at a time: more would wait for those who read slowly."""
+FEW_ROWS = 16
+"""No fewer are copied at a time."""
+SAMPLED = 64
+"""So many batches tell how large an event is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +70,12 @@ class Group:
     def end_index(self) -> int:
         """The record index after the last, of one partition."""
         return self.lookups[-1].pieces[-1].end_index
+
+    def row_bytes(self) -> int:
+        """About how many bytes a row has."""
+        pieces = [piece for lookup in self.lookups for piece in lookup.pieces]
+        sample = pieces[:: max(1, len(pieces) // SAMPLED)]
+        return sum(piece.size_bytes for piece in sample) // max(1, sum(piece.rows for piece in sample))
 
     def bound(self, question: Question) -> int:
         """What `Source` calls its bound."""
@@ -121,7 +133,7 @@ def unsealed_batches(group: Group, view: View, partition: str | Mapping[int, str
     names = list(dict.fromkeys([*view.needed(present.names), *names]))
     every = Rows(group.lookups)
     for rows in _in_order(group, every.bases, question, space):
-        for some in _stretches(rows, question):
+        for some in _stretches(rows, question, group):
             mask, batch = _filtered(every.take(some, names), question, space)
             if not len(batch):
                 continue
@@ -205,14 +217,18 @@ def _first_size(question: Question) -> int:
     return min(max(question.limit + 1, FIRST_WINDOW_ROWS if filtered else 1), WINDOW_ROWS)
 
 
-def _stretches(rows: I64, question: Question) -> Iterator[I64]:
-    """Rows in stretches, the first ones about as many as the question's limit."""
-    size = WINDOW_ROWS if question.limit is None else _first_size(question)
+def _stretches(rows: I64, question: Question, group: Group) -> Iterator[I64]:
+    """Rows in stretches of WINDOW_BYTES at most, the first ones about as many as the question's limit."""
+    if len(rows) <= FEW_ROWS:
+        yield from (rows,) if len(rows) else ()
+        return
+    most = max(FEW_ROWS, min(WINDOW_ROWS, WINDOW_BYTES // max(1, group.row_bytes())))
+    size = most if question.limit is None else min(most, _first_size(question))
     first = 0
     while first < len(rows):
         yield rows[first : first + size]
         first += size
-        size = min(GROWTH * size, WINDOW_ROWS)
+        size = min(GROWTH * size, most)
 
 
 def _filtered(

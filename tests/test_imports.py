@@ -107,6 +107,7 @@ AGGREGATOR_LEVELS = (
         "segment_signature",
         "space_index",
         "uninterrupted",
+        "window_budget",
     ),
     ("disk_reserve", "history", "log_entry", "log_file", "model"),
     ("age_clock", "compaction", "facts", "position", "records", "retention", "trimming"),

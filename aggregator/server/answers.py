@@ -80,13 +80,16 @@ def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         size += batch.nbytes
         if size >= CHUNK_BYTES:
             yield _concatenated(waiting)
-            waiting, size = [], 0
+            size = 0
     if waiting:
         yield _concatenated(waiting)
 
 
 def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    """One batch of all; the list is emptied, so that they are not held beside it."""
+    joined = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+    batches.clear()
+    return joined
 
 
 def encode_text(lines: Iterator[str]) -> Iterator[bytes]:

@@ -1,0 +1,70 @@
+"""Memory of what scans hold ready for those who read them, shared by all scans of a catalog.
+
+A scan puts a window of a segment into order, and holds it until its reader has taken it. Each window takes a share of
+what is left of the budget: a scan alone reads in large windows, and many slow readers together hold little more than
+the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+
+WINDOWS_BYTES = 64 << 20
+"""Of all windows together, beyond the least for each."""
+SHARE = 4
+"""A window takes one part in so many of what is left."""
+LEAST_BYTES = 2 << 20
+"""A window that finds nothing left is made all the same, of so many bytes: slow readers keep nobody waiting."""
+LEAST_OF_SPACE_BYTES = 128 << 10
+"""The same for one of a single space, of which smaller windows cost little more."""
+
+
+class Window:
+    """The share of one window. bytes: how large it may be."""
+
+    def __init__(self, budget: WindowBudget, least_bytes: int) -> None:
+        self._budget = budget
+        self.bytes = budget.take(least_bytes)
+        self._held = self.bytes
+
+    def keep(self, size_bytes: int) -> None:
+        """Give back what the window does not need."""
+        if size_bytes < self._held:
+            self._budget.give_back(self._held - size_bytes)
+            self._held = size_bytes
+
+    def close(self) -> None:
+        """Give all of it back."""
+        self.keep(0)
+
+
+class WindowBudget:
+    """Counts the bytes of windows that are held. Safe to share between threads."""
+
+    def __init__(self, limit_bytes: int = WINDOWS_BYTES) -> None:
+        self.limit_bytes = limit_bytes
+        self.held_bytes = 0
+        self._lock = Lock()
+
+    def take(self, least_bytes: int) -> int:
+        """Take a share, and give its bytes."""
+        with self._lock:
+            share = max(least_bytes, (self.limit_bytes - self.held_bytes) // SHARE)
+            self.held_bytes += share
+            return share
+
+    def give_back(self, size_bytes: int) -> None:
+        """Free bytes again."""
+        with self._lock:
+            self.held_bytes -= size_bytes
+
+    @contextmanager
+    def window(self, least_bytes: int = LEAST_BYTES) -> Iterator[Window]:
+        """A share for as long as the block lasts."""
+        window = Window(self, least_bytes)
+        try:
+            yield window
+        finally:
+            window.close()
