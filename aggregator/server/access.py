@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import fnmatch
 from dataclasses import dataclass
 
@@ -11,11 +12,15 @@ from aggregator.server.problems import ProblemError
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a request may do. topics: names, or patterns such as `logs-*`; None: any. name: of its token, for logs."""
+    """What a request may do. topics: names, or patterns such as `logs-*`; None: any. name: of its token, for logs.
+
+    expires: when its token does; None: never.
+    """
 
     scopes: frozenset[str]
     topics: tuple[str, ...] | None = None
     name: str = ""
+    expires: dt.datetime | None = None
 
     def allows(self, scope: Scope, topic: str | None = None) -> bool:
         """Whether the scope is there, and, where a topic is given, whether that is one of its topics."""

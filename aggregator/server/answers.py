@@ -9,15 +9,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import json
 from collections.abc import AsyncIterator, Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, Protocol, cast
 
 import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from aggregator.server.media import ARROW_STREAM, CSV, LINES, OUTPUTS, choose
+from aggregator.server.open_answers import OpenAnswers, Over
 from aggregator.server.problems import ProblemError
 from aggregator.server.work import WorkPool
 from esformat.convert import open_sink
@@ -25,6 +27,10 @@ from esformat.convert import open_sink
 CHUNK_BYTES = 256 << 10
 """About what is sent at once."""
 _BATCH_BYTES = 1 << 20  # of a batch that is encoded at once
+EVENTS = "text/event-stream"
+ABORT = "aggregator.abort"
+"""Among the extensions of a request's scope: breaks its connection at once."""
+_LAST_WORD_S = 1.0  # so long an answer that is over waits for its client
 _FORMATS = {ARROW_STREAM: "arrows", LINES: "jsonl", CSV: "csv"}
 
 
@@ -187,7 +193,7 @@ def _with_first(first: pa.RecordBatch, batches: Iterator[pa.RecordBatch]) -> Ite
 
 
 class Streamed(Response):
-    """An answer whose chunks are made as they are sent."""
+    """An answer whose chunks are made as they are sent. It ends early where its client leaves or its token is over."""
 
     def __init__(
         self, first: bytes, rest: AsyncIterator[bytes], media: str, headers: Mapping[str, str] | None = None
@@ -195,25 +201,91 @@ class Streamed(Response):
         """first: bytes that are there already. rest: closed at the end, whatever that is."""
         super().__init__(None, 200, dict(headers or {}), media)
         self._first, self._rest = first, rest
+        self._making: asyncio.Future[bytes | None] | None = None
         with contextlib.suppress(KeyError):
             del self.headers["content-length"]
 
+    async def close(self) -> None:
+        """Let go of what the chunks are made of, once nothing is made of it any more."""
+        self._first = b""
+        if self._making is not None:
+            await asyncio.wait([self._making])  # it runs in a thread, and ends soon
+            if not self._making.cancelled():
+                self._making.exception()  # seen: nobody else may have waited for it
+        close = getattr(self._rest, "aclose", None)
+        if close is not None:
+            await close()
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        gone = asyncio.ensure_future(_disconnected(receive))
-        try:
-            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            if scope["method"] != "HEAD":
-                await send({"type": "http.response.body", "body": self._first, "more_body": True})
-                while not gone.done() and (chunk := await anext(self._rest, None)) is not None:
-                    if chunk:
-                        await send({"type": "http.response.body", "body": chunk, "more_body": True})
-            if not gone.done():
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            gone.cancel()
-            close = getattr(self._rest, "aclose", None)
-            if close is not None:
-                await close()
+        state = scope.get("state", {})
+        answers: OpenAnswers = state.get("answers") or OpenAnswers()
+        with answers.open(state.get("standing")) as over:
+            sending = _Sending(send, asyncio.ensure_future(_disconnected(receive)), over)
+            try:
+                await sending.send({"type": "http.response.start", "status": self.status_code,
+                                    "headers": self.raw_headers})  # fmt: skip
+                whole = scope["method"] == "HEAD" or await self._send_chunks(sending, answers)
+                if whole:
+                    await sending.send({"type": "http.response.body", "body": b"", "more_body": False})
+                elif over.done():
+                    await self._break_off(over.result(), sending, scope)
+            finally:
+                sending.gone.cancel()
+                await self.close()
+
+    async def _send_chunks(self, sending: _Sending, answers: OpenAnswers) -> bool:
+        """Send all chunks; False where the end came first."""
+        chunk: bytes | None = self._first
+        self._first = b""
+        while chunk is not None:
+            if chunk:
+                await sending.send({"type": "http.response.body", "body": chunk, "more_body": True})
+                answers.sent(len(chunk))
+            chunk = None  # not held while the next one is made
+            self._making = asyncio.ensure_future(anext(self._rest, None))
+            if not await sending.first(self._making):
+                return False
+            chunk = self._making.result()
+        return True
+
+    async def _break_off(self, reason: ProblemError, sending: _Sending, scope: Scope) -> None:
+        """End an answer of which the client must not take a part for the whole; events say why they end."""
+        if self.media_type == EVENTS:
+            told = {"status": reason.problem.status, "detail": reason.problem.detail}
+            last = b"event: end\ndata: %b\n\n" % json.dumps(told).encode()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORD_S):
+                    await sending.pass_on({"type": "http.response.body", "body": last, "more_body": False})
+                    return
+        abort = scope.get("extensions", {}).get(ABORT)
+        if abort is None:
+            raise reason
+        abort()  # and not what waits in buffers for a slow reader
+        await asyncio.wait([sending.gone], timeout=_LAST_WORD_S)
+
+
+class _Sending:
+    """The way to a client, up to the moment at which it goes away, or its answer is over."""
+
+    def __init__(self, send: Send, gone: asyncio.Future[None], over: Over) -> None:
+        self.gone = gone
+        self.pass_on = send
+        self._ends = (gone, over)
+
+    async def first(self, step: asyncio.Future[Any]) -> bool:
+        """Wait for a step; False where the end came first."""
+        await asyncio.wait((step, *self._ends), return_when=asyncio.FIRST_COMPLETED)
+        return not any(end.done() for end in self._ends)
+
+    async def send(self, message: Message) -> None:
+        """Send, as fast as the client takes it, nothing once the end has come."""
+        if not any(end.done() for end in self._ends):
+            step = asyncio.ensure_future(self.pass_on(message))
+            if await self.first(step) or step.done():
+                step.result()
+            else:
+                step.cancel()
+                await asyncio.wait([step])
 
 
 async def _disconnected(receive: Receive) -> None:

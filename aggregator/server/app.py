@@ -55,6 +55,7 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
                 yield
             finally:
                 context.ready = False
+                await context.answers.close()
         await asyncio.to_thread(context.close)
 
     app = Starlette(

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from aggregator.server.admission import Admission
+from aggregator.server.answers import ABORT
 
 LINGER_S = 5.0
 """How long the rest of a body is read, and thrown away, after its request was refused."""
@@ -52,6 +53,7 @@ def connection_type(stall_s: float, max_header_bytes: int, admission: Admission)
             refusal = self._refusal()
             if refusal is None:
                 super().on_headers_complete()
+                self.scope["extensions"] = {ABORT: self._cut}  # type: ignore[dict-item]  # uvicorn knows no other
             else:
                 self._refused = True
                 self._write(refusal)

@@ -15,6 +15,7 @@ from aggregator import Catalog
 from aggregator.server.access import Access
 from aggregator.server.health import Health
 from aggregator.server.mended import Mended
+from aggregator.server.open_answers import OpenAnswers
 from aggregator.server.settings import Settings
 from aggregator.server.syslog_socket import Datagrams
 from aggregator.server.tokens import FILE, Authority
@@ -48,6 +49,7 @@ class Context:
     authority: Authority
     health: Health
     readers: BoundedSemaphore
+    answers: OpenAnswers = field(default_factory=OpenAnswers)
     ready: bool = False
     body_bytes: int = 0
     """Of request bodies that are held now."""

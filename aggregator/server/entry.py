@@ -10,10 +10,12 @@ from starlette.routing import Route
 
 from aggregator import Allowance
 from aggregator.server.access import check
+from aggregator.server.answers import Streamed
 from aggregator.server.asking import Asking
 from aggregator.server.context import Context
 from aggregator.server.operation import operation_of
 from aggregator.server.problems import ProblemError, answer, problem_of
+from aggregator.server.tokens import Standing
 
 
 def entered(route: Route, context: Context) -> Route:
@@ -25,15 +27,17 @@ def entered(route: Route, context: Context) -> Route:
         request.state.route = route.path
         context.open_by_route[route.path] += 1
         try:
-            access = (
-                context.authority.access(request.headers.get("authorization")) if operation.scope != "open" else None
-            )
-            request.state.access = access
+            header = request.headers.get("authorization")
+            access = context.authority.access(header) if operation.scope != "open" else None
+            standing = None if access is None else Standing(context.authority, header, access, operation)
+            request.state.access, request.state.standing = access, standing
+            request.state.answers = context.answers
             request.state.who = access.name if access is not None else ""
             _check_query(request.scope["query_string"])
             request.scope["path_params"] = {name: _decoded(text) for name, text in request.path_params.items()}
-            if access is not None:
-                check(access, operation, request.path_params.get("topic"))
+            if access is not None and standing is not None:
+                standing.topic = request.path_params.get("topic")
+                check(access, operation, standing.topic)
             if operation.scope == "write" and request.method == "POST":
                 context.know_append(request.scope["path"], route.path)
                 length = request.headers.get("content-length", "")
@@ -43,6 +47,8 @@ def entered(route: Route, context: Context) -> Route:
                 context.reads.check_room()
             Asking(Allowance(work.query_s, work.query_bytes), request.receive).begin()
             response: Response = await route.endpoint(request)
+            if standing is not None and operation.scope == "read":
+                await _still_allowed(standing, response)
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
         except Exception as error:  # noqa: BLE001  # every error has an answer; the unexpected ones are logged with it
@@ -50,6 +56,16 @@ def entered(route: Route, context: Context) -> Route:
         return response
 
     return Route(route.path, enter, methods=sorted(route.methods or {"GET"}), name=route.name)
+
+
+async def _still_allowed(standing: Standing, response: Response) -> None:
+    """Making an answer may take long. Raises ProblemError where nobody may have it any more."""
+    try:
+        standing.check()
+    except ProblemError:
+        if isinstance(response, Streamed):
+            await response.close()
+        raise
 
 
 def _check_query(query: bytes) -> None:

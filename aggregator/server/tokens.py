@@ -14,7 +14,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,7 +22,8 @@ from typing import Any
 
 from aggregator import InvalidRequestError
 from aggregator.modes import create_directory
-from aggregator.server.access import ANYBODY, Access
+from aggregator.server.access import ANYBODY, Access, check
+from aggregator.server.operation import Operation
 from aggregator.server.problems import ProblemError
 
 FILE = "tokens.json"
@@ -57,9 +58,10 @@ class Token:
             dt.datetime.fromisoformat(token.expires)
         return token
 
-    def expired(self, now: dt.datetime) -> bool:
-        """Whether its time is over."""
-        return self.expires is not None and now >= dt.datetime.fromisoformat(self.expires)
+    @property
+    def end(self) -> dt.datetime | None:
+        """When its time is over; None: never."""
+        return None if self.expires is None else dt.datetime.fromisoformat(self.expires)
 
 
 def read_tokens(path: Path) -> list[Token]:
@@ -138,6 +140,9 @@ class Authority:
 
     def __init__(self, path: Path | None) -> None:
         """path: of the token file. Raises InvalidRequestError, OSError."""
+        self.now: Callable[[], dt.datetime] = lambda: dt.datetime.now(dt.UTC)
+        self.changes = 0
+        """How often the tokens were read: what was found before may be over when this is another number."""
         self._path = path
         self._tokens: dict[str, Token] | None = None
         self._seen: tuple[int, int] | None = None
@@ -152,8 +157,7 @@ class Authority:
 
     def access(self, header: str | None) -> Access:
         """What an Authorization header allows. Raises ProblemError, 401."""
-        if time.monotonic() - self._looked > _LOOK_AGAIN_S:
-            self._look_again()
+        self.look()
         if self._tokens is None:
             return ANYBODY
         scheme, _, given = (header or "").partition(" ")
@@ -164,9 +168,14 @@ class Authority:
         found = self._tokens.get(token_id)
         expected = "0" * 64 if found is None else found.digest
         right = hmac.compare_digest(_digest(secret), expected)
-        if not right or found is None or prefix != _PREFIX or found.expired(dt.datetime.now(dt.UTC)):
+        if not right or found is None or prefix != _PREFIX or (found.end is not None and self.now() >= found.end):
             raise _refused("the bearer token is wrong, or over")
-        return Access(frozenset(found.scopes), found.topics, found.name)
+        return Access(frozenset(found.scopes), found.topics, found.name, found.end)
+
+    def look(self) -> None:
+        """Read the file again if it changed; at most once in a while."""
+        if time.monotonic() - self._looked > _LOOK_AGAIN_S:
+            self._look_again()
 
     def _look_again(self) -> None:
         """What cannot be read changes nothing, but that it opens nothing either; the log says so."""
@@ -175,7 +184,8 @@ class Authority:
             self._look()
         except (InvalidRequestError, OSError) as error:
             trouble = str(error)
-            self._tokens = self._tokens or {}
+            if self._tokens is None:
+                self._take({})
             if trouble != self._trouble:
                 _log.error("the token file cannot be read: tokens stay as they were", extra={"trouble": trouble})
         self._trouble = trouble
@@ -188,13 +198,37 @@ class Authority:
         try:
             status = self._path.stat()
         except FileNotFoundError:
-            if self._tokens is not None:
-                self._tokens = {}
+            if self._tokens:
+                self._take({})
             return
         seen = (status.st_mtime_ns, status.st_ino)
         if seen != self._seen:
-            self._tokens = {token.id: token for token in read_tokens(self._path)}
+            self._take({token.id: token for token in read_tokens(self._path)})
             self._seen = seen
+
+    def _take(self, tokens: dict[str, Token]) -> None:
+        self._tokens = tokens
+        self.changes += 1
+
+
+class Standing:
+    """What a request that takes long may still do: its token may be revoked, changed or over meanwhile."""
+
+    def __init__(self, authority: Authority, header: str | None, access: Access, operation: Operation) -> None:
+        """access: what the authority found for the header just now."""
+        self.access = access
+        self.topic: str | None = None  # that the path names
+        self._authority, self._header, self._operation = authority, header, operation
+        self._changes = authority.changes
+
+    def check(self) -> None:
+        """Raises ProblemError, 401 or 403, where the request would be refused by now. Cheap while nothing changed."""
+        self._authority.look()
+        expires = self.access.expires
+        if self._authority.changes != self._changes or (expires is not None and self._authority.now() >= expires):
+            self._changes = self._authority.changes
+            self.access = self._authority.access(self._header)
+            check(self.access, self._operation, self.topic)
 
 
 def _refused(detail: str) -> ProblemError:

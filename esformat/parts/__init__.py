@@ -1,5 +1,6 @@
 """Pieces for programs on top of segments, as the aggregator: schemas, intake, plain arrays, events of batches."""
 
+from esformat.allocators import release_unused
 from esformat.event import to_microseconds
 from esformat.event_rows import rows_of_batch
 from esformat.exact import first_cut
@@ -37,6 +38,7 @@ __all__ = [
     "normalise_type",
     "plain_array",
     "plain_column",
+    "release_unused",
     "rows_of_batch",
     "to_arrow",
     "to_microseconds",

@@ -17,7 +17,7 @@ from starlette.routing import Route
 from aggregator.lql import parse_statement, to_text
 from aggregator.lql.tree import CreatePipe, DeletePipe, Select, Truncate
 from aggregator.selection import Selection
-from aggregator.server.answers import Batches, Streamed, answer_of, encode, encode_text, media_for, stream_scan
+from aggregator.server.answers import EVENTS, Batches, Streamed, answer_of, encode, encode_text, media_for, stream_scan
 from aggregator.server.asked import Asked, wrong
 from aggregator.server.body import read_plain
 from aggregator.server.context import Context
@@ -109,6 +109,7 @@ def routes(context: Context) -> list[Route]:
             await arrived.wait(seen, min(left, 1.0))
             if await request.is_disconnected():
                 break
+            request.state.standing.check()
             await context.reads.wait_for_room()
         headers = {POSITION: page.position} | ({_GONE: str(page.gone)} if page.gone else {})
         return Response(body, 200, headers, media)
@@ -135,9 +136,7 @@ def routes(context: Context) -> list[Route]:
         standing = await context.reads.run(lambda: select_at(catalog, select, position).position)
         if position.lower() == "tail" and not select.offset:  # there it stands before the client is told so
             position = standing
-        return Streamed(
-            b": listening\n\n", _events(select, position), "text/event-stream", {"Cache-Control": "no-store"}
-        )
+        return Streamed(b": listening\n\n", _events(select, position), EVENTS, {"Cache-Control": "no-store"})
 
     async def _events(select: Select, position: str) -> AsyncIterator[bytes]:
         beat = time.monotonic()
