@@ -176,11 +176,12 @@ def segment_batches(
         return
     if keep is not None and question.limit is None:
         with pool.windows.window() as window:
-            few, whole = _up_to(read(question.start, question.end), window.bytes, FEW_KEPT_ROWS)
+            with pool.windows.making:
+                few, whole = _up_to(read(question.start, question.end), window.bytes, FEW_KEPT_ROWS)
+                few = _ordered(few, view, window) if whole else []
+            yield from few
             if whole:
-                yield from _held(few, view, window)
                 return
-            few.clear()
     yield from _in_windows(pool, info, view, read, info.rows)
 
 
@@ -237,19 +238,16 @@ def _up_to(batches: Iterator[pa.RecordBatch], most_bytes: int, most_rows: int) -
     return found, True
 
 
-def _held(batches: list[pa.RecordBatch], view: View, window: Window) -> Iterator[pa.RecordBatch]:
+def _ordered(batches: list[pa.RecordBatch], view: View, window: Window) -> list[pa.RecordBatch]:
     """One batch of them all, or none of nothing. `batches` is emptied, so that nothing is held twice meanwhile."""
-    if batches:
-        batch = _in_order(batches, view)
-        window.keep(batch.nbytes)
-        yield batch
-
-
-def _in_order(batches: list[pa.RecordBatch], view: View) -> pa.RecordBatch:
+    if not batches:
+        return []
     batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     batches.clear()
     order = sort_order(numbers(batch, view.by), None, numbers(batch, RECORD_INDEX), reverse=view.question.reverse)
-    return batch if order is None else batch.take(pa.array(order))
+    batch = batch if order is None else batch.take(pa.array(order))
+    window.keep(batch.nbytes)
+    return [batch]
 
 
 def segment_part(pool: SegmentPool, info: SegmentInfo, question: Question, columns: Sequence[str]) -> Part | None:
@@ -320,12 +318,15 @@ def _in_windows(
             start = max(low, high - width + 1) if question.reverse else low
             last = high if question.reverse else min(high, low + width - 1)
             most = 2 * window.bytes if start < last else _NO_LIMIT
-            found, whole = _up_to(read(start, _past(last)), most, _NO_LIMIT)
-            if not whole:
-                width = _narrower(found, view.by, start, last, reverse=question.reverse)
-                continue
-            size = sum(batch.nbytes for batch in found)
-            yield from _held(found, view, window)
+            with pool.windows.making:
+                found, whole = _up_to(read(start, _past(last)), most, _NO_LIMIT)
+                if not whole:
+                    width = _narrower(found, view.by, start, last, reverse=question.reverse)
+                    continue
+                size = sum(batch.nbytes for batch in found)
+                ordered = _ordered(found, view, window)
+            yield from ordered
+            del ordered
         low, high = (low, start - 1) if question.reverse else (last + 1, high)
         growth = min(GROWTH, window.bytes / max(1, size))
         width = max(1, int((last - start + 1) * growth))

@@ -7,9 +7,10 @@ the budget.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from threading import Lock
+from threading import BoundedSemaphore, Lock
 
 WINDOWS_BYTES = 64 << 20
 """Of all windows together, beyond the least for each."""
@@ -19,6 +20,8 @@ LEAST_BYTES = 2 << 20
 """A window that finds nothing left is made all the same, of so many bytes: slow readers keep nobody waiting."""
 LEAST_OF_SPACE_BYTES = 128 << 10
 """The same for one of a single space, of which smaller windows cost little more."""
+MADE_AT_ONCE = max(2, os.cpu_count() or 1)
+"""More at a time would be no faster."""
 
 
 class Window:
@@ -46,6 +49,8 @@ class WindowBudget:
     def __init__(self, limit_bytes: int = WINDOWS_BYTES) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
+        self.making = BoundedSemaphore(MADE_AT_ONCE)
+        """Held while a window is read and put into order, which takes several times its bytes."""
         self._lock = Lock()
 
     def take(self, least_bytes: int) -> int:
