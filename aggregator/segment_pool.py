@@ -13,20 +13,24 @@ from aggregator.errors import SegmentMissingError
 from aggregator.files import Layout
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.window_budget import WindowBudget
+from esformat.parts import Handles, SharedFile
 
 OPEN_SEGMENTS = 256
-"""Files open at a time: a quarter of the descriptors that a process commonly has."""
+"""Segments of which the footer and the like are kept. How many of their files are open, `Handles` says."""
 ORDERED_BYTES = 128 << 20
 """Of segments that were put into append order for `read`, kept for the next page."""
 
 
 class SegmentPool:
-    """Gives open segments. One that is forgotten here stays open for the scans that hold it."""
+    """Gives open segments, any number at a time: their files are opened again as they are read. One that is forgotten
+    here can be read by the scans that hold it as long as its file is there.
+    """
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self.windows = WindowBudget()
         """Memory of what scans hold for those who read them."""
+        self._handles = Handles()
         self._lock = Lock()
         self._ordering = Lock()  # held while a segment is put into append order: two at once would take twice as much
         self._open: OrderedDict[int, esformat.Segment] = OrderedDict()
@@ -39,7 +43,7 @@ class SegmentPool:
             return segment
         path = self._layout.segment(info.number)
         try:
-            segment = esformat.open(path)
+            segment = esformat.open(SharedFile(self._handles, str(path)))
         except (FileNotFoundError, IsADirectoryError):
             raise SegmentMissingError(
                 f"the segment with record indexes {info.first_index} to {info.last_index} is missing",
@@ -59,6 +63,13 @@ class SegmentPool:
             if table is not None:
                 self._ordered.move_to_end(info.number)
                 return table
+        with self._ordering:
+            return self._make_ordered(info)
+
+    def _make_ordered(self, info: SegmentInfo) -> pa.Table:
+        made = self._ordered.get(info.number)
+        if made is not None:  # by another thread meanwhile
+            return made
         scan = self.get(info).scan()
         table = pa.Table.from_batches(map(_checked, scan.batches()), schema=scan.schema)
         table = table.take(pa.compute.sort_indices(table[RECORD_INDEX])).combine_chunks()
@@ -73,12 +84,14 @@ class SegmentPool:
         with self._lock:
             self._open.pop(number, None)
             self._ordered.pop(number, None)
+        self._handles.forget(str(self._layout.segment(number)))
 
     def close(self) -> None:
         """Forget all."""
         with self._lock:
             self._open.clear()
             self._ordered.clear()
+        self._handles.close()
 
 
 def _checked(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -31,7 +31,6 @@ from esformat.unified_schema import unify
 if TYPE_CHECKING:
     from esformat.dataset import EventDataset
 
-MAX_OPEN = 256
 OPENING_THREADS = 16  # files in stores that are opened, or looked into, side by side
 WHOLE_ORDER = ("space", "grouping", "timestamp")
 
@@ -41,18 +40,19 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def open_many(targets: Any, *, max_open: int = MAX_OPEN, cache_bytes: int | None = None) -> Collection:
+def open_many(targets: Any, *, max_open: int | None = None, cache_bytes: int | None = None) -> Collection:
     """Open several segments and read them as one.
 
     targets: one or several of: a file; a directory or a prefix of an object store, for all `.esdb` files below it; a
     pattern (`*`, `?`, `[…]`, `**`); whatever else `open` takes. Files keep the order in which they are named, those of
     a directory or pattern come by name, and each counts once. Of events that the order of a scan makes equal, those of
     the earlier file come first, as if they had been added first.
-    max_open: files of which a handle, and what was decoded of their roots, is kept.
+    max_open: files of which a handle, and what was decoded of their roots, is kept; None for 256, or a quarter of the
+    files that the process may have open where that is less.
     cache_bytes: as for `open`, for all files together.
     Raises UsageError where there is no file, or files whose columns do not go together; and what `open` raises.
     """
-    if not isinstance(max_open, int) or isinstance(max_open, bool) or max_open < 1:
+    if max_open is not None and (not isinstance(max_open, int) or isinstance(max_open, bool) or max_open < 1):
         raise UsageError(f"max_open must be a whole number from 1, not {max_open!r}")
     places = list(segments_at(targets))
     if not places:

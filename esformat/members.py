@@ -11,71 +11,19 @@ from weakref import WeakSet
 from esformat.block import Block
 from esformat.cache import Budgets, Cache
 from esformat.checksum import checksum64
-from esformat.errors import ClosedError, CorruptSegmentError, EsdbError, SegmentChangedError
+from esformat.errors import ClosedError, CorruptSegmentError, EsdbError
+from esformat.handles import Handles, SharedFile, changed_file, open_files
 from esformat.layout import BlockKind
 from esformat.location import Place
 from esformat.reader import SHARED_CACHE, Reader
 from esformat.remote import RemoteSource
 from esformat.segment import Segment
-from esformat.source import FileSource, Source, explained
+from esformat.source import Source, explained
 from esformat.space_filter import bucket_count, page_may_contain, page_of
 from esformat.store import StoredAt
 
 FILTER_BYTES = 64 << 20
 """What a collection keeps of its files' space filters."""
-
-
-class Handles:
-    """Local files, of which at most `limit` are open because nobody has asked for others since."""
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._open: OrderedDict[str, FileSource] = OrderedDict()
-        self._lock = Lock()
-
-    def get(self, path: str) -> FileSource:
-        """The file, opened now if need be."""
-        with self._lock:
-            source = self._open.get(path)
-            if source is not None:
-                self._open.move_to_end(path)
-                return source
-        source = FileSource(path)
-        with self._lock:
-            self._open[path] = source
-            while len(self._open) > self._limit:
-                self._open.popitem(last=False)  # closes when the last read of it ends
-        return source
-
-    def close(self) -> None:
-        """Let go of all."""
-        with self._lock:
-            self._open.clear()
-
-
-class SharedFile:
-    """A local file whose handle comes from a pool. Closed meanwhile and replaced under its name, it is an error."""
-
-    def __init__(self, handles: Handles, path: str) -> None:
-        """Raises OSError."""
-        self._handles, self.name = handles, path
-        source = handles.get(path)
-        self._stamp = source.stamp
-        self.size = source.size
-
-    def read_at(self, offset: int, length: int) -> bytes:
-        """Bytes [offset, offset + length). Raises SegmentChangedError, CorruptSegmentError."""
-        try:
-            source = self._handles.get(self.name)
-        except FileNotFoundError:
-            raise _changed(self.name) from None
-        if source.stamp != self._stamp:
-            raise _changed(self.name)
-        return source.read_at(offset, length)
-
-
-def _changed(name: str) -> SegmentChangedError:
-    return SegmentChangedError("the file was replaced or removed while it was open", path=name, hint="open it again")
 
 
 class Member:
@@ -98,10 +46,11 @@ class Member:
 class Members:
     """The files of a collection, in order. Safe to share between threads."""
 
-    def __init__(self, places: Sequence[Place | Source], max_open: int, cache_bytes: int | None) -> None:
+    def __init__(self, places: Sequence[Place | Source], max_open: int | None, cache_bytes: int | None) -> None:
+        """max_open: None for as many as suit the process's limit of open files."""
         self._places = places
-        self._handles = Handles(max_open)
-        self._max_open = max_open
+        self._max_open = open_files() if max_open is None else max_open
+        self._handles = Handles(self._max_open)
         self._budgets = SHARED_CACHE if cache_bytes is None else Budgets.of(cache_bytes)
         self._filters = Cache(FILTER_BYTES)
         self._segments: OrderedDict[int, Segment] = OrderedDict()
@@ -147,13 +96,13 @@ class Members:
         except FileNotFoundError:
             if known is None:
                 raise
-            raise _changed(known.name) from None
+            raise changed_file(known.name) from None
         try:
             segment = Segment(Reader(source, self._budgets))
         except EsdbError as error:
             raise explained(error, source) from None
         if known is not None and not _is_same(known, segment):
-            raise _changed(known.name)
+            raise changed_file(known.name)
         return segment
 
     def _source(self, place: Place | Source) -> Source:

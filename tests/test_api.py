@@ -25,7 +25,7 @@ SIGNATURES = {
     ),
     "open": "path, *, cache_bytes=...",
     "set_cache_bytes": "cache_bytes",
-    "open_many": "targets, *, max_open=256, cache_bytes=...",
+    "open_many": "targets, *, max_open=None, cache_bytes=...",
     "Collection.find": "self, space",
     "Collection.spaces": "self, prefix=None",
     "Collection.index_values": "self, name",

@@ -47,6 +47,8 @@ LEVELS = (
         "event_rows",
         "filters",
         "footer",
+        "handles",
+        "intake",
         "metadata",
         "remote",
         "space_filter",

@@ -4,6 +4,7 @@ from esformat.allocators import release_unused
 from esformat.event import to_microseconds
 from esformat.event_rows import rows_of_batch
 from esformat.exact import first_cut
+from esformat.handles import Handles, SharedFile
 from esformat.index import can_hold
 from esformat.intake import EventRows, check_table, to_arrow
 from esformat.json_text import as_text
@@ -28,6 +29,8 @@ __all__ = [
     "EventRows",
     "EventSchema",
     "Field",
+    "Handles",
+    "SharedFile",
     "as_text",
     "can_hold",
     "check_table",

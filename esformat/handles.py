@@ -1,0 +1,112 @@
+"""Local files of which many are read and only some are open: a handle may be closed between any two reads.
+
+A file is opened again when it is read again; one that was replaced under its name meanwhile is an error.
+"""
+
+from __future__ import annotations
+
+import errno
+import sys
+from collections import OrderedDict
+from threading import Lock
+from weakref import WeakSet
+
+from esformat.errors import SegmentChangedError
+from esformat.source import FileSource
+
+MOST_OPEN = 256
+SHARE = 4
+"""One part in so many of the files that a process may have open; the others are for sockets, logs and the like."""
+LEAST_OPEN = 4
+
+
+def open_files() -> int:
+    """How many files one owner of handles keeps open: what suits the limit that the system sets the process."""
+    if sys.platform == "win32":
+        return MOST_OPEN
+    import resource  # there is none on Windows
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return MOST_OPEN if soft == resource.RLIM_INFINITY else max(LEAST_OPEN, min(MOST_OPEN, soft // SHARE))
+
+
+class Handles:
+    """Local files, of which at most `limit` are open because nobody has asked for others since."""
+
+    def __init__(self, limit: int | None = None) -> None:
+        """limit: None for `open_files`."""
+        self._limit = open_files() if limit is None else limit
+        self._open: OrderedDict[str, FileSource] = OrderedDict()
+        self._lock = Lock()
+        _all.add(self)
+
+    def get(self, path: str) -> FileSource:
+        """The file, opened now if need be. Raises OSError."""
+        with self._lock:
+            source = self._open.get(path)
+            if source is not None:
+                self._open.move_to_end(path)
+                return source
+        source = _opened(path)
+        with self._lock:
+            self._open[path] = source
+        self._keep(self._limit)
+        return source
+
+    def _keep(self, count: int) -> None:
+        with self._lock:
+            while len(self._open) > count:
+                self._open.popitem(last=False)  # closes when the last read of it ends
+
+    def give_up(self) -> None:
+        """Close half of the files: the process may open no more."""
+        self._keep(len(self._open) // 2)
+
+    def forget(self, path: str) -> None:
+        """Close a file that is going to be removed."""
+        with self._lock:
+            self._open.pop(path, None)
+
+    def close(self) -> None:
+        """Let go of all."""
+        self._keep(0)
+
+
+_all: WeakSet[Handles] = WeakSet()
+
+
+def _opened(path: str) -> FileSource:
+    try:
+        return FileSource(path)
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+    for handles in list(_all):
+        handles.give_up()
+    return FileSource(path)
+
+
+class SharedFile:
+    """A local file whose handle comes from a pool. Closed meanwhile and replaced under its name, it is an error."""
+
+    def __init__(self, handles: Handles, path: str) -> None:
+        """Raises OSError."""
+        self._handles, self.name = handles, path
+        source = handles.get(path)
+        self._stamp = source.stamp
+        self.size = source.size
+
+    def read_at(self, offset: int, length: int) -> bytes:
+        """Bytes [offset, offset + length). Raises SegmentChangedError, CorruptSegmentError."""
+        try:
+            source = self._handles.get(self.name)
+        except FileNotFoundError:
+            raise changed_file(self.name) from None
+        if source.stamp != self._stamp:
+            raise changed_file(self.name)
+        return source.read_at(offset, length)
+
+
+def changed_file(name: str) -> SegmentChangedError:
+    """The error for a file that is not the one that was opened."""
+    return SegmentChangedError("the file was replaced or removed while it was open", path=name, hint="open it again")
