@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from aggregator.gaps import gone_between
 from aggregator.lql import Filter, TimeSpan, time_span
@@ -112,6 +113,30 @@ def visible_ends(backend: Backend) -> dict[int, int]:
     with backend.state.view_lock:
         partitions = list(backend.state.partitions.items())
         return {number: p.visible_end for number, (topic, p) in partitions if not topic.binary_keys and p.visible_end}
+
+
+def fresh_streams(backend: Backend, begin: dict[int, int], end: dict[int, int]) -> set[tuple[str, str]] | None:
+    """Topic and name of each space that got records between two places; None where unsealed batches do not tell."""
+    grown = {number for number, index in end.items() if index > begin.get(number, 0)}
+    with backend.state.view_lock:
+        topics = {topic.info.number: topic for topic, _ in (backend.state.partitions[number] for number in grown)}
+    found: set[tuple[str, str]] = set()
+    for topic in topics.values():
+        snapshot, pin = backend.snapshot(topic, None)
+        pin.release()
+        for number in grown.intersection(number for number, _ in snapshot.partitions):
+            low, high = begin.get(number, 0), end[number]
+            pieces = [
+                piece
+                for part in snapshot.unsealed
+                for piece in (part.pieces if part.partition == number else ())
+                if piece.first_index < high and piece.end_index > low
+            ]
+            if sum(min(piece.end_index, high) - max(piece.first_index, low) for piece in pieces) < high - low:
+                return None  # some were sealed, or are gone
+            for piece in pieces:
+                found.update((topic.info.name, name) for name in pc.unique(piece.batch.column("space")).to_pylist())
+    return found
 
 
 def first_indexes(backend: Backend) -> dict[int, int]:

@@ -39,7 +39,7 @@ def pipe_facts(backend: Backend, pipes: Pipes | None) -> list[dict[str, Any]]:
     when it last had looked at everything, as far as this process knows.
     """
     if pipes is not None:
-        return [_of(pipe, pipes.lag(pipe)) for pipe in pipes.all()]
+        return [_of(pipe, pipes.lag(pipe), pipes.level_us(pipe)) for pipe in pipes.all()]
     backend.refresh()
     rows = PipeRows(backend.manifest).all()
     found = []
@@ -55,12 +55,12 @@ def pipe_facts(backend: Backend, pipes: Pipes | None) -> list[dict[str, Any]]:
     return found
 
 
-def _of(pipe: Pipe, lag: int) -> dict[str, Any]:
+def _of(pipe: Pipe, lag: int, level_us: int | None = None) -> dict[str, Any]:
     info = pipe.info
     return {
         "name": info.name, "from": info.source, "where": info.condition, "copied": pipe.progress.copied, "lag": lag,
         "gone": pipe.progress.gone, "state": pipe.state, "destination": pipe_stream(info.name),
-        "backfill": info.backfill, "created": info.created_us, "level": pipe.level_us, "problem": pipe.problem,
+        "backfill": info.backfill, "created": info.created_us, "level": level_us, "problem": pipe.problem,
     }  # fmt: skip
 
 

@@ -19,17 +19,26 @@ import pyarrow as pa
 from aggregator.allowance import Allowance
 from aggregator.errors import CorruptManifestError, InvalidRequestError, OverloadedError, QueryCancelledError
 from aggregator.gaps import distance, gone_between
-from aggregator.lql import TagSet, expression_to_text, parse_source, parse_where, source_to_text
+from aggregator.lql import TagSet, expression_to_text, matches, parse_source, parse_where, source_to_text
 from aggregator.lql.tree import CreatePipe
 from aggregator.manifest import PipeRows
 from aggregator.model import PipeInfo
 from aggregator.names import check_name
 from aggregator.pipe_copy import copied_events, slices
 from aggregator.pipe_progress import Progress, newest_batch, stored_progress
-from aggregator.pipe_round import PIPE_TAG, Chosen, PipeRound, begin_round, first_indexes, visible_ends
+from aggregator.pipe_round import (
+    PIPE_TAG,
+    Chosen,
+    PipeRound,
+    begin_round,
+    first_indexes,
+    fresh_streams,
+    visible_ends,
+)
 from aggregator.position import Position
 from aggregator.selection import first_after, lineage_of
 from aggregator.state import Topic
+from aggregator.stream_index import tags_of
 from aggregator.topic import DEFAULT_PARTITION
 from aggregator.uninterrupted import uninterrupted
 from aggregator.writing import Writing, now_us
@@ -53,6 +62,8 @@ PATIENCE_S = 10.0
 """A round waits so long for room before it lets go of the files that it reads."""
 KEEP_S = 10.0
 """What a pipe passed over without copying is told to the manifest about so often."""
+KEPT_STREAMS = 10_000
+"""Of so many streams it is known which pipes read them."""
 MIN_BACK_OFF_S, MAX_BACK_OFF_S = 0.5, 30.0
 
 
@@ -73,9 +84,10 @@ class Pipe:
     problem: str | None = None
     not_before: float = 0.0
     back_off_s: float = MIN_BACK_OFF_S
-    kept_at: float = field(default_factory=time.monotonic)
     level_us: int | None = None
     chosen: Chosen | None = None
+    resting: bool = False
+    """Level, and not asked again before one of its streams gets records: it stands where all that rest do, too."""
 
     @property
     def space(self) -> str:
@@ -101,6 +113,11 @@ class Pipes:
         self._allowance = Allowance()
         self._thread: threading.Thread | None = None
         self._pipes: dict[str, Pipe] = {}
+        self._passed: dict[int, int] = {}  # where pipes that rest stand, or beyond
+        self._passed_us: int | None = None
+        self._readers: dict[tuple[str, str], frozenset[str]] = {}  # identities of pipes by topic and stream
+        self._kept_at = time.monotonic()
+        self._unkept = False  # whether the manifest does not know yet how far some pipe is
         for info in self._rows.all():
             try:
                 self._add(info)
@@ -115,6 +132,7 @@ class Pipes:
     def _add(self, info: PipeInfo) -> Pipe:
         progress = stored_progress(self._backend, info)
         pipe = self._pipes[info.name] = Pipe(info, progress, progress)
+        self._readers = {}
         return pipe
 
     def _make(self, info: PipeInfo) -> Pipe:
@@ -181,7 +199,19 @@ class Pipes:
 
     def lag(self, pipe: Pipe) -> int:
         """How many records it has not looked at yet, at most."""
-        return distance(self._backend.state, pipe.progress.standing.begin, visible_ends(self._backend))
+        return distance(self._backend.state, self._standing(pipe).begin, visible_ends(self._backend))
+
+    def level_us(self, pipe: Pipe) -> int | None:
+        """When it last had looked at everything; None: not since the catalog was opened."""
+        return self._passed_us if pipe.resting and self._passed_us is not None else pipe.level_us
+
+    def _standing(self, pipe: Pipe) -> Position:
+        """Where a pipe is: one that rests has passed what all of them have."""
+        standing = pipe.progress.standing
+        if not pipe.resting:
+            return standing
+        passed = {n: max(end, standing.begin.get(n, 0)) for n, end in self._passed.items()}
+        return Position({**standing.begin, **passed})
 
     def stop(self) -> None:
         """Stop copying; the next opening goes on where it stands."""
@@ -190,11 +220,10 @@ class Pipes:
         self._wake()
         if self._thread is not None:
             self._thread.join()
-        for pipe in self.all():
-            try:
-                self._keep(pipe)
-            except (EsdbError, OSError) as error:  # then some records are looked at once more
-                logger.warning("the progress of pipe %r could not be kept: %s", pipe.info.name, error)
+        try:
+            self._keep()
+        except (EsdbError, OSError) as error:  # then some records are looked at once more
+            logger.warning("the progress of pipes could not be kept: %s", error)
 
     def _wake(self) -> None:
         state = self._backend.state
@@ -212,12 +241,64 @@ class Pipes:
         while not self._stopping.is_set() and not arrivals.ended:
             seen = arrivals.count
             began = time.monotonic()
-            pauses = [pause for pause in map(self._turn, self.all()) if pause is not None]
-            pause = min(pauses, default=None)
+            try:
+                pauses = [self._look()]
+            except (EsdbError, OSError) as error:  # a snapshot or the manifest cannot be had just now
+                logger.warning("pipes could not look for records, and will try again: %s", error)
+                pauses = [MAX_BACK_OFF_S]
+            pauses += [self._turn(pipe) for pipe in self._awake()]
+            pause = min((pause for pause in pauses if pause is not None), default=None)
             took = time.monotonic() - began
             if pause != 0:
                 arrivals.wait(seen, pause)
                 self._stopping.wait(min(max(GAP_S, took), MAX_GAP_S))  # looking takes half of the time at most
+
+    def _awake(self) -> list[Pipe]:
+        with self._lock:
+            return [pipe for pipe in self._pipes.values() if not pipe.resting]
+
+    def _look(self) -> float | None:
+        """Wake the pipes that read streams which got records; the others pass those by together. Tells the manifest how
+        far all are, where that was not for a while; gives when to look again.
+        """
+        ends = visible_ends(self._backend)
+        if ends != self._passed:
+            self._call(fresh_streams(self._backend, self._passed, ends))
+            self._passed, self._passed_us, self._unkept = ends, now_us(), True
+        if not self._unkept:
+            return None
+        due = self._kept_at + KEEP_S - time.monotonic()
+        if due > 0:
+            return due
+        self._keep()
+        return None
+
+    def _call(self, fresh: set[tuple[str, str]] | None) -> None:
+        """Wake the pipes that read one of these streams; None: all pipes."""
+        with self._lock:
+            mine = None if fresh is None else frozenset().union(*map(self._readers_of, fresh))
+            for pipe in self._pipes.values():
+                if pipe.resting and (mine is None or pipe.info.identity in mine):
+                    pipe.progress = replace(pipe.progress, standing=self._standing(pipe))
+                    pipe.resting = False
+
+    def _readers_of(self, stream: tuple[str, str]) -> frozenset[str]:
+        known = self._readers.get(stream)
+        if known is None:
+            tags = tags_of(stream[1])
+            known = frozenset()
+            if tags is not None and not tags.get(PIPE_TAG):
+                known = frozenset(pipe.info.identity for pipe in self._pipes.values() if self._reads(pipe, tags))
+            if len(self._readers) >= KEPT_STREAMS:
+                self._readers = {}
+            self._readers[stream] = known
+        return known
+
+    def _reads(self, pipe: Pipe, tags: TagSet) -> bool:
+        try:
+            return matches(self._chosen(pipe).source, tags)
+        except EsdbError:  # its own turn says so
+            return True
 
     def _turn(self, pipe: Pipe) -> float | None:
         """Let a pipe copy for a while; gives the seconds after which it wants to go on, None: when something comes."""
@@ -232,7 +313,8 @@ class Pipes:
             if not level:
                 return 0.0
             pipe.state, pipe.level_us = "level", now_us()
-            return self._keep_in_time(pipe)
+            pipe.resting = self._unkept = True
+            return None
         except (_Interrupted, QueryCancelledError):
             return max(0.0, pipe.not_before - time.monotonic())
         except Exception as error:  # noqa: BLE001  it shows as the pipe's problem, and other pipes go on
@@ -250,22 +332,21 @@ class Pipes:
         pause, pipe.back_off_s = pipe.back_off_s, min(2 * pipe.back_off_s, MAX_BACK_OFF_S)
         return pause
 
-    def _keep_in_time(self, pipe: Pipe) -> float | None:
-        """Tell the manifest how far a pipe is, where that was not for a while; gives when to look again."""
-        if pipe.progress == pipe.kept:
-            return None
-        due = pipe.kept_at + KEEP_S - time.monotonic()
-        if due > 0:
-            return due
-        self._keep(pipe)
-        return None
-
-    def _keep(self, pipe: Pipe) -> None:
-        if pipe.progress == pipe.kept or pipe.deleted:
-            return
-        self._backend.log.sync()  # the manifest must not know of copies that a power cut takes
-        self._rows.keep_progress(pipe.info.identity, pipe.progress.sequence, pipe.progress.encode(self._lineage))
-        pipe.kept, pipe.kept_at = pipe.progress, time.monotonic()
+    def _keep(self) -> None:
+        """Tell the manifest how far the pipes are."""
+        changed = []
+        for pipe in self.all():
+            pipe.progress = replace(pipe.progress, standing=self._standing(pipe))
+            if pipe.progress != pipe.kept and not pipe.deleted:
+                changed.append((pipe, pipe.progress))
+        if changed:
+            self._backend.log.sync()  # the manifest must not know of copies that a power cut takes
+            self._rows.keep_progress(
+                [(pipe.info.identity, made.sequence, made.encode(self._lineage)) for pipe, made in changed]
+            )
+        for pipe, made in changed:
+            pipe.kept = made
+        self._kept_at, self._unkept = time.monotonic(), False
 
     # ------------------------------------------------------------ copying
 

@@ -166,5 +166,5 @@ class _Restoring:
             if mine is None or mine.identity != pipe.identity:
                 rows.add(pipe)
             elif pipe.sequence >= mine.sequence:
-                rows.keep_progress(pipe.identity, pipe.sequence, pipe.progress)
+                rows.keep_progress([(pipe.identity, pipe.sequence, pipe.progress)])
         self.done.pipes = len(self._facts.pipes)

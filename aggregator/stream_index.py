@@ -194,7 +194,7 @@ class StreamIndex:
         self._forget_erased(snapshot, added)
 
     def _add(self, number: int, topic: str, name: str) -> bool:
-        tags = _tags_of(name)
+        tags = tags_of(name)
         if tags is None:
             return False
         self._number(topic, tags)
@@ -264,7 +264,7 @@ def _names(columns: list[pa.Array]) -> list[str]:
     return [str(name) for name in pc.unique(spaces.filter(pc.starts_with(spaces, "{"))).to_pylist()]
 
 
-def _tags_of(name: str) -> TagSet | None:
+def tags_of(name: str) -> TagSet | None:
     """The tag set whose canonical text `name` is."""
     try:
         tags = TagSet.parse(name)

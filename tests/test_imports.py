@@ -48,7 +48,6 @@ LEVELS = (
         "filters",
         "footer",
         "handles",
-        "intake",
         "metadata",
         "remote",
         "space_filter",

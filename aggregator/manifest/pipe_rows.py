@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import astuple
 
 from aggregator.errors import InvalidRequestError
@@ -46,8 +47,9 @@ class PipeRows:
             db.execute("DELETE FROM producers WHERE producer = ?", (identity,))
             self._manifest._changed.add("pipe")
 
-    def keep_progress(self, identity: str, sequence: int, progress: str) -> None:
-        """Keep how far a pipe is behind its batch `sequence`."""
+    def keep_progress(self, reached: Sequence[tuple[str, int, str]]) -> None:
+        """Keep how far pipes are: identity, sequence of the last batch, and progress behind it."""
+        rows = [(sequence, progress, identity) for identity, sequence, progress in reached]
         with self._manifest._writing() as db:
-            db.execute("UPDATE pipes SET sequence = ?, progress = ? WHERE identity = ?", (sequence, progress, identity))
+            db.executemany("UPDATE pipes SET sequence = ?, progress = ? WHERE identity = ?", rows)
             self._manifest._changed.add("pipe")

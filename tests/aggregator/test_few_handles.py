@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-SEGMENTS, HANDLES = 250, 96
+SEGMENTS, HANDLES = 120, 64
 
 CHILD = f"""
 import resource, sys, threading
@@ -40,12 +40,13 @@ with esformat.open_many(path + "/segments") as many:
     assert many.scan().to_table().num_rows == 2 * count
 with served(path) as server, httpx.Client(base_url=server.url, timeout=60) as web:
     lines = '{{"space": "new", "timestamp": 20000, "data": "y"}}\\n' * 5
+    json_lines, text = {{"content-type": "application/x-ndjson"}}, {{"content-type": "text/plain"}}
     statuses, stop = [], threading.Event()
 
     def append():
         with httpx.Client(base_url=server.url, timeout=60) as mine:
             while not stop.is_set() or not statuses:
-                answer = mine.post("/v1/topics/logs/events", content=lines, headers={{"content-type": "application/x-ndjson"}})
+                answer = mine.post("/v1/topics/logs/events", content=lines, headers=json_lines)
                 statuses.append(answer.status_code)
 
     writer = threading.Thread(target=append)
@@ -55,11 +56,11 @@ with served(path) as server, httpx.Client(base_url=server.url, timeout=60) as we
         with httpx.Client(base_url=server.url, timeout=60) as mine:
             answer = mine.get("/v1/topics/logs/events?end=15000")
             found.append((answer.status_code, answer.text.count("\\n")))
-            answer = mine.post("/v1/query", content="SELECT WHERE ts < 15000000", headers={{"content-type": "text/plain"}})
+            answer = mine.post("/v1/query", content="SELECT WHERE ts < 15000000", headers=text)
             found.append((answer.status_code, 2 * count))
 
     found = []
-    readers = [threading.Thread(target=read) for _ in range(6)]
+    readers = [threading.Thread(target=read) for _ in range(3)]
     for reader in readers:
         reader.start()
     for reader in readers:

@@ -14,7 +14,7 @@ import aggregator
 from aggregator import pipe_round, pipes
 from aggregator.errors import OverloadedError
 from aggregator.ingest import Ingest
-from aggregator.lql import TagSet
+from aggregator.lql import TagSet, source_to_text
 from aggregator.pipe_copy import copied_events
 
 
@@ -288,6 +288,35 @@ def test_idle_pipes_cost_nothing(tmp_path):
             return time.process_time() - start
 
         wait_until(lambda: spent() < 0.05)  # on a busy machine it takes a while until all is done
+
+
+def test_only_pipes_of_a_stream_that_got_records_are_asked(tmp_path, monkeypatch):
+    """The others pass the records by together: none of them takes a look, and all are level."""
+    asked = []
+    original = pipes.begin_round
+
+    def counting(backend, chosen, *arguments):
+        asked.append(source_to_text(chosen.source))
+        return original(backend, chosen, *arguments)
+
+    names = [f"p{number}" for number in range(30)]
+    with aggregator.open(tmp_path / "c") as catalog:
+        for number, name in enumerate(names):
+            catalog.query(f"CREATE PIPE {name} FROM a = {number}")
+        catalog.write({"a": "1"}, [{"msg": "first"}])
+        level(catalog, *names)
+        monkeypatch.setattr(pipes, "begin_round", counting)
+        for number in range(5):
+            catalog.write({"a": "7"}, [{"msg": f"x{number}"}])
+            level(catalog, *names)
+        wait_until(lambda: copies(catalog, "p7") == [f"x{number}" for number in range(5)])
+        assert set(asked) == {"a = 7"}
+    with aggregator.open(tmp_path / "c") as catalog:
+        assert [facts(catalog, name)["lag"] for name in names] == [0] * len(names)
+        catalog.write({"a": "1"}, [{"msg": "second"}])
+        level(catalog, *names)
+        assert copies(catalog, "p1") == ["first", "second"]
+        assert len(copies(catalog, "p7")) == 5
 
 
 def test_after_long_idling_a_pipe_is_quick(tmp_path):
