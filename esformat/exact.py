@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 _WHOLE = (int, str, bytes)  # are taken as they are, or not at all
-_ALL_WHOLE = {*_WHOLE, bool, type(None)}
+_ALL_WHOLE = {*_WHOLE, type(None)}
 _STEP_US = {"s": 1_000_000, "ms": 1_000}
 
 
 def first_cut(values: Sequence[Any], kind: pa.DataType) -> Any:
     """The first of some values that `loses` something in a type; None where none does."""
-    if not pt.is_nested(kind) and _ALL_WHOLE.issuperset(map(type, values)):
+    if pt.is_boolean(kind) or (not pt.is_nested(kind) and _ALL_WHOLE.issuperset(map(type, values))):
         return None
     return next((value for value in values if loses(value, kind)), None)
 
@@ -28,6 +28,8 @@ def loses(value: Any, kind: pa.DataType) -> bool:
 
     value: one that `pa.scalar` makes a scalar of that type of. Floats may be rounded to narrower ones.
     """
+    if isinstance(value, bool | np.bool_):  # true is no 1
+        return not pt.is_boolean(kind)
     if value is None or isinstance(value, pa.Scalar) or (isinstance(value, _WHOLE) and not pt.is_nested(kind)):
         return False
     if pt.is_struct(kind):

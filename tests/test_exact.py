@@ -18,6 +18,8 @@ PAIR = pa.struct([("a", pa.int64())])
 LOST = [
     (pa.int64(), 1.5),
     (pa.uint8(), Decimal("0.5")),
+    (pa.float64(), False),
+    (pa.list_(pa.float32()), [1.5, True]),
     (pa.timestamp("s", "UTC"), NOON),
     (pa.timestamp("us", "UTC"), 1.5),
     (pa.date32(), NOON),
