@@ -356,12 +356,13 @@ def adopt_segment(state: CatalogState, manifest: Manifest, found: FoundSegment) 
     topic, partition = state.partitions[info.partition]
     gone = [number for number in found.replaces if number in topic.segments]
     sealed = {info.partition: max(partition.sealed_index, info.last_index + 1)}
-    producers = stored_producers(found.facts)
+    for entry in stored_producers(found.facts):
+        partition.keep_producer(entry)
+    names = {entry.producer for entry in stored_producers(found.facts)}
+    producers = [entry for name in names for entry in partition.producers[name].values()]  # other segments' as well
     change = manifest.apply(Edit(added=[info], retired=gone, reason="superseded", sealed=sealed, producers=producers))
     state.change_segments(topic, change, [info], gone, sealed)
     partition.next_index = max(partition.next_index, info.last_index + 1)
-    for entry in producers:
-        partition.keep_producer(entry)
 
 
 def _described(info: SegmentInfo) -> str:

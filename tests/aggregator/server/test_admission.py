@@ -39,7 +39,7 @@ def full(server, monkeypatch):
         return answer
 
     monkeypatch.setattr(admission.Admission, "refusal", seen)
-    monkeypatch.setattr(server.context.appends, "busy", server.context.appends.capacity)
+    monkeypatch.setattr(server.context.appends._counts, "busy", server.context.appends.capacity)
     return refused
 
 
