@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from copy import copy
 from typing import Self
@@ -35,6 +35,7 @@ class Allowance:
         self._go = threading.Event()
         self._go.set()
         self._outer: list[Allowance | None] = []
+        self._unpaused = 0  # so often `unpaused` was entered
 
     def __enter__(self) -> Self:
         if self.time_s is not None:
@@ -57,7 +58,7 @@ class Allowance:
 
     def check(self) -> None:
         """Go on, or wait while paused. Raises QueryCancelledError, QueryLimitError, or what `stop` was given."""
-        if not self._go.is_set():
+        if not self._go.is_set() and not self._unpaused:
             self._wait()
         if self._error is not None:
             raise copy(self._error)  # several threads may work for one query
@@ -93,6 +94,17 @@ class Allowance:
         """Let it go on."""
         self._go.set()
 
+    @contextmanager
+    def unpaused(self) -> Iterator[None]:
+        """Let the query be stopped, but not paused: it holds what others wait for."""
+        with self._lock:
+            self._unpaused += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._unpaused -= 1
+
     def hold(self, size_bytes: int) -> None:
         """Take note of memory that the query holds (negative: that it gave back). Raises QueryLimitError."""
         with self._lock:
@@ -123,6 +135,12 @@ class Holding:
 
     def __exit__(self, *error: object) -> None:
         self.set(0)
+
+
+def unpaused() -> AbstractContextManager[None]:
+    """The same of the allowance that holds here, where there is one."""
+    allowance = _current.get()
+    return nullcontext() if allowance is None else allowance.unpaused()
 
 
 def current() -> Allowance | None:

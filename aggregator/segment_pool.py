@@ -8,7 +8,7 @@ from threading import Lock
 import pyarrow as pa
 
 import esformat
-from aggregator.allowance import check
+from aggregator.allowance import check, unpaused
 from aggregator.errors import SegmentMissingError
 from aggregator.files import Layout
 from aggregator.model import RECORD_INDEX, SegmentInfo
@@ -63,7 +63,7 @@ class SegmentPool:
             if table is not None:
                 self._ordered.move_to_end(info.number)
                 return table
-        with self._ordering:
+        with unpaused(), self._ordering:
             return self._make_ordered(info)
 
     def _make_ordered(self, info: SegmentInfo) -> pa.Table:
