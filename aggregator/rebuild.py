@@ -19,7 +19,7 @@ from aggregator.files import Layout, manifest_files, segment_files, sync_directo
 from aggregator.lock import WriterLock
 from aggregator.log_file import Marks
 from aggregator.logged import LoggedEvents
-from aggregator.manifest import CLOCK, Edit, Manifest
+from aggregator.manifest import CLOCK, Edit, IncarnationRows, Manifest
 from aggregator.model import Problem, SegmentInfo
 from aggregator.quarantine import set_aside
 from aggregator.quarantine_file import batch_files, describe_batch
@@ -101,6 +101,8 @@ def _fill(
         rows += each.info.rows if each.info.number not in superseded else 0
     _take_batches(layout, state, manifest)
     restored, missing = _restore(layout, state, manifest, quarantined, clock)
+    next_indexes = {number: partition.next_index for number, (_, partition) in state.partitions.items()}
+    IncarnationRows(manifest).begin(next_indexes, known=False)
     if found:
         manifest.put(CLOCK, stored_clock(max(each.info.created_us for _, each in found.values())))
     return RebuildReport(

@@ -205,8 +205,9 @@ def _same_text(given: Any, text: str) -> bool:
     if kind == "number":
         if isinstance(value, str):
             return text == value
-        floats = [float(width(text)) for width in (np.float64, np.float32, np.float16) if np.isfinite(width(text))]
-        return value in [Fraction(text), *map(Fraction, floats)]
+        with np.errstate(over="ignore"):
+            floats = [float(width(text)) for width in (np.float64, np.float32, np.float16)]
+        return value in [Fraction(text), *map(Fraction, filter(np.isfinite, floats))]
     if kind.startswith(("date", "time")) and text.lstrip("-").isdigit():  # of its unit, as no calendar has it
         return any(value == int(text) * unit for unit in (1, *(10**9 // each for each in PER_SECOND.values())))
     if kind == "date":

@@ -170,7 +170,9 @@ def test_a_log_that_is_deleted(root, durability):
         with pytest.raises(aggregator.LogFailedError, match="the newest file of the log was deleted"):
             topic.append(events("b"))
         catalog.seal()
-    assert spaces(root) == ["a"]
+    with aggregator.open(root) as catalog:
+        assert [problem.subject for problem in catalog.problems()] == ["log"]  # its file is missing, as is told
+        assert [event.space for event in catalog.topic("t").scan()] == ["a"]
 
 
 def test_pins_of_readers_outlive_the_lock_file(root):

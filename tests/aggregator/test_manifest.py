@@ -10,7 +10,7 @@ import pytest
 from aggregator.errors import CorruptManifestError, ManifestFailedError, TopicExistsError, UnknownVersionError
 from aggregator.manifest import Edit, Manifest
 from aggregator.manifest.database import migrations
-from aggregator.model import PartitionInfo, Problem, ProducerEntry, SegmentInfo, Tombstone, TopicInfo
+from aggregator.model import PartitionInfo, Problem, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo
 from aggregator.policy import Retention, Roll
 from esformat import ClosedError
 from esformat.parts import make_schema
@@ -42,7 +42,7 @@ def path(tmp_path):
 def manifest(path):
     manifest = Manifest(path)
     manifest.add_topic(TOPIC)
-    manifest.add_schema(1, SCHEMA, None)
+    manifest.add_schema(SchemaInfo(0, 1, 0, SCHEMA))
     manifest.add_partition(1, "0")
     yield manifest
     manifest.close()
@@ -51,8 +51,8 @@ def manifest(path):
 def test_contents_come_back(manifest, path):
     """Everything, from another connection too; a name that looks like a number stays a name."""
     stone = Tombstone(1, b"ada", 7, 9)
-    manifest.add_schema(1, SCHEMA, 1)
-    manifest.add_schema(1, SCHEMA, None)
+    manifest.add_schema(SchemaInfo(0, 1, 1, SCHEMA, (("deep", 2),)))
+    manifest.add_schema(SchemaInfo(0, 1, 0, SCHEMA))
     manifest.apply(Edit(added=[segment(1), segment(2)], sealed={1: 2**40 + 10}, tombstones=[stone]))
     for reader in (manifest, Manifest(path, read_only=True)):
         contents = reader.load()
@@ -63,6 +63,7 @@ def test_contents_come_back(manifest, path):
         assert contents.partitions == [PartitionInfo(1, 1, "0", 2**40 + 10)]
         assert [(s.number, s.family) for s in contents.schemas] == [(1, 1), (2, 1), (3, 3)]
         assert contents.schemas[0].schema == SCHEMA
+        assert [s.magnitudes for s in contents.schemas] == [(), (("deep", 2),), ()]
         assert contents.tombstones == [stone]
         assert contents.change == reader.change()
         if reader is not manifest:

@@ -48,8 +48,8 @@ def test_erased_while_sealing_begins(catalog, monkeypatch):
     written = threading.Event()
     sealing = threading.Thread(target=catalog.seal)
 
-    def write_and_tell(*args):
-        made = write(*args)
+    def write_and_tell(*args, **kwargs):
+        made = write(*args, **kwargs)
         written.set()
         return made
 
