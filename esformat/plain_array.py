@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from esformat.arrays import bitmap, entries_field
+from esformat.arrays import bitmap, entries_field, is_bytes
 from esformat.layout import MAX_FRAME_BYTES
 from esformat.schema import normalise_type
 
@@ -60,16 +60,18 @@ def _taken(values: pa.Array, places: pa.Array) -> pa.Array:
     values = plain_array(values, normalise_type(values.type))
     if pt.is_null(values.type):
         return pa.nulls(len(places))
-    if len(values) and values.nbytes // len(values) * len(places) > MAX_FRAME_BYTES:
-        sizes = _row_bytes(values)
-        taken = sizes[np.asarray(places.drop_null())] if len(values) else sizes
-        if int(taken.sum()) > MAX_FRAME_BYTES:
-            raise pa.ArrowInvalid(f"its values take more than {MAX_FRAME_BYTES} bytes; give smaller batches")
+    may_be_large = values.nbytes * len(places) > MAX_FRAME_BYTES  # one large value may stand for all of it
+    if may_be_large and int(_value_bytes(values)[np.asarray(places.drop_null())].sum()) > MAX_FRAME_BYTES:
+        raise pa.ArrowInvalid(f"its values take more than {MAX_FRAME_BYTES} bytes; give smaller batches")
     return values.take(places)
 
 
-def _row_bytes(values: pa.Array) -> I64:
+def _value_bytes(values: pa.Array) -> I64:
     """About how many bytes each value takes."""
+    if is_bytes(values.type):
+        return np.asarray(pc.fill_null(pc.binary_length(values), 0)).astype(np.int64)
+    if not pt.is_nested(values.type):
+        return np.full(len(values), 32, np.int64)  # the widest of them
     return np.fromiter((values.slice(row, 1).nbytes for row in range(len(values))), np.int64, len(values))
 
 

@@ -257,6 +257,14 @@ def test_run_ends_within_lists():
     assert checked["x"].to_pylist() == [["a", "a", "b"]]
 
 
+def test_one_large_value_among_many_small_ones():
+    """A dictionary of few bytes can stand for a terabyte: refused before anything is allocated."""
+    values = pa.array(["x" * (1 << 20), *map(str, range(10_000))], pa.large_string())
+    rows = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int32()), values)
+    with pytest.raises(InvalidEventError, match="its values take more than 2147483647 bytes; give smaller batches"):
+        check_table(pa.table({"space": rows, "timestamp": range(100_000)}), SCHEMA)
+
+
 # ---------------------------------------------------------------- events one at a time
 
 
