@@ -122,3 +122,25 @@ def test_nested_values_of_a_column_that_became_text(tmp_path, first, read):
         for _ in range(2):
             assert topic.scan().to_table()["x"].to_pylist() == [read, "text"]
             catalog.seal()
+
+
+def test_fixed_lists_of_a_slice_of_fixed_lists(tmp_path):
+    """`take` and `filter` of Arrow 26 misread them: they are copied before anything else is done with them."""
+    kind = pa.list_(pa.list_(pa.int64(), 2), 2)
+    values = [[[1, 2], [3, 4]], [[5, 6], [7, 8]], [[9, 10], [11, 12]]]
+    longer = pa.array([[0, 0], *(pair for value in values for pair in value)], pa.list_(pa.int64(), 2))
+    sliced = pa.Array.from_buffers(kind, 3, [None], children=[longer.slice(1)])
+    sliced.validate(full=True)
+    assert sliced.to_pylist() == values
+    table = pa.table({"space": ["b", "a", "b"], "timestamp": pa.array([3, 1, 2]), "v": sliced})
+    with aggregator.open(tmp_path / "catalog") as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(table)
+        for _ in range(2):
+            assert topic.read().to_table()["v"].to_pylist() == values
+            assert topic.scan(space="b").to_table()["v"].to_pylist() == [values[2], values[0]]
+            catalog.seal()
+    with esformat.create(tmp_path / "events.esdb") as writer:
+        writer.add_table(table)
+    with esformat.open(tmp_path / "events.esdb") as segment:
+        assert [event.columns["v"] for event in segment.scan()] == [values[1], values[2], values[0]]
