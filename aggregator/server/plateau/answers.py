@@ -41,7 +41,7 @@ def arrow_file(records: pa.Table, metadata: dict[str, str]) -> bytes:
     schema = records.schema.with_metadata({**kept, **{name.encode(): text.encode() for name, text in metadata.items()}})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema) as writer:
-        writer.write_table(records.cast(schema).unify_dictionaries().combine_chunks())  # a file has one dictionary each
+        writer.write_table(records.replace_schema_metadata(schema.metadata))
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]
 
 

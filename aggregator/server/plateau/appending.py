@@ -11,6 +11,7 @@ from aggregator.names import check_name
 from aggregator.server.arrow_body import read_arrow
 from aggregator.server.plateau.definition import Definition
 from aggregator.server.plateau.definitions import Definitions
+from aggregator.server.plateau.nullable import loosened, relabelled
 from esformat import InvalidEventError
 
 _MAGIC = b"ARROW1\x00\x00"
@@ -42,6 +43,7 @@ def append(
             schema = reader.schema
     except pa.ArrowException as error:
         raise InvalidEventError(f"the body is no Arrow file: {' '.join(str(error).split())[:200]}") from None
+    schema, table = loosened(schema, table), relabelled(table, loosened(table.schema, table))
     name, partition = check_name(place[0], "topic"), check_name(place[1], "partition")
     if name in catalog.topics():
         topic = catalog.topic(name)

@@ -22,6 +22,7 @@ import pyarrow.types as pt
 
 from aggregator.model import RESERVED_COLUMNS
 from aggregator.schema_change import small_types, topic_schema
+from aggregator.server.plateau.as_sent import as_sent
 from esformat import InvalidEventError
 from esformat.parts import KEY_COLUMNS, TIMESTAMP_TYPE
 
@@ -91,7 +92,9 @@ class Definition:
         return pa.table(columns)
 
     def records(self, events: pa.Table, names: Container[str]) -> pa.Table:
-        """Events as the records that they were, of the fields `names`. Columns that the table lacks are null."""
+        """Events as the records that they were, of the fields `names`, in one piece. Columns that the table lacks are
+        null.
+        """
         fields = [field for field in self.schema if field.name in names]
         columns = []
         for field in fields:
@@ -101,7 +104,8 @@ class Definition:
             elif stored not in events.column_names:
                 columns.append(pa.chunked_array([pa.nulls(len(events), field.type)]))
             else:
-                columns.append(_as_type(events.column(stored), field.type))
+                columns.append(as_sent(_single(events.column(stored)), field.type))
+        fields = [field.with_type(column.type) for field, column in zip(fields, columns, strict=True)]
         return pa.table(columns, schema=pa.schema(fields, metadata=self.schema.metadata))
 
 
@@ -173,15 +177,10 @@ def _time(timestamps: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     return timestamps.cast(kind)
 
 
-def _as_type(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    if column.type == kind:
-        return column
-    if isinstance(kind, pa.BaseExtensionType):
-        return pa.chunked_array([kind.wrap_array(chunk) for chunk in column.cast(kind.storage_type).chunks], kind)
-    if pt.is_run_end_encoded(kind):
-        plain = column.cast(kind.value_type)
-        return pa.chunked_array([pc.run_end_encode(chunk, kind.run_end_type) for chunk in plain.chunks], kind)
-    return column.cast(kind)
+def _single(column: pa.ChunkedArray) -> pa.Array:
+    """A column as one array."""
+    found = column.combine_chunks()
+    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
 
 
 def _check(schema: pa.Schema) -> None:

@@ -87,7 +87,7 @@ class Pager:
             if made.shape not in (None, (run.definition,)):
                 made.status = SCHEMA_CHANGE
                 break
-            taken = made.take(run, self._records(run, wanted.focus))
+            taken = made.take(run)
             if taken:
                 last = run.events.column(RECORD_INDEX)[taken - 1].as_py()
                 ahead[name] = last if wanted.descending else last + 1
@@ -133,12 +133,6 @@ class Pager:
         definition = definitions[of_row[0]] if of_row[0] >= 0 else None
         return definition, int(other[0]) if len(other) else len(keys)
 
-    def _records(self, run: _Run, focus: Focus) -> pa.Table:
-        """The records of a run, with the columns that are wanted."""
-        events = run.events
-        records = _foreign(events) if run.definition is None else run.definition.records(events, _roots(run, focus))
-        return focus.select(records)
-
 
 class _Making:
     """A page in the making."""
@@ -152,12 +146,13 @@ class _Making:
         self._tables: list[pa.Table] = []
         self._bytes = 0
 
-    def take(self, run: _Run, records: pa.Table) -> int:
+    def take(self, run: _Run) -> int:
         """Take as many records as fit; gives how many."""
-        fitting = _rows_within(records, self._wanted.max_bytes - self._bytes, at_least=0 if self.rows else 1)
-        self.status = run.behind if fitting == len(records) else BYTE_LIMITED
+        events = run.events
+        fitting = _rows_within(events, self._wanted.max_bytes - self._bytes, at_least=0 if self.rows else 1)
+        self.status = run.behind if fitting == len(events) else BYTE_LIMITED
         if fitting:
-            self._tables.append(records.slice(0, fitting))
+            self._tables.append(events.slice(0, fitting))
             self._bytes += self._tables[-1].nbytes
             self.rows += fitting
             self.shape = (run.definition,)
@@ -166,10 +161,16 @@ class _Making:
         return fitting
 
     def records(self) -> pa.Table:
-        """All of them."""
-        if not self._tables:
+        """All of them, with the columns that are wanted."""
+        if self.shape is None:
             return EMPTY
-        return self._wanted.focus.without_large(pa.concat_tables(self._tables))
+        focus, definition = self._wanted.focus, self.shape[0]
+        events = pa.concat_tables(self._tables)
+        if definition is None:
+            records = _foreign(events)
+        else:
+            records = definition.records(events, focus.roots(definition.schema.names))
+        return focus.without_large(focus.select(records))
 
 
 EMPTY = pa.table({TIME: pa.array([], pa.int64())})
@@ -188,11 +189,6 @@ def _columns(definition: Definition | None, focus: Focus, present: Sequence[str]
         return [*(name for name in present if name != SCHEMA_COLUMN), RECORD_INDEX]
     stored = (definition.columns.get(name) for name in focus.roots(definition.schema.names))
     return ["timestamp", *dict.fromkeys(name for name in stored if name is not None and name in present), RECORD_INDEX]
-
-
-def _roots(run: _Run, focus: Focus) -> list[str]:
-    assert run.definition is not None
-    return focus.roots(run.definition.schema.names)
 
 
 def _foreign(events: pa.Table) -> pa.Table:

@@ -1,0 +1,85 @@
+"""Values in the layout in which a client sent them, out of the plain one in which they are stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from esformat.plain_array import plain_array
+
+
+def as_sent(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """An array as a type that a client sent such values in.
+
+    The values of several batches together may need wider indices, or ends of runs, than each of them: the type of the
+    array that is given back is wider then.
+    """
+    return array if array.type == kind else _laid_out(plain_array(array, array.type), kind)
+
+
+def _laid_out(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """`as_sent` of an array that lies plainly, without an offset above its children's."""
+    if array.type == kind:
+        return array
+    if isinstance(kind, pa.BaseExtensionType):
+        storage = _laid_out(array, kind.storage_type)
+        return kind.wrap_array(storage) if storage.type == kind.storage_type else storage
+    if pt.is_dictionary(kind):
+        return _dictionary(_laid_out(array, kind.value_type), kind)
+    if pt.is_run_end_encoded(kind):
+        return _runs(_laid_out(array, kind.value_type), kind)
+    if pt.is_struct(kind):
+        children = [_laid_out(array.field(place), kind.field(place).type) for place in range(kind.num_fields)]
+        fields = [kind.field(place).with_type(child.type) for place, child in enumerate(children)]
+        return _of(pa.struct(fields), array, array.buffers()[:1], children)
+    if pt.is_map(kind):
+        keys, items = _laid_out(array.keys, kind.key_type), _laid_out(array.items, kind.item_type)
+        made = pa.map_(kind.key_field, kind.item_field.with_type(items.type), keys_sorted=kind.keys_sorted)
+        entries = pa.StructArray.from_arrays([keys, items], fields=[made.key_field, made.item_field])
+        return _of(made, array, array.buffers()[:2], [entries])
+    return _list(array, kind) if pt.is_nested(kind) else array.cast(kind)
+
+
+def _of(kind: pa.DataType, array: pa.Array, buffers: list[Any], children: list[pa.Array]) -> pa.Array:
+    return pa.Array.from_buffers(kind, len(array), buffers, children=children)
+
+
+def _list(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    child = _laid_out(array.values, kind.value_type)
+    field = kind.value_field.with_type(child.type)
+    validity = array.buffers()[0]
+    if pt.is_fixed_size_list(kind):
+        return _of(pa.list_(field, kind.list_size), array, [validity], [child])
+    offsets = np.asarray(array.offsets)
+    if pt.is_list(kind) or pt.is_large_list(kind):
+        large = pt.is_large_list(kind)
+        made = pa.large_list(field) if large else pa.list_(field)
+        return _of(made, array, [validity, pa.py_buffer(offsets.astype(np.int64 if large else np.int32))], [child])
+    large = pt.is_large_list_view(kind)
+    made, width = (pa.large_list_view(field), np.int64) if large else (pa.list_view(field), np.int32)
+    starts, sizes = offsets[:-1].astype(width), np.diff(offsets).astype(width)
+    return _of(made, array, [validity, pa.py_buffer(starts), pa.py_buffer(sizes)], [child])
+
+
+def _dictionary(values: pa.Array, kind: pa.DictionaryType) -> pa.Array:
+    try:
+        encoded = pc.dictionary_encode(values)
+        indices, dictionary = encoded.indices, encoded.dictionary
+    except pa.ArrowNotImplementedError:  # of nested values and others: each stands for itself
+        indices, dictionary = pa.array(np.arange(len(values)), mask=np.asarray(values.is_null())), values
+    width = kind.index_type
+    if len(dictionary) > 1 << width.bit_width - pt.is_signed_integer(width):
+        width = pa.int64()
+    return pa.DictionaryArray.from_arrays(indices.cast(width), dictionary, ordered=kind.ordered)
+
+
+def _runs(values: pa.Array, kind: pa.RunEndEncodedType) -> pa.Array:
+    ends = kind.run_end_type if len(values) < 1 << kind.run_end_type.bit_width - 1 else pa.int64()
+    try:
+        return pc.run_end_encode(values, run_end_type=ends)
+    except pa.ArrowNotImplementedError:
+        return pa.RunEndEncodedArray.from_arrays(pa.array(range(1, len(values) + 1), ends), values)
