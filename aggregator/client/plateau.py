@@ -89,7 +89,7 @@ class PlateauTopic:
         self._connection, self.name = connection, name
 
     def partitions(self) -> dict[str, Span]:
-        """Record indexes by partition. Raises TopicNotFoundError."""
+        """Record indexes by partition; {} for a topic that is not there."""
         found = self._connection.send(calls.plain("GET", calls.path("topic", self.name))).json()
         try:
             return {name: Span(int(span["start"]), int(span["end"])) for name, span in found["partitions"].items()}
@@ -167,7 +167,7 @@ class PlateauRecords:
     def pages(self) -> Iterator[PlateauPage]:
         """Page after page, until there are no more records; the last has the status "All".
 
-        Raises TopicNotFoundError, InvalidRequestError, UnavailableError, TruncatedAnswerError.
+        Raises InvalidRequestError, UnavailableError, TruncatedAnswerError.
         """
         next_ = self._begin
         while True:
@@ -208,6 +208,8 @@ def _page(reply: calls.Reply, partition: str | None, begin: Mapping[str, int]) -
         with pa.ipc.open_file(pa.py_buffer(reply.body)) as reader:
             table = reader.read_all()
         table.validate(full=True)
+        if not table.num_rows and _STATUS_HEADER not in reply.headers:
+            return PlateauPage(_plain(table), _ALL, begin)  # plateau says nothing of a page without records
         status = json.loads(reply.headers[_STATUS_HEADER])
         if partition is None:
             next_ = {str(name): int(index) for name, index in status["next"].items()}

@@ -9,6 +9,7 @@ import math
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -17,6 +18,8 @@ from aggregator import InvalidRequestError
 
 ARROW_FILE = "application/vnd.apache.arrow.file"
 JSON = "application/json"
+RECORDS = "application/json; format=pandas-records"
+"""What JSON answers are called."""
 
 
 def media_type(accept: str | None) -> str | None:
@@ -48,7 +51,8 @@ def arrow_file(records: pa.Table, metadata: dict[str, str]) -> bytes:
 def json_records(records: pa.Table) -> bytes:
     """A JSON array with an object for each record.
 
-    Times are ISO 8601, bytes text where they are UTF-8 and else base64; what JSON cannot say, such as NaN, is null.
+    Times are as plateau writes them: 2026-03-01 08:00:00.500. Floats of 32 bits have their shortest digits, bytes are
+    text where they are UTF-8 and else base64; what JSON cannot say, such as NaN, is null.
     """
     names = records.column_names
     columns = [_plain(*named) for named in zip(names, records.columns, strict=True)]
@@ -63,8 +67,10 @@ def _plain(name: str, column: pa.ChunkedArray) -> list[Any]:
         return column.to_pylist()  # type: ignore[no-any-return]
     try:
         if pt.is_timestamp(kind):
-            return pc.replace_substring(column.cast(pa.string()), " ", "T").to_pylist()  # type: ignore[no-any-return]
-        return [_value(value) for value in column.to_pylist()]
+            return _shortened(column.cast(pa.string()))
+        if pt.is_dictionary(kind) or pt.is_run_end_encoded(kind):
+            kind = kind.value_type
+        return [_value(value, kind) for value in column.to_pylist()]
     except (ValueError, OverflowError, LookupError):
         # dates that Python cannot hold, nanoseconds inside of other values, time zones that nobody knows
         raise InvalidRequestError(
@@ -72,15 +78,25 @@ def _plain(name: str, column: pa.ChunkedArray) -> list[Any]:
         ) from None
 
 
-def _value(value: Any) -> Any:
+def _shortened(times: pa.ChunkedArray) -> list[Any]:
+    """Times with as few digits behind the second as tell them, in threes."""
+    found = times
+    for _ in range(3):
+        found = pc.replace_substring_regex(found, r"(\.(?:\d{3})*)000(Z|[+-]\d\d:?\d\d)?$", r"\1\2")
+    return pc.replace_substring_regex(found, r"\.(Z|[+-]\d\d:?\d\d)?$", r"\1").to_pylist()  # type: ignore[no-any-return]
+
+
+def _value(value: Any, kind: pa.DataType) -> Any:
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, list):
-        return [_value(item) for item in value]
-    if isinstance(value, tuple):  # an entry of a map
-        return [_value(item) for item in value]
+        if not math.isfinite(value):
+            return None
+        return value if pt.is_float64(kind) else float(str(np.float32(value)))  # its own digits, not the double's
     if isinstance(value, dict):
-        return {name: _value(item) for name, item in value.items()}
+        return {field.name: _value(value[field.name], field.type) for field in kind}
+    if isinstance(value, list) and pt.is_map(kind):
+        return [(key, _value(item, kind.item_type)) for key, item in value]
+    if isinstance(value, list):
+        return [_value(item, kind.value_type) for item in value]
     return value
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from esformat.plain_array import plain_array
+from esformat.parts import plain_array
 
 
 def as_sent(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Fields that are declared never to be null, and are: a reader may refuse such records, so that they are nullable here."""
+"""Fields that are declared never to be null, and are: readers may refuse such records, so they are nullable here."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow.types as pt
 
 
 def loosened(schema: pa.Schema, table: pa.Table) -> pa.Schema:
-    """The schema of a table with the fields nullable, at any depth, that are null somewhere. The table has its names."""
+    """The schema of a table, with fields nullable, at any depth, that are null somewhere. The table has its names."""
     fields = [_field(field, table.column(place).chunks) for place, field in enumerate(schema)]
     return pa.schema(fields, schema.metadata)
 
@@ -81,4 +81,3 @@ def _with_children(kind: pa.DataType, children: list[pa.Field]) -> pa.DataType:
     if pt.is_large_list_view(kind):
         return pa.large_list_view(child)
     return pa.large_list(child) if pt.is_large_list(kind) else pa.list_(child)
-

@@ -69,14 +69,17 @@ class Pager:
     def page(self, topic: Topic, positions: Mapping[str, int | None], wanted: Wanted) -> Page:
         """A page of the partitions in `positions`, one after the other, by their next record index and name.
 
+        Those whose next records have another schema than the first are passed over: the page's status is SCHEMA_CHANGE.
+
         None as a position: from the beginning, or, descending, from the end.
         Raises InvalidRequestError (a column that is not there).
         """
         ends = topic.ends()
         ahead = {name: _begin(given, ends.get(name, 0), wanted) for name, given in positions.items()}
-        order = sorted(ahead, key=lambda name: (-ahead[name] if wanted.descending else ahead[name], name))
+        order = sorted(ahead, key=lambda name: (ahead[name], name), reverse=wanted.descending)
         made = _Making(wanted)
-        for name in order:
+        other_schemas = False
+        for name in order if wanted.page_size else ():
             run = self._run(topic, name, ahead[name], wanted, max(1, wanted.page_size - made.rows))
             if run is None:
                 ahead[name] = ahead[name] if wanted.descending else max(ahead[name], ends.get(name, 0))
@@ -85,17 +88,19 @@ class Pager:
                 made.status = RECORD_LIMITED
                 break
             if made.shape not in (None, (run.definition,)):
-                made.status = SCHEMA_CHANGE
-                break
+                other_schemas = True  # its turn comes with another page; others may still have the same
+                continue
             taken = made.take(run)
             if taken:
                 last = run.events.column(RECORD_INDEX)[taken - 1].as_py()
                 ahead[name] = last if wanted.descending else last + 1
-            if made.status != ALL:
+            if made.status == SCHEMA_CHANGE:
+                other_schemas = True
+            elif made.status != ALL:
                 break
-            if not wanted.descending:  # what is behind the last record has no time that was asked for
+            elif not wanted.descending:  # what is behind the last record has no time that was asked for
                 ahead[name] = max(ahead[name], ends.get(name, 0))
-        return Page(made.records(), made.status, ahead, made.first)
+        return Page(made.records(), SCHEMA_CHANGE if other_schemas else made.status, ahead, made.first)
 
     def _run(self, topic: Topic, partition: str, begin: int, wanted: Wanted, limit: int) -> _Run | None:
         """Up to `limit` records of one partition and one schema; None where there is none."""
@@ -138,7 +143,7 @@ class _Making:
     """A page in the making."""
 
     def __init__(self, wanted: Wanted) -> None:
-        self.status = ALL
+        self.status = ALL if wanted.page_size else RECORD_LIMITED
         self.rows = 0
         self.first: int | None = None
         self.shape: tuple[Definition | None] | None = None  # of the records, once there are some
@@ -173,7 +178,7 @@ class _Making:
         return focus.without_large(focus.select(records))
 
 
-EMPTY = pa.table({TIME: pa.array([], pa.int64())})
+EMPTY = pa.table({})
 """A page without records: nothing tells their schema."""
 
 

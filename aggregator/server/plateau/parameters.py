@@ -21,9 +21,9 @@ MAX_EXPRESSIONS = 20
 MAX_PAGE_BYTES = 10_240_000
 _INDEXED = re.compile(r"(.+?)\[\d*\]")
 _FOCUS = ("dataset", "dataset.exclude", "dataset.separator", "dataset.max_bytes")
-_PAGE = ("page_size", "time.start", "time.end", *_FOCUS)
-PARTITION_PARAMETERS = ("start", *_PAGE)
-TOPIC_PARAMETERS = ("order", "partition_filter", *_PAGE)
+_PAGE = ("page_size", "time.start", "time.end", "partition_filter", *_FOCUS)
+PARTITION_PARAMETERS = ("start", *_PAGE)  # which partitions is settled; its clients send a filter all the same
+TOPIC_PARAMETERS = ("order", "page_bytes", *_PAGE)  # page_bytes has no effect, as in plateau
 _LISTS = ("dataset", "dataset.exclude", "partition_filter")
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)")
 _MAX_INDEX = 2**63 - 1
@@ -52,10 +52,11 @@ def wanted(given: Given, max_page: int) -> Wanted:
     end = _time(given, "time.end", round_up=False)
     if start is not None and end is not None and start > end:
         raise InvalidRequestError("the time range ends before it begins", hint="time.start comes before time.end")
-    order = one(given, "order") or "asc"
+    order = (one(given, "order") or "asc").lower()
     if order not in ("asc", "desc"):
         raise InvalidRequestError(f"order must be asc or desc, not {order[:100]!r}")
-    size = whole(given, "page_size", least=1)
+    size = whole(given, "page_size")
+    whole(given, "page_bytes")
     max_bytes = whole(given, "dataset.max_bytes")
     focus = Focus(
         tuple(given.get("dataset", ())), tuple(given.get("dataset.exclude", ())),
@@ -101,7 +102,10 @@ def _time(given: Given, name: str, *, round_up: bool) -> int | None:
 
 
 def matching(partitions: Sequence[str], filters: Sequence[str] | None) -> list[str]:
-    """Partitions of those names, or that a `regex:…` finds. Raises InvalidRequestError for a wrong pattern."""
+    """Partitions of those names, or that a `regex:…` finds; one that is no pattern is a name, as in plateau.
+
+    Raises InvalidRequestError for too many patterns.
+    """
     if filters is None:
         return list(partitions)
     chosen = {text for text in filters if not text.startswith("regex:")}
@@ -112,15 +116,19 @@ def matching(partitions: Sequence[str], filters: Sequence[str] | None) -> list[s
         if text.startswith("regex:"):
             try:
                 regex = Regex(text.removeprefix("regex:"))
-            except RegexError as error:
-                raise InvalidRequestError(f"partition_filter: {error}") from None
+            except RegexError:
+                chosen.add(text)
+                continue
             chosen.update(names.filter(regex.matches(names)).to_pylist())
     return [name for name in partitions if name in chosen]
 
 
 def positions(body: bytes) -> Mapping[str, int]:
-    """Where to go on, by partition: a JSON object of record indexes; nothing is {}. Raises InvalidRequestError."""
-    if not body.strip():
+    """Where to go on, by partition: a JSON object of record indexes; nothing and null are {}.
+
+    Raises InvalidRequestError.
+    """
+    if body.strip() in (b"", b"null"):
         return {}
     try:
         found = json.loads(body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -14,8 +15,9 @@ ALL = "*"
 
 @dataclass(frozen=True, slots=True)
 class Focus:
-    """dataset: names, `*` and nothing are all. exclude: names to leave out. separator: flatten structs, joining names.
-    max_bytes: of one column in a page; a larger one is nulls.
+    """dataset: columns, or paths to members of structs, joined with the separator; `*` and nothing are all.
+    exclude: columns and paths to leave out. separator: flatten structs, joining names. max_bytes: of one column in a
+    page; a larger one is nulls.
     """
 
     dataset: tuple[str, ...] = ()
@@ -25,15 +27,35 @@ class Focus:
 
     def roots(self, names: list[str]) -> list[str]:
         """The top-level columns that are needed. Raises InvalidRequestError for one that is not there."""
-        if self.separator is not None:
-            return names
-        return self._chosen(names)
+        return list(dict.fromkeys(path[0] for path in self._paths(names)))
 
     def select(self, table: pa.Table) -> pa.Table:
-        """The columns that are wanted, in the order in which they were asked for. Raises InvalidRequestError."""
-        if self.separator is not None:
-            table = _flatten(table, self.separator)
-        return table.select(self._chosen(table.column_names))
+        """What is wanted, in the order in which it was asked for; the members of a struct that is all of it.
+
+        Raises InvalidRequestError for a path to nothing, and where two columns have the same name.
+        """
+        if not (self.dataset or self.exclude or self.separator is not None):
+            return table
+        found: list[tuple[str, pa.Field, pa.ChunkedArray]] = []
+        for path in self._paths(table.column_names):
+            name = (self.separator or "").join(path)
+            if name not in self.exclude:
+                found += self._flattened(name, *_at(table, path))
+        if len(found) == 1 and pt.is_struct(found[0][1].type):
+            _, field, column = found[0]
+            found = [(member.name, member, values) for member, values in _members(field, column)]
+        names = [name for name, _, _ in found]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InvalidRequestError(
+                f"flattened, two columns are called {twice[:100]!r}", hint="give another dataset.separator"
+            )
+        if not names:
+            raise InvalidRequestError(
+                "no column is left", hint=f"the columns are {', '.join(table.column_names)}"[:1000]
+            )
+        schema = pa.schema([field.with_name(name) for name, field, _ in found], table.schema.metadata)
+        return pa.table([column for _, _, column in found], schema=schema)
 
     def without_large(self, table: pa.Table) -> pa.Table:
         """The table with nulls in place of columns that are too large."""
@@ -44,41 +66,57 @@ class Focus:
                 table = table.set_column(place, field.with_nullable(True), pa.nulls(len(table), field.type))
         return table
 
-    def _chosen(self, names: list[str]) -> list[str]:
-        wanted: dict[str, None] = {}
-        for name in self.dataset or (ALL,):
-            wanted |= dict.fromkeys(names if name == ALL else [_known(name, names)])
-        for name in self.exclude:
-            wanted.pop(name, None)
-        if not wanted:
-            raise InvalidRequestError("no column is left", hint=f"the columns are {', '.join(names)}"[:1000])
-        return list(wanted)
-
-
-def _known(name: str, names: list[str]) -> str:
-    if name not in names:
-        raise InvalidRequestError(
-            f"there is no column {name[:100]!r}", hint=f"the columns are {', '.join(names)}"[:1000]
-        )
-    return name
-
-
-def _flatten(table: pa.Table, separator: str) -> pa.Table:
-    """The table with the fields of structs, at any depth, as columns; nulls of a struct are nulls of its fields."""
-    while any(pt.is_struct(kind) for kind in table.schema.types):
-        names: list[str] = []
-        columns: list[pa.ChunkedArray] = []
-        for field, column in zip(table.schema, table.columns, strict=True):
-            if pt.is_struct(field.type):
-                names += [f"{field.name}{separator}{field.type.field(i).name}" for i in range(field.type.num_fields)]
-                columns += column.flatten()
+    def _paths(self, names: list[str]) -> list[tuple[str, ...]]:
+        """The paths that are asked for, each once; a name of a column with the separator in it is such a name."""
+        paths: dict[tuple[str, ...], None] = {}
+        for asked in self.dataset or (ALL,):
+            if asked == ALL:
+                paths |= dict.fromkeys((name,) for name in names)
+            elif asked in names or not self.separator:
+                paths[(asked,)] = None
             else:
-                names.append(field.name)
-                columns.append(column)
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise InvalidRequestError(
-                f"flattened, two columns are called {twice[:100]!r}", hint="give another dataset.separator"
-            )
-        table = pa.table(columns, names=names).replace_schema_metadata(table.schema.metadata)
-    return table
+                paths[tuple(asked.split(self.separator))] = None
+        for path in paths:
+            if path[0] not in names:
+                raise _missing(path[:1])
+        return list(paths)
+
+    def _flattened(
+        self, name: str, field: pa.Field, column: pa.ChunkedArray
+    ) -> list[tuple[str, pa.Field, pa.ChunkedArray]]:
+        """A column, or in its place, where structs are flattened, the members of a struct at any depth."""
+        if self.separator is None or not pt.is_struct(field.type):
+            return [(name, field, column)]
+        found = []
+        for member, values in _members(field, column):
+            joined = f"{name}{self.separator}{member.name}"
+            if joined not in self.exclude:
+                found += self._flattened(joined, member, values)
+        return found
+
+
+def _at(table: pa.Table, path: tuple[str, ...]) -> tuple[pa.Field, pa.ChunkedArray]:
+    """What a path leads to. Raises InvalidRequestError."""
+    field, column = table.schema.field(path[0]), table.column(path[0])
+    for place, name in enumerate(path[1:], 1):
+        if not pt.is_struct(field.type):
+            raise InvalidRequestError(f"invalid path: not a struct array: {json.dumps(path[:place])}")
+        members = {member.name: (member, values) for member, values in _members(field, column)}
+        if name not in members:
+            raise _missing(path[: place + 1])
+        field, column = members[name]
+    return field, column
+
+
+def _missing(path: tuple[str, ...]) -> InvalidRequestError:
+    return InvalidRequestError(f"invalid path: key not found: {json.dumps(path, ensure_ascii=False)}"[:1000])
+
+
+def _members(field: pa.Field, column: pa.ChunkedArray) -> list[tuple[pa.Field, pa.ChunkedArray]]:
+    """The members of a struct, which are null where it is."""
+    null = field.nullable
+    members = [field.type.field(place) for place in range(field.type.num_fields)]
+    return [
+        (member.with_nullable(member.nullable or null), values)
+        for member, values in zip(members, column.flatten(), strict=True)
+    ]

@@ -13,10 +13,10 @@ from aggregator import Topic
 from aggregator.server.context import Context
 from aggregator.server.operation import operation, parameter
 from aggregator.server.plateau import parameters as query
-from aggregator.server.plateau.answers import ARROW_FILE, JSON, arrow_file, json_records, media_type
+from aggregator.server.plateau.answers import ARROW_FILE, JSON, RECORDS, arrow_file, json_records, media_type
 from aggregator.server.plateau.appending import append
 from aggregator.server.plateau.definitions import Definitions
-from aggregator.server.plateau.paging import Page, Pager
+from aggregator.server.plateau.paging import EMPTY, Page, Pager
 from aggregator.server.problems import ProblemError
 
 STATUS_HEADER = "x-iteration-status"
@@ -41,7 +41,6 @@ _PAGES = {
         },
     },
     "400": {"description": "A parameter is wrong"},
-    "404": {"description": "There is no such topic or partition"},
 }
 
 
@@ -51,6 +50,10 @@ def routes(context: Context) -> list[Route]:
     definitions = Definitions(catalog)
     pager = Pager(definitions)
 
+    def _topic(request: Request) -> Topic | None:
+        name = request.path_params["topic"]
+        return catalog.topic(name) if name in catalog.topics() else None
+
     @operation("read", "Names of the topics", tag=_TAG, checks_topics=True)
     async def topics(request: Request) -> Response:
         names = await context.reads.run(catalog.topics)
@@ -59,6 +62,8 @@ def routes(context: Context) -> list[Route]:
     @operation("read", "Partitions of a topic, their record indexes, and bytes", tag=_TAG, parameters=[_TOPIC])
     async def topic(request: Request) -> Response:
         def facts() -> dict[str, Any]:
+            if request.path_params["topic"] not in catalog.topics():
+                return {"partitions": {}, "bytes": 0}  # plateau's programs ask before they append
             stats = catalog.topic(request.path_params["topic"]).stats()
             spans = {name: _span(p["first_index"], p["end_index"]) for name, p in stats["partitions"].items()}
             return {"partitions": spans, "bytes": stats["bytes"]}
@@ -78,9 +83,11 @@ def routes(context: Context) -> list[Route]:
         },
     )  # fmt: skip
     async def append_records(request: Request) -> Response:
-        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-        if kind != ARROW_FILE:
-            raise ProblemError(400, "invalid-request", f"the content type must be {ARROW_FILE}")
+        given = request.headers.get("content-type", "application/octet-stream")
+        if given.partition(";")[0].strip().lower() != ARROW_FILE:
+            raise ProblemError(
+                400, "invalid-request", f"cannot parse Content-Type '{given[:100]}'", f"send {ARROW_FILE}"
+            )
         body = await request.body()
         place = request.path_params["topic"], request.path_params["partition"]
         receipt, definition = await context.appends.run(
@@ -105,8 +112,9 @@ def routes(context: Context) -> list[Route]:
         partition = request.path_params["partition"]
 
         def read() -> Response:
-            found = catalog.topic(request.path_params["topic"])
-            _check_partition(found, partition)
+            found = _topic(request)
+            if found is None or partition not in found.partitions:
+                return _nothing(media)
             page = pager.page(found, {partition: start}, wanted)
             end = page.next[partition]
             span = _span(min(start, end) if page.first is None else page.first, end)
@@ -130,12 +138,14 @@ def routes(context: Context) -> list[Route]:
         begin = query.positions(await request.body())
 
         def read() -> Response:
-            found = catalog.topic(request.path_params["topic"])
-            for name in begin:
-                _check_partition(found, name)
+            found = _topic(request)
+            if found is None:
+                return _nothing(media)
             chosen = query.matching(found.partitions, given.get("partition_filter"))
+            if wanted.descending and begin:  # partitions that came to be since then are newer
+                chosen = [name for name in chosen if name in begin]
             page = pager.page(found, {name: begin.get(name) for name in chosen}, wanted)
-            return _answer(page, media, {"status": page.status, "next": dict(page.next)}, {})
+            return _answer(page, media, {"status": page.status, "next": {**begin, **page.next}}, {})
 
         return await context.reads.run(read)
 
@@ -155,13 +165,17 @@ def _span(start: int, end: int) -> dict[str, int]:
 def _media(request: Request) -> str:
     media = media_type(request.headers.get("accept"))
     if media is None:
-        raise ProblemError(406, "not-acceptable", "no such format", f"accept {ARROW_FILE} or {JSON}")
+        given = request.headers.get("accept", "")[:100]
+        raise ProblemError(
+            400, "not-acceptable", f"cannot emit requested '{given}' Accept format", f"accept {ARROW_FILE} or {JSON}"
+        )
     return media
 
 
-def _check_partition(topic: Topic, partition: str) -> None:
-    if partition not in topic.partitions:
-        raise ProblemError(404, "no-such-partition", f"the topic {topic.name!r} has no partition {partition!r}")
+def _nothing(media: str) -> Response:
+    """The answer about a topic or partition that is not there, as plateau gives it for one that it makes then."""
+    content = arrow_file(EMPTY, {}) if media == ARROW_FILE else b"[]"
+    return Response(content, media_type=ARROW_FILE if media == ARROW_FILE else RECORDS)
 
 
 def _answer(page: Page, media: str, status: object, metadata: dict[str, str]) -> Response:
@@ -170,4 +184,4 @@ def _answer(page: Page, media: str, status: object, metadata: dict[str, str]) ->
         content = arrow_file(page.records, {"status": text, **metadata})
     else:
         content = json_records(page.records)
-    return Response(content, headers={STATUS_HEADER: text}, media_type=media)
+    return Response(content, headers={STATUS_HEADER: text}, media_type=ARROW_FILE if media == ARROW_FILE else RECORDS)

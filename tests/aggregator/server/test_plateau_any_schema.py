@@ -1,4 +1,4 @@
-"""Whatever plateau's append takes, and whatever came in by other ways, every route reads: random schemas and layouts."""
+"""What plateau's append takes, and what came in by other ways, every route reads: random schemas and layouts."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
-import pytest
-from arrow_layouts import exact, laid_out
+from arrow_layouts import laid_out
 from arrow_strategies import make_array, types, values
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -40,15 +39,6 @@ def as_file(table: pa.Table) -> bytes:
     with pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
     return sink.getvalue().to_pybytes()
-
-
-def loosened(kind: pa.DataType, array: pa.Array) -> bool:
-    """Whether a value that is declared not to be null is."""
-    if pt.is_struct(kind):
-        there = array.filter(array.is_valid())
-        children = [(kind.field(place), there.field(place)) for place in range(kind.num_fields)]
-        return any((not f.nullable and c.null_count > 0) or loosened(f.type, c) for f, c in children)
-    return False
 
 
 def read_file(answer: Any) -> pa.Table:
