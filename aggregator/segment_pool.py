@@ -5,18 +5,23 @@ from __future__ import annotations
 from collections import OrderedDict
 from threading import Lock
 
+import numpy as np
 import pyarrow as pa
 
 import esformat
 from aggregator.allowance import check, unpaused
 from aggregator.errors import SegmentMissingError
 from aggregator.files import Layout
+from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX, SegmentInfo
+from aggregator.row_indexes import RowIndexes
 from aggregator.window_budget import WindowBudget
 from esformat.parts import Handles, SharedFile
 
 OPEN_SEGMENTS = 256
 """Segments of which the footer and the like are kept. How many of their files are open, `Handles` says."""
+INDEXES_BYTES = 64 << 20
+"""Of segments' record indexes, kept for `read`: 8 bytes a row."""
 ORDERED_BYTES = 128 << 20
 """Of segments that were put into append order for `read`, kept for the next page."""
 
@@ -35,6 +40,7 @@ class SegmentPool:
         self._ordering = Lock()  # held while a segment is put into append order: two at once would take twice as much
         self._open: OrderedDict[int, esformat.Segment] = OrderedDict()
         self._ordered: OrderedDict[int, pa.Table] = OrderedDict()
+        self._indexes: OrderedDict[int, RowIndexes] = OrderedDict()
 
     def get(self, info: SegmentInfo) -> esformat.Segment:
         """An open segment. Raises SegmentMissingError, esformat.CorruptSegmentError, OSError."""
@@ -55,6 +61,21 @@ class SegmentPool:
             while len(self._open) > OPEN_SEGMENTS:
                 self._open.popitem(last=False)
         return segment
+
+    def row_indexes(self, info: SegmentInfo) -> RowIndexes:
+        """The record index of each row of a segment. Raises what `Allowance.check` does, too."""
+        with self._lock:
+            found = self._indexes.get(info.number)
+            if found is not None:
+                self._indexes.move_to_end(info.number)
+                return found
+        scan = self.get(info).scan(columns=[RECORD_INDEX])
+        found = RowIndexes(np.concatenate([numbers(_checked(batch), RECORD_INDEX) for batch in scan.batches()]))
+        with self._lock:
+            self._indexes[info.number] = found
+            while len(self._indexes) > 1 and sum(i.of_row.nbytes for i in self._indexes.values()) > INDEXES_BYTES:
+                self._indexes.popitem(last=False)
+        return found
 
     def in_append_order(self, info: SegmentInfo) -> pa.Table:
         """All of a segment, by record index. Raises what `Allowance.check` does, too."""
@@ -84,6 +105,7 @@ class SegmentPool:
         with self._lock:
             self._open.pop(number, None)
             self._ordered.pop(number, None)
+            self._indexes.pop(number, None)
         self._handles.forget(str(self._layout.segment(number)))
 
     def close(self) -> None:
@@ -91,6 +113,7 @@ class SegmentPool:
         with self._lock:
             self._open.clear()
             self._ordered.clear()
+            self._indexes.clear()
         self._handles.close()
 
 

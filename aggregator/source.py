@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from aggregator.segment_pool import SegmentPool
 from aggregator.tombstones import Hidden, without_hidden
 from aggregator.window_budget import LEAST_BYTES, LEAST_OF_SPACE_BYTES, Window
 from esformat import UsageError
-from esformat.parts import as_text, plain_column
+from esformat.parts import as_text, plain_column, scan_rows
 
 I64 = npt.NDArray[np.int64]
 WINDOW_ROWS = 1 << 17
@@ -37,8 +38,10 @@ UNPACKED = 4
 """Rows take about so many times as much memory as on disk: a guess, for the first window of a segment."""
 GROWTH = 8
 """A window spans so many times the time of the one before at most."""
+SCATTERED = 4
+"""Events lie scattered where so many times as many rows are read to find them,"""
 ORDERED_FILE_BYTES = 16 << 20
-"""A segment of no more is put into append order as a whole, and kept so for the next page."""
+"""and a segment of no more bytes is put into append order as a whole then, and kept so for the next page."""
 PIECE_ROWS = 1 << 12
 """Of such a segment so many rows are looked at together, whether they are too many."""
 _NO_LIMIT = 1 << 62
@@ -367,16 +370,23 @@ def _appended(
     pool: SegmentPool, info: SegmentInfo, view: View, first: int, end: int | None
 ) -> Iterator[pa.RecordBatch]:
     """Rows of a segment with record indexes [first, end), in memory of their own: nothing else of it is held."""
+    runs, wanted = pool.row_indexes(info).runs(first, end)
+    rows = sum(last - low for low, last in runs)
     batches: Iterator[pa.RecordBatch]
-    if info.size_bytes <= ORDERED_FILE_BYTES:
+    if rows > SCATTERED * wanted and info.size_bytes <= ORDERED_FILE_BYTES:
         table = pool.in_append_order(info)
         table = _within_indexes(table.select(view.needed(table.column_names)), first, end)
         batches = (batch.take(pa.array(np.arange(len(batch)))) for batch in table.to_batches(PIECE_ROWS))
     else:
         segment = pool.get(info)
-        scan = segment.scan(columns=view.needed(segment.schema.names))
-        batches = scan.matching([RECORD_INDEX], lambda batch: _between(batch, first, end))
+        columns = view.needed(segment.schema.names)
+        scans = [scan_rows(segment, low, last, columns=columns) for low, last in runs]
+        batches = chain.from_iterable(
+            scan.batches() if rows == wanted else scan.matching([RECORD_INDEX], lambda b: _between(b, first, end))
+            for scan in scans
+        )
     for batch in batches:
+        check()
         yield _within_times(batch, view.question)
 
 

@@ -118,6 +118,7 @@ AGGREGATOR_LEVELS = (
         "manifest",
         "merge",
         "question",
+        "row_indexes",
         "schema_change",
         "segment_file",
         "segment_table",

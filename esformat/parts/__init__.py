@@ -10,6 +10,7 @@ from esformat.intake import EventRows, check_table, to_arrow
 from esformat.json_text import as_text
 from esformat.launch import launch
 from esformat.plain_array import plain_array, plain_column
+from esformat.row_range import scan_rows
 from esformat.schema import (
     KEY_COLUMNS,
     TIMESTAMP_TYPE,
@@ -43,6 +44,7 @@ __all__ = [
     "plain_column",
     "release_unused",
     "rows_of_batch",
+    "scan_rows",
     "to_arrow",
     "to_microseconds",
 ]
