@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,7 +13,8 @@ from aggregator.server.context import Context
 from aggregator.server.problems import ProblemError
 from aggregator.server.settings import Http
 
-ENCODINGS = ("gzip", "zstd")
+ENCODINGS = ("gzip", "zstd", "deflate")
+_OTHER_NAMES = {"x-gzip": "gzip", "": "identity"}
 _PIECE = 1 << 20
 
 
@@ -33,18 +36,33 @@ class Body:
         return decompress(self.stored, self.encoding, self.max_bytes)
 
 
-async def read_body(request: Request, http: Http) -> Body:
-    """The body, once all of it is there. Raises ProblemError: 415 for an encoding that is not known."""
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+async def read_body(request: Request, http: Http, *, may_be_empty: bool = False) -> Body:
+    """The body of an append, once all of it is there.
+
+    One without a byte is refused: nearly always something on its way has lost it, and its sender must not believe that
+    it is stored. may_be_empty: where a message of no bytes means something, it only has to be said that there is one.
+
+    Raises ProblemError: 415 for an encoding that is not known, 400 where there is no body.
+    """
+    body = await _read(request, http)
+    said = "content-length" in request.headers or "transfer-encoding" in request.headers
+    if not body.stored and not (may_be_empty and said):
+        raise ProblemError(400, "empty-body", "the request has no body", "nothing was stored; send the events in it")
+    return body
+
+
+async def _read(request: Request, http: Http) -> Body:
+    named = request.headers.get("content-encoding", "identity").strip().lower()
+    encoding = _OTHER_NAMES.get(named, named)
     if encoding not in ("identity", *ENCODINGS):
         raise ProblemError(415, "unsupported-encoding", f"Content-Encoding {encoding[:40]!r} is not spoken here",
-                           "send gzip, zstd or no compression", accept_encoding=", ".join(ENCODINGS))  # fmt: skip
+                           "send gzip, zstd, deflate or none", accept_encoding=", ".join(ENCODINGS))  # fmt: skip
     return Body(await request.body(), encoding, http.max_append_bytes)
 
 
 async def read_plain(request: Request, context: Context) -> bytes:
-    """The plain bytes of a body that is a question or a definition. Raises what `read_body` and `plain` raise."""
-    body = await read_body(request, context.settings.http)
+    """The plain bytes of a body that is a question or a definition, or none. Raises ProblemError: 415, 413, 400."""
+    body = await _read(request, context.settings.http)
     return body.stored if body.encoding == "identity" else (await context.reads.run(body.plain)).to_pybytes()
 
 
@@ -52,18 +70,37 @@ def decompress(stored: bytes, encoding: str, max_bytes: int) -> pa.Buffer:
     """The bytes behind a content encoding, up to the limit. Raises ProblemError: 400, 413."""
     pieces: list[bytes] = []
     size = 0
-    room = bytearray(min(_PIECE, max_bytes + 1))  # pyarrow's `read` never gives back what it made room for if it fails
     try:
-        with pa.CompressedInputStream(pa.BufferReader(stored), encoding) as stream:
-            while length := stream.readinto(room):
-                size += length
-                if size > max_bytes:
-                    raise ProblemError(
-                        413, "body-too-large", f"the body has more than {max_bytes:,} bytes, decompressed",
-                        "send it in smaller ones", x_max_request_size=str(max_bytes),
-                    )  # fmt: skip
-                pieces.append(bytes(memoryview(room)[:length]))
-    except (OSError, pa.ArrowException) as error:
+        for piece in _inflated(stored) if encoding == "deflate" else _decompressed(stored, encoding, max_bytes):
+            size += len(piece)
+            if size > max_bytes:
+                raise ProblemError(
+                    413, "body-too-large", f"the body has more than {max_bytes:,} bytes, decompressed",
+                    "send it in smaller ones", x_max_request_size=str(max_bytes),
+                )  # fmt: skip
+            pieces.append(piece)
+    except (OSError, pa.ArrowException, zlib.error) as error:
         raise ProblemError(400, "invalid-body", f"the body is not {encoding}: {' '.join(str(error).split())[:100]}",
                            "nothing was stored") from None  # fmt: skip
     return pa.py_buffer(b"".join(pieces))
+
+
+def _decompressed(stored: bytes, encoding: str, max_bytes: int) -> Iterator[bytes]:
+    room = bytearray(min(_PIECE, max_bytes + 1))  # pyarrow's `read` never gives back what it made room for if it fails
+    with pa.CompressedInputStream(pa.BufferReader(stored), encoding) as stream:
+        while length := stream.readinto(room):
+            yield bytes(memoryview(room)[:length])
+
+
+def _inflated(stored: bytes) -> Iterator[bytes]:
+    """What `deflate` stands for: zlib's format (RFC 9110), and the bare deflate that some senders take for it."""
+    is_zlib = len(stored) >= 2 and stored[0] & 15 == 8 and (stored[0] << 8 | stored[1]) % 31 == 0
+    inflate = zlib.decompressobj(zlib.MAX_WBITS if is_zlib else -zlib.MAX_WBITS)
+    piece = inflate.decompress(stored, _PIECE)
+    while piece:
+        yield piece
+        piece = inflate.decompress(inflate.unconsumed_tail, _PIECE)
+    if not inflate.eof:
+        raise zlib.error("it is cut short")
+    if inflate.unused_data:
+        raise zlib.error("something stands behind its end")

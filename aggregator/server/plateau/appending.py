@@ -21,7 +21,7 @@ def append(
     catalog: Catalog,
     definitions: Definitions,
     place: tuple[str, str],
-    body: bytes,
+    body: pa.Buffer,
     *,
     max_bytes: int,
     roll: Roll | None = None,
@@ -33,13 +33,14 @@ def append(
 
     Nothing is made for a body that is refused. Raises InvalidEventError, InvalidRequestError, OverloadedError.
     """
-    if not (body.startswith(_MAGIC) and body.endswith(_MAGIC.rstrip(b"\x00"))):
+    end = _MAGIC.rstrip(b"\x00")
+    begins = body.size >= len(_MAGIC) and body.slice(0, len(_MAGIC)).to_pybytes() == _MAGIC
+    if not begins or body.slice(body.size - len(end)).to_pybytes() != end:
         raise InvalidEventError("the body is no Arrow file", hint="write it with an Arrow IPC file writer")
-    buffer = pa.py_buffer(body)
-    table = read_arrow(buffer, max_bytes)
+    table = read_arrow(body, max_bytes)
     try:
         table.validate(full=True)
-        with pa.ipc.open_stream(buffer.slice(len(_MAGIC))) as reader:
+        with pa.ipc.open_stream(body.slice(len(_MAGIC))) as reader:
             schema = reader.schema
     except pa.ArrowException as error:
         raise InvalidEventError(f"the body is no Arrow file: {' '.join(str(error).split())[:200]}") from None

@@ -68,7 +68,7 @@ def routes(context: Context) -> list[Route]:
         topic = asked.text("topic") or STREAMS_TOPIC
         request.state.access.require("write", topic)
         target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
-        body = await read_body(request, context.settings.http)
+        body = await read_body(request, context.settings.http, may_be_empty=media == PROTOBUF)  # an export of nothing
 
         def work() -> list[Outcome]:
             items = context.understand(lambda: read_records(body.plain().to_pybytes(), media, context.mended.tell))

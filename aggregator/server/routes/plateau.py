@@ -9,12 +9,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from aggregator import Topic
+from aggregator import Receipt, Topic
+from aggregator.server.body import read_body
 from aggregator.server.context import Context
 from aggregator.server.operation import operation, parameter
 from aggregator.server.plateau import parameters as query
 from aggregator.server.plateau.answers import ARROW_FILE, JSON, RECORDS, arrow_file, json_records, media_type
 from aggregator.server.plateau.appending import append
+from aggregator.server.plateau.definition import Definition
 from aggregator.server.plateau.definitions import Definitions
 from aggregator.server.plateau.paging import EMPTY, Page, Pager
 from aggregator.server.problems import ProblemError
@@ -88,12 +90,16 @@ def routes(context: Context) -> list[Route]:
             raise ProblemError(
                 400, "invalid-request", f"cannot parse Content-Type '{given[:100]}'", f"send {ARROW_FILE}"
             )
-        body = await request.body()
+        body = await read_body(request, settings.http)
         place = request.path_params["topic"], request.path_params["partition"]
-        receipt, definition = await context.appends.run(
-            append, catalog, definitions, place, body, max_bytes=settings.http.max_append_bytes * 4,
-            roll=settings.roll, retention=settings.retention,
-        )  # fmt: skip
+
+        def store() -> tuple[Receipt, Definition]:
+            return append(
+                catalog, definitions, place, body.plain(), max_bytes=settings.http.max_append_bytes * 4,
+                roll=settings.roll, retention=settings.retention,
+            )  # fmt: skip
+
+        receipt, definition = await context.appends.run(store)
         context.saw_schema(place, definition.id)
         return JSONResponse({"span": _span(receipt.first, receipt.last + 1)})
 
