@@ -198,6 +198,7 @@ AGGREGATOR_OWNERS = {
     "rich": {"cli", "demo"},
     "sqlite3": {"manifest"},
     "starlette": {"server"},
+    "httptools": {"server"},
     "uvicorn": {"server"},
     "uvloop": {"server"},
     "yaml": {"server"},

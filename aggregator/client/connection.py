@@ -60,7 +60,7 @@ class Options:
 
     def headers(self) -> dict[str, str]:
         """Those that every call carries."""
-        mine = {"user-agent": "aggregator-client"}
+        mine = {"user-agent": "aggregator-client", "accept-encoding": "identity"}  # httpx would ask for gzip
         return mine if self.token is None else mine | {"authorization": f"Bearer {self.token}"}
 
     def timeout(self, call: Call) -> httpx.Timeout:

@@ -10,12 +10,16 @@ from contextlib import AbstractAsyncContextManager
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.routing import Route
 
 from aggregator import Catalog
+from aggregator.server.compression import Compression
 from aggregator.server.context import Context
 from aggregator.server.entry import entered
 from aggregator.server.guard import Guard
+from aggregator.server.methods import Methods
 from aggregator.server.problems import handle
 from aggregator.server.routes import bulk, docs, events, health, otlp, pipes, plateau, query, streams, topics
 from aggregator.server.settings import Settings
@@ -58,11 +62,18 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
                 await context.answers.close()
         await asyncio.to_thread(context.close)
 
+    methods = Methods(routes)
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException) and error.status_code == 405:  # Starlette's names those of one route
+            error.headers = {"Allow": ", ".join(methods.of(request.scope["path"]))}
+        return await handle(request, error)
+
     app = Starlette(
         routes=[entered(route, context) for route in routes],
         lifespan=life,
-        middleware=[Middleware(Guard, context=context)],
-        exception_handlers={HTTPException: handle},
+        middleware=[Middleware(Guard, context=context, methods=methods), Middleware(Compression)],
+        exception_handlers={HTTPException: refuse},
     )
     app.state.context, app.state.routes = context, routes
     return app

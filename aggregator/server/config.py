@@ -8,9 +8,11 @@ win: file, environment, flags. A key that is not known is refused.
 from __future__ import annotations
 
 import difflib
+import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +79,31 @@ def _age(given: Any, name: str) -> int:
     return round(_seconds(given, name) * 1_000_000)
 
 
+def _members(given: Any, name: str) -> list[str]:
+    """The members of a list, which may be text with commas between them."""
+    members = given.split(",") if isinstance(given, str) else given
+    if not isinstance(members, list) or not all(isinstance(member, str) for member in members):
+        raise InvalidRequestError(f"{name} must be a list of texts, not {given!r}")
+    return [member.strip() for member in members if member.strip()]
+
+
+def _origins(given: Any, name: str) -> tuple[str, ...]:
+    found = tuple(member.lower().removesuffix("/") for member in _members(given, name))
+    for origin in found:
+        if origin != "*" and not re.fullmatch(r"https?://[^/\s]+", origin):
+            raise InvalidRequestError(
+                f"{name}: {origin!r} is no origin", hint="such as https://grafana.example.org, or *"
+            )
+    return found
+
+
+def _networks(given: Any, name: str) -> tuple[IPv4Network | IPv6Network, ...]:
+    try:
+        return tuple(ip_network(member) for member in _members(given, name))
+    except ValueError as error:
+        raise InvalidRequestError(f"{name}: {error}", hint="such as 10.0.0.0/8 or 192.0.2.7") from None
+
+
 def _choice(*known: str) -> Callable[[Any, str], str]:
     def parse(given: Any, name: str) -> str:
         if given not in known:
@@ -109,6 +136,12 @@ KEYS: Mapping[str, Key] = {
     "http.stall": Key(("http", "stall_s"), _seconds, "patience with headers, each piece of a body, each reader"),
     "http.keep_alive": Key(("http", "keep_alive_s"), _seconds, "how long an idle connection stays"),
     "http.drain": Key(("http", "drain_s"), _seconds, "what open requests get when the server stops"),
+    "http.cors_origins": Key(
+        ("http", "cors_origins"), _origins, "origins of pages that browsers may ask from; * is any"
+    ),
+    "http.trusted_proxies": Key(
+        ("http", "trusted_proxies"), _networks, "proxies that tell who asks: addresses, networks"
+    ),
     "work.append_threads": Key(("work", "append_threads"), _whole, "appends at once"),
     "work.read_threads": Key(("work", "read_threads"), _whole, "reads at once"),
     "work.waiting": Key(("work", "waiting"), _whole, "appends, and reads, that may wait; more are refused"),

@@ -28,7 +28,10 @@ MAX_PATHS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What is told of a request that is over. route: its template, "" where there is none; who: name of its token."""
+    """What is told of a request that is over.
+
+    route: its template, "" where there is none; who: name of its token; client: address that it came from.
+    """
 
     method: str
     route: str
@@ -36,6 +39,7 @@ class Told:
     seconds: float
     sent_bytes: int
     who: str
+    client: str = ""
 
 
 @dataclass(slots=True)

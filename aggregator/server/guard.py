@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Sequence
 from typing import Any
 
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from aggregator import OverloadedError
 from aggregator.server.context import Context, Told
+from aggregator.server.methods import Methods
+from aggregator.server.origins import Headers, asker, cors_headers, is_same_origin, preflight_headers
 from aggregator.server.problems import ProblemError, answer, problem_of
 
 SLOWEST_BYTES_PER_S = 4096
@@ -22,25 +26,54 @@ SLOWEST_BYTES_PER_S = 4096
 class Guard:
     """An ASGI application around another."""
 
-    def __init__(self, app: ASGIApp, context: Context) -> None:
-        self._app, self._context = app, context
+    def __init__(self, app: ASGIApp, context: Context, methods: Methods) -> None:
+        self._app, self._context, self._methods = app, context, methods
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        http = self._context.settings.http
         scope["path"] = scope["raw_path"].decode("ascii", "replace")  # names are decoded when a route has taken them
+        address, port = scope.get("client") or ("", 0)
+        client = asker(address, scope["headers"], http.trusted_proxies)
+        scope["client"] = (client.address, port)
         watch = _Watch(scope, send, self._context)
         body = _Body(receive, self._context)
         try:
+            watch.headers = self._cors(scope["headers"], client.hosts)
             self._check(scope)
         except ProblemError as problem:
             await answer(problem_of(problem), scope["path"])(scope, receive, watch.send)
         else:
-            await self._app(scope, body.receive, watch.send)
+            await (self._options(scope) or self._app)(scope, body.receive, watch.send)
         finally:
             body.release()
             watch.done()
+
+    def _cors(self, headers: Headers, hosts: Sequence[str]) -> list[tuple[bytes, bytes]]:
+        """What is added to the answer for a browser. Raises ProblemError where a page of another site asks: where no
+        token is needed, any page could.
+        """
+        allowed = self._context.settings.http.cors_origins
+        vary = [(b"vary", b"Origin")] if allowed else []
+        origin = dict(headers).get(b"origin")
+        if origin is None or is_same_origin(origin.decode("latin-1"), hosts):
+            return vary
+        if "*" not in allowed and origin.decode("latin-1").lower() not in allowed:
+            raise ProblemError(403, "cross-origin", "pages of other sites may not ask this server",
+                               "set http.cors_origins, or, behind a proxy, http.trusted_proxies")  # fmt: skip
+        return [*cors_headers(origin), *vary]
+
+    def _options(self, scope: Scope) -> Response | None:
+        """The answer to a question for methods, of which a browser's about another origin is one."""
+        methods = self._methods.of(scope["path"]) if scope["method"] == "OPTIONS" else []
+        if not methods:
+            return None
+        made = Response(status_code=204, headers={"Allow": ", ".join(methods)})
+        if any(name == b"access-control-request-method" for name, _ in scope["headers"]):
+            made.raw_headers += preflight_headers(scope["headers"], methods)
+        return made
 
     def _check(self, scope: Scope) -> None:
         """Refuse what can be refused before anything else is done. Raises ProblemError."""
@@ -51,18 +84,9 @@ class Guard:
         lengths = [value for name, value in headers if name == b"content-length"]
         if lengths and (len(lengths) > 1 or not lengths[0].isdigit()):
             raise ProblemError(400, "invalid-request", "the content length is no number")
-        if _from_elsewhere(headers):
-            raise ProblemError(403, "cross-origin", "pages of other sites may not ask this server")
         length = int(lengths[0][:20]) if lengths else 0
         if length > http.max_append_bytes:
             raise too_large(http.max_append_bytes)
-
-
-def _from_elsewhere(headers: list[tuple[bytes, bytes]]) -> bool:
-    """Whether a browser says that a page of another site asks: where no token is needed, any page could."""
-    named = dict(headers)
-    origin = named.get(b"origin")
-    return origin is not None and origin.partition(b"://")[2] != named.get(b"host")
 
 
 def too_large(max_bytes: int) -> ProblemError:
@@ -127,12 +151,15 @@ class _Watch:
         self._began = time.perf_counter()
         self._status = 0
         self._bytes = 0
+        self.headers: list[tuple[bytes, bytes]] = []
+        """Added to the answer's own."""
         context.open_requests += 1
 
     async def send(self, message: Message) -> None:
         """Pass an answer's message on."""
         if message["type"] == "http.response.start":
             self._status = message["status"]
+            message = {**message, "headers": [*message.get("headers", ()), *self.headers]}
         else:
             self._bytes += len(message.get("body", b""))
         await self._send(message)
@@ -146,6 +173,7 @@ class _Watch:
         seconds = time.perf_counter() - self._began
         self._context.tell(
             Told(
-                self._scope["method"], state.get("route", ""), self._status, seconds, self._bytes, state.get("who", "")
+                self._scope["method"], state.get("route", ""), self._status, seconds, self._bytes, state.get("who", ""),
+                self._scope["client"][0],
             )
-        )
+        )  # fmt: skip

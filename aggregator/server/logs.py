@@ -63,7 +63,7 @@ def tell_request(told: Told) -> None:
         "request",
         extra={
             "method": told.method, "route": told.route, "status": told.status, "ms": round(told.seconds * 1000, 3),
-            "sent_bytes": told.sent_bytes, "who": told.who,
+            "sent_bytes": told.sent_bytes, "who": told.who, "client": told.client,
         },
     )  # fmt: skip
 

@@ -35,7 +35,7 @@ def choose(accept: str | None, offered: Sequence[str]) -> str | None:
     chosen = None
     for part in accept.split(","):
         name, *parameters = part.split(";")
-        quality = _quality(parameters)
+        quality = quality_of(parameters)
         wanted = media_of(name)
         for place, media in enumerate(offered):
             if wanted in (media, "*/*", media.split("/", 1)[0] + "/*"):
@@ -45,7 +45,8 @@ def choose(accept: str | None, offered: Sequence[str]) -> str | None:
     return chosen
 
 
-def _quality(parameters: Sequence[str]) -> float:
+def quality_of(parameters: Sequence[str]) -> float:
+    """How much a member of an Accept header is liked: its `q`, from 0 to 1."""
     for parameter in parameters:
         name, _, value = parameter.strip().partition("=")
         if name.lower() == "q":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from dataclasses import dataclass, field
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 
 from aggregator import InvalidRequestError, Limits, Retention, Roll
@@ -18,17 +19,21 @@ class Http:
     or client certificates. max_append_bytes: of a request body. max_page: records of one page of plateau's routes.
     max_connections: more are refused. stall_s: what a client may take for its headers, for the next piece of its
     body, or to read on. keep_alive_s: how long an idle connection stays. drain_s: what open requests get at the end.
+    cors_origins: of pages that browsers may ask from, besides this server's own; "*": any. trusted_proxies: networks
+    whose word is taken for a client's address, and for the host that it asked.
     """
 
     bind: str = "127.0.0.1:3030"
     public: bool = False
-    max_append_bytes: int = 10_240_000
+    max_append_bytes: int = 20 << 20
     max_page: int = 10_000
     max_header_bytes: int = 65_536
     max_connections: int = 4000
     stall_s: float = 20.0
     keep_alive_s: float = 75.0
     drain_s: float = 20.0
+    cors_origins: tuple[str, ...] = ()
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

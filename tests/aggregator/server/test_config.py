@@ -123,7 +123,8 @@ def test_every_key_has_a_place():
     """Each key sets what it says, with a value of its kind."""
     samples = {"log.level": "error", "log.format": "json", "catalog.durability": "none",
                "catalog.checkpoint_interval": "2s", "catalog.sealing": "thread",
-               "catalog.file_mode": "0640"}  # fmt: skip
+               "catalog.file_mode": "0640", "http.cors_origins": "https://a.example",
+               "http.trusted_proxies": "10.0.0.0/8"}  # fmt: skip
     values = {name: samples.get(name, "1") for name in KEYS} | {"http.public": "true", "log.requests": "true"}
     settings = settings_of(values)
     assert settings.http.stall_s == settings.http.keep_alive_s == settings.http.drain_s == 1

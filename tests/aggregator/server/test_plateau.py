@@ -377,10 +377,10 @@ def test_other_refusals(web):
     assert web.post("/topic/clicks/partition/web-1", content=body).status_code == 400
     refused = web.get("/topic/clicks/partition/a/records?start=0", headers={"accept": "image/png"})
     assert (refused.status_code, "cannot emit requested 'image/png' Accept format" in refused.text) == (400, True)
-    for content in (b"x" * 10_240_001, iter([b"x" * 1_024_000] * 11)):  # with a length, and in chunks without one
+    for content in (b"x" * 20_971_521, iter([b"x" * 2_048_000] * 11)):  # with a length, and in chunks without one
         answer = web.post("/topic/clicks/partition/web-1", content=content, headers={"content-type": ARROW})
         assert (answer.status_code, answer.json()["code"]) == (413, 413)
-        assert answer.headers["x-max-request-size"] == "10240000"
+        assert answer.headers["x-max-request-size"] == "20971520"
 
 
 def test_overload(tmp_path, web_of):

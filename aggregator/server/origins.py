@@ -1,0 +1,109 @@
+"""Who asks: addresses and hosts behind trusted proxies, and which pages a browser may ask from.
+
+A proxy tells by `X-Forwarded-For`, `X-Forwarded-Host` or `Forwarded` (RFC 7239) what the client asked it. Anybody can
+send such headers, so they are believed of the addresses in `http.trusted_proxies` alone.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+Headers = Sequence[tuple[bytes, bytes]]
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+EXPOSED = "Aggregator-Position, Aggregator-Gone, Retry-After, X-Iteration-Status, X-Max-Request-Size"
+"""Headers of answers that scripts of other origins may see."""
+_PORTS = {"http": ":80", "https": ":443"}
+_TCHAR = r"[!#$%&'*+.^_`|~0-9A-Za-z-]"
+_TOKENS = re.compile(rf"{_TCHAR}+(?:[ \t]*,[ \t]*{_TCHAR}+)*".encode())
+_PAIR = re.compile(rf'(?<!{_TCHAR})({_TCHAR}++)=(?:"((?:[^"\\]|\\.)*+)"|([^;,\s"]*+))')
+_MAX_HOPS = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """A client: its address, and the hosts under which it may know this server, in lower case."""
+
+    address: str
+    hosts: tuple[str, ...]
+
+
+def asker(peer: str, headers: Headers, trusted: Sequence[Network]) -> Asker:
+    """Who asks over a connection from `peer`: what proxies tell of them, as far as those are trusted."""
+    hosts = _values(headers, b"host")[:1]
+    if not _is_one_of(peer, trusted):
+        return Asker(peer, tuple(hosts))
+    forwarded = list(_forwarded(headers))
+    addresses = _values(headers, b"x-forwarded-for") or [pair for name, pair in forwarded if name == "for"]
+    hosts += _values(headers, b"x-forwarded-host") or [pair for name, pair in forwarded if name == "host"]
+    address = peer
+    for told in reversed(addresses[-_MAX_HOPS:]):
+        found = _address(told)
+        if found is None:
+            break
+        address = found
+        if not _is_one_of(found, trusted):
+            break
+    return Asker(address, tuple(host.lower() for host in hosts))
+
+
+def is_same_origin(origin: str, hosts: Sequence[str]) -> bool:
+    """Whether a page of that origin came from this server: it names one of its hosts."""
+    scheme, _, host = origin.lower().partition("://")
+    port = _PORTS.get(scheme, "")
+    return bool(host) and any(host.removesuffix(port) == known.lower().removesuffix(port) for known in hosts)
+
+
+def cors_headers(origin: bytes) -> list[tuple[bytes, bytes]]:
+    """Of an answer that pages of `origin` may read."""
+    return [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", EXPOSED.encode())]
+
+
+def preflight_headers(headers: Headers, methods: Sequence[str]) -> list[tuple[bytes, bytes]]:
+    """Of the answer to a browser that asks first: which methods it may use, and the headers that it wants to send."""
+    wanted = dict(headers).get(b"access-control-request-headers", b"").strip()
+    allowed = [(b"access-control-allow-headers", wanted)] if _TOKENS.fullmatch(wanted) else []
+    return [
+        (b"access-control-allow-methods", ", ".join(methods).encode()), *allowed,
+        (b"access-control-max-age", b"600"),
+        (b"vary", b"Access-Control-Request-Method, Access-Control-Request-Headers"),
+    ]  # fmt: skip
+
+
+def _is_one_of(address: str, networks: Sequence[Network]) -> bool:
+    if not networks:
+        return False
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return any((mapped or found) in network for network in networks)
+
+
+def _values(headers: Headers, name: bytes) -> list[str]:
+    """The members of a header that is a list, in all its lines."""
+    lines = [value.decode("latin-1") for known, value in headers if known == name]
+    return [part.strip() for line in lines for part in line.split(",") if part.strip()]
+
+
+def _forwarded(headers: Headers) -> Iterator[tuple[str, str]]:
+    """Names and values in `Forwarded`, in their order."""
+    for known, value in headers:
+        if known == b"forwarded":
+            for name, quoted, plain in _PAIR.findall(value.decode("latin-1")):
+                yield name.lower(), re.sub(r"\\(.)", r"\1", quoted) or plain
+
+
+def _address(told: str) -> str | None:
+    """The address of a client as proxies write it, with a port or without; None for anything else."""
+    if told.startswith("["):
+        told = told[1:].partition("]")[0]
+    elif told.count(":") == 1:
+        told = told.partition(":")[0]
+    try:
+        return str(ipaddress.ip_address(told))
+    except ValueError:
+        return None
