@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from starlette.requests import Request
 
+from aggregator.server.body_room import BodyRoom
 from aggregator.server.context import Context
 from aggregator.server.problems import ProblemError
 from aggregator.server.settings import Http
@@ -20,20 +21,25 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A body as it was sent. max_bytes: what it may have, decompressed."""
+    """A body as it was sent. max_bytes: what it may have, decompressed. room: of all bodies that are read at once."""
 
     stored: bytes
     encoding: str
     max_bytes: int
+    room: BodyRoom
 
     def plain(self) -> pa.Buffer:
-        """The body as its sender meant it. It takes the processor long: call it in a thread of a pool.
+        """The body as its sender meant it. It takes the processor long: call it in a thread of a pool. It waits until
+        there is room for what is made of the body; the pool gives the room back when the call is over.
 
         Raises ProblemError: 413 over the limit, 400 for bytes that are not in the encoding.
         """
         if self.encoding == "identity" or not self.stored:
-            return pa.py_buffer(self.stored)
-        return decompress(self.stored, self.encoding, self.max_bytes)
+            found = pa.py_buffer(self.stored)
+        else:
+            found = decompress(self.stored, self.encoding, self.max_bytes)
+        self.room.take(found.size)
+        return found
 
 
 async def read_body(request: Request, http: Http, *, may_be_empty: bool = False) -> Body:
@@ -57,7 +63,7 @@ async def _read(request: Request, http: Http) -> Body:
     if encoding not in ("identity", *ENCODINGS):
         raise ProblemError(415, "unsupported-encoding", f"Content-Encoding {encoding[:40]!r} is not spoken here",
                            "send gzip, zstd, deflate or none", accept_encoding=", ".join(ENCODINGS))  # fmt: skip
-    return Body(await request.body(), encoding, http.max_append_bytes)
+    return Body(await request.body(), encoding, http.max_append_bytes, request.app.state.context.body_room)
 
 
 async def read_plain(request: Request, context: Context) -> bytes:

@@ -13,6 +13,7 @@ from starlette.requests import Request
 
 from aggregator import Catalog
 from aggregator.server.access import Access
+from aggregator.server.body_room import BodyRoom
 from aggregator.server.health import Health
 from aggregator.server.mended import Mended
 from aggregator.server.open_answers import OpenAnswers
@@ -53,6 +54,7 @@ class Context:
     authority: Authority
     health: Health
     readers: BoundedSemaphore
+    body_room: BodyRoom
     answers: OpenAnswers = field(default_factory=OpenAnswers)
     ready: bool = False
     body_bytes: int = 0
@@ -77,14 +79,16 @@ class Context:
     def of(cls, catalog: Catalog, settings: Settings) -> Context:
         """With pools as the settings ask for them. Raises InvalidRequestError (a damaged token file)."""
         work = settings.work
+        room = BodyRoom(work.body_bytes // 4)
         return cls(
             catalog,
             settings,
-            WorkPool("append", work.append_threads, work.waiting, work.patience_s),
-            WorkPool("read", work.read_threads, work.waiting, work.patience_s, Slow(work.slow_reads)),
+            WorkPool("append", work.append_threads, work.waiting, work.patience_s, ended=room.give_back),
+            WorkPool("read", work.read_threads, work.waiting, work.patience_s, Slow(work.slow_reads), room.give_back),
             Authority(settings.tokens or catalog.path / FILE),
             Health(settings.catalog.checkpoint_interval_s),
             BoundedSemaphore(max(1, (os.cpu_count() or 1) - 1)),
+            room,
         )
 
     def may_see(self, request: Request, topic: str) -> bool:

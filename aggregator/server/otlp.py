@@ -7,6 +7,7 @@ are fields.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import orjson
@@ -27,6 +28,8 @@ from aggregator.server.otlp_record import add_attributes, add_severity, add_time
 from aggregator.server.shipped import TAGS_AND_RECORD
 from esformat import InvalidEventError
 
+MAX_RECORDS = 500_000
+"""Of a request: each takes some 600 bytes of memory, however few it takes in the body."""
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
 
@@ -39,12 +42,15 @@ def read_records(body: bytes, media: str, tell: Tell = untold) -> list[TAGS_AND_
         found, escaped = read_json(body) if media == JSON else _parsed(body)
         if escaped:
             tell(TEXT_ESCAPED)
-        return list(records_in(found) if media == JSON else _records(found))
+        records = list(islice(records_in(found) if media == JSON else _records(found), MAX_RECORDS + 1))
     except InvalidEventError:
         raise
     except (DecodeError, ValueError, TypeError, RecursionError) as error:
         why = " ".join(str(error).split())[:200]
         raise InvalidEventError(f"the body is no export request: {why}") from None
+    if len(records) > MAX_RECORDS:
+        raise InvalidEventError(f"the request has more than {MAX_RECORDS:,} records", hint="send them in smaller ones")
+    return records
 
 
 def _parsed(body: bytes) -> tuple[ExportLogsServiceRequest, bool]:

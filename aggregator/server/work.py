@@ -91,12 +91,20 @@ class WorkPool:
     """Runs blocking calls beside the event loop. All but `cancel` and `close` belong to the loop's thread."""
 
     def __init__(
-        self, name: str, threads: int, waiting: int, patience_s: float = 0.25, slow: Slow | None = None
+        self,
+        name: str,
+        threads: int,
+        waiting: int,
+        patience_s: float = 0.25,
+        slow: Slow | None = None,
+        ended: Callable[[], None] | None = None,
     ) -> None:
         """threads: calls at once. waiting: calls that may wait for a thread, and patience_s: for about how long.
 
-        slow: for calls that take long; None: they are like any others, and nothing cancels them.
+        slow: for calls that take long; None: they are like any others, and nothing cancels them. ended: called after
+        each call, in its thread.
         """
+        self._call_ended = ended
         self.name = name
         self.capacity = threads + waiting
         self._counts = _Counts()
@@ -207,6 +215,8 @@ class WorkPool:
                 return job.call()
         finally:
             self._learn(time.perf_counter() - began)
+            if self._call_ended is not None:
+                self._call_ended()
 
     def _learn(self, took: float) -> None:
         most = _LEAP * self._mean_s + _LEAST_S

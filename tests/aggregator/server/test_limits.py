@@ -245,7 +245,7 @@ def test_hostile_arrow(web):
 def test_bombs(web):
     """Few bytes that claim to be many are refused before there is memory for them."""
     zeros = pa.array(np.zeros(900_000, np.int64))
-    table = pa.table({"time": zeros} | {f"c{number}": zeros for number in range(9)})
+    table = pa.table({"time": zeros} | {f"c{number}": zeros for number in range(12)})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
