@@ -9,17 +9,20 @@ from __future__ import annotations
 import contextlib
 import json
 import shutil
+import socket
+import ssl
 import subprocess
 import time
 
 import httpx
 import pytest
+from certificates import CertificateAuthority
 from served import served
 from test_limits import raw, until_cut
 from test_plateau import ARROW
 
 from aggregator.server import Settings, connection
-from aggregator.server.settings import Http
+from aggregator.server.settings import Http, Tls
 
 LINE = b'{"space": "a", "timestamp": 1}\n'
 PATH = "/v1/topics/t/events"
@@ -317,6 +320,20 @@ def test_large_bodies_are_refused_with_an_answer(server, roomy, name, version):
     assert received[9:12].decode() == status
     assert received.count(b"HTTP/1.1 ") == 1
     assert b"connection: close" in received.lower()
+
+
+def test_large_bodies_are_refused_over_tls(tmp_path):
+    """TLS cannot be half-closed: the body is read on all the same, and the answer is there."""
+    authority = CertificateAuthority(tmp_path)
+    certificate, key = authority.issue("server")
+    trust = ssl.create_default_context(cafile=str(authority.certificate))
+    with served(tmp_path / "data", Settings(tls=Tls(certificate, key))) as server:
+        host, port = server.url.removeprefix("https://").split(":")
+        plain = socket.create_connection((host, int(port)), timeout=60)
+        with trust.wrap_socket(plain, server_hostname=host) as made:
+            made.sendall(head(b"POST /v1/nothing HTTP/1.1", b"connection: close", b"content-length: %d" % SIZE))
+            made.sendall(b"x" * SIZE)
+            assert answer_on(made)[0] == 404
 
 
 def test_a_client_that_stays_is_cut(tmp_path, monkeypatch):
