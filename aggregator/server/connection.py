@@ -16,7 +16,6 @@ from typing import Any
 
 import httptools
 from starlette.responses import Response
-from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from aggregator.server.admission import Admission
@@ -38,6 +37,10 @@ _TOO_SLOW = Problem(408, "headers-stalled", "the rest of the headers did not com
 _OTHER_CODING = Problem(501, "unsupported-coding", "only the transfer encoding chunked is spoken",
                         "send gzip or zstd as Content-Encoding")  # fmt: skip
 
+_TOO_MANY = Problem(
+    503, "too-many-connections", "the server has as many connections as it takes", "try again later", 1.0
+)
+
 
 class _RefusedError(Exception):
     """Raised in a callback of the parser, which then ends."""
@@ -57,6 +60,7 @@ def connection_type(stall_s: float, max_header_bytes: int, admission: Admission)
         _in_headers = True
         _offered = False  # Invariant: true from the headers of a request with an offer until it is read again
         _refused = False  # Invariant: true from the answer to a request without a cycle to the end of its body
+        _surplus = False  # one more than there may be: its first request is refused
         _lingering = False  # nothing is sent any more, and what comes is thrown away
         _discard_until = 0.0
         _discarded_bytes = 0
@@ -65,6 +69,7 @@ def connection_type(stall_s: float, max_header_bytes: int, admission: Admission)
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
             super().connection_made(transport)
+            self._surplus = self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency
             self._wait(stall_s)
 
         def connection_lost(self, exc: Exception | None) -> None:
@@ -131,9 +136,11 @@ def connection_type(stall_s: float, max_header_bytes: int, admission: Admission)
                 self._linger()
 
         def _check(self, method: bytes, version: str) -> None:
-            """Refuse what is HTTP, and not spoken here. Raises _RefusedError."""
+            """Refuse what is HTTP, and not spoken here, or too much. Raises _RefusedError."""
             if version not in ("1.0", "1.1") or method == b"CONNECT":
                 raise _RefusedError(_NO_HTTP)
+            if self._surplus or (self.limit_concurrency is not None and len(self.tasks) >= self.limit_concurrency):
+                raise _RefusedError(_TOO_MANY)
             for name, value in self.headers:
                 if name == b"transfer-encoding" and (version == "1.0" or value.strip().lower() != b"chunked"):
                     raise _RefusedError(_OTHER_CODING if version == "1.1" else _NO_HTTP)
@@ -147,10 +154,7 @@ def connection_type(stall_s: float, max_header_bytes: int, admission: Admission)
             scope: dict[str, Any] = self.scope  # type: ignore[assignment]  # whose extensions uvicorn does not know
             scope |= {"method": method.decode(), "http_version": version, "path": path.decode("ascii"),
                       "raw_path": path, "query_string": query, "extensions": {ABORT: self._cut}}  # fmt: skip
-            full = self.limit_concurrency is not None and self.limit_concurrency <= max(
-                len(self.connections), len(self.tasks)
-            )
-            before, app = self.cycle, service_unavailable if full else self.app
+            before = self.cycle
             self.cycle = exchange = Exchange(
                 scope=self.scope, transport=Way(self.transport, lambda: self._end(exchange)), flow=self.flow,
                 logger=self.logger,
@@ -159,10 +163,10 @@ def connection_type(stall_s: float, max_header_bytes: int, admission: Admission)
                 keep_alive=version != "1.0" and self.parser.should_keep_alive(), on_response=self.on_response_complete,
             )  # fmt: skip
             if before is None or before.response_complete:
-                self._start_asgi_task(exchange, app)
+                self._start_asgi_task(exchange, self.app)
             else:
                 self.flow.pause_reading()
-                self.pipeline.appendleft((exchange, app))
+                self.pipeline.appendleft((exchange, self.app))
 
         def _refusal(self) -> Response | None:
             """Only where nothing is under way on the connection: answers keep their order and their reader's pace."""
@@ -195,7 +199,8 @@ def connection_type(stall_s: float, max_header_bytes: int, admission: Admission)
         def on_response_complete(self) -> None:
             if self._lingering:
                 return
-            if self.cycle is not None and self.cycle.more_body and not self.transport.is_closing():
+            exchange = self.cycle  # perhaps not the one that is complete, but one behind it whose body still comes
+            if exchange is not None and exchange.response_complete and exchange.more_body:
                 self._begin_discarding()
             is_last = not self.pipeline
             super().on_response_complete()

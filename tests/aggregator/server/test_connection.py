@@ -260,6 +260,30 @@ def test_who_waits_for_100_and_is_refused(server):
     assert (status, headers["connection"]) == (413, "close")
 
 
+def test_a_slow_body_behind_another_request(server, monkeypatch):
+    """The answer to the first begins no countdown for the body of the second."""
+    monkeypatch.setattr(connection, "LINGER_S", 0.1)
+    first = b"GET /v1/topics/t HTTP/1.1\r\nhost: x\r\n\r\n"
+    second = head(b"POST %b HTTP/1.1" % PATH.encode(), sized(LINE))
+    with raw(server, first + second + LINE[:5]) as made:
+        assert answer_on(made)[0] == 200
+        time.sleep(0.4)
+        made.sendall(LINE[5:])
+        assert answer_on(made)[0] == 200
+
+
+def test_more_connections_than_are_taken(tmp_path):
+    """They are told to come again, and those that are there are served."""
+    with served(tmp_path, Settings(http=Http(max_connections=2))) as server:
+        asked = b"GET /ok HTTP/1.1\r\nhost: x\r\n\r\n"
+        with raw(server, asked) as first, raw(server, asked) as second:
+            assert [answer_on(made)[0] for made in (first, second)] == [200, 200]
+            ((status, headers, body),) = answers(server, asked)
+            assert (status, headers["retry-after"], json.loads(body)["status"]) == (503, "1", 503)
+            first.sendall(asked)
+            assert answer_on(first)[0] == 200
+
+
 def test_a_body_that_nobody_asked_for(server):
     """Of a GET, or a DELETE: it is read past."""
     for method in (b"GET", b"DELETE"):
