@@ -51,6 +51,7 @@ def make_app(catalog: Catalog, settings: Settings | None = None) -> Starlette:
     @contextlib.asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as services:
+            await services.enter_async_context(context.refusals.told_in_time())
             for service in SERVICES:
                 await services.enter_async_context(service(context))
             await services.enter_async_context(context.health.looking(catalog))

@@ -14,8 +14,8 @@ from typing import Any
 import orjson
 
 from aggregator.server.formats import read_time, split_lines
-from aggregator.server.mended import TEXT_ESCAPED, TIME_REPLACED, Tell, untold
 from aggregator.server.odd_text import read_json
+from aggregator.server.refusals import Tell, untold
 from aggregator.server.shipped import TAGS_AND_RECORD, Outcome, Place, Refusal, free_name
 from esformat import InvalidEventError
 
@@ -92,7 +92,14 @@ def _parsed_header(line: bytes) -> tuple[str, Mapping[str, Any]]:
 
 
 def record_of(action: Action, tell: Tell = untold) -> TAGS_AND_RECORD | Wrong:
-    """The record that an item asks to store, with the tags of its stream; or why it cannot be."""
+    """The record that an item asks to store, with the tags of its stream; or why it cannot be, which is told, too."""
+    found = _record_of(action, tell)
+    if isinstance(found, Wrong):
+        tell("invalid" if action.verb in _STORING else "unsupported", why=found.reason)
+    return found
+
+
+def _record_of(action: Action, tell: Tell) -> TAGS_AND_RECORD | Wrong:
     if action.verb not in _STORING:
         return Wrong("illegal_argument_exception", f"{action.verb} is not supported: events are never changed")
     try:
@@ -102,7 +109,7 @@ def record_of(action: Action, tell: Tell = untold) -> TAGS_AND_RECORD | Wrong:
     if not isinstance(document, dict):
         return Wrong("document_parsing_exception", "the document is no object")
     if escaped:
-        tell(TEXT_ESCAPED)
+        tell("text_escaped")
     return {"index": action.index}, _record(document, tell)
 
 
@@ -113,7 +120,7 @@ def _record(document: dict[str, Any], tell: Tell) -> dict[str, Any]:
             made["ts"] = _time(document["@timestamp"])
             del document["@timestamp"]
         except InvalidEventError:  # it stays a field
-            tell(TIME_REPLACED)
+            tell("time_replaced")
     for name in ("message", "log"):
         if isinstance(document.get(name), str):
             made["msg"] = document.pop(name)

@@ -18,6 +18,7 @@ import pyarrow as pa
 
 from aggregator.intake import MAX_KEY_BYTES
 from aggregator.server.formats import as_json, read_time
+from aggregator.server.refusals import Tell, untold
 from esformat import InvalidEventError
 
 BATCH = "application/cloudevents-batch+json"
@@ -31,7 +32,7 @@ _RENAMED = {"space": "space_", "grouping": "grouping_", "timestamp": "timestamp_
 _OWN = ("time", "data", "data_base64")
 
 
-def read_cloud_events(body: bytes, media: str, now_us: int | None) -> pa.Table:
+def read_cloud_events(body: bytes, media: str, now_us: int | None, tell: Tell = untold) -> pa.Table:
     """The events of a body, as a topic takes them. now_us: the time of events that have none; None: they are refused.
 
     Raises InvalidEventError, with the number of the event that is wrong.
@@ -49,8 +50,8 @@ def read_cloud_events(body: bytes, media: str, now_us: int | None) -> pa.Table:
     events = [_checked(event, number) for number, event in enumerate(found)]
     names = dict.fromkeys(name for event in events for name in event if name not in _OWN)
     columns: dict[str, Any] = {
-        "space": pa.array([_key(event.get("subject") or event["source"]) for event in events], pa.string()),
-        "grouping": pa.array([_key(event["type"]) for event in events], pa.string()),
+        "space": pa.array([_key(event.get("subject") or event["source"], tell) for event in events], pa.string()),
+        "grouping": pa.array([_key(event["type"], tell) for event in events], pa.string()),
         "timestamp": pa.array([_time(event, number, now_us) for number, event in enumerate(events)], pa.int64()),
         "data": pa.array([_data(event, number) for number, event in enumerate(events)], pa.binary()),
     }
@@ -83,9 +84,13 @@ def _checked(event: Any, number: int) -> Mapping[str, Any]:
     return event
 
 
-def _key(text: str) -> str:
-    """A text as a space or grouping, cut where it is too long for one."""
-    return text if 4 * len(text) <= MAX_KEY_BYTES else text.encode()[:MAX_KEY_BYTES].decode("utf-8", "ignore")
+def _key(text: str, tell: Tell) -> str:
+    """A text as a space or grouping, cut where it is too long for one, which is told."""
+    if 4 * len(text) <= MAX_KEY_BYTES:
+        return text
+    key = text.encode()[:MAX_KEY_BYTES].decode("utf-8", "ignore")
+    tell("key_cut", key != text)
+    return key
 
 
 def _time(event: Mapping[str, Any], number: int, now_us: int | None) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from threading import BoundedSemaphore
 from typing import TypeVar
@@ -15,8 +16,8 @@ from aggregator import Catalog
 from aggregator.server.access import Access
 from aggregator.server.body_room import BodyRoom
 from aggregator.server.health import Health
-from aggregator.server.mended import Mended
 from aggregator.server.open_answers import OpenAnswers
+from aggregator.server.refusals import Reason, Refusals, Source, Tell
 from aggregator.server.settings import Settings
 from aggregator.server.syslog_socket import Datagrams
 from aggregator.server.tokens import FILE, Authority
@@ -68,8 +69,8 @@ class Context:
     """Of the last batch that plateau's routes took, by topic and partition: the id of its schema."""
     schema_changes: Counter[tuple[str, str]] = field(default_factory=Counter)
     """How often that changed."""
-    mended: Mended = field(default_factory=Mended)
-    """What of shippers' records was kept otherwise than it came."""
+    refusals: Refusals = field(default_factory=Refusals)
+    """What was refused, or kept otherwise than it came."""
     datagrams: Datagrams = field(default_factory=Datagrams)
     """Of syslog."""
     listeners: list[Callable[[Told], None]] = field(default_factory=list)
@@ -95,6 +96,14 @@ class Context:
         """Whether the request's token may read a topic: for answers that name topics."""
         access: Access = request.state.access
         return access.allows("read", topic)
+
+    def refused(self, source: Source, reason: Reason, records: int = 1, why: str = "") -> None:
+        """Count records that were refused or changed, and say so in the log now and then. why: of the last of them."""
+        self.refusals.tell(source, reason, records, why)
+
+    def telling(self, source: Source) -> AbstractContextManager[Tell]:
+        """The same for what becomes of records that are stored within it: told if that ends well."""
+        return self.refusals.telling(source)
 
     def tell(self, told: Told) -> None:
         """Pass on what is told of a request."""

@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from aggregator.server.context import Context, Told
 from aggregator.server.health import Health
-from aggregator.server.mended import HOWS
+from aggregator.server.refusals import LOSSES
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 MAX_LABELLED = 1000
@@ -149,23 +149,17 @@ def _whole_catalog(stats: Mapping[str, Any], topics: list[Mapping[str, Any]], he
 
 
 def _of_shippers(context: Context) -> Iterator[Metric]:
-    mended = CounterMetricFamily(
-        "aggregator_mended_records", "Records of shippers kept otherwise than they came, or refused", labels=["how"]
+    labels = ["source", "reason"]
+    refused = CounterMetricFamily("aggregator_refused_records", "Records that were not stored", labels=labels)
+    changed = CounterMetricFamily(
+        "aggregator_changed_records", "Records stored otherwise than they came", labels=labels
     )
-    for how in HOWS:
-        mended.add_metric([how], context.mended.counts[how])
-    yield mended
-    datagrams = context.datagrams
-    if datagrams.buffer_bytes is not None:
+    for source, reason, count in context.refusals.counts():
+        (refused if reason in LOSSES else changed).add_metric([source, reason], count)
+    yield from (refused, changed)
+    if context.datagrams.buffer_bytes is not None:
         yield GaugeMetricFamily("aggregator_syslog_buffer_bytes", "Datagrams that the kernel holds",
-                                datagrams.buffer_bytes)  # fmt: skip
-        dropped = CounterMetricFamily(
-            "aggregator_syslog_dropped", "Datagrams dropped by the kernel, or as storing did not keep up", labels=["by"]
-        )
-        dropped.add_metric(["listener"], datagrams.dropped)
-        if datagrams.kernel_drops is not None:
-            dropped.add_metric(["kernel"], datagrams.kernel_drops)
-        yield dropped
+                                context.datagrams.buffer_bytes)  # fmt: skip
 
 
 def _by_topic(topics: list[Mapping[str, Any]], now_us: float) -> Iterator[Metric]:

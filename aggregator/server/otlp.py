@@ -21,10 +21,10 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
-from aggregator.server.mended import TEXT_ESCAPED, Tell, untold
 from aggregator.server.odd_text import escaped_message, read_json
 from aggregator.server.otlp_json import records_in
 from aggregator.server.otlp_record import add_attributes, add_severity, add_times, as_text, check_depth, plain
+from aggregator.server.refusals import Tell, untold
 from aggregator.server.shipped import TAGS_AND_RECORD
 from esformat import InvalidEventError
 
@@ -41,7 +41,7 @@ def read_records(body: bytes, media: str, tell: Tell = untold) -> list[TAGS_AND_
     try:
         found, escaped = read_json(body) if media == JSON else _parsed(body)
         if escaped:
-            tell(TEXT_ESCAPED)
+            tell("text_escaped")
         records = list(islice(records_in(found) if media == JSON else _records(found), MAX_RECORDS + 1))
     except InvalidEventError:
         raise

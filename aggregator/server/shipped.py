@@ -16,7 +16,7 @@ from aggregator import Catalog, InvalidRequestError, TopicExistsError
 from aggregator.lql import TagSet
 from aggregator.lql.tag_set import MAX_TAG_BYTES
 from aggregator.records import NO_COLUMNS, STREAM_SCHEMA, events_of
-from aggregator.server.mended import REFUSED, TAGS_CUT, Mended
+from aggregator.server.refusals import Tell, untold
 from aggregator.server.settings import Settings
 from esformat import InvalidEventError
 
@@ -60,23 +60,20 @@ def make_stream_topic(catalog: Catalog, name: str, settings: Settings) -> None:
             catalog.create_topic(name, STREAM_SCHEMA, roll=settings.roll, retention=settings.retention)
 
 
-def store(
-    catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target, mended: Mended | None = None
-) -> list[Outcome]:
-    """Store records, each of the stream of its tags; tells of each what became of it, and `mended` of what is odd.
+def store(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target, tell: Tell = untold) -> list[Outcome]:
+    """Store records, each of the stream of its tags. Answers of each what became of it; tells of what is odd.
 
     With a key all of them are stored, or none. Raises InvalidRequestError, InvalidEventError (with a key),
     SequenceConflictError, OverloadedError, and what else appending raises.
     """
-    mended = mended or Mended()
-    outcomes = _store(catalog, _with_short_tags(items, mended), target)
+    outcomes = _store(catalog, _with_short_tags(items, tell), target)
     for outcome in outcomes:
         if isinstance(outcome, Refusal):
-            mended.tell(REFUSED, outcome.reason)
+            tell("invalid", why=outcome.reason)
     return outcomes
 
 
-def _with_short_tags(items: Sequence[TAGS_AND_RECORD], mended: Mended) -> list[TAGS_AND_RECORD]:
+def _with_short_tags(items: Sequence[TAGS_AND_RECORD], tell: Tell) -> list[TAGS_AND_RECORD]:
     """The records with tags that a stream can have."""
     known: dict[int, tuple[Mapping[str, str], dict[str, str]]] = {}  # many records share the same tags
     made = []
@@ -89,7 +86,7 @@ def _with_short_tags(items: Sequence[TAGS_AND_RECORD], mended: Mended) -> list[T
             known[id(tags)] = cut.as_dict(), whole
         short, whole = known[id(tags)]
         if whole:
-            mended.tell(TAGS_CUT)
+            tell("tags_cut")
             record = dict(record)
             for name, value in whole.items():
                 record[free_name(name, "tags.", record)] = value

@@ -11,6 +11,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from aggregator.server.refusals import Tell, untold
 from aggregator.server.shipped import TAGS_AND_RECORD
 
 MAX_MESSAGE_BYTES = 65_536
@@ -38,8 +39,10 @@ _MARK = b"\xef\xbb\xbf"
 _NONE = b"-"
 
 
-def read_message(message: bytes, peer: str, now: dt.datetime, *, cut: bool = False) -> TAGS_AND_RECORD:
-    """The record of a message, and the tags of its stream. Nothing is refused.
+def read_message(
+    message: bytes, peer: str, now: dt.datetime, *, cut: bool = False, tell: Tell = untold
+) -> TAGS_AND_RECORD:
+    """The record of a message, and the tags of its stream. Nothing is refused; what has neither form is told.
 
     peer: the address that it came from, which stands for a host that it does not name. now: an aware time; times
     without a year are next to it, and those without a zone in its zone.
@@ -58,6 +61,7 @@ def read_message(message: bytes, peer: str, now: dt.datetime, *, cut: bool = Fal
     found = _OLD.fullmatch(rest)
     moment = None if found is None else _moment(found["time"], now)
     if found is None or moment is None:
+        tell("unparsed", why=f"the last from {peer}")
         return tags, {**record, "ts": now, "msg": _text(rest)}
     tags["host"] = _decoded(found["host"])
     if found["app"]:

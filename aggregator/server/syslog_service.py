@@ -2,7 +2,7 @@
 
 Syslog has no acknowledgements: what waits in memory is lost if the process dies. It waits for little: whatever came
 while one batch was being stored is the next. Where storing cannot keep up, TCP senders are made to wait, and datagrams
-are dropped, counted and reported: here, or by the kernel, before they come here.
+are dropped, counted and told: here, or by the kernel, before they come here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from aggregator import AggregatorError, InvalidRequestError, OverloadedError
 from aggregator.catalog import STREAMS_TOPIC
 from aggregator.server.address import is_loopback, split_address
 from aggregator.server.context import Context
-from aggregator.server.mended import MESSAGE_CUT
 from aggregator.server.settings import Settings
 from aggregator.server.shipped import Target, make_stream_topic, store
 from aggregator.server.syslog import Framer, read_message
@@ -32,7 +31,7 @@ MAX_CONNECTIONS = 1_000
 _BATCH = 2_000
 _EACH_BYTES = 200  # what a message costs besides its own bytes
 _READ_BYTES = 1 << 16
-_REPORT_S = 10.0  # between two reports of what was dropped
+_REPORT_S = 10.0  # between two looks at what the kernel dropped, and two lines about messages that wait
 _RETRY_S = 1.0
 _MOST_LEFT = 100_000  # datagrams that are taken when the server stops
 _STOP_S = 10.0  # how long storing what waits may take when the server stops
@@ -104,8 +103,6 @@ class _Listener(asyncio.DatagramProtocol):
         self._context = context
         self._backlog = Backlog()
         self._connections: set[asyncio.Task[None]] = set()
-        self._refused = 0
-        self._refusals_told_at = 0.0
         self._failures_told_at = 0.0
         self._stored = asyncio.Event()  # set while nothing is being stored
         self._stored.set()
@@ -114,23 +111,19 @@ class _Listener(asyncio.DatagramProtocol):
 
     def datagram_received(self, data: bytes, address: tuple[str, int]) -> None:
         if not self._backlog.offer((data, False, address[0])):
-            self._context.datagrams.dropped += 1
+            self._context.refused("syslog", "overloaded", why=f"the last from {address[0]}")
 
     async def watch(self, datagrams: socket.socket) -> None:
-        """Look what was dropped, here and by the kernel, and say so, until cancelled."""
-        figures, told = self._context.datagrams, (0, 0)
+        """Look what the kernel dropped, until cancelled."""
         while True:
             await asyncio.sleep(self.report_s)
-            figures.kernel_drops = kernel_drops(datagrams)
-            here, before = figures.dropped, figures.kernel_drops or 0
-            if here > told[0]:
-                _log.warning("%d syslog datagrams dropped: storing does not keep up", here - told[0])
-            if before > told[1]:
-                _log.warning(
-                    "%d syslog datagrams dropped by the kernel: its buffer of %d bytes was full", before - told[1],
-                    figures.buffer_bytes,
-                )  # fmt: skip
-            told = here, before
+            self._tell_drops(datagrams)
+
+    def _tell_drops(self, datagrams: socket.socket) -> None:
+        figures = self._context.datagrams
+        before, figures.kernel_drops = figures.kernel_drops, kernel_drops(datagrams) or figures.kernel_drops
+        why = f"its buffer has {figures.buffer_bytes} bytes"
+        self._context.refused("syslog", "kernel_buffer", figures.kernel_drops - before, why)
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Read a TCP connection to its end."""
@@ -143,7 +136,8 @@ class _Listener(asyncio.DatagramProtocol):
             for option, value in _KEEPALIVE:
                 writer.get_extra_info("socket").setsockopt(*option, value)
             if len(self._connections) > MAX_CONNECTIONS:
-                self._refuse(peer)
+                why = f"{MAX_CONNECTIONS} are open; the last from {peer}"
+                self._context.refused("syslog", "connections", why=why)
                 return
             while data := await reader.read(_READ_BYTES):
                 await self._put(framer.feed(data), peer)
@@ -166,17 +160,6 @@ class _Listener(asyncio.DatagramProtocol):
             except asyncio.CancelledError:
                 self._backlog.keep((rest, its_cut, peer) for rest, its_cut in messages[place:])
                 raise
-
-    def _refuse(self, peer: str) -> None:
-        """Say that there are too many connections, now and then."""
-        now = asyncio.get_running_loop().time()
-        self._refused += 1
-        if now >= self._refusals_told_at:
-            self._refusals_told_at = now + self.report_s
-            _log.warning(
-                "%d syslog connections refused, the last from %s: %d are open", self._refused, peer, MAX_CONNECTIONS
-            )
-            self._refused = 0
 
     # ------------------------------------------------------------ messages stored
 
@@ -202,12 +185,12 @@ class _Listener(asyncio.DatagramProtocol):
                 return
 
     def _write(self, batch: Sequence[Message], now: dt.datetime) -> None:
-        mended = self._context.mended
-        for _ in range(sum(cut for _, cut, _ in batch)):
-            mended.tell(MESSAGE_CUT)
-        items = [read_message(message, peer, now, cut=cut) for message, cut, peer in batch if message.strip(b"\0\r\n ")]
-        make_stream_topic(self._context.catalog, STREAMS_TOPIC, self._context.settings)
-        store(self._context.catalog, items, Target(STREAMS_TOPIC), mended)
+        batch = [message for message in batch if message[0].strip(b"\0\r\n ")]
+        with self._context.telling("syslog") as tell:
+            tell("message_cut", sum(cut for _, cut, _ in batch))
+            items = [read_message(message, peer, now, cut=cut, tell=tell) for message, cut, peer in batch]
+            make_stream_topic(self._context.catalog, STREAMS_TOPIC, self._context.settings)
+            store(self._context.catalog, items, Target(STREAMS_TOPIC), tell)
 
     def _tell_failure(self, waiting: int, error: Exception) -> None:
         now = asyncio.get_running_loop().time()
@@ -217,8 +200,7 @@ class _Listener(asyncio.DatagramProtocol):
 
     def take_the_rest(self, datagrams: socket.socket) -> None:
         """Take what the kernel still holds, and close the socket."""
-        figures = self._context.datagrams
-        figures.kernel_drops = kernel_drops(datagrams)
+        self._tell_drops(datagrams)
         with contextlib.closing(datagrams):
             self._backlog.keep((data, False, peer) for data, peer in drain(datagrams, _MOST_LEFT))
 
@@ -231,8 +213,7 @@ class _Listener(asyncio.DatagramProtocol):
             async with asyncio.timeout(_STOP_S):
                 while len(self._backlog) or not self._stored.is_set():
                     await asyncio.sleep(0.01)
-        if len(self._backlog):
-            _log.error("%d syslog messages were not stored before the server stopped", len(self._backlog))
+        self._context.refused("syslog", "stopped", len(self._backlog))
         storing.cancel()
         await asyncio.gather(storing, return_exceptions=True)
 

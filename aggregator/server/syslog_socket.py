@@ -14,13 +14,12 @@ _READ_BYTES = 1 << 16
 
 @dataclass(slots=True)
 class Datagrams:
-    """Of a running listener: how large the buffer of its socket is, and how many datagrams were dropped: by the kernel,
-    as the buffer was full (None: it does not tell), and by the listener, as storing did not keep up.
+    """Of a running listener: how large the buffer of its socket is, and how many datagrams the kernel dropped, as far
+    as it tells, because the buffer was full.
     """
 
     buffer_bytes: int | None = None
-    kernel_drops: int | None = None
-    dropped: int = 0
+    kernel_drops: int = 0
 
 
 def datagram_socket(host: str, port: int, buffer_bytes: int) -> socket.socket:

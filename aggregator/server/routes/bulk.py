@@ -63,13 +63,16 @@ def routes(context: Context) -> list[Route]:
             actions = context.understand(lambda: list(read_actions(body.plain().to_pybytes(), index)))
             if not actions:
                 raise ProblemError(400, "invalid-request", "request body is required")
-            made = [record_of(action, context.mended.tell) for action in actions]
-            items = [each for each in made if not isinstance(each, Wrong)]
-            if target.producer is not None and any(record.get("ts") is None for _, record in items):
-                raise ProblemError(400, "invalid-event", "with an Idempotency-Key each document needs an @timestamp")
-            make_stream_topic(context.catalog, topic, context.settings)
-            found = iter(store(context.catalog, items, target, context.mended))
-            return actions, [each if isinstance(each, Wrong) else next(found) for each in made]
+            with context.telling("bulk") as tell:
+                made = [record_of(action, tell) for action in actions]
+                items = [each for each in made if not isinstance(each, Wrong)]
+                if target.producer is not None and any(record.get("ts") is None for _, record in items):
+                    raise ProblemError(
+                        400, "invalid-event", "with an Idempotency-Key each document needs an @timestamp"
+                    )
+                make_stream_topic(context.catalog, topic, context.settings)
+                found = iter(store(context.catalog, items, target, tell))
+                return actions, [each if isinstance(each, Wrong) else next(found) for each in made]
 
         return await context.appends.run(work)
 

@@ -71,11 +71,14 @@ def routes(context: Context) -> list[Route]:
         body = await read_body(request, context.settings.http, may_be_empty=media == PROTOBUF)  # an export of nothing
 
         def work() -> list[Outcome]:
-            items = context.understand(lambda: read_records(body.plain().to_pybytes(), media, context.mended.tell))
-            if target.producer is not None and any("ts" not in record for _, record in items):
-                raise ProblemError(400, "invalid-event", "with an Idempotency-Key each record needs a time of its own")
-            make_stream_topic(context.catalog, topic, context.settings)
-            return store(context.catalog, items, target, context.mended)
+            with context.telling("otlp") as tell:
+                items = context.understand(lambda: read_records(body.plain().to_pybytes(), media, tell))
+                if target.producer is not None and any("ts" not in record for _, record in items):
+                    raise ProblemError(
+                        400, "invalid-event", "with an Idempotency-Key each record needs a time of its own"
+                    )
+                make_stream_topic(context.catalog, topic, context.settings)
+                return store(context.catalog, items, target, tell)
 
         return await context.appends.run(work)
 

@@ -105,13 +105,14 @@ def routes(context: Context) -> list[Route]:
 
         def store() -> Receipt:
             now = None if producer is not None else time.time_ns() // 1000
-            events = context.understand(lambda: read_cloud_events(body.plain().to_pybytes(), media, now))
-            if name not in catalog.topics():
-                with contextlib.suppress(TopicExistsError):
-                    roll, retention = context.settings.roll, context.settings.retention
-                    catalog.create_topic(name, indexes=INDEXES, roll=roll, retention=retention)
-            partition = asked.text("partition") or "0"
-            return catalog.topic(name).append(events, partition, producer=producer, sequence=sequence)
+            with context.telling("cloudevents") as tell:
+                events = context.understand(lambda: read_cloud_events(body.plain().to_pybytes(), media, now, tell))
+                if name not in catalog.topics():
+                    with contextlib.suppress(TopicExistsError):
+                        roll, retention = context.settings.roll, context.settings.retention
+                        catalog.create_topic(name, indexes=INDEXES, roll=roll, retention=retention)
+                partition = asked.text("partition") or "0"
+                return catalog.topic(name).append(events, partition, producer=producer, sequence=sequence)
 
         return receipt_answer(await context.appends.run(store))
 

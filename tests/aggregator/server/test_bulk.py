@@ -84,8 +84,11 @@ def test_items_stand_for_themselves(web):
     assert found["x"] == {"@timestamp": "gestern"}
     assert found["long"] == {"index": "x" * 5000}
     told = web.get("/metrics").text
-    assert 'aggregator_mended_records_total{how="time_replaced"} 1.0' in told
-    assert 'aggregator_mended_records_total{how="tags_cut"} 1.0' in told
+    for name, count in {
+        'changed_records_total{reason="time_replaced"': 1, 'changed_records_total{reason="tags_cut"': 1,
+        'refused_records_total{reason="invalid"': 1, 'refused_records_total{reason="unsupported"': 2,
+    }.items():  # fmt: skip
+        assert f'aggregator_{name},source="bulk"}} {count}.0' in told
 
 
 @pytest.mark.parametrize("lines", [

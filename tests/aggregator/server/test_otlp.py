@@ -153,7 +153,7 @@ def test_text_that_is_not_utf8(web, media):
     assert answer.status_code == 200
     rows = [json.loads(row)["data"] for row in web.get("/v1/topics/logs/events").text.splitlines()]
     assert rows == (["caf\\xe9", "x"] if media == PROTOBUF else ["caf\\ud800"])
-    assert 'how="text_escaped"} 1.0' in web.get("/metrics").text
+    assert 'changed_records_total{reason="text_escaped",source="otlp"} 1.0' in web.get("/metrics").text
 
 
 def test_partial_success(web, monkeypatch):
@@ -170,6 +170,7 @@ def test_partial_success(web, monkeypatch):
     assert "more than the 1,500 that fit" in told.error_message
     rows = web.get("/v1/topics/logs/events").text.splitlines()
     assert sorted(json.loads(row)["data"] for row in rows) == ["fine", "good"]
+    assert 'aggregator_refused_records_total{reason="invalid",source="otlp"} 2.0' in web.get("/metrics").text
     nothing = post(web, b"{}", JSON)
     assert (nothing.status_code, nothing.json()) == (200, {})
 

@@ -138,6 +138,7 @@ def test_cloud_events_with_long_names(web, server):
     )
     (row,) = server.catalog.topic("cloudevents").scan().to_table().to_pylist()
     assert (row["space"], row["grouping"]) == ("ä" * 32_767, "t" * 65_535)
+    assert 'changed_records_total{reason="key_cut",source="cloudevents"} 2.0' in web.get("/metrics").text
     assert (row["subject"], row["type"]) == (event["subject"], event["type"])
 
 

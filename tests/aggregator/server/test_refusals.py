@@ -1,0 +1,133 @@
+"""What is refused, or kept otherwise than it came, is counted by source and reason, and told now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+import aggregator
+from aggregator import OverloadedError
+from aggregator.server.context import Context
+from aggregator.server.refusals import CHANGES, EVERY_S, LOSSES, SOURCES, Refusals
+from aggregator.server.settings import Settings
+from aggregator.server.syslog_service import _Listener
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lines(caplog) -> list[str]:
+    found = [record.message for record in caplog.records]
+    caplog.clear()
+    return found
+
+
+def counts(refusals: Refusals) -> dict[tuple[str, str], int]:
+    return {(source, reason): count for source, reason, count in refusals.counts() if count}
+
+
+def test_told_now_and_then(caplog):
+    """The first of each source and reason is told at once, what follows within some seconds as one line."""
+    clock = Clock()
+    refusals = Refusals(clock)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            refusals.tell("otlp", "invalid", 2, "too long")
+        refusals.tell("bulk", "invalid")
+        assert lines(caplog) == [
+            "otlp: 2 records refused: they cannot be stored (too long)",
+            "bulk: 1 records refused: they cannot be stored",
+        ]
+        refusals.tell("otlp", "invalid", 0)
+        clock.now += EVERY_S
+        refusals.tell("otlp", "invalid", why="odd")
+    assert lines(caplog) == ["otlp: 5 records refused: they cannot be stored (odd)"]
+    assert counts(refusals) == {("otlp", "invalid"): 7, ("bulk", "invalid"): 1}
+
+
+def test_the_last_are_told_too(caplog):
+    """What came after the line before is told when it is time, though nothing else comes, and at the end at once."""
+    clock = Clock()
+    refusals = Refusals(clock)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(1_000):
+            refusals.tell("syslog", "overloaded")
+        lines(caplog)
+        refusals.tell_rest()
+        assert lines(caplog) == []
+        clock.now += EVERY_S
+        refusals.tell_rest()
+        assert lines(caplog) == ["syslog: 999 messages dropped: storing does not keep up"]
+        clock.now += EVERY_S
+        refusals.tell_rest()
+        assert lines(caplog) == []
+        refusals.tell("syslog", "overloaded")
+        refusals.tell("syslog", "overloaded", why="x" * 1_000_000)
+        lines(caplog)
+        refusals.tell_rest(now=True)
+    (line,) = lines(caplog)
+    assert line.startswith("syslog: 1 messages dropped")
+    assert len(line) < 500
+
+
+def test_known_from_the_start():
+    """Each source and reason has a count from the start, as rates need it, and none has two meanings."""
+    assert len(list(Refusals().counts())) == len(SOURCES) * (len(LOSSES) + len(CHANGES)) < 200
+    assert not LOSSES.keys() & CHANGES.keys()
+
+
+def test_told_once_stored(caplog):
+    """What is noted of records that could not be stored now is not told: they come again."""
+    refusals = Refusals()
+
+    def fail() -> None:
+        with refusals.telling("otlp") as tell:
+            tell("text_escaped")
+            raise OverloadedError("full", retry_after_s=1.0)
+
+    with pytest.raises(OverloadedError):
+        fail()
+    assert counts(refusals) == {}
+    with refusals.telling("otlp") as tell:
+        tell("text_escaped")
+        tell("text_escaped", 2)
+    assert counts(refusals) == {("otlp", "text_escaped"): 3}
+
+
+def test_syslog_that_is_stored_at_the_second_attempt(tmp_path, monkeypatch):
+    """A message that is cut, one with long tags and one in no form count once, however often storing them is tried."""
+    long = b"<13>1 - " + b"h" * 255 + b' a - - [a b="c"] text'
+    batch = [
+        (b"<13>1 - h a - - - half", True, "p"),
+        (long, False, "p"),
+        (b"neither form", False, "p"),
+        (b"\n", False, "p"),
+    ]
+    with aggregator.open(tmp_path) as catalog:
+        context = Context.of(catalog, Settings())
+        write, busy = catalog.write_streams, [OverloadedError("full", retry_after_s=0.0)] * 3
+
+        def write_streams(*args, **options):
+            if busy:
+                raise busy.pop()
+            return write(*args, **options)
+
+        monkeypatch.setattr(catalog, "write_streams", write_streams)
+        monkeypatch.setattr("aggregator.server.shipped.SHORT_TAGS", 100)
+        monkeypatch.setattr("aggregator.server.shipped.TagSet.cut", lambda tags: (aggregator.lql.TagSet.of({}), tags))
+
+        async def scenario():
+            await _Listener(context)._store(batch)
+
+        asyncio.run(scenario())
+        assert not busy
+        context.close()
+        assert counts(context.refusals) == {
+            ("syslog", "message_cut"): 1, ("syslog", "tags_cut"): 1, ("syslog", "unparsed"): 1,
+        }  # fmt: skip
