@@ -341,6 +341,8 @@ class Catalog:
             facts["memory"] = memory_stats(budget.held_bytes, budget.limit_bytes)
             facts["log"] = {"bytes": self._backend.log.size_bytes, "limit": self._backend.limits.log_bytes}
             facts["since_open"] = {
+                "appended_rows": self._backend.ingest.appended_rows,
+                "appended_bytes": self._backend.ingest.appended_bytes,
                 "seals": self._backend.sealer.seals, "removed_segments": self._backend.housekeeping.removal.retired,
             }  # fmt: skip
             for name, mine in topics.items():

@@ -57,6 +57,9 @@ class Ingest:
         self._budget, self._footprint = budget, footprint
         self._log_bytes, self._roll_bytes, self._clock, self._wake = log_bytes, roll_bytes, clock, wake
         self._reserve = reserve
+        self.appended_rows = self.appended_bytes = (
+            0  # since this was made; only the log's leader, one at a time, counts
+        )
         self._making = Lock()  # held while a partition or a schema is made
         self._fittings: dict[int, dict[Any, tuple[SchemaInfo, Fitting]]] = {}  # by columns and their magnitudes
 
@@ -148,6 +151,8 @@ class Ingest:
                     ProducerEntry(partition.number, *key, digest, entry.first_index, entry.count, note)
                 )
             self._state.publish(partition, piece.at(entry.first_index))
+            self.appended_rows += entry.count
+            self.appended_bytes += size
 
         entry = Entry(
             partition.number, len(batch), [prefix.encode(), message], place, withdraw, publish,

@@ -23,7 +23,7 @@ from esformat.cli.program import CONTEXT_SETTINGS
 
 ROOT = Path(__file__).parents[1]
 SOURCES = ("README.md", "CONTRIBUTING.md", "LICENSE", "docs", "spec", "benchmarks/results")
-KEPT = {"", ".md", ".png", ".py", ".json"}
+KEPT = {"", ".md", ".png", ".py", ".json", ".yml"}
 """Suffixes of the files that pages consist of or link to."""
 COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
 PACKAGES = (

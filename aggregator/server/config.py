@@ -175,6 +175,7 @@ KEYS: Mapping[str, Key] = {
     "syslog": Key(("", "syslog"), _text, "host:port for syslog over TCP and UDP"),
     "syslog_tls": Key(("", "syslog_tls"), _text, "host:port for syslog over TLS, with tls.certificate and tls.key"),
     "syslog_buffer": Key(("", "syslog_buffer_bytes"), _size, "datagrams that the kernel is to hold"),
+    "metrics.plateau": Key(("", "plateau_metrics"), _flag, "plateau's figures in /metrics, beside ours"),
 }
 _ALIASES = {"catalog.retain": "catalog.retain.max_bytes"}
 

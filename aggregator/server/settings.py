@@ -109,6 +109,7 @@ class Settings:
     tokens: the file of bearer tokens; None: `tokens.json` beside the data, if it is there. roll, retention: of topics
     that an append makes. syslog: host:port to listen on for syslog messages, TCP and UDP; syslog_tls: the same over
     TLS, with the server's certificate. syslog_buffer_bytes: what the kernel is asked to hold of datagrams.
+    plateau_metrics: `/metrics` has plateau's figures as well, under plateau's names.
     """
 
     data_path: Path | None = None
@@ -123,3 +124,4 @@ class Settings:
     syslog: str | None = None
     syslog_tls: str | None = None
     syslog_buffer_bytes: int = 8 << 20
+    plateau_metrics: bool = False

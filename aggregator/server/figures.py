@@ -1,0 +1,170 @@
+"""What a catalog holds, as figures for Prometheus: read when they are asked for. Times are told as ages."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from aggregator.server.context import Context
+from aggregator.server.refusals import LOSSES
+from esformat import __version__
+
+MAX_LABELLED = 1000
+"""Topics, partitions and pipes that are told one by one, the largest and those furthest behind first;
+`aggregator_unlisted` counts the others."""
+_GAUGE, _COUNTER = GaugeMetricFamily, CounterMetricFamily
+_Family = type[GaugeMetricFamily | CounterMetricFamily]
+_Facts = Mapping[str, Any]
+_PLACE = ("topic", "partition")
+_OF_TOPICS: tuple[tuple[str, str, str], ...] = (
+    ("aggregator_topic_bytes", "Bytes of a topic, unsealed ones included", "bytes"),
+    ("aggregator_topic_rows", "Events of a topic", "rows"),
+    ("aggregator_topic_unsealed_rows", "Those of them that no segment holds yet", "unsealed_rows"),
+    ("aggregator_topic_segments", "Segments of a topic", "segments"),
+    ("aggregator_topic_quarantined_rows", "Events that cannot be sealed, set aside", "quarantined_rows"),
+    ("aggregator_topic_quarantined_bytes", "Bytes of their files", "quarantined_bytes"),
+    ("aggregator_compaction_lag_segments", "Segments that are due to be merged", "segments_to_merge"),
+)
+_AGES_OF_TOPICS = (
+    ("aggregator_topic_oldest_seconds", "Age of a topic's oldest event", "min_timestamp"),
+    ("aggregator_topic_newest_seconds", "Age of its newest event", "max_timestamp"),
+    ("aggregator_seal_lag_seconds", "How long its oldest unsealed batch has waited", "oldest_unsealed_us"),
+)
+_OF_PIPES: tuple[tuple[_Family, str, str, Callable[[_Facts], int]], ...] = (
+    (_GAUGE, "aggregator_pipe_lag_records", "Records that a pipe has not looked at yet", lambda facts: facts["lag"]),
+    (_COUNTER, "aggregator_pipe_copied_records", "Records that it has copied", lambda facts: facts["copied"]),
+    (_COUNTER, "aggregator_pipe_gone_records", "Records that it was too late for", lambda facts: facts["gone"]),
+    (_GAUGE, "aggregator_pipe_failing", "1 while it cannot copy", lambda facts: int(facts["state"] == "failing")),
+)
+
+
+class CatalogFigures(Collector):
+    """What a catalog holds, as it is when it is asked."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing: names are known when they are read."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """All figures."""
+        context = self._context
+        stats = context.catalog.stats()
+        topics = list(stats["topics"].values())
+        yield _build()
+        yield from _whole_catalog(stats, context)
+        listed = sorted(topics, key=lambda facts: -facts["bytes"])[:MAX_LABELLED]
+        yield from _by_topic(listed, time.time() * 1e6)
+        partitions = largest_partitions(topics)
+        yield from _by_partition(partitions[:MAX_LABELLED], context.schema_changes)
+        pipes = sorted(stats["pipes"], key=lambda facts: -facts["lag"])
+        for family, name, help_, value_of in _OF_PIPES:
+            named = [((facts["name"],), value_of(facts)) for facts in pipes[:MAX_LABELLED]]
+            yield labelled(family, name, help_, ["pipe"], named)
+        unlisted = [(("topic",), len(topics)), (("partition",), len(partitions)), (("pipe",), len(pipes))]
+        yield labelled(
+            _GAUGE, "aggregator_unlisted", "Topics and partitions too small to be told, pipes too little behind",
+            ["kind"], [(kind, max(0, count - MAX_LABELLED)) for kind, count in unlisted],
+        )  # fmt: skip
+        yield from _refusals(context)
+
+
+def labelled(
+    family: _Family, name: str, help_: str, labels: Sequence[str], values: Iterable[tuple[Sequence[str], float]]
+) -> Metric:
+    """A figure of one kind for each of several things."""
+    made = family(name, help_, labels=labels)
+    for of, value in values:
+        made.add_metric(of, value)
+    return made
+
+
+def largest_partitions(topics: Iterable[_Facts]) -> list[tuple[tuple[str, str], _Facts]]:
+    """All partitions of topics, the largest first: topic and name, and what is known of them."""
+    found = [((facts["topic"], name), mine) for facts in topics for name, mine in facts["partitions"].items()]
+    return sorted(found, key=lambda one: -one[1]["bytes"])
+
+
+def _build() -> Metric:
+    labels = {"version": __version__, "commit": _commit(), "python": platform.python_version()}
+    return labelled(_GAUGE, "aggregator_build_info", "1, with what runs here", list(labels), [([*labels.values()], 1)])
+
+
+def _commit() -> str:
+    """The commit that the package was installed from, where the installer wrote it down (PEP 610)."""
+    try:
+        text = importlib.metadata.distribution("esformat").read_text("direct_url.json")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+    found = json.loads(text or "{}").get("vcs_info", {}).get("commit_id", "")
+    return str(found)
+
+
+def _whole_catalog(stats: _Facts, context: Context) -> Iterator[Metric]:
+    counts, memory, disk, health = stats["since_open"], stats["memory"], stats["disk"], context.health
+    for family, name, help_, value in (
+        (_COUNTER, "aggregator_appended_records", "Records that were appended", counts["appended_rows"]),
+        (_COUNTER, "aggregator_appended_bytes", "Bytes of their batches", counts["appended_bytes"]),
+        (_COUNTER, "aggregator_seals", "Times that unsealed events became a segment", counts["seals"]),
+        (_COUNTER, "aggregator_removed_segments", "Segments that retention removed", counts["removed_segments"]),
+        (_GAUGE, "aggregator_stored_bytes", "Everything on disk", disk["total"]),
+        (_GAUGE, "aggregator_disk_free_bytes", "Left on the disk", disk["free"]),
+        (_GAUGE, "aggregator_log_bytes", "Write-ahead log on disk", stats["log"]["bytes"]),
+        (_GAUGE, "aggregator_log_limit_bytes", "What it may take", stats["log"]["limit"]),
+        (_GAUGE, "aggregator_unsealed_bytes", "Unsealed events in memory", memory["unsealed"]),
+        (_GAUGE, "aggregator_unsealed_limit_bytes", "What they may take", memory["limit"]),
+        (_GAUGE, "aggregator_arrow_bytes", "Memory that Arrow holds, unsealed events included", memory["arrow"]),
+        (_GAUGE, "aggregator_segments", "Segments", stats["segments"]),
+        (_GAUGE, "aggregator_problems", "Things found wrong that somebody should look at", stats["problems"]),
+        (_GAUGE, "aggregator_trouble", "1 while appends or background work fail", int(stats["background"] is not None)),
+        (_GAUGE, "aggregator_check_seconds", "How long the last look at the catalog's health took", health.took_s),
+        (_GAUGE, "aggregator_checkpoint_age_seconds", "How long ago it was found well", health.age_s),
+    ):
+        yield family(name, help_, value)
+
+
+def _by_topic(topics: list[_Facts], now_us: float) -> Iterator[Metric]:
+    for name, help_, key in _OF_TOPICS:
+        yield labelled(_GAUGE, name, help_, ["topic"], [((facts["topic"],), facts[key]) for facts in topics])
+    for name, help_, key in _AGES_OF_TOPICS:
+        ages = [
+            ((facts["topic"],), max(0.0, (now_us - facts[key]) / 1e6)) for facts in topics if facts[key] is not None
+        ]
+        yield labelled(_GAUGE, name, help_, ["topic"], ages)
+
+
+def _by_partition(
+    partitions: list[tuple[tuple[str, str], _Facts]], schema_changes: Mapping[tuple[str, str], int]
+) -> Iterator[Metric]:
+    for name, help_, key in (
+        ("aggregator_partition_bytes", "Bytes of a partition, unsealed ones included", "bytes"),
+        ("aggregator_partition_segments", "Segments of a partition", "segments"),
+    ):
+        yield labelled(_GAUGE, name, help_, _PLACE, [(place, facts[key]) for place, facts in partitions])
+    yield labelled(
+        _COUNTER, "aggregator_schema_changes", "Batches of plateau's routes with other columns than the last", _PLACE,
+        [(place, schema_changes.get(place, 0)) for place, _ in partitions],
+    )  # fmt: skip
+
+
+def _refusals(context: Context) -> Iterator[Metric]:
+    labels = ["source", "reason"]
+    counts = list(context.refusals.counts())
+    for name, help_, lost in (
+        ("aggregator_refused_records", "Records that were not stored", True),
+        ("aggregator_changed_records", "Records that were stored otherwise than they came", False),
+    ):
+        of = [((source, reason), count) for source, reason, count in counts if (reason in LOSSES) == lost]
+        yield labelled(_COUNTER, name, help_, labels, of)
+    buffer_bytes = context.datagrams.buffer_bytes
+    if buffer_bytes is not None:
+        yield GaugeMetricFamily("aggregator_syslog_buffer_bytes", "What the kernel may hold of datagrams", buffer_bytes)
