@@ -110,8 +110,8 @@ class Roll(_Policy):
     frame_bytes: int | None = None
 
     def __post_init__(self) -> None:
-        if min(self.rows, self.bytes) < 1 or self.age_us < 1:
-            raise InvalidRequestError("roll limits are at least 1")
+        if any(limit is None or limit < 1 for limit in (self.rows, self.bytes, self.age_us)):
+            raise InvalidRequestError("roll limits are at least 1", hint="leave out those that the defaults are for")
         if self.frame_bytes is not None and not LEAST_FRAME_BYTES <= self.frame_bytes <= MOST_FRAME_BYTES:
             raise InvalidRequestError(f"frame_bytes must lie between {LEAST_FRAME_BYTES} and {MOST_FRAME_BYTES}")
 

@@ -89,7 +89,7 @@ class Asked:
             given = self._given.get(name)
             return given.encode() if binary and given is not None else given
         if not binary:
-            raise wrong(f"{name}_base64 is for topics with binary keys", f"give {name}")
+            raise ProblemError(409, "other-keys", f"{name}_base64 is for topics with binary keys", f"give {name}")
         try:
             return base64.b64decode(
                 encoded, altchars=b"-_" if "-" in encoded or "_" in encoded else None, validate=True

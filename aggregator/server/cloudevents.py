@@ -72,6 +72,8 @@ def _checked(event: Any, number: int) -> Mapping[str, Any]:
     for name, value in event.items():
         if name in _OWN:
             continue
+        if isinstance(value, float) and value.is_integer():  # 5.0 is a whole number in JSON
+            value = event[name] = int(value)
         if not _NAME.fullmatch(name) or len(name) > 100:
             raise InvalidEventError(f"event {number}: attribute {name[:40]!r} is not of lower-case letters and digits")
         if value is not None and not isinstance(value, str | bool | int):

@@ -9,33 +9,23 @@ from typing import Any
 from starlette.routing import Route
 
 from aggregator.server.operation import operation_of
-from aggregator.server.problems import PROBLEM_JSON
+from aggregator.server.schemas import SCHEMAS
 from esformat import __version__
 
 _CONVERTOR = re.compile(r":\w+\}")
-_PROBLEM = {
-    "type": "object",
-    "description": "RFC 9457 problem details. plateau's routes answer `message` and `code` instead.",
-    "properties": {
-        "type": {"type": "string"}, "title": {"type": "string"}, "status": {"type": "integer"},
-        "detail": {"type": "string"}, "hint": {"type": "string"}, "retry_after_ms": {"type": "integer"},
-    },
-}  # fmt: skip
 
 
-def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """An OpenAPI 3.1 document of all routes."""
+def document(routes: Iterable[Route], *, secured: bool) -> dict[str, Any]:
+    """An OpenAPI 3.1 document of all routes. secured: tokens are asked for."""
     paths: dict[str, dict[str, Any]] = {}
     used: dict[str, int] = {}  # of operation ids: an endpoint may have several routes
     for route in routes:
         operation = operation_of(route.endpoint)
         described = dict(operation.document)
         if operation.scope != "open":
-            described["security"] = [{"token": []}]
+            if secured:
+                described["security"] = [{"token": []}]
             described["description"] = f"{described.get('description', '')}\n\nScope: {operation.scope}.".strip()
-        errors = {"default": {"description": "a problem", "content": {PROBLEM_JSON: {"schema": {
-            "$ref": "#/components/schemas/Problem"}}}}}  # fmt: skip
-        described["responses"] = {**described["responses"], **errors}
         at = paths.setdefault(_CONVERTOR.sub("}", route.path), {})
         for method in sorted((route.methods or {"GET"}) - {"HEAD"}):
             number = used[described["operationId"]] = used.get(described["operationId"], 0) + 1
@@ -49,7 +39,7 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
         },
         "paths": paths,
         "components": {
-            "schemas": {"Problem": _PROBLEM},
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": dict(SCHEMAS),
+            **({"securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}} if secured else {}),
         },
     }  # fmt: skip

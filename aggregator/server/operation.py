@@ -9,9 +9,12 @@ from typing import Any, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
+from aggregator.server.schemas import PROBLEM
+
 Endpoint = Callable[[Request], Awaitable[Response]]
 Scope = Literal["open", "read", "write", "admin"]
 _MARK = "_aggregator_operation"
+_RETRY_AFTER = {"Retry-After": {"description": "seconds", "required": True, "schema": {"type": "integer"}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +37,13 @@ def operation(
     description: str = "",
     parameters: Sequence[Mapping[str, Any]] = (),
     body: Mapping[str, Any] | None = None,
+    body_needed: bool = True,
     answers: Mapping[str, Any] | None = None,
+    errors: Mapping[str, Any] = PROBLEM,
     checks_topics: bool = False,
 ) -> Callable[[Endpoint], Endpoint]:
-    """Mark an endpoint. body: `content` of the request body by media type. answers: OpenAPI responses by status.
+    """Mark an endpoint. body: `content` of the request body by media type. answers: OpenAPI responses by status; those
+    that are errors have the content `errors`, where they name none, as has any status that is not among them.
 
     Every endpoint has a mark; an application with one that has none is not made.
     """
@@ -49,12 +55,21 @@ def operation(
         if parameters:
             document["parameters"] = list(parameters)
         if body is not None:
-            document["requestBody"] = {"required": True, "content": dict(body)}
-        document["responses"] = dict(answers) if answers else {"200": {"description": "done"}}
+            document["requestBody"] = {"required": body_needed, "content": dict(body)}
+        document["responses"] = _responses(answers or {"200": {"description": "done"}}, errors)
         setattr(endpoint, _MARK, Operation(scope, checks_topics, document))
         return endpoint
 
     return mark
+
+
+def _responses(answers: Mapping[str, Any], errors: Mapping[str, Any]) -> dict[str, Any]:
+    """The answers with what every one of their kind has."""
+    made: dict[str, Any] = {"default": {"description": "an error", "content": errors}}
+    for status, answer in answers.items():
+        common = {"content": errors} if status >= "400" else {}
+        made[status] = common | ({"headers": _RETRY_AFTER} if status == "429" else {}) | answer
+    return made
 
 
 def operation_of(endpoint: Any) -> Operation:
@@ -66,9 +81,17 @@ def operation_of(endpoint: Any) -> Operation:
 
 
 def parameter(
-    name: str, description: str, *, where: str = "query", kind: str = "string", required: bool = False, **schema: Any
+    name: str,
+    description: str,
+    *,
+    where: str = "query",
+    kind: str | None = "string",
+    required: bool = False,
+    **schema: Any,
 ) -> dict[str, Any]:
-    """A parameter as OpenAPI has it. schema: further members of its JSON schema, such as `default` and `example`."""
+    """A parameter as OpenAPI has it. kind: its JSON type; None: `schema` says it. schema: further members of its JSON
+    schema, such as `default` and `example`.
+    """
     required = required or where == "path"
     return {"name": name, "in": where, "description": description, "required": required,
-            "schema": {"type": kind, **schema}}  # fmt: skip
+            "schema": ({} if kind is None else {"type": kind}) | schema}  # fmt: skip

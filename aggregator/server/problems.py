@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import aggregator
+from aggregator.server.schemas import PROBLEM_JSON
 from esformat import ClosedError, EsdbError, InvalidEventError, UnknownIndexError, UsageError
 
-PROBLEM_JSON = "application/problem+json"
 _log = logging.getLogger("aggregator.server")
 
 
@@ -55,7 +55,7 @@ _CALLERS = (
     (aggregator.ReadOnlyError, 403, "read-only"),
     (aggregator.InvalidRequestError, 400, "invalid-request"),
     (InvalidEventError, 400, "invalid-event"),
-    (UnknownIndexError, 400, "unknown-index"),
+    (UnknownIndexError, 404, "unknown-index"),
     (aggregator.QueryLimitError, 400, "query-limit"),
     (aggregator.QueryCancelledError, 503, "cancelled"),
     (ClosedError, 503, "stopping"),

@@ -138,6 +138,6 @@ def positions(body: bytes) -> Mapping[str, int]:
         raise InvalidRequestError("the body must be a JSON object of record indexes by partition")
     for name, index in found.items():
         check_name(name, "partition")
-        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index <= _MAX_INDEX:
+        if isinstance(index, bool) or not isinstance(index, int | float) or not 0 <= index <= _MAX_INDEX or index % 1:
             raise InvalidRequestError(f"the record index of partition {name[:100]!r} must be a whole number from 0")
-    return found
+    return {name: int(index) for name, index in found.items()}  # 5.0 is a whole number in JSON

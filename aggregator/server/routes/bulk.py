@@ -26,6 +26,7 @@ from aggregator.server.bulk import (
 from aggregator.server.context import Context
 from aggregator.server.operation import operation, parameter
 from aggregator.server.problems import Problem, ProblemError, problem_of
+from aggregator.server.schemas import ELASTIC_ERROR, json_answer, ref, text
 from aggregator.server.shipped import Outcome, Target, make_stream_topic, store
 
 _JSON = "application/json"
@@ -33,7 +34,9 @@ _COMPATIBLE = "application/vnd.elasticsearch+json"
 _LINES = '{"index": {"_index": "nginx"}}\n{"@timestamp": "2026-03-01T08:00:00Z", "message": "GET / 200"}\n'
 _IGNORED = ("refresh", "timeout", "pipeline", "filter_path", "require_alias", "wait_for_active_shards", "routing",
             "_source", "_source_includes", "_source_excludes", "pretty", "human", "error_trace", "op_type")  # fmt: skip
-_TOPIC = parameter("topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC)
+_TOPIC = parameter("topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC,
+                   maxLength=1024)  # fmt: skip
+_FACTS = {"200": json_answer("facts about the server", {"type": "object"})}
 _STATUSES = {429: "es_rejected_execution_exception", 413: "content_too_long_exception", 403: "security_exception"}
 
 
@@ -80,8 +83,10 @@ def routes(context: Context) -> list[Route]:
         "write", "Store documents by Elasticsearch's bulk interface", tag="shippers", checks_topics=True,
         description="`index` and `create` store a document as a record of the stream `{index=…}`; others "
         "are refused, item by item.",
-        parameters=(_TOPIC,), body={"application/x-ndjson": {"example": _LINES}},
-        answers={"200": {"description": "what became of each item"}, "429": {"description": "try again"}},
+        parameters=(_TOPIC,), body={"application/x-ndjson": text("bulk-lines", _LINES)},
+        errors=ELASTIC_ERROR,
+        answers={"200": json_answer("what became of each item", ref("BulkAnswer")),
+                 "429": {"description": "try again"}},
     )  # fmt: skip
     async def bulk(request: Request) -> Response:
         return await send_bulk(request)
@@ -89,22 +94,24 @@ def routes(context: Context) -> list[Route]:
     @operation(
         "write", "Store documents of one index", tag="shippers", checks_topics=True,
         parameters=(parameter("index", "Index of items that name none", where="path", example="nginx"), _TOPIC),
-        body={"application/x-ndjson": {"example": _LINES}},
-        answers={"200": {"description": "what became of each item"}, "429": {"description": "try again"}},
+        body={"application/x-ndjson": text("bulk-lines", _LINES)},
+        errors=ELASTIC_ERROR,
+        answers={"200": json_answer("what became of each item", ref("BulkAnswer")),
+                 "429": {"description": "try again"}},
     )  # fmt: skip
     async def bulk_of_index(request: Request) -> Response:
         return await send_bulk(request)
 
-    @operation("open", "What shippers for Elasticsearch look at first", tag="shippers")
+    @operation("open", "What shippers for Elasticsearch look at first", tag="shippers", answers=_FACTS)
     async def about(request: Request) -> Response:
         return _answer(about_server(), request)
 
-    @operation("open", "Elasticsearch's health check", tag="shippers")
+    @operation("open", "Elasticsearch's health check", tag="shippers", answers=_FACTS)
     async def cluster_health(request: Request) -> Response:
         return _answer({"cluster_name": "aggregator", "status": "green", "timed_out": False, "number_of_nodes": 1,
                         "number_of_data_nodes": 1}, request)  # fmt: skip
 
-    @operation("open", "Elasticsearch's licence, for Beats", tag="shippers")
+    @operation("open", "Elasticsearch's licence, for Beats", tag="shippers", answers=_FACTS)
     async def licence(request: Request) -> Response:
         return _answer({"license": {"status": "active", "uid": "aggregator", "type": "basic"}}, request)
 

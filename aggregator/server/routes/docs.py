@@ -12,6 +12,7 @@ from starlette.routing import Route
 from aggregator.server.context import Context
 from aggregator.server.openapi import document
 from aggregator.server.operation import operation
+from aggregator.server.schemas import json_answer
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'"
 
@@ -20,11 +21,18 @@ def routes(context: Context) -> list[Route]:
     """`/docs` and `/openapi.json`."""
     page = files("aggregator.server").joinpath("docs.html").read_text("utf-8")
 
-    @operation("open", "This API as an OpenAPI document", tag="documentation")
+    @operation(
+        "open", "This API as an OpenAPI document", tag="documentation",
+        answers={"200": json_answer("the document", {"type": "object"})},
+    )  # fmt: skip
     async def openapi(request: Request) -> Response:
-        return Response(json.dumps(document(request.app.state.routes)), media_type="application/json")
+        found = document(request.app.state.routes, secured=context.authority.asks)
+        return Response(json.dumps(found), media_type="application/json")
 
-    @operation("open", "This API for people, to read and to try", tag="documentation")
+    @operation(
+        "open", "This API for people, to read and to try", tag="documentation",
+        answers={"200": {"description": "a page", "content": {"text/html": {}}}},
+    )  # fmt: skip
     async def docs(request: Request) -> Response:
         return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY, "X-Frame-Options": "DENY"})
 

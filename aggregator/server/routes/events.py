@@ -19,51 +19,58 @@ from aggregator.server.formats import read_events
 from aggregator.server.media import ARROW_STREAM, CSV, INPUTS, LINES, media_of
 from aggregator.server.operation import operation, parameter
 from aggregator.server.problems import ProblemError
+from aggregator.server.schemas import BINARY, json_answer, ref, text
 
 _KEYS_AND_PAYLOAD = ("space", "grouping", "timestamp", "data")
 _LINE = '{"space": "customer-1", "timestamp": "2026-03-01T08:00:00Z", "data": "{\\"url\\": \\"/\\"}", "type": "page"}\n'
 _CSV = "space,timestamp,data,type\ncustomer-1,2026-03-01T08:00:00Z,hello,page\n"
 
-TOPIC = parameter("topic", "Name of a topic", where="path", example="activity")
+TOPIC = parameter("topic", "Name of a topic", where="path", example="activity", minLength=1, maxLength=1024)
+_WHEN: Any = {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "integer"}], "kind": None}
 KEY = parameter(
     "Idempotency-Key", "producer:sequence. A batch that is sent again under the same key with the same content is "
     "stored once; with other content it is refused with 409. The last 64 of a producer are known in each partition.",
-    where="header", example="web-1:17",
+    where="header", example="web-1:17", pattern="^[!-~]+:-?[0-9]{1,18}$",
+    format="idempotency-key",
 )  # fmt: skip
-PARTITION = parameter("partition", "Name of a partition", default="0")
+PARTITION = parameter("partition", "Name of a partition", default="0", maxLength=1024)
 RECEIPT: dict[str, Any] = {
     "200": {
-        "description": "stored, durably; record indexes, both included. `repeated`: it was there already",
-        "content": {"application/json": {"example": {"topic": "activity", "partition": "0", "first": 0, "last": 999}}},
+        **json_answer("stored, durably; record indexes, both included. `repeated`: it was there already",
+                      ref("Receipt"), {"topic": "activity", "partition": "0", "first": 0, "last": 999}),
     },
     "400": {"description": "something that cannot be stored; nothing was"},
+    "404": {"description": "no such topic"},
     "409": {"description": "the key was used with other content"},
     "413": {"description": "larger than a body may be"},
     "415": {"description": "a Content-Type or Content-Encoding that is not spoken here"},
     "429": {"description": "too much to do: send it again after Retry-After seconds; nothing was stored"},
-}
+}  # fmt: skip
 EVENTS: dict[str, Any] = {
     "200": {
         "description": "the events, streamed. A connection that breaks means that something went wrong",
-        "content": {LINES: {"example": _LINE}, CSV: {"example": _CSV}, ARROW_STREAM: {}},
+        "content": {LINES: {"example": _LINE}, CSV: {"example": _CSV}, ARROW_STREAM: BINARY},
     },
     "400": {"description": "a parameter that makes no sense"},
-    "404": {"description": "no such topic"},
+    "404": {"description": "no such topic, or index"},
+    "409": {"description": "a key in base64 for a topic whose keys are text"},
     "406": {"description": "nothing of what Accept names is given here"},
 }
 _VALUES = {"text": pa.string(), "integer": pa.int64(), "boolean": pa.bool_()}
 _QUESTION = (
     parameter("space", "Of this space only", example="customer-1"),
     parameter("grouping", "Of this grouping only"),
-    parameter("start", "From this time on: ISO 8601, or µs since 1970", example="2026-03-01T00:00:00Z"),
-    parameter("end", "Before this time"),
+    parameter("start", "From this time on: ISO 8601, or µs since 1970", example="2026-03-01T00:00:00Z",
+              **_WHEN),
+    parameter("end", "Before this time", **_WHEN),
     parameter("reverse", "The newest first", kind="boolean", default=False),
-    parameter("limit", "So many at most", kind="integer"),
-    parameter("columns", "Names with commas between them; record_index and partition can be asked for"),
-    parameter("partition", "Of this partition only"),
-    parameter("space_base64", "A space of a topic with binary keys"),
-    parameter("grouping_base64", "A grouping of a topic with binary keys"),
-)
+    parameter("limit", "So many at most", kind="integer", minimum=0, maximum=2**63 - 1),
+    parameter("columns", "Names with commas between them; record_index and partition can be asked for",
+              format="columns", minLength=1),
+    parameter("partition", "Of this partition only", minLength=1, maxLength=1024),
+    parameter("space_base64", "A space of a topic with binary keys", format="binary-key"),
+    parameter("grouping_base64", "A grouping of a topic with binary keys", format="binary-key"),
+)  # fmt: skip
 
 
 def routes(context: Context) -> list[Route]:
@@ -73,7 +80,8 @@ def routes(context: Context) -> list[Route]:
         "write", "Append a batch of events", tag="events", parameters=(TOPIC, PARTITION, KEY), answers=RECEIPT,
         description="All of it, durable when the answer comes, or nothing. Columns: `space`, `timestamp` (ISO 8601 or "
         "whole µs), perhaps `grouping` and `data`, and any others.",
-        body={LINES: {"example": _LINE}, CSV: {"example": _CSV}, **{media: {} for media in INPUTS[:2]}},
+        body={LINES: text("event-lines", _LINE), CSV: text("event-csv", _CSV),
+              **dict.fromkeys(INPUTS[:2], BINARY)},
     )  # fmt: skip
     async def append_events(request: Request) -> Response:
         asked = Asked(request, ["partition"])
@@ -110,7 +118,8 @@ def routes(context: Context) -> list[Route]:
     @operation(
         "read", "Records of a partition in the order in which they were appended", tag="events", answers=EVENTS,
         parameters=(TOPIC, parameter("partition", "Name of a partition", where="path", example="0"),
-                    parameter("from", "The first record index; with reverse the last", kind="integer"),
+                    parameter("from", "The first record index; with reverse the last", kind="integer", minimum=0,
+                              maximum=2**63 - 1),
                     *(known for known in _QUESTION if known["name"] in ("limit", "reverse", "columns"))),
     )  # fmt: skip
     async def read_partition(request: Request) -> Response:

@@ -9,8 +9,10 @@ from starlette.routing import Route
 from aggregator.server.context import Context
 from aggregator.server.metrics import CONTENT_TYPE, Metrics
 from aggregator.server.operation import operation
+from aggregator.server.schemas import PLATEAU_ERROR, WHOLE, json_answer, shape
 
 _TAG = "health"
+_READY = shape({"status": {"enum": ["ready", "not ready"]}}, {"problems": WHOLE})
 
 
 def routes(context: Context) -> list[Route]:
@@ -18,13 +20,17 @@ def routes(context: Context) -> list[Route]:
     health = context.health
     metrics = Metrics(context)
 
-    @operation("open", "The process answers", tag=_TAG)
+    @operation(
+        "open", "The process answers", tag=_TAG,
+        answers={"200": json_answer("it does", shape({"status": {"const": "ok"}}))},
+    )  # fmt: skip
     async def healthz(request: Request) -> Response:
         return JSONResponse({"status": "ok"})
 
     @operation(
         "open", "Requests are taken: the server is not stopping, and the catalog is well", tag=_TAG,
-        answers={"200": {"description": "ready"}, "503": {"description": "starting, stopping, or in trouble"}},
+        answers={"200": json_answer("ready", _READY),
+                 "503": json_answer("starting, stopping, or in trouble", _READY)},
     )  # fmt: skip
     async def readyz(request: Request) -> Response:
         ready = context.ready and not health.ill
@@ -35,7 +41,9 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "open", "plateau's health check", tag="plateau",
-        answers={"200": {"description": "well"}, "500": {"description": "not well for ten checkpoint intervals"}},
+        errors=PLATEAU_ERROR,
+        answers={"200": json_answer("well", shape({"ok": {"const": "true"}})),
+                 "500": {"description": "not well for ten checkpoint intervals"}},
     )  # fmt: skip
     async def ok(request: Request) -> Response:
         if health.ill:

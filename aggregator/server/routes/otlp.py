@@ -17,9 +17,11 @@ from aggregator.server.media import media_of
 from aggregator.server.operation import operation, parameter
 from aggregator.server.otlp import JSON, PROTOBUF, failure, read_records, success
 from aggregator.server.problems import ProblemError, problem_of
+from aggregator.server.schemas import BINARY, PROBLEM, ref
 from aggregator.server.shipped import Outcome, Refusal, Target, make_stream_topic, store
 
-TOPIC = parameter("topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC)
+TOPIC = parameter("topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC,
+                  maxLength=1024)  # fmt: skip
 PARTITION = parameter("partition", "Name of a partition", default="0")
 _EXAMPLE: dict[str, Any] = {
     "resourceLogs": [{
@@ -39,8 +41,10 @@ def routes(context: Context) -> list[Route]:
         "write", "Export logs by OTLP", tag="shippers", parameters=(TOPIC, PARTITION), checks_topics=True,
         description="Attributes of the resource are the tags of the stream; body, severity, attributes, trace and span "
         "become message and fields. Durable when the answer comes. Errors are a google.rpc.Status, as OTLP has it.",
-        body={PROTOBUF: {}, JSON: {"example": _EXAMPLE}},
-        answers={"200": {"description": "stored; partialSuccess tells of records that never can be"},
+        body={PROTOBUF: BINARY, JSON: {"schema": {"type": "object", "format": "otlp"}, "example": _EXAMPLE}},
+        errors={PROTOBUF: BINARY, JSON: {"schema": ref("Status")}, **PROBLEM},
+        answers={"200": {"description": "stored; partialSuccess tells of records that never can be",
+                         "content": {PROTOBUF: BINARY, JSON: {"schema": {"type": "object"}}}},
                  "400": {"description": "no export request"}, "429": {"description": "try again after Retry-After"}},
     )  # fmt: skip
     async def export_logs(request: Request) -> Response:

@@ -10,21 +10,25 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from aggregator import InvalidRequestError
 from aggregator.lql import parse_source, parse_where, to_text
 from aggregator.lql.tree import CreatePipe, DeletePipe, DescribePipe, ShowPipes, Statement
 from aggregator.server.asked import Asked, json_object, wrong
 from aggregator.server.context import Context
 from aggregator.server.operation import operation, parameter
 from aggregator.server.problems import ProblemError
+from aggregator.server.schemas import json_answer, many, shape
 
 _PIPE = {"name": "errors", "from": "{app=web}", "where": 'msg CONTAINS "ERROR"', "backfill": True}
 _SHOWN = {"name": "errors", "from": "{app=web}", "where": 'msg CONTAINS "ERROR"', "copied": 12, "lag": 0, "gone": 0,
           "state": "level"}  # fmt: skip
-_NAME = parameter("name", "Name of a pipe", where="path", example="errors")
-
-
-def _answer(description: str, example: Any) -> dict[str, Any]:
-    return {"description": description, "content": {"application/json": {"example": example}}}
+_LIST = shape({"pipes": many({"type": "object"})})
+_ASKED = shape(
+    {"name": {"type": "string", "minLength": 1}},
+    {"from": {"type": "string", "format": "lql-source"}, "where": {"type": "string", "format": "lql-condition"},
+     "backfill": {"type": "boolean"}},
+)  # fmt: skip
+_NAME = parameter("name", "Name of a pipe", where="path", example="errors", minLength=1)
 
 
 def routes(context: Context) -> list[Route]:
@@ -47,17 +51,19 @@ def routes(context: Context) -> list[Route]:
         "read",
         "List pipes",
         tag="pipes",
-        answers={"200": _answer("the pipes, and how far they are", {"pipes": [_SHOWN]})},
+        answers={"200": json_answer("the pipes, and how far they are", _LIST, {"pipes": [_SHOWN]})},
     )
     async def list_pipes(request: Request) -> Response:
         Asked(request, [])
         return JSONResponse({"pipes": await context.reads.run(rows, ShowPipes())})
 
     @operation(
-        "admin", "Make a pipe", tag="pipes", body={"application/json": {"example": _PIPE}},
+        "admin", "Make a pipe", tag="pipes", body={"application/json": {"schema": _ASKED, "example": _PIPE}},
         description="It copies the records of `from` that `where` holds for into `{logrange.pipe=NAME}`, each once; "
         "with `backfill` also those that are there already. The same pipe again is no error.",
-        answers={"201": _answer("the pipe", _SHOWN), "400": {"description": "a condition that is wrong"}},
+        answers={"201": json_answer("the pipe", {"type": "object"}, _SHOWN),
+                 "400": {"description": "a condition that is wrong"},
+                 "409": {"description": "it is there already, with another definition"}},
     )  # fmt: skip
     async def create_pipe(request: Request) -> Response:
         Asked(request, [])
@@ -71,14 +77,19 @@ def routes(context: Context) -> list[Route]:
         def make() -> dict[str, Any]:
             source = parse_source(asked["from"]) if asked.get("from") else None
             where = parse_where(asked["where"]) if asked.get("where") else None
-            rows(CreatePipe(asked["name"], source, where, asked.get("backfill", False)))
+            try:
+                rows(CreatePipe(asked["name"], source, where, asked.get("backfill", False)))
+            except InvalidRequestError as error:
+                if asked["name"] in [pipe["name"] for pipe in rows(ShowPipes())]:
+                    raise ProblemError(409, "pipe-exists", error.message, error.hint) from None
+                raise
             return described(asked["name"])
 
         return JSONResponse(await context.appends.run(make), 201)
 
     @operation(
         "read", "Tell about a pipe", tag="pipes", parameters=(_NAME,),
-        answers={"200": _answer("the pipe", _SHOWN), "404": {"description": "no such pipe"}},
+        answers={"200": json_answer("the pipe", {"type": "object"}, _SHOWN), "404": {"description": "no such pipe"}},
     )  # fmt: skip
     async def get_pipe(request: Request) -> Response:
         Asked(request, [])
@@ -86,7 +97,7 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "admin", "End a pipe; what it copied stays", tag="pipes", parameters=(_NAME,),
-        answers={"200": {"description": "ended"}, "404": {"description": "no such pipe"}},
+        answers={"200": json_answer("ended", {"type": "object"}), "404": {"description": "no such pipe"}},
     )  # fmt: skip
     async def delete_pipe(request: Request) -> Response:
         Asked(request, [])

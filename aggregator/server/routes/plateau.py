@@ -20,30 +20,40 @@ from aggregator.server.plateau.definition import Definition
 from aggregator.server.plateau.definitions import Definitions
 from aggregator.server.plateau.paging import EMPTY, Page, Pager
 from aggregator.server.problems import ProblemError
+from aggregator.server.schemas import BINARY, PLATEAU_ERROR, by_name, json_answer, ref
 
 STATUS_HEADER = "x-iteration-status"
 _TAG = "plateau"
-_TOPIC = parameter("topic", "Name of a topic", where="path", example="clicks")
-_PARTITION = parameter("partition", "Name of a partition", where="path", example="web-1")
+_TOPIC = parameter("topic", "Name of a topic", where="path", example="clicks", minLength=1, maxLength=1024)
+_PARTITION = parameter("partition", "Name of a partition", where="path", example="web-1", minLength=1, maxLength=1024)
 _PAGE = (
-    parameter("page_size", "At most so many records", kind="integer", default=1000, maximum=10_000),
-    parameter("time.start", "No records before, RFC 3339", example="2026-03-01T08:00:00Z"),
-    parameter("time.end", "No records after, RFC 3339", example="2026-03-01T09:00:00Z"),
-    parameter("dataset[0]", "Columns to give, numbered from 0; * is all", example="*"),
-    parameter("dataset.exclude[0]", "Columns to leave out"),
+    parameter("page_size", "At most so many records", kind="integer", default=1000, minimum=1, maximum=2**63 - 1),
+    parameter("time.start", "No records before, RFC 3339", format="date-time", example="2026-03-01T08:00:00Z"),
+    parameter("time.end", "No records after, RFC 3339", format="date-time", example="2026-03-01T09:00:00Z"),
+    parameter("dataset[0]", "Columns to give, numbered from 0; * is all", example="*", format="column"),
+    parameter("dataset.exclude[0]", "Columns to leave out", format="column"),
     parameter("dataset.separator", "Flatten structs, with names joined by this", example="."),
-    parameter("dataset.max_bytes", "Give nulls for columns that are larger", kind="integer"),
+    parameter(
+        "dataset.max_bytes", "Give nulls for columns that are larger", kind="integer", minimum=0, maximum=2**63 - 1
+    ),
 )
+_POSITIONS = {
+    **by_name({"type": "integer", "minimum": 0, "maximum": 2**63 - 1}),
+    "propertyNames": {"minLength": 1, "maxLength": 1024},
+}
 _PAGES = {
     "200": {
-        "description": f"A page; the header {STATUS_HEADER} says why it ends and where the next begins",
+        "description": "A page",
+        "headers": {STATUS_HEADER: {"description": "why it ends, and where the next begins: JSON", "required": True,
+                                    "schema": {"type": "string"}}},
         "content": {
-            ARROW_FILE: {"schema": {"type": "string", "format": "binary"}},
-            JSON: {"example": [{"time": 1_700_000_000_000, "url": "/"}]},
+            ARROW_FILE: BINARY,
+            JSON: {"schema": {"type": "array", "items": {"type": "object"}},
+                   "example": [{"time": 1_700_000_000_000, "url": "/"}]},
         },
     },
     "400": {"description": "A parameter is wrong"},
-}
+}  # fmt: skip
 
 
 def routes(context: Context) -> list[Route]:
@@ -56,12 +66,18 @@ def routes(context: Context) -> list[Route]:
         name = request.path_params["topic"]
         return catalog.topic(name) if name in catalog.topics() else None
 
-    @operation("read", "Names of the topics", tag=_TAG, checks_topics=True)
+    @operation(
+        "read", "Names of the topics", tag=_TAG, checks_topics=True, errors=PLATEAU_ERROR,
+        answers={"200": json_answer("The topics", ref("Names"))},
+    )  # fmt: skip
     async def topics(request: Request) -> Response:
         names = await context.reads.run(catalog.topics)
         return JSONResponse({"topics": [{"name": name} for name in names if context.may_see(request, name)]})
 
-    @operation("read", "Partitions of a topic, their record indexes, and bytes", tag=_TAG, parameters=[_TOPIC])
+    @operation(
+        "read", "Partitions of a topic, their record indexes, and bytes", tag=_TAG, parameters=[_TOPIC],
+        errors=PLATEAU_ERROR, answers={"200": json_answer("The partitions", ref("Partitions"))},
+    )  # fmt: skip
     async def topic(request: Request) -> Response:
         def facts() -> dict[str, Any]:
             if request.path_params["topic"] not in catalog.topics():
@@ -75,10 +91,10 @@ def routes(context: Context) -> list[Route]:
     @operation(
         "write", "Append the records of an Arrow file; makes topic and partition", tag=_TAG,
         description="The first column is `time`: int64 milliseconds, or any timestamp. Durable when it is answered.",
-        parameters=[_TOPIC, _PARTITION], body={ARROW_FILE: {"schema": {"type": "string", "format": "binary"}}},
+        parameters=[_TOPIC, _PARTITION], body={ARROW_FILE: BINARY},
+        errors=PLATEAU_ERROR,
         answers={
-            "200": {"description": "Half-open record indexes", "content": {
-                JSON: {"example": {"span": {"start": 0, "end": 100}}}}},
+            "200": json_answer("Half-open record indexes", ref("Span"), {"span": {"start": 0, "end": 100}}),
             "400": {"description": "No such Arrow file can be stored"},
             "413": {"description": "More bytes than the header x-max-request-size says"},
             "429": {"description": "The writer is busy; nothing was stored"},
@@ -104,9 +120,11 @@ def routes(context: Context) -> list[Route]:
         return JSONResponse({"span": _span(receipt.first, receipt.last + 1)})
 
     @operation(
-        "read", "Records of a partition, from a record index on", tag=_TAG, answers=_PAGES,
-        parameters=[_TOPIC, _PARTITION, parameter("start", "The first record index", kind="integer", required=True),
-                    *_PAGE],
+        "read", "Records of a partition, from a record index on", tag=_TAG, answers=_PAGES, errors=PLATEAU_ERROR,
+        parameters=[
+            _TOPIC, _PARTITION, parameter("start", "The first record index", kind="integer", required=True, minimum=0,
+                                          maximum=2**63 - 1), *_PAGE,
+        ],
     )  # fmt: skip
     async def partition_records(request: Request) -> Response:
         media = _media(request)
@@ -129,12 +147,14 @@ def routes(context: Context) -> list[Route]:
         return await context.reads.run(read)
 
     @operation(
-        "read", "Records of all partitions, one after the other", tag=_TAG, answers=_PAGES,
+        "read", "Records of all partitions, one after the other", tag=_TAG, answers=_PAGES, errors=PLATEAU_ERROR,
         description="The body holds where to go on, by partition, as `next` in the header says it; {} to begin.",
-        body={JSON: {"example": {"web-1": 1000}}},
+        body={JSON: {"schema": _POSITIONS,
+                     "example": {"web-1": 1000}}}, body_needed=False,
         parameters=[
-            _TOPIC, parameter("order", "asc, or desc for the newest first", default="asc"),
-            parameter("partition_filter[0]", "Names of partitions, or regex:…", example="regex:^web-"), *_PAGE,
+            _TOPIC, parameter("order", "asc, or desc for the newest first", default="asc", enum=["asc", "desc"]),
+            parameter("partition_filter[0]", "Names of partitions, or regex:…", example="regex:^web-",
+                      format="partition-filter"), *_PAGE,
         ],
     )  # fmt: skip
     async def topic_records(request: Request) -> Response:

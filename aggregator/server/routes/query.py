@@ -25,6 +25,7 @@ from aggregator.server.media import ARROW_STREAM, CSV, JSON, LINES, OUTPUTS, TEX
 from aggregator.server.operation import operation, parameter
 from aggregator.server.paging import Page, limited, parse_select, read_page, select_at
 from aggregator.server.problems import ProblemError
+from aggregator.server.schemas import BINARY, shape
 from aggregator.server.waiting import Arrived
 
 POSITION = "Aggregator-Position"
@@ -35,6 +36,15 @@ _BEAT_S = 15.0  # how often a tail without records says that it lives
 _TAIL_ROWS = 1_000
 _EXAMPLE = {"query": 'SELECT FROM {app=web} WHERE msg CONTAINS "ERROR" LIMIT 10'}
 _RECORD = '{"space": "{app=web}", "timestamp": "2026-03-01T08:00:00.000000Z", "data": "ERROR: no disk"}\n'
+_LQL = {"type": "string", "format": "lql"}
+_AT = {"type": ["string", "null"], "format": "position"}
+_ASKED = {
+    **shape({"query": _LQL}, {
+        "position": _AT, "wait": {"type": ["number", "null"], "minimum": 0, "maximum": _LONGEST_WAIT_S},
+        "limit": {"type": ["integer", "null"], "minimum": 1, "maximum": _LARGEST_PAGE},
+    }),
+    "dependentRequired": {"wait": ["position"]},
+}  # fmt: skip
 _ANSWERS: dict[str, Any] = {
     "200": {
         "description": "the records, streamed; with a position, one page",
@@ -43,7 +53,7 @@ _ANSWERS: dict[str, Any] = {
             _GONE: {"description": "records behind the position that are gone",
                     "schema": {"type": "integer"}},
         },
-        "content": {LINES: {"example": _RECORD}, CSV: {}, ARROW_STREAM: {}, TEXT: {"example": "ERROR: no disk\n"}},
+        "content": {LINES: {"example": _RECORD}, CSV: {}, ARROW_STREAM: BINARY, TEXT: {"example": "ERROR: no disk\n"}},
     },
     "400": {"description": "a statement or position that is wrong, the hint shows the place; or one that takes more "
             "time or memory than it may"},
@@ -70,8 +80,8 @@ def routes(context: Context) -> list[Route]:
         "header `Aggregator-Position`, it is a page of at most `limit` records; `wait` seconds are waited for the "
         "first. `Accept: text/plain` gives records as the format string of the statement has them, or else their "
         "messages. Statements that change something need the scope `admin`.",
-        body={JSON: {"example": {**_EXAMPLE, "position": "tail", "wait": 30, "limit": 1000}},
-              TEXT: {"example": _EXAMPLE["query"]}},
+        body={JSON: {"schema": _ASKED, "example": {**_EXAMPLE, "position": "tail", "wait": 0.1, "limit": 1000}},
+              TEXT: {"schema": _LQL, "example": _EXAMPLE["query"]}},
     )  # fmt: skip
     async def query(request: Request) -> Response:
         Asked(request, [])
@@ -119,9 +129,9 @@ def routes(context: Context) -> list[Route]:
         description="Server-sent events: each is a record as JSON, its `id` the position behind it. A client that "
         "comes back with `Last-Event-ID` goes on there; nothing is left out or given twice.",
         parameters=(
-            parameter("query", "A SELECT", required=True, example=_EXAMPLE["query"]),
-            parameter("position", "Where to begin: head, tail, or a position", default="tail"),
-            parameter("Last-Event-ID", "Goes before `position`", where="header"),
+            parameter("query", "A SELECT", required=True, example=_EXAMPLE["query"], format="lql-select"),
+            parameter("position", "Where to begin: head, tail, or a position", default="tail", format="position"),
+            parameter("Last-Event-ID", "Goes before `position`", where="header", format="position"),
         ),
         answers={"200": {"description": "never ends by itself",
                          "content": {"text/event-stream": {"example": f"id: p1XNm…\ndata: {_RECORD}\n"}}}},
@@ -205,12 +215,15 @@ async def _question(request: Request, context: Context) -> _Question:
     odd = next((name for name in found if name not in ("query", "position", "wait", "limit")), None)
     if odd is not None:
         raise wrong(f"{odd[:40]!r} is not known here", "known are query, position, wait, limit")
-    position, wait, limit = found.get("position"), found.get("wait") or 0, found.get("limit")
+    position, wait, limit = found.get("position"), found.get("wait"), found.get("limit")
+    wait = 0 if wait is None else wait
     if position is not None and not isinstance(position, str):
         raise wrong("position must be a text", "give head, tail, or one that came before")
     if isinstance(wait, bool) or not isinstance(wait, int | float) or not 0 <= wait <= _LONGEST_WAIT_S:
         raise wrong("wait must be seconds", f"give a number from 0 to {_LONGEST_WAIT_S:g}")
     largest = _LARGEST_PAGE if position is not None else 2**62
+    if isinstance(limit, float) and limit.is_integer():  # 5.0 is a whole number in JSON
+        limit = int(limit)
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= largest):
         raise wrong("limit must be a whole number", f"give one from 1 to {largest}")
     return _Question(found["query"], position, float(wait), limit)

@@ -22,14 +22,34 @@ from aggregator.server.media import ARROW_FILE, ARROW_STREAM, LINES, TEXT
 from aggregator.server.operation import operation, parameter
 from aggregator.server.problems import ProblemError
 from aggregator.server.routes.events import KEY, PARTITION, RECEIPT, input_media, receipt_answer
+from aggregator.server.schemas import BINARY, each, many, text
 from aggregator.server.shipped import make_stream_topic
 
-_TAGS = parameter("tags", "Tags of the stream; a header `tags` will do as well", example='{app=web,host="a b"}')
-_TOPIC = parameter("topic", "Topic of the stream; it is made where it is absent", default=STREAMS_TOPIC)
+_TAGS = parameter(
+    "tags",
+    "Tags of the stream; a header `tags` will do as well",
+    required=True,
+    format="tags",
+    example='{app=web,host="a b"}',
+)
+_TOPIC = parameter("topic", "Topic of the stream; it is made where it is absent", default=STREAMS_TOPIC, maxLength=1024)
 _RECORD = '{"ts": "2026-03-01T08:00:00Z", "msg": "no disk", "level": "error"}\n'
 _EVENT = {
     "specversion": "1.0", "id": "17", "source": "/shop", "type": "order.paid", "subject": "customer-1",
     "time": "2026-03-01T08:00:00Z", "data": {"total": 12},
+}  # fmt: skip
+_CLOUD_EVENT: dict[str, Any] = {
+    "type": "object", "required": ["id", "source", "specversion", "type"],
+    "properties": {
+        **each("id source type", {"type": "string", "minLength": 1}), "specversion": {"const": "1.0"},
+        **each("subject datacontenttype", {"type": ["string", "null"]}),
+        "time": {"type": "string", "format": "date-time"}, "data": {},
+    },
+    "propertyNames": {"pattern": "^[a-z0-9]{1,100}$"},
+    "additionalProperties": {"anyOf": [
+        {"type": ["string", "boolean", "null"]},
+        {"type": "integer", "minimum": -(2**31), "maximum": 2**31 - 1},
+    ]},
 }  # fmt: skip
 _EVENTS_TOPIC = "cloudevents"
 _Parsed = Any  # a table, or a list of mappings: as `Catalog.write` takes records
@@ -71,17 +91,18 @@ def routes(context: Context) -> list[Route]:
         answers=RECEIPT, checks_topics=True,
         description="The tags name the stream; its first record makes it. A record has `ts` (ISO 8601 or whole µs; now "
         "where it is missing), `msg` and any fields.",
-        body={LINES: {"example": _RECORD}, ARROW_STREAM: {}, ARROW_FILE: {}},
+        body={LINES: text("record-lines", _RECORD), ARROW_STREAM: BINARY, ARROW_FILE: BINARY},
     )  # fmt: skip
     async def append_records(request: Request) -> Response:
         return await write(request, (LINES, ARROW_STREAM, ARROW_FILE))
 
     @operation(
-        "write", "Append lines of text to a stream", tag="streams", parameters=(_TAGS, _TOPIC, PARTITION, KEY),
+        "write", "Append lines of text to a stream", tag="streams", parameters=(_TAGS, _TOPIC, PARTITION),
         answers=RECEIPT, checks_topics=True,
         description="Each line is the message of a record of now; empty lines are none. JSON lines are taken as by "
         "`/v1/streams`.",
-        body={TEXT: {"example": "no disk\nstill no disk\n"}, LINES: {"example": _RECORD}},
+        body={TEXT: text("lines", "no disk\nstill no disk\n"),
+              LINES: text("record-lines", _RECORD)},
     )  # fmt: skip
     async def append_lines(request: Request) -> Response:
         return await write(request, (TEXT, LINES))
@@ -89,11 +110,12 @@ def routes(context: Context) -> list[Route]:
     @operation(
         "write", "Append CloudEvents", tag="shippers", answers=RECEIPT, checks_topics=True,
         parameters=(parameter("topic", "It is made where it is absent, with indexes on id and type",
-                              default=_EVENTS_TOPIC), PARTITION, KEY),
+                              default=_EVENTS_TOPIC, maxLength=1024), PARTITION, KEY),
         description="A batch, or one event in structured mode. The subject, or else the source, is the space; the type "
         "is the grouping; attributes are columns. `id` has an index: it tells what was delivered twice. To store a "
         "repeated request once, send an Idempotency-Key.",
-        body={BATCH: {"example": [_EVENT]}, ONE: {"example": _EVENT}},
+        body={BATCH: {"schema": many(_CLOUD_EVENT), "example": [_EVENT]},
+              ONE: {"schema": _CLOUD_EVENT, "example": _EVENT}},
     )  # fmt: skip
     async def append_cloud_events(request: Request) -> Response:
         asked = Asked(request, ["topic", "partition"])

@@ -17,26 +17,42 @@ from aggregator.server.columns import read_columns, tell_columns
 from aggregator.server.context import Context
 from aggregator.server.operation import operation, parameter
 from aggregator.server.problems import ProblemError
+from aggregator.server.schemas import by_name, json_answer, ref, shape
 
-_TOPIC = parameter("topic", "Name of a topic", where="path", example="activity")
+_TOPIC = parameter("topic", "Name of a topic", where="path", example="activity", minLength=1, maxLength=1024)
 _DRY_RUN = parameter("dry_run", "Only tell what would be removed", kind="boolean", default=False)
+_SIZE: dict[str, Any] = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 2**64 - 1},
+                   {"type": "string", "pattern": "^[1-9][0-9]{0,8} ?([kMG]i?)?B$"}]}  # fmt: skip
+_SPAN = {"type": "string", "pattern": "^[1-9][0-9]{0,5} ?[smhd]$"}
+_COUNT = {"type": "integer", "minimum": 1, "maximum": 2**64 - 1}
+_POLICIES = {
+    "roll": shape({}, {"rows": _COUNT, "bytes": _SIZE, "age": _SPAN}) | {"type": ["object", "null"]},
+    "retention": shape(
+        {},
+        {
+            "bytes": {"anyOf": [*_SIZE["anyOf"], {"enum": [0, None]}]},
+            "age": {"anyOf": [_SPAN, {"type": "null"}]},
+            "segments": {"type": ["integer", "null"], "minimum": 0},
+        },
+    )
+    | {"type": ["object", "null"]},
+}
 _DEFINITION = {
     "application/json": {
-        "schema": {
-            "type": "object",
-            "properties": {
+        "schema": shape(
+            {},
+            {
                 "schema": {
-                    "type": "object",
-                    "additionalProperties": {"type": "string"},
+                    **by_name({"type": "string", "format": "arrow-type"}),
+                    "propertyNames": {"format": "column-name"},
                     "description": "columns and their Arrow types, such as string, int64, float64, bool, "
                     "timestamp, list<string>; without it the first batch brings them",
                 },
-                "indexes": {"type": "array", "items": {"type": "string"}},
+                "indexes": {"type": "array", "uniqueItems": True, "items": {"type": "string", "format": "column-name"}},
                 "keys": {"enum": ["text", "binary"]},
-                "roll": {"type": "object"},
-                "retention": {"type": "object"},
+                **_POLICIES,
             },
-        },
+        ),
         "example": {
             "schema": {"type": "string", "price": "float64"},
             "indexes": ["type"],
@@ -47,8 +63,11 @@ _DEFINITION = {
 }
 
 
-def _answer(description: str, example: Any) -> dict[str, Any]:
-    return {"description": description, "content": {"application/json": {"example": example}}}
+_SPACES = shape({"spaces": {"type": "array", "items": {"type": "string"}}})
+
+
+def _report_of(name: str) -> dict[str, Any]:
+    return {"200": json_answer("what was done", ref(name)), "404": {"description": "no such topic"}}
 
 
 def routes(context: Context) -> list[Route]:
@@ -57,7 +76,7 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "read", "List topics: those that the caller may see", tag="topics", checks_topics=True,
-        answers={"200": _answer("the topics", {"topics": [{"name": "activity"}]})},
+        answers={"200": json_answer("the topics", ref("Names"), {"topics": [{"name": "activity"}]})},
     )  # fmt: skip
     async def list_topics(request: Request) -> Response:
         Asked(request, [])
@@ -65,11 +84,11 @@ def routes(context: Context) -> list[Route]:
         return JSONResponse({"topics": [{"name": name} for name in names if context.may_see(request, name)]})
 
     @operation(
-        "admin", "Make a topic", tag="topics", parameters=(_TOPIC,), body=_DEFINITION,
+        "admin", "Make a topic", tag="topics", parameters=(_TOPIC,), body=_DEFINITION, body_needed=False,
         description="Roll: rows, bytes, age. Retention: bytes, age, segments. With sizes as `64 MiB`, spans as `7d`.",
         answers={
-            "201": _answer("made", {"topic": "activity", "schema": {"type": "string"}, "indexes": ["type"]}),
-            "200": {"description": "it is there already, with the same definition"},
+            "201": json_answer("made", ref("Topic")),
+            "200": json_answer("it is there already, with the same definition", ref("Topic")),
             "409": {"description": "it is there already, with another definition"},
         },
     )  # fmt: skip
@@ -110,8 +129,9 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "admin", "Give a topic another roll or retention", tag="topics", parameters=(_TOPIC,),
-        body={"application/json": {"example": {"retention": {"age": "7d"}}}},
-        answers={"200": {"description": "the topic as it is now"}, "404": {"description": "no such topic"}},
+        body={"application/json": {"schema": shape({}, _POLICIES), "example": {"retention": {"age": "7d"}}}},
+        body_needed=False,
+        answers={"200": json_answer("the topic as it is now", ref("Topic")), "404": {"description": "no such topic"}},
     )  # fmt: skip
     async def patch_topic(request: Request) -> Response:
         Asked(request, [])
@@ -128,7 +148,7 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "read", "What a topic is and holds", tag="topics", parameters=(_TOPIC,),
-        answers={"200": _answer("definition and figures; times are µs since 1970", {"topic": "activity", "rows": 1000}),
+        answers={"200": json_answer("definition and figures; times are µs since 1970", ref("TopicFigures")),
                  "404": {"description": "no such topic"}},
     )  # fmt: skip
     async def get_topic(request: Request) -> Response:
@@ -154,21 +174,22 @@ def routes(context: Context) -> list[Route]:
 
     retain = operation(
         "admin", "Remove what retention no longer keeps, now", tag="upkeep", parameters=(_TOPIC, _DRY_RUN),
-        description="It happens by itself as well.",
+        description="It happens by itself as well.", answers=_report_of("RetentionReport"),
     )(upkeep("retain", ("dry_run",), _retain))  # fmt: skip
     compact = operation(
         "admin", "Merge segments, and take what was erased off the disk, now", tag="upkeep", parameters=(_TOPIC,),
-        description="It happens by itself as well.",
+        description="It happens by itself as well.", answers=_report_of("CompactionReport"),
     )(upkeep("compact", (), lambda topic, *_: _report(topic.compact())))  # fmt: skip
     erase = operation(
         "admin", "Erase every event of some spaces", tag="upkeep", parameters=(_TOPIC,),
         description="Hidden when the answer comes; gone from disk soon, at once after `compact`.",
-        body={"application/json": {"example": {"spaces": ["customer-1"]}}},
+        body={"application/json": {"schema": _SPACES, "example": {"spaces": ["customer-1"]}}},
+        answers=_report_of("Erased"),
     )(upkeep("erase", (), _erase))  # fmt: skip
 
     @operation(
         "read", "What the catalog holds and takes: bytes on disk and in memory, topics", tag="topics",
-        answers={"200": _answer("figures; times are µs since 1970, sizes bytes", {"rows": 1000, "topics": {}})},
+        answers={"200": json_answer("figures; times are µs since 1970, sizes bytes", ref("Stats"))},
     )  # fmt: skip
     async def stats(request: Request) -> Response:
         Asked(request, [])
