@@ -24,7 +24,7 @@ def entered(route: Route, context: Context) -> Route:
     work = context.settings.work
 
     async def enter(request: Request) -> Response:
-        request.state.route = route.path
+        request.state.route, request.state.source = route.path, operation.source
         context.open_by_route[route.path] += 1
         try:
             header = request.headers.get("authorization")
@@ -52,7 +52,9 @@ def entered(route: Route, context: Context) -> Route:
         except ClientDisconnect:
             return Response(status_code=400)  # nobody reads it
         except Exception as error:  # noqa: BLE001  # every error has an answer; the unexpected ones are logged with it
-            return answer(problem_of(error), route.path)
+            problem = problem_of(error)
+            request.state.refusal = problem.detail
+            return answer(problem, route.path)
         return response
 
     return Route(route.path, enter, methods=sorted(route.methods or {"GET"}), name=route.name)

@@ -21,6 +21,8 @@ from aggregator.server.problems import ProblemError, answer, problem_of
 
 SLOWEST_BYTES_PER_S = 4096
 """A body that comes more slowly, after the first `stall_s`, is cut: drops at long intervals are no progress."""
+_NEVER_TAKEN = (400, 404, 413, 415, 422)
+"""Statuses of appends that are refused the next time as well: their senders give up, or should."""
 
 
 class Guard:
@@ -170,6 +172,10 @@ class _Watch:
         state: dict[str, Any] = self._scope.get("state", {})
         if "route" in state:
             self._context.open_by_route[state["route"]] -= 1
+        source = state.get("source")
+        if source is not None and self._status in _NEVER_TAKEN:
+            why = f"the last with {self._status}: {state.get('refusal', '')}"
+            self._context.refused(source, "request", why=why)
         seconds = time.perf_counter() - self._began
         self._context.tell(
             Told(

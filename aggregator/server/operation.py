@@ -9,6 +9,7 @@ from typing import Any, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
+from aggregator.server.refusals import Source
 from aggregator.server.schemas import PROBLEM
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -20,12 +21,13 @@ _RETRY_AFTER = {"Retry-After": {"description": "seconds", "required": True, "sch
 @dataclass(frozen=True, slots=True)
 class Operation:
     """scope: what a token needs; "open" needs none. checks_topics: the route itself checks which topics it touches;
-    where not, tokens that are limited to topics can call it only if its path names a `{topic}`. document: the OpenAPI
-    operation object.
+    where not, tokens that are limited to topics can call it only if its path names a `{topic}`. source: what
+    its refusals are counted under; None: they are not. document: the OpenAPI operation object.
     """
 
     scope: Scope
     checks_topics: bool = False
+    source: Source | None = None
     document: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -41,6 +43,7 @@ def operation(
     answers: Mapping[str, Any] | None = None,
     errors: Mapping[str, Any] = PROBLEM,
     checks_topics: bool = False,
+    source: Source | None = None,
 ) -> Callable[[Endpoint], Endpoint]:
     """Mark an endpoint. body: `content` of the request body by media type. answers: OpenAPI responses by status; those
     that are errors have the content `errors`, where they name none, as has any status that is not among them.
@@ -57,7 +60,7 @@ def operation(
         if body is not None:
             document["requestBody"] = {"required": body_needed, "content": dict(body)}
         document["responses"] = _responses(answers or {"200": {"description": "done"}}, errors)
-        setattr(endpoint, _MARK, Operation(scope, checks_topics, document))
+        setattr(endpoint, _MARK, Operation(scope, checks_topics, source, document))
         return endpoint
 
     return mark

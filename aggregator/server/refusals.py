@@ -17,10 +17,11 @@ from typing import Literal, Protocol, get_args
 Source = Literal["bulk", "cloudevents", "events", "lines", "loki", "otlp", "plateau", "streams", "syslog"]
 """What took the records: one of few, as each is a label of the figures."""
 Reason = Literal[
-    "invalid", "unsupported", "overloaded", "kernel_buffer", "connections", "stopped",
+    "request", "invalid", "unsupported", "overloaded", "kernel_buffer", "connections", "stopped",
     "key_cut", "message_cut", "tags_cut", "text_escaped", "time_replaced", "unparsed",
 ]  # fmt: skip
 LOSSES: Mapping[Reason, str] = {
+    "request": "requests refused, whatever records they had",
     "invalid": "records refused: they cannot be stored",
     "unsupported": "records refused: they ask for what is not done here",
     "overloaded": "messages dropped: storing does not keep up",

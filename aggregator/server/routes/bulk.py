@@ -80,7 +80,7 @@ def routes(context: Context) -> list[Route]:
         return await context.appends.run(work)
 
     @operation(
-        "write", "Store documents by Elasticsearch's bulk interface", tag="shippers", checks_topics=True,
+        "write", "Store documents by Elasticsearch's bulk interface", tag="shippers", checks_topics=True, source="bulk",
         description="`index` and `create` store a document as a record of the stream `{index=…}`; others "
         "are refused, item by item.",
         parameters=(_TOPIC,), body={"application/x-ndjson": text("bulk-lines", _LINES)},
@@ -92,7 +92,7 @@ def routes(context: Context) -> list[Route]:
         return await send_bulk(request)
 
     @operation(
-        "write", "Store documents of one index", tag="shippers", checks_topics=True,
+        "write", "Store documents of one index", tag="shippers", checks_topics=True, source="bulk",
         parameters=(parameter("index", "Index of items that name none", where="path", example="nginx"), _TOPIC),
         body={"application/x-ndjson": text("bulk-lines", _LINES)},
         errors=ELASTIC_ERROR,
@@ -133,6 +133,7 @@ def _answer(content: Any, request: Request, status: int = 200, headers: dict[str
 
 
 def _failure(problem: Problem, request: Request) -> Response:
+    request.state.refusal = problem.detail
     headers = dict(problem.headers)
     if problem.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after_s)))

@@ -77,7 +77,8 @@ def routes(context: Context) -> list[Route]:
     """Appends, scans, index scans, records by index."""
 
     @operation(
-        "write", "Append a batch of events", tag="events", parameters=(TOPIC, PARTITION, KEY), answers=RECEIPT,
+        "write", "Append a batch of events", tag="events", source="events",
+        parameters=(TOPIC, PARTITION, KEY), answers=RECEIPT,
         description="All of it, durable when the answer comes, or nothing. Columns: `space`, `timestamp` (ISO 8601 or "
         "whole µs), perhaps `grouping` and `data`, and any others.",
         body={LINES: text("event-lines", _LINE), CSV: text("event-csv", _CSV),

@@ -38,7 +38,8 @@ def routes(context: Context) -> list[Route]:
     """`/v1/logs`."""
 
     @operation(
-        "write", "Export logs by OTLP", tag="shippers", parameters=(TOPIC, PARTITION), checks_topics=True,
+        "write", "Export logs by OTLP", tag="shippers", source="otlp",
+        parameters=(TOPIC, PARTITION), checks_topics=True,
         description="Attributes of the resource are the tags of the stream; body, severity, attributes, trace and span "
         "become message and fields. Durable when the answer comes. Errors are a google.rpc.Status, as OTLP has it.",
         body={PROTOBUF: BINARY, JSON: {"schema": {"type": "object", "format": "otlp"}, "example": _EXAMPLE}},
@@ -58,6 +59,7 @@ def routes(context: Context) -> list[Route]:
             raise
         except Exception as error:  # noqa: BLE001  # OTLP has answers of its own
             problem = problem_of(error)
+            request.state.refusal = problem.detail
             headers = dict(problem.headers)
             if problem.retry_after_s is not None:
                 headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after_s)))

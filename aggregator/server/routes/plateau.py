@@ -89,7 +89,7 @@ def routes(context: Context) -> list[Route]:
         return JSONResponse(await context.reads.run(facts))
 
     @operation(
-        "write", "Append the records of an Arrow file; makes topic and partition", tag=_TAG,
+        "write", "Append the records of an Arrow file; makes topic and partition", tag=_TAG, source="plateau",
         description="The first column is `time`: int64 milliseconds, or any timestamp. Durable when it is answered.",
         parameters=[_TOPIC, _PARTITION], body={ARROW_FILE: BINARY},
         errors=PLATEAU_ERROR,

@@ -87,8 +87,8 @@ def routes(context: Context) -> list[Route]:
         return receipt_answer(await context.appends.run(store))
 
     @operation(
-        "write", "Append records to a stream", tag="streams", parameters=(_TAGS, _TOPIC, PARTITION, KEY),
-        answers=RECEIPT, checks_topics=True,
+        "write", "Append records to a stream", tag="streams", source="streams",
+        parameters=(_TAGS, _TOPIC, PARTITION, KEY), answers=RECEIPT, checks_topics=True,
         description="The tags name the stream; its first record makes it. A record has `ts` (ISO 8601 or whole µs; now "
         "where it is missing), `msg` and any fields.",
         body={LINES: text("record-lines", _RECORD), ARROW_STREAM: BINARY, ARROW_FILE: BINARY},
@@ -97,8 +97,8 @@ def routes(context: Context) -> list[Route]:
         return await write(request, (LINES, ARROW_STREAM, ARROW_FILE))
 
     @operation(
-        "write", "Append lines of text to a stream", tag="streams", parameters=(_TAGS, _TOPIC, PARTITION),
-        answers=RECEIPT, checks_topics=True,
+        "write", "Append lines of text to a stream", tag="streams", source="lines",
+        parameters=(_TAGS, _TOPIC, PARTITION), answers=RECEIPT, checks_topics=True,
         description="Each line is the message of a record of now; empty lines are none. JSON lines are taken as by "
         "`/v1/streams`.",
         body={TEXT: text("lines", "no disk\nstill no disk\n"),
@@ -108,7 +108,7 @@ def routes(context: Context) -> list[Route]:
         return await write(request, (TEXT, LINES))
 
     @operation(
-        "write", "Append CloudEvents", tag="shippers", answers=RECEIPT, checks_topics=True,
+        "write", "Append CloudEvents", tag="shippers", source="cloudevents", answers=RECEIPT, checks_topics=True,
         parameters=(parameter("topic", "It is made where it is absent, with indexes on id and type",
                               default=_EVENTS_TOPIC, maxLength=1024), PARTITION, KEY),
         description="A batch, or one event in structured mode. The subject, or else the source, is the space; the type "

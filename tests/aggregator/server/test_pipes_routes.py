@@ -18,7 +18,7 @@ def test_a_pipe(web):
     made = web.post("/v1/pipes", json=asked)
     assert (made.status_code, made.json()["name"]) == (201, "errors")
     assert web.post("/v1/pipes", json=asked).status_code == 201
-    assert web.post("/v1/pipes", json={**asked, "where": "msg = x"}).status_code == 400
+    assert web.post("/v1/pipes", json={**asked, "where": "msg = x"}).status_code == 409
     until = time.monotonic() + 60
     while (pipe := web.get("/v1/pipes/errors").json())["lag"] and time.monotonic() < until:
         time.sleep(0.02)

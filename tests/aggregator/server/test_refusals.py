@@ -131,3 +131,25 @@ def test_syslog_that_is_stored_at_the_second_attempt(tmp_path, monkeypatch):
         assert counts(context.refusals) == {
             ("syslog", "message_cut"): 1, ("syslog", "tags_cut"): 1, ("syslog", "unparsed"): 1,
         }  # fmt: skip
+
+
+def test_requests_that_are_refused(server, web, caplog):
+    """Whole requests that no repetition makes good are told as well, with the reason, whatever form the answer has."""
+    lines_ = {"content-type": "application/x-ndjson"}
+    for path, body, headers in (
+        ("/v1/logs", b"junk", {"content-type": "application/x-protobuf"}), ("/_bulk", b"junk\n", lines_),
+        ("/v1/streams?tags={a=b}", b"{", lines_), ("/v1/topics/none/events", b"{}\n", lines_),
+        ("/topic/t/partition/p", b"junk", {"content-type": "application/vnd.apache.arrow.file"}),
+        ("/v1/cloudevents", iter([b"x" * 11_000_000]), {"content-type": "application/cloudevents+json"}),
+    ):  # fmt: skip
+        assert web.post(path, content=body, headers=headers).status_code in (400, 404, 413)
+    assert counts(server.context.refusals) == {
+        (source, "request"): 1 for source in ("otlp", "bulk", "streams", "events", "plateau", "cloudevents")
+    }
+    assert (
+        "otlp: 1 requests refused, whatever records they had (the last with 400: the body is no export" in caplog.text
+    )
+    assert web.post("/v1/query", json={"query": "junk"}).status_code == 400
+    server.context.appends.capacity = 0
+    assert web.post("/v1/streams?tags={a=b}", content=b"{}", headers=lines_).status_code == 429
+    assert sum(counts(server.context.refusals).values()) == 6
