@@ -48,7 +48,11 @@ _DEFINITION = {
                     "description": "columns and their Arrow types, such as string, int64, float64, bool, "
                     "timestamp, list<string>; without it the first batch brings them",
                 },
-                "indexes": {"type": "array", "uniqueItems": True, "items": {"type": "string", "format": "column-name"}},
+                "indexes": {
+                    "type": "array",
+                    "uniqueItems": True,
+                    "items": {"type": "string", "minLength": 1, "format": "column-name"},
+                },
                 "keys": {"enum": ["text", "binary"]},
                 **_POLICIES,
             },
