@@ -27,7 +27,7 @@ _TAG = "plateau"
 _TOPIC = parameter("topic", "Name of a topic", where="path", example="clicks", minLength=1, maxLength=1024)
 _PARTITION = parameter("partition", "Name of a partition", where="path", example="web-1", minLength=1, maxLength=1024)
 _PAGE = (
-    parameter("page_size", "At most so many records", kind="integer", default=1000, minimum=1, maximum=2**63 - 1),
+    parameter("page_size", "At most so many records", kind="integer", default=1000, minimum=0, maximum=2**63 - 1),
     parameter("time.start", "No records before, RFC 3339", format="date-time", example="2026-03-01T08:00:00Z"),
     parameter("time.end", "No records after, RFC 3339", format="date-time", example="2026-03-01T09:00:00Z"),
     parameter("dataset[0]", "Columns to give, numbered from 0; * is all", example="*", format="column"),
@@ -44,11 +44,11 @@ _POSITIONS = {
 _PAGES = {
     "200": {
         "description": "A page",
-        "headers": {STATUS_HEADER: {"description": "why it ends, and where the next begins: JSON", "required": True,
+        "headers": {STATUS_HEADER: {"description": "why it ends, and where the next begins: JSON", "required": False,
                                     "schema": {"type": "string"}}},
         "content": {
             ARROW_FILE: BINARY,
-            JSON: {"schema": {"type": "array", "items": {"type": "object"}},
+            RECORDS: {"schema": {"type": "array", "items": {"type": "object"}},
                    "example": [{"time": 1_700_000_000_000, "url": "/"}]},
         },
     },
