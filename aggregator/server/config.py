@@ -21,7 +21,7 @@ import yaml
 from aggregator import Durability, InvalidRequestError, Limits, Retention, Roll
 from aggregator.modes import parse_mode
 from aggregator.policy import parse_duration, parse_size
-from aggregator.server.settings import Http, Logs, Settings, Store, Tls, Work
+from aggregator.server.settings import Http, Logs, Otlp, Settings, Store, Tls, Work
 
 FILES = ("aggregator.toml", "plateau.toml", "plateau.yaml", "plateau.yml")
 """Read from the working directory where no file is named; the first that is there."""
@@ -113,6 +113,14 @@ def _choice(*known: str) -> Callable[[Any, str], str]:
     return parse
 
 
+def _names(given: Any, name: str) -> tuple[str, ...]:
+    """A list of names; as text, with commas between them."""
+    names = [part.strip() for part in given.split(",")] if isinstance(given, str) else given
+    if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
+        raise InvalidRequestError(f"{name} must be a list of names, not {given!r}")
+    return tuple(dict.fromkeys(filter(None, names)))
+
+
 def _mode(given: Any, name: str) -> int:
     try:
         return parse_mode(given)
@@ -172,6 +180,7 @@ KEYS: Mapping[str, Key] = {
     "partition.roll.max_bytes": Key(("roll", "bytes"), _size, "when their events become a segment: bytes"),
     "partition.roll.max_rows": Key(("roll", "rows"), _whole, "likewise, rows"),
     "partition.roll.max_duration": Key(("roll", "age_us"), _age, "likewise, age"),
+    "otlp.tags": Key(("otlp", "tags"), _names, "attributes of a resource that are tags of its stream"),
     "syslog": Key(("", "syslog"), _text, "host:port for syslog over TCP and UDP"),
     "syslog_tls": Key(("", "syslog_tls"), _text, "host:port for syslog over TLS, with tls.certificate and tls.key"),
     "syslog_buffer": Key(("", "syslog_buffer_bytes"), _size, "datagrams that the kernel is to hold"),
@@ -243,7 +252,7 @@ def settings_of(values: Values) -> Settings:
     catalog = Store(limits=Limits(**parts.get("limits", {})), **parts.get("catalog", {}))
     settings = Settings(
         http=Http(**parts.get("http", {})), work=Work(**parts.get("work", {})), tls=Tls(**parts.get("tls", {})),
-        log=Logs(**parts.get("log", {})), catalog=catalog, **parts.get("", {}),
+        log=Logs(**parts.get("log", {})), otlp=Otlp(**parts.get("otlp", {})), catalog=catalog, **parts.get("", {}),
     )  # fmt: skip
     if "roll" in parts:
         settings = replace(settings, roll=Roll(**parts["roll"]))

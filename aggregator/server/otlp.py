@@ -1,16 +1,19 @@
 """OTLP logs: export requests, protobuf or JSON, as records of streams; answers as the protocol wants them. Pure.
 
-Attributes of the resource name the stream. Of a record, the body is the message; attributes, severity, trace and span
-are fields.
+Chosen attributes of the resource name the stream. Of a record, the body is the message; all other attributes, severity,
+trace and span are fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import math
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 import orjson
+from google.protobuf import any_pb2
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
@@ -23,8 +26,19 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
 from aggregator.server.odd_text import escaped_message, read_json
 from aggregator.server.otlp_json import records_in
-from aggregator.server.otlp_record import add_attributes, add_severity, add_times, as_text, check_depth, plain
+from aggregator.server.otlp_record import (
+    add_attributes,
+    add_severity,
+    add_shared,
+    add_times,
+    as_text,
+    check_depth,
+    plain,
+    split,
+)
+from aggregator.server.problems import Problem
 from aggregator.server.refusals import Tell, untold
+from aggregator.server.settings import OTLP_TAGS
 from aggregator.server.shipped import TAGS_AND_RECORD
 from esformat import InvalidEventError
 
@@ -34,15 +48,19 @@ PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
 
 
-def read_records(body: bytes, media: str, tell: Tell = untold) -> list[TAGS_AND_RECORD]:
-    """The records of an export request, each with the tags of its stream. Text that is not UTF-8 is escaped, as some
-    exporters do not look. Raises InvalidEventError.
+def read_records(
+    body: bytes, media: str, names: Container[str] = OTLP_TAGS, tell: Tell = untold
+) -> list[TAGS_AND_RECORD]:
+    """The records of an export request, each with the tags of its stream: the resource's attributes with these names.
+
+    Text that is not UTF-8 is escaped, as some exporters do not look. Raises InvalidEventError.
     """
     try:
         found, escaped = read_json(body) if media == JSON else _parsed(body)
         if escaped:
             tell("text_escaped")
-        records = list(islice(records_in(found) if media == JSON else _records(found), MAX_RECORDS + 1))
+        found_records = records_in(found, names) if media == JSON else _records(found, names)
+        records = list(islice(found_records, MAX_RECORDS + 1))
     except InvalidEventError:
         raise
     except (DecodeError, ValueError, TypeError, RecursionError) as error:
@@ -63,14 +81,17 @@ def _parsed(body: bytes) -> tuple[ExportLogsServiceRequest, bool]:
         return ExportLogsServiceRequest.FromString(escaped), True
 
 
-def _records(request: ExportLogsServiceRequest) -> Iterator[TAGS_AND_RECORD]:
+def _records(request: ExportLogsServiceRequest, names: Container[str]) -> Iterator[TAGS_AND_RECORD]:
     for resource in request.resource_logs:
-        tags = {name: as_text(value) for name, value in _pairs(resource.resource.attributes)}
+        tags, rest = split(_pairs(resource.resource.attributes), names)
         for scope in resource.scope_logs:
             about = {"scope": scope.scope.name, "scope_version": scope.scope.version}
             common = {name: value for name, value in about.items() if value}
+            shared = ("scope.", dict(_pairs(scope.scope.attributes))), ("resource.", rest)
             for record in scope.log_records:
-                yield tags, _record(record, common)
+                made = _record(record, common)
+                add_shared(made, shared)
+                yield tags, made
 
 
 def _record(record: LogRecord, common: Mapping[str, str]) -> dict[str, Any]:
@@ -124,11 +145,36 @@ def success(refused: int, why: str, media: str) -> bytes:
     return message.SerializeToString() if media == PROTOBUF else text.encode()
 
 
+def not_stored(signal: str) -> Problem:
+    """Why traces and metrics are refused. Their senders do not try again."""
+    return Problem(404, "not-stored", f"{signal} are not stored here, only logs: send them elsewhere")
+
+
 def failure(message: str, media: str) -> bytes:
     """The answer to what went wrong: a google.rpc.Status with its message."""
-    if media != PROTOBUF:
-        return orjson.dumps({"message": message})
-    text = message.encode()[:2000]
-    length = len(text)
-    size = bytes([length]) if length < 0x80 else bytes([length & 0x7F | 0x80, length >> 7])
-    return b"\x12" + size + text  # field 2, length-delimited
+    return rpc_status(message) if media == PROTOBUF else orjson.dumps({"message": message})
+
+
+def rpc_status(message: str, code: int = 0, retry_after_s: float | None = None) -> bytes:
+    """A google.rpc.Status, which no library here has, with a google.rpc.RetryInfo among its details."""
+    written = (_field(1, code) if code else b"") + _field(2, message.encode()[:2000])
+    if retry_after_s is not None:
+        delay = Duration()
+        delay.FromMilliseconds(max(1, math.ceil(retry_after_s * 1000)))
+        info = any_pb2.Any(
+            type_url="type.googleapis.com/google.rpc.RetryInfo", value=_field(1, delay.SerializeToString())
+        )
+        written += _field(3, info.SerializeToString())
+    return written
+
+
+def _field(number: int, value: int | bytes) -> bytes:
+    """A field of a protobuf message: a small number, or bytes."""
+    if isinstance(value, int):
+        return bytes([number << 3, value])
+    length = bytearray()
+    size = len(value)
+    while size >= 0x80:
+        length.append(size & 0x7F | 0x80)
+        size >>= 7
+    return bytes([number << 3 | 2, *length, size]) + value

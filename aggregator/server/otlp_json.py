@@ -7,29 +7,41 @@ Ids are hexadecimal, as OTLP wants them. Pure.
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from typing import Any
 
 from opentelemetry.proto.logs.v1.logs_pb2 import SeverityNumber
 
-from aggregator.server.otlp_record import add_attributes, add_severity, add_times, as_text, check_depth, plain
+from aggregator.server.otlp_record import (
+    add_attributes,
+    add_severity,
+    add_shared,
+    add_times,
+    as_text,
+    check_depth,
+    plain,
+    split,
+)
 from aggregator.server.shipped import TAGS_AND_RECORD
 
 _SEVERITY_NUMBERS: Mapping[str, int] = dict(SeverityNumber.items())
 _UINT64, _UINT32, _INT32, _INT64 = (0, 2**64), (0, 2**32), (-(2**31), 2**31), (-(2**63), 2**63)
 
 
-def records_in(found: Any) -> Iterator[TAGS_AND_RECORD]:
+def records_in(found: Any, names: Container[str]) -> Iterator[TAGS_AND_RECORD]:
     """Each record of a parsed request with the tags of its stream. Raises ValueError, TypeError, InvalidEventError."""
     for resource in _list(found, "resourceLogs", "resource_logs"):
         attributes = _list(_object(resource, "resource"), "attributes", "attributes")
-        tags = {name: as_text(value) for name, value in _pairs(attributes, 0)}
+        tags, rest = split(_pairs(attributes, 0), names)
         for scope in _list(resource, "scopeLogs", "scope_logs"):
             lib = _object(scope, "scope")
             about = {"scope": _text(lib, "name", "name"), "scope_version": _text(lib, "version", "version")}
             common = {name: value for name, value in about.items() if value}
+            shared = ("scope.", dict(_pairs(_list(lib, "attributes", "attributes"), 0))), ("resource.", rest)
             for record in _list(scope, "logRecords", "log_records"):
-                yield tags, _record(record, common)
+                made = _record(record, common)
+                add_shared(made, shared)
+                yield tags, made
 
 
 def _record(record: Any, common: Mapping[str, str]) -> dict[str, Any]:

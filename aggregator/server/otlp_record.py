@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 import orjson
 
+from aggregator.server.shipped import free_name
 from esformat import InvalidEventError
 
 DEEPEST = 64
@@ -37,6 +38,28 @@ def add_attributes(made: dict[str, Any], attributes: Iterable[tuple[str, Any]]) 
     """Attributes under their own names, unless something else has it already."""
     for name, value in attributes:
         made[name if name not in made and name not in _RESERVED else f"attributes.{name}"] = value
+
+
+def split(attributes: Iterable[tuple[str, Any]], names: Container[str]) -> tuple[dict[str, str], dict[str, Any]]:
+    """The attributes of a resource: those with these names as tags, and the others."""
+    tags: dict[str, str] = {}
+    rest: dict[str, Any] = {}
+    for name, value in attributes:
+        if name in names:
+            tags[name] = as_text(value)
+        else:
+            rest[name] = value
+    return tags, rest
+
+
+def add_shared(made: dict[str, Any], shared: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
+    """Attributes of the scope and the resource under their own names, or with a prefix where the record has them."""
+    for prefix, attributes in shared:
+        if made.keys().isdisjoint(attributes) and "ts" not in attributes:
+            made.update(attributes)
+            continue
+        for name, value in attributes.items():
+            made[free_name(name, prefix, made)] = value
 
 
 def check_depth(depth: int) -> None:

@@ -79,6 +79,26 @@ class Tls:
         return made
 
 
+OTLP_TAGS = (
+    "service.name", "service.namespace", "deployment.environment", "deployment.environment.name", "cloud.region",
+    "cloud.availability_zone", "k8s.cluster.name", "k8s.namespace.name", "k8s.deployment.name", "k8s.statefulset.name",
+    "k8s.daemonset.name", "k8s.cronjob.name", "k8s.container.name", "container.name",
+)  # fmt: skip
+"""Attributes of a resource that are tags of a stream by default: what names a service and where it runs. What names one
+process, pod or host, such as service.instance.id, is none: each restart would begin a stream.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Otlp:
+    """How OTLP is spoken.
+
+    tags: attributes of a resource that name its stream; the others are fields of each record.
+    """
+
+    tags: tuple[str, ...] = OTLP_TAGS
+
+
 @dataclass(frozen=True, slots=True)
 class Logs:
     """level: "debug", "info", "warning" or "error". format: "text" or "json". requests: a line for each request."""
@@ -118,6 +138,7 @@ class Settings:
     tls: Tls = field(default_factory=Tls)
     log: Logs = field(default_factory=Logs)
     catalog: Store = field(default_factory=Store)
+    otlp: Otlp = field(default_factory=Otlp)
     tokens: Path | None = None
     roll: Roll | None = None
     retention: Retention | None = None

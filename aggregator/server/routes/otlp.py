@@ -1,4 +1,4 @@
-"""`POST /v1/logs`: OTLP logs over HTTP, so that OpenTelemetry's exporters and collectors can point here."""
+"""OTLP over HTTP, so that OpenTelemetry's exporters and collectors can point here: logs; no traces, no metrics."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from aggregator.server.body import read_body
 from aggregator.server.context import Context
 from aggregator.server.media import media_of
 from aggregator.server.operation import operation, parameter
-from aggregator.server.otlp import JSON, PROTOBUF, failure, read_records, success
-from aggregator.server.problems import ProblemError, problem_of
+from aggregator.server.otlp import JSON, PROTOBUF, failure, not_stored
+from aggregator.server.otlp_export import export
+from aggregator.server.problems import Problem, ProblemError, problem_of
 from aggregator.server.schemas import BINARY, PROBLEM, ref
-from aggregator.server.shipped import Outcome, Refusal, Target, make_stream_topic, store
+from aggregator.server.shipped import Target
 
 TOPIC = parameter("topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC,
                   maxLength=1024)  # fmt: skip
@@ -35,13 +36,14 @@ _EXAMPLE: dict[str, Any] = {
 
 
 def routes(context: Context) -> list[Route]:
-    """`/v1/logs`."""
+    """`/v1/logs`; and `/v1/traces` and `/v1/metrics`, which refuse."""
 
     @operation(
         "write", "Export logs by OTLP", tag="shippers", source="otlp",
         parameters=(TOPIC, PARTITION), checks_topics=True,
-        description="Attributes of the resource are the tags of the stream; body, severity, attributes, trace and span "
-        "become message and fields. Durable when the answer comes. Errors are a google.rpc.Status, as OTLP has it.",
+        description="Attributes of the resource that the setting `otlp.tags` names are the tags of the stream; body, "
+        "severity, all other attributes, trace and span become message and fields. Durable when the answer comes. "
+        "Errors are a google.rpc.Status, as OTLP has it.",
         body={PROTOBUF: BINARY, JSON: {"schema": {"type": "object", "format": "otlp"}, "example": _EXAMPLE}},
         errors={PROTOBUF: BINARY, JSON: {"schema": ref("Status")}, **PROBLEM},
         answers={"200": {"description": "stored; partialSuccess tells of records that never can be",
@@ -54,38 +56,53 @@ def routes(context: Context) -> list[Route]:
             if media not in (PROTOBUF, JSON):
                 raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not taken here",
                                    f"send {PROTOBUF} or {JSON}")  # fmt: skip
-            outcomes = await export(request, media)
+            answer = await stored(request, media)
         except ClientDisconnect:
             raise
         except Exception as error:  # noqa: BLE001  # OTLP has answers of its own
             problem = problem_of(error)
             request.state.refusal = problem.detail
-            headers = dict(problem.headers)
-            if problem.retry_after_s is not None:
-                headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after_s)))
-            media = media if media == JSON else PROTOBUF
-            return Response(failure(problem.detail, media), problem.status, headers, media)
-        refusals = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
-        why = refusals[0].reason if refusals else ""
-        return Response(success(len(refusals), why, media), 200, None, media)
+            return _failure(problem, media)
+        return Response(answer, 200, None, media)
 
-    async def export(request: Request, media: str) -> list[Outcome]:
+    async def stored(request: Request, media: str) -> bytes:
         asked = Asked(request, ["topic", "partition"])
         topic = asked.text("topic") or STREAMS_TOPIC
         request.state.access.require("write", topic)
         target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
         body = await read_body(request, context.settings.http, may_be_empty=media == PROTOBUF)  # an export of nothing
+        return await context.appends.run(export, context, lambda: body.plain().to_pybytes(), media, target)
 
-        def work() -> list[Outcome]:
-            with context.telling("otlp") as tell:
-                items = context.understand(lambda: read_records(body.plain().to_pybytes(), media, tell))
-                if target.producer is not None and any("ts" not in record for _, record in items):
-                    raise ProblemError(
-                        400, "invalid-event", "with an Idempotency-Key each record needs a time of its own"
-                    )
-                make_stream_topic(context.catalog, topic, context.settings)
-                return store(context.catalog, items, target, tell)
+    def refuse(request: Request, signal: str) -> Response:
+        problem = not_stored(signal)
+        context.refused("otlp", "unsupported", why=problem.detail)
+        return _failure(problem, media_of(request.headers.get("content-type")))
 
-        return await context.appends.run(work)
+    @operation(
+        "open", "Export traces by OTLP: refused", tag="shippers", description="Only logs are stored here.",
+        answers={"404": {"description": "traces are not stored here"}},
+    )  # fmt: skip
+    async def export_traces(request: Request) -> Response:
+        return refuse(request, "traces")
 
-    return [Route("/v1/logs", export_logs, methods=["POST"])]
+    @operation(
+        "open", "Export metrics by OTLP: refused", tag="shippers", description="Only logs are stored here.",
+        answers={"404": {"description": "metrics are not stored here"}},
+    )  # fmt: skip
+    async def export_metrics(request: Request) -> Response:
+        return refuse(request, "metrics")
+
+    return [
+        Route("/v1/logs", export_logs, methods=["POST"]),
+        Route("/v1/traces", export_traces, methods=["POST"]),
+        Route("/v1/metrics", export_metrics, methods=["POST"]),
+    ]
+
+
+def _failure(problem: Problem, media: str) -> Response:
+    """A problem as OTLP has it: a google.rpc.Status, in the encoding of the request."""
+    headers = dict(problem.headers)
+    if problem.retry_after_s is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after_s)))
+    media = media if media == JSON else PROTOBUF
+    return Response(failure(problem.detail, media), problem.status, headers, media)

@@ -11,7 +11,7 @@ import logging
 
 import orjson
 import pytest
-from google.protobuf.json_format import ParseDict, ParseError
+from google.protobuf.json_format import MessageToJson, ParseDict, ParseError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.http import Compression
@@ -21,8 +21,12 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 from opentelemetry.sdk._logs import LoggerProvider, LoggingHandler
 from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.resources import Resource
+from served import served
 
+from aggregator.server import Settings
+from aggregator.server.config import settings_of
 from aggregator.server.otlp import JSON, PROTOBUF, failure, read_records
+from aggregator.server.settings import Otlp
 from esformat import InvalidEventError
 
 NANOS = 1772352000_000000_123
@@ -120,9 +124,9 @@ def test_the_exporter_of_opentelemetry(web, server):
     finally:
         logger.removeHandler(handler)
         provider.shutdown()
-    query = 'SELECT FROM service.name = checkout AND host.name = "web-1" WHERE fields:severity = WARN'
-    answer = web.post("/v1/query", json={"query": query})
-    rows = [json.loads(line) for line in answer.text.splitlines()]
+    rows = rows_of(
+        web, 'SELECT FROM service.name = checkout WHERE fields:host.name = "web-1" AND fields:severity = WARN'
+    )
     assert [row["data"] for row in rows] == [f"order {number} failed" for number in range(100)]
     assert rows[7]["fields"]["order"] == "7"
 
@@ -131,16 +135,71 @@ def post(web, body, media=PROTOBUF, **headers):
     return web.post("/v1/logs", content=body, headers={"content-type": media, **headers})
 
 
-def test_long_tags(web, server):
-    """Attributes of a resource that are too long for tags are cut, and whole among the fields."""
+def rows_of(web, query):
+    return [json.loads(line) for line in web.post("/v1/query", json={"query": query}).text.splitlines()]
+
+
+def process(number: int) -> dict[str, str]:
+    """The resource of one process of a service, as OpenTelemetry's SDKs and agents describe it."""
+    return {
+        "service.name": "shop", "service.namespace": "web", "deployment.environment": "prod",
+        "k8s.namespace.name": "shops", "service.instance.id": f"{number:032x}", "host.name": f"shop-7f9c-{number}",
+        "k8s.pod.name": f"shop-7f9c-{number}", "process.pid": 4711 + number, "telemetry.sdk.language": "java",
+        "process.command_line": f"java -cp {'/lib/a.jar:' * 1000} Main {number}",
+    }  # fmt: skip
+
+
+def test_one_stream_for_all_processes_of_a_service(web, server):
+    """Attributes of the resource that name a process, or are long, are fields; they neither part nor refuse records."""
+    made = ExportLogsServiceRequest()
+    for number in range(3):
+        made.resource_logs.extend(request({"body": f"from {number}"}, tags=process(number)).resource_logs)
+    answer = post(web, made.SerializeToString())
+    assert (answer.status_code, answer.content) == (200, b"")
+    tags = {"service.name": "shop", "service.namespace": "web", "deployment.environment": "prod",
+            "k8s.namespace.name": "shops"}  # fmt: skip
+    assert [dict(stream) for stream in server.catalog.streams()] == [tags]
+    rows = rows_of(web, 'SELECT FROM service.name = shop WHERE fields:host.name = "shop-7f9c-1"')
+    assert [row["data"] for row in rows] == ["from 1"]
+    rest = {name: str(value) for name, value in process(1).items() if name not in tags}
+    assert rows[0]["fields"] == rest | {"scope": "lib"}
+
+
+def test_chosen_attributes_are_tags(tmp_path, web_of):
+    """The operator says which attributes of a resource are tags."""
+    chosen = settings_of({"otlp.tags": "host.name, k8s.pod.name"})
+    assert chosen.otlp.tags == settings_of({"otlp.tags": ["host.name", "k8s.pod.name"]}).otlp.tags
+    with served(tmp_path / "data", chosen) as server:
+        web = web_of(server)
+        for body, media in ((request({"body": "a"}, tags={"host.name": "h", "a": 1}).SerializeToString(), PROTOBUF),
+                            (orjson.dumps(AS_JSON), JSON)):  # fmt: skip
+            assert post(web, body, media).status_code == 200
+        assert sorted(map(dict, server.catalog.streams()), key=len) == [{}, {"host.name": "h"}]
+        (row,) = rows_of(web, "SELECT WHERE fields:service.name = shop")
+        assert row["data"] == "no disk"
+
+
+def test_names_that_several_have(web):
+    """Attributes of the record come first, then those of the scope, then those of the resource: all are kept."""
+    made = request({"body": "x", "attributes": {"a": 1, "resource.b": 2}}, tags={"a": "r", "b": "r", "msg": 5, "ts": 6})
+    made.resource_logs[0].scope_logs[0].scope.attributes.extend(any_value({"a": "s", "b": "s"}).kvlist_value.values)
+    expected = {"a": 1, "scope.a": "s", "resource.a": "r", "b": "s", "resource.b": 2, "resource.resource.b": "r",
+                "resource.msg": 5, "resource.ts": 6, "msg": "x", "scope": "lib"}  # fmt: skip
+    assert read_records(made.SerializeToString(), PROTOBUF) == [({}, expected)]
+    assert read_records(MessageToJson(made).encode(), JSON) == [({}, expected)]
+
+
+def test_long_tags(tmp_path, web_of):
+    """Chosen attributes that are too long for tags are cut, and whole among the fields."""
     tags = {"service.name": "shop", "line": "y" * 5000} | {f"n{n}": f"{n}" + "z" * 3000 for n in range(20)}
-    assert post(web, request({"body": "a"}, {"body": "b"}, tags=tags).SerializeToString()).status_code == 200
-    query = "SELECT FROM service.name = shop WHERE fields:line CONTAINS yyy"
-    found = [json.loads(line) for line in web.post("/v1/query", json={"query": query}).text.splitlines()]
-    assert [row["data"] for row in found] == ["a", "b"]
-    (stream,) = server.catalog.streams()
-    for row in found:
-        assert {**stream, **row["fields"]} == {**tags, "scope": "lib"}
+    with served(tmp_path / "data", Settings(otlp=Otlp(tags=tuple(tags)))) as server:
+        web = web_of(server)
+        assert post(web, request({"body": "a"}, {"body": "b"}, tags=tags).SerializeToString()).content == b""
+        found = rows_of(web, "SELECT FROM service.name = shop WHERE fields:line CONTAINS yyy")
+        assert [row["data"] for row in found] == ["a", "b"]
+        (stream,) = server.catalog.streams()
+        for row in found:
+            assert {**stream, **row["fields"]} == {**tags, "scope": "lib"}
 
 
 @pytest.mark.parametrize("media", [PROTOBUF, JSON])
@@ -186,6 +245,17 @@ def test_wrong_bodies(shared_web, body, media, status):
     answer = post(shared_web, body, media)
     assert answer.status_code == status
     assert answer.json()["message"] if media == JSON else answer.content.startswith(b"\x12")
+
+
+@pytest.mark.parametrize("signal", ["traces", "metrics"])
+def test_signals_that_are_not_stored(shared_web, signal):
+    """Traces and metrics are refused for good, in the encoding that they came in."""
+    told = f"{signal} are not stored here, only logs: send them elsewhere"
+    answer = shared_web.post(f"/v1/{signal}", json={})
+    assert (answer.status_code, answer.json()) == (404, {"message": told})
+    answer = shared_web.post(f"/v1/{signal}", content=b"", headers={"content-type": PROTOBUF})
+    assert (answer.status_code, answer.headers["content-type"]) == (404, PROTOBUF)
+    assert answer.content.endswith(told.encode())
 
 
 def test_failure_is_a_status():
@@ -303,7 +373,7 @@ def requests(odd):
     )
     pairs = st.lists(
         st.fixed_dictionaries(
-            {"key": st.sampled_from(["a", "b", "msg", "ts", "severity"])}, optional={"value": any_value}
+            {"key": st.sampled_from(["a", "b", "msg", "ts", "severity", "service.name"])}, optional={"value": any_value}
         ),
         max_size=3,
     )
@@ -315,9 +385,9 @@ def requests(odd):
         "droppedAttributesCount": st.just(3) | odd, "eventName": st.text("a"), "flags": st.just(1),
     })  # fmt: skip
     return st.builds(
-        lambda tags, name, records: {"resourceLogs": [{"resource": {"attributes": tags}, "scopeLogs": [
-            {"scope": {"name": name, "version": "1"}, "logRecords": records}]}]},
-        pairs, st.text("a"), st.lists(record, max_size=3),
+        lambda tags, name, more, records: {"resourceLogs": [{"resource": {"attributes": tags}, "scopeLogs": [
+            {"scope": {"name": name, "version": "1", "attributes": more}, "logRecords": records}]}]},
+        pairs, st.text("a"), pairs, st.lists(record, max_size=3),
     )  # fmt: skip
 
 

@@ -1,0 +1,26 @@
+"""An export request of OTLP, stored and answered: what HTTP and gRPC have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from aggregator.server.context import Context
+from aggregator.server.otlp import read_records, success
+from aggregator.server.problems import ProblemError
+from aggregator.server.shipped import Refusal, Target, make_stream_topic, store
+
+
+def export(context: Context, read: Callable[[], bytes], media: str, target: Target) -> bytes:
+    """Store the records of a request, and give the answer. For threads of `context.appends`.
+
+    read: gives the body, decompressed. Raises ProblemError, InvalidEventError, and what else storing raises.
+    """
+    names = context.settings.otlp.tags
+    with context.telling("otlp") as tell:
+        items = context.understand(lambda: read_records(read(), media, names, tell))
+        if target.producer is not None and any("ts" not in record for _, record in items):
+            raise ProblemError(400, "invalid-event", "with an Idempotency-Key each record needs a time of its own")
+        make_stream_topic(context.catalog, target.topic, context.settings)
+        outcomes = store(context.catalog, items, target, tell)
+    refusals = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
+    return success(len(refusals), refusals[0].reason if refusals else "", media)
