@@ -189,6 +189,7 @@ AGGREGATOR_OWNERS = {
     "click": {"cli"},
     "httpx": {"client"},
     "google": {"server"},
+    "grpc": {"server"},
     "lark": {"lql"},
     "pyspark": {"spark"},
     "opentelemetry": {"server"},

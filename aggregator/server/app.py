@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aggregator import Catalog
+from aggregator.server import otlp_service
 from aggregator.server.compression import Compression
 from aggregator.server.context import Context
 from aggregator.server.entry import entered
@@ -39,7 +40,7 @@ GROUPS: tuple[Callable[[Context], list[Route]], ...] = (
 )
 """Every group of routes. They are looked through in this order: what is asked most comes first."""
 
-SERVICES: tuple[Callable[[Context], AbstractAsyncContextManager[None]], ...] = (syslog,)
+SERVICES: tuple[Callable[[Context], AbstractAsyncContextManager[None]], ...] = (syslog, otlp_service.otlp)
 """What runs beside the routes while the application does, such as a listener for syslog."""
 
 

@@ -180,6 +180,7 @@ KEYS: Mapping[str, Key] = {
     "partition.roll.max_bytes": Key(("roll", "bytes"), _size, "when their events become a segment: bytes"),
     "partition.roll.max_rows": Key(("roll", "rows"), _whole, "likewise, rows"),
     "partition.roll.max_duration": Key(("roll", "age_us"), _age, "likewise, age"),
+    "otlp.grpc": Key(("otlp", "grpc"), _text, "host:port for OTLP over gRPC"),
     "otlp.tags": Key(("otlp", "tags"), _names, "attributes of a resource that are tags of its stream"),
     "syslog": Key(("", "syslog"), _text, "host:port for syslog over TCP and UDP"),
     "syslog_tls": Key(("", "syslog_tls"), _text, "host:port for syslog over TLS, with tls.certificate and tls.key"),

@@ -93,10 +93,12 @@ process, pod or host, such as service.instance.id, is none: each restart would b
 class Otlp:
     """How OTLP is spoken.
 
-    tags: attributes of a resource that name its stream; the others are fields of each record.
+    tags: attributes of a resource that name its stream; the others are fields of each record. grpc: host:port to take
+    it on over gRPC, with the server's tokens, certificate and limits.
     """
 
     tags: tuple[str, ...] = OTLP_TAGS
+    grpc: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

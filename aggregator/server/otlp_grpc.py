@@ -1,0 +1,183 @@
+"""OpenTelemetry's service for logs as gRPC has it.
+
+What a call may do is checked before its message is read, and so few are read at once that they cannot fill the memory.
+Messages come here as they were sent, and are decompressed in a thread, within the limit of all bodies: grpc's own
+decompression is off. What can be sent again is refused with UNAVAILABLE and a RetryInfo.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from aggregator import InvalidRequestError, OverloadedError
+from aggregator.catalog import STREAMS_TOPIC
+from aggregator.server.body import Body
+from aggregator.server.context import Context, Told
+from aggregator.server.otlp import PROTOBUF, not_stored, rpc_status
+from aggregator.server.otlp_export import export
+from aggregator.server.problems import Problem, ProblemError, problem_of
+from aggregator.server.settings import Settings, Tls
+from aggregator.server.shipped import Target
+
+EXPORT = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
+OTHERS = {
+    "/opentelemetry.proto.collector.trace.v1.TraceService/Export": "traces",
+    "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export": "metrics",
+}
+"""What is not stored."""
+_STREAMS = 100  # calls of one connection at once; more wait in the client
+_RETRY_S = 1.0
+_CODES = {
+    400: grpc.StatusCode.INVALID_ARGUMENT, 401: grpc.StatusCode.UNAUTHENTICATED, 404: grpc.StatusCode.UNIMPLEMENTED,
+    403: grpc.StatusCode.PERMISSION_DENIED, 408: grpc.StatusCode.DEADLINE_EXCEEDED,
+    409: grpc.StatusCode.FAILED_PRECONDITION, 413: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    429: grpc.StatusCode.UNAVAILABLE, 503: grpc.StatusCode.UNAVAILABLE,
+}  # fmt: skip
+"""By the status that HTTP has for it. RESOURCE_EXHAUSTED without a RetryInfo says that trying again is of no use."""
+
+
+async def listen(context: Context, bind: str) -> tuple[grpc.aio.Server, int]:
+    """A server that takes calls, and its port. Raises InvalidRequestError."""
+    settings = context.settings
+    server = grpc.aio.server(options=_options(settings))
+    server.add_generic_rpc_handlers((_Methods(Calls(context)),))
+    try:
+        if settings.tls.certificate is None:
+            port = server.add_insecure_port(bind)
+        else:
+            port = server.add_secure_port(bind, _credentials(settings.tls))
+    except RuntimeError:
+        raise InvalidRequestError(f"cannot listen on {bind}", hint="another process may do, see `otlp.grpc`") from None
+    await server.start()
+    return server, port
+
+
+def _options(settings: Settings) -> list[tuple[str, int]]:
+    """The limits that HTTP has."""
+    http = settings.http
+    return [
+        ("grpc.so_reuseport", 0),  # two servers would share an address, unnoticed
+        ("grpc.max_receive_message_length", http.max_append_bytes),
+        ("grpc.per_message_decompression", 0),
+        ("grpc.max_metadata_size", http.max_header_bytes),
+        ("grpc.absolute_max_metadata_size", http.max_header_bytes),
+        ("grpc.max_concurrent_streams", _STREAMS),
+        ("grpc.max_allowed_incoming_connections", http.max_connections),
+        ("grpc.server_handshake_timeout_ms", round(http.stall_s * 1000)),
+        ("grpc.max_connection_idle_ms", round(http.keep_alive_s * 1000)),
+    ]
+
+
+def _credentials(tls: Tls) -> grpc.ServerCredentials:
+    assert tls.certificate is not None
+    assert tls.key is not None
+    authorities = None if tls.client_ca is None else tls.client_ca.read_bytes()
+    pair = (tls.key.read_bytes(), tls.certificate.read_bytes())
+    return grpc.ssl_server_credentials([pair], authorities, authorities is not None)
+
+
+class _Methods(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpc ships no types
+    """Methods by their names: as if they took a stream, so that a call is seen before its message is read."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._known = dict.fromkeys(OTHERS, grpc.stream_unary_rpc_method_handler(calls.refuse))
+        self._known[EXPORT] = grpc.stream_unary_rpc_method_handler(calls.export)
+
+    def service(self, details: grpc.HandlerCallDetails) -> Any:
+        return self._known.get(details.method)
+
+
+class Calls:
+    """What is done with calls. Belongs to the event loop."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        settings = context.settings
+        self._reading = asyncio.Semaphore(max(1, settings.work.body_bytes // settings.http.max_append_bytes))
+
+    async def export(self, _: Any, call: grpc.aio.ServicerContext) -> bytes:
+        """Store the records of a request; they are durable when this returns."""
+        began, context = time.perf_counter(), self._context
+        status, answer, who = 499, b"", ""  # of a client that left
+        context.open_requests += 1
+        try:
+            metadata = dict(call.invocation_metadata() or ())
+            access = context.authority.access(_text(metadata.get("authorization")))
+            who = access.name
+            topic = _text(metadata.get("topic")) or STREAMS_TOPIC
+            access.require("write", topic)
+            answer = await self._stored(call, Target(topic))
+            status = 200
+        except Exception as error:  # noqa: BLE001  # every error has an answer; the unexpected ones are logged with it
+            problem = problem_of(error)
+            status = problem.status
+            await _abort(call, problem)
+        finally:
+            context.open_requests -= 1
+            context.tell(Told("POST", EXPORT, status, time.perf_counter() - began, len(answer), who))
+        return answer
+
+    async def refuse(self, _: Any, call: grpc.aio.ServicerContext) -> None:
+        """Say that only logs are stored."""
+        problem = not_stored("what is not a log")
+        self._context.refused("otlp", "unsupported", why=problem.detail)
+        await _abort(call, problem)
+
+    async def _stored(self, call: grpc.aio.ServicerContext, target: Target) -> bytes:
+        context = self._context
+        if not context.ready:
+            raise OverloadedError("the server does not take requests now", retry_after_s=_RETRY_S)
+        context.check_room(0, named=False)
+        message = await self._read(call)
+        context.body_bytes += len(message)
+        try:
+            if context.body_bytes > context.settings.work.body_bytes:
+                raise _too_many()
+            body = Body(message, _encoding(message), context.settings.http.max_append_bytes)
+            return await context.appends.run(export, context, lambda: body.plain().to_pybytes(), PROTOBUF, target)
+        finally:
+            context.body_bytes -= len(message)
+
+    async def _read(self, call: grpc.aio.ServicerContext) -> bytes:
+        """The message of a call, as it was sent. Raises ProblemError, OverloadedError."""
+        settings = self._context.settings
+        try:
+            await asyncio.wait_for(self._reading.acquire(), settings.work.patience_s)
+        except TimeoutError:
+            raise _too_many() from None
+        try:
+            message: bytes = await asyncio.wait_for(call.read(), settings.http.stall_s)
+        except TimeoutError:
+            raise ProblemError(408, "body-stalled", "the message did not come in time") from None
+        finally:
+            self._reading.release()
+        if message is grpc.aio.EOF:
+            raise ProblemError(400, "invalid-body", "the call has no message")
+        return message
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _encoding(message: bytes) -> str:
+    """How a message is compressed. grpc keeps that to itself; a request's first byte is that of its only field."""
+    if message.startswith(b"\x1f\x8b"):
+        return "gzip"
+    return "deflate" if message.startswith(b"\x78") else "identity"
+
+
+def _too_many() -> OverloadedError:
+    return OverloadedError("too many messages are under way", hint="try again later", retry_after_s=_RETRY_S)
+
+
+async def _abort(call: grpc.aio.ServicerContext, problem: Problem) -> None:
+    """Answer with a problem: the call ends here."""
+    code = _CODES.get(problem.status, grpc.StatusCode.INTERNAL)
+    details = rpc_status(problem.detail, code.value[0], problem.retry_after_s)
+    await call.abort(code, problem.detail, (("grpc-status-details-bin", details),))

@@ -1,0 +1,40 @@
+"""OTLP over gRPC, where the settings say. It needs the extra `grpc`, which nothing else loads."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+from aggregator import InvalidRequestError
+from aggregator.server.address import is_loopback, split_address
+from aggregator.server.context import Context
+
+_log = logging.getLogger("aggregator.server.otlp")
+
+
+@contextlib.asynccontextmanager
+async def otlp(context: Context) -> AsyncIterator[None]:
+    """Listen as long as the context lasts, then finish the calls that are open. Raises InvalidRequestError."""
+    settings = context.settings
+    bind = settings.otlp.grpc
+    if bind is None:
+        yield
+        return
+    host, _ = split_address(bind)
+    asks = context.authority.asks or settings.tls.client_ca is not None
+    if not asks and not settings.http.public and not is_loopback(host):
+        raise InvalidRequestError(
+            f"{bind} can be reached from elsewhere, and no token is asked for",
+            hint="make one with `aggregator token create`, ask for client certificates, or say --public",
+        )
+    try:
+        from aggregator.server.otlp_grpc import listen
+    except ImportError:
+        raise InvalidRequestError("otlp.grpc needs grpcio", hint="pip install 'esformat[grpc]'") from None
+    server, port = await listen(context, bind)
+    _log.info("listening for OTLP over gRPC", extra={"address": f"{host}:{port}"})
+    try:
+        yield
+    finally:
+        await server.stop(settings.http.drain_s)
