@@ -22,7 +22,7 @@ from aggregator.server.entry import entered
 from aggregator.server.guard import Guard
 from aggregator.server.methods import Methods
 from aggregator.server.problems import handle
-from aggregator.server.routes import bulk, docs, events, health, otlp, pipes, plateau, query, streams, topics
+from aggregator.server.routes import bulk, docs, events, health, loki, otlp, pipes, plateau, query, streams, topics
 from aggregator.server.settings import Settings
 from aggregator.server.syslog_service import syslog
 
@@ -36,6 +36,7 @@ GROUPS: tuple[Callable[[Context], list[Route]], ...] = (
     pipes.routes,
     streams.routes,
     otlp.routes,
+    loki.routes,
     bulk.routes,
 )
 """Every group of routes. They are looked through in this order: what is asked most comes first."""

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from starlette.requests import Request
 
 from aggregator.errors import AggregatorError
-from aggregator.server import bulk, cloudevents, otlp
+from aggregator.server import bulk, cloudevents, loki, otlp
 from aggregator.server.asked import Asked, idempotency_key
 from aggregator.server.body import decompress
 from aggregator.server.formats import read_events, read_lines, read_records
@@ -84,6 +84,12 @@ def _otlp(media: str) -> Callable[[bytes], None]:
     return lambda data: [*map(repr, otlp.read_records(data, media))].clear()
 
 
+def _loki(data: bytes) -> None:
+    for read in (loki.read_json_push, lambda body: loki.read_push(loki.unpack_snappy(body, MAX_BYTES))):
+        with suppress(*_REFUSALS):
+            [*map(repr, read(data))].clear()
+
+
 def _syslog(data: bytes) -> None:
     framer, found = Framer(64), []
     for begin in range(0, len(data), 50):
@@ -105,7 +111,7 @@ KINDS: tuple[Callable[[bytes], None], ...] = (
     _asked, _plateau, _headers, _events(LINES), _events(CSV), _events(ARROW_STREAM), _events(ARROW_FILE), _records,
     _bulk, _otlp(otlp.JSON), _otlp(otlp.PROTOBUF), _syslog, _compressed,
     lambda data: cloudevents.read_cloud_events(data, cloudevents.BATCH, 1).validate(full=True),
-    lambda data: [*parameters.positions(data)].clear(),
+    lambda data: [*parameters.positions(data)].clear(), _loki,
 )  # fmt: skip
 
 
@@ -129,6 +135,7 @@ def seeds() -> list[bytes]:
     events = [
         {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "time": "2026-03-01T00:00:00Z", "data": {"a": 1}}
     ]
+    push = b'\x0a\x1c\x0a\x07{a="b"}\x12\x11\x0a\x02\x08\x05\x12\x01x\x1a\x08\x0a\x01k\x12\x03v\xff1'
     good = (
         b"space=a%20b&start=2026-03-01T08:00:00Z&limit=7&reverse=true&wait=0.5&columns=a,b",
         b"order=desc&time.start=2026-03-01T08:00:00.5Z&page_size=5&dataset[]=a.b&partition_filter=regex:^a|0$",
@@ -139,6 +146,7 @@ def seeds() -> list[bytes]:
         json.dumps(logs).encode(), request.SerializeToString(),
         b'<34>1 2026-03-01T08:00:00Z host app 7 ID [a@1 k="v\\""] text\n<13>Mar  1 08:00:00 h app[3]: t\n9 <1>a b c',
         gzip.compress(lines), json.dumps(events).encode(), b'{"0": 5, "a": 0}',
+        pa.compress(push, "snappy", asbytes=True),
     )  # fmt: skip
     assert len(good) == len(KINDS)
     return [bytes([number]) + data for number, data in enumerate(good)]

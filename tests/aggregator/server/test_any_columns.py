@@ -59,6 +59,13 @@ def from_otlp(web):
     return ["otlp 0", "otlp 1", "otlp 2"]
 
 
+def from_loki(web):
+    values = [["1000", "loki 0", dict.fromkeys(NAMES, "odd")], ["2000", "loki 1", {"pid": "5", "order": "x"}]]
+    answer = web.post("/loki/api/v1/push", json={"streams": [{"stream": {"app": "loki"}, "values": values}]})
+    assert answer.status_code == 204, answer.text
+    return ["loki 0", "loki 1"]
+
+
 def from_bulk(web):
     documents = [dict.fromkeys(NAMES, value) for value in ("odd", 7, 1.25, True, [1, "x"], {"a": "x"}, 2**70)]
     lines = [
@@ -113,7 +120,7 @@ def from_cloud_events(web):
 
 def send_all(server, web, port, root):
     """One after the other, so that each meets what those before it left; gives the messages."""
-    sent = from_syslog(port) + from_otlp(web) + from_bulk(web) + from_json_lines(web)
+    sent = from_syslog(port) + from_otlp(web) + from_loki(web) + from_bulk(web) + from_json_lines(web)
     return sent + from_collector(server.catalog, root) + from_log_handler(server.url) + from_cloud_events(web)
 
 

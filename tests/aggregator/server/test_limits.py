@@ -152,7 +152,9 @@ def test_an_append_that_wakes_many_tails_cuts_none(tmp_path):
                 received += piece
 
 
-@pytest.mark.parametrize("path", ["/v1/logs", "/_bulk", "/v1/lines?tags=a%3Db", "/topic/t/partition/p"])
+@pytest.mark.parametrize(
+    "path", ["/v1/logs", "/_bulk", "/loki/api/v1/push", "/v1/lines?tags=a%3Db", "/topic/t/partition/p"]
+)
 def test_a_client_that_leaves_is_no_failure(server, caplog, path):
     """A connection that is cut in the middle of a body is nothing that the server has to answer for."""
     media = {"/v1/logs": "application/json", "/_bulk": "application/json", "/v1/lines?tags=a%3Db": "text/plain"}

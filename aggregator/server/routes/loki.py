@@ -1,0 +1,98 @@
+"""`POST /loki/api/v1/push`: Loki's interface for what ships logs to it, so that Alloy, promtail and others can."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from aggregator.catalog import STREAMS_TOPIC
+from aggregator.server.asked import Asked, header, idempotency_key
+from aggregator.server.body import Body, read_body
+from aggregator.server.context import Context
+from aggregator.server.loki import read_json_push, read_push, unpack_snappy
+from aggregator.server.media import JSON, media_of
+from aggregator.server.operation import operation, parameter
+from aggregator.server.otlp import PROTOBUF
+from aggregator.server.problems import Problem, ProblemError, problem_of
+from aggregator.server.shipped import TAGS_AND_RECORD, Refusal, Target, make_stream_topic, store
+
+TENANT = "X-Scope-OrgID"
+_EXAMPLE: dict[str, Any] = {
+    "streams": [{"stream": {"app": "web"}, "values": [["1772352000000000000", "no disk", {"trace_id": "17"}]]}]
+}
+_PARAMETERS = (
+    parameter("topic", f"Topic of the streams; where it is absent, the tenant, or else {STREAMS_TOPIC}"),
+    parameter("partition", "Name of a partition", default="0"),
+    parameter(TENANT, "Tenant: a topic of its own, which is made where it is absent", where="header"),
+)
+
+
+def routes(context: Context) -> list[Route]:
+    """`/loki/api/v1/push`, and `/ready`, which some shippers ask first."""
+
+    @operation(
+        "write", "Push logs as to Loki", tag="shippers", parameters=_PARAMETERS, checks_topics=True,
+        description="Labels are the tags of the stream; the line is the message, structured metadata are fields. "
+        "Protobuf is compressed with snappy. Durable when the answer comes. Errors are plain text, as Loki has them.",
+        body={PROTOBUF: {}, JSON: {"example": _EXAMPLE}},
+        answers={"204": {"description": "stored"}, "429": {"description": "try again after Retry-After"},
+                 "400": {"description": "no push request; or so many entries can never be stored, and all others are"}},
+    )  # fmt: skip
+    async def push_logs(request: Request) -> Response:
+        try:
+            await stored(request)
+        except ClientDisconnect:
+            raise
+        except Exception as error:  # noqa: BLE001  # Loki has answers of its own
+            return _failure(problem_of(error))
+        return Response(status_code=204)
+
+    async def stored(request: Request) -> None:
+        asked = Asked(request, ["topic", "partition"])
+        topic = asked.text("topic") or header(request, TENANT) or STREAMS_TOPIC
+        request.state.access.require("write", topic)
+        target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
+        as_json = media_of(request.headers.get("content-type")) == JSON
+        snappy = not as_json and request.headers.get("content-encoding", "").strip().lower() == "snappy"
+        most = context.settings.http.max_append_bytes
+        body = (
+            Body(await request.body(), "identity", most) if snappy else await read_body(request, context.settings.http)
+        )
+
+        def work() -> None:
+            with context.telling("loki") as tell:
+
+                def read() -> list[TAGS_AND_RECORD]:
+                    plain = body.plain().to_pybytes()
+                    return read_json_push(plain, tell) if as_json else read_push(unpack_snappy(plain, most), tell)
+
+                items = context.understand(read)
+                if target.producer is not None and any("ts" not in record for _, record in items):
+                    raise ProblemError(400, "invalid-event", "with an Idempotency-Key each entry needs a time")
+                make_stream_topic(context.catalog, topic, context.settings)
+                outcomes = store(context.catalog, items, target, tell)
+            refusals = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
+            if refusals:
+                raise ProblemError(400, "invalid-event", f"{len(refusals)} of {len(outcomes)} entries are not stored, "
+                                   f"as they cannot be: {refusals[0].reason}", "all others are stored")  # fmt: skip
+
+        await context.appends.run(work)
+
+    @operation("open", "Whether the server is ready, as Loki says it", tag="shippers")
+    async def loki_ready(request: Request) -> Response:
+        return PlainTextResponse("ready\n" if context.ready else "not ready\n", 200 if context.ready else 503)
+
+    return [Route("/loki/api/v1/push", push_logs, methods=["POST"]), Route("/ready", loki_ready, methods=["GET"])]
+
+
+def _failure(problem: Problem) -> Response:
+    """A problem as plain text."""
+    headers = dict(problem.headers)
+    if problem.retry_after_s is not None:
+        headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after_s)))
+    text = problem.detail if problem.hint is None else f"{problem.detail}; {problem.hint}"
+    return PlainTextResponse(f"{text}\n", problem.status, headers)

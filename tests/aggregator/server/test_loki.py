@@ -1,0 +1,183 @@
+"""Loki's push: what Loki's own code and its clients write is stored; what is wrong is told in plain text."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gzip
+import json
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from served import served
+
+from aggregator.server import Settings
+from aggregator.server.loki import read_json_push, read_push, unpack_snappy
+from aggregator.server.problems import ProblemError
+from aggregator.server.settings import Http
+from aggregator.server.tokens import create
+from esformat import InvalidEventError
+
+PROTOBUF, JSON = "application/x-protobuf", "application/json"
+NANOS = 1772352000_123456789
+
+# Of a program with github.com/grafana/loki/pkg/push and github.com/golang/snappy, which Alloy and promtail send with.
+FROM_GO = base64.b64decode(
+    "wgHwQwqqAQpEe2FwcD0id2ViIiwgcGF0aD0iQzpcXGxvZ3MiLCBxdW90ZT0ic2F5IFwiaFx1MDBlNFwiIiwgam9iPSJ2YXJsASjwPH0SMwoLCIDkj80G"
+    "EJWa7zoSB25vIGRpc2saDgoIdHJhY2VfaWQSAjE3GgsKA21zZxIEbWluZRIWCgsI8McZNSRlYXJsaWVyEhMKMk0AbARjYWbpGBEKEwoCe30SDQoLCP//"
+    "/////////wE="
+)
+TAGS = {"app": "web", "path": "C:\\logs", "quote": 'say "h\u00e4"', "job": "varlogs"}
+EXPECTED = [
+    (TAGS, {"msg": b"no disk", "ts": NANOS // 1000, "ts_ns": NANOS, "trace_id": "17", "metadata.msg": "mine"}),
+    (TAGS, {"msg": b"earlier", "ts": NANOS // 1000 - 3_600_000_000, "ts_ns": NANOS - 3_600_000_000_000}),
+    (TAGS, {"msg": b"caf\xe9", "ts": NANOS // 1000, "ts_ns": NANOS}),
+    ({}, {"msg": b"", "ts": -1_000_000}),
+]
+AS_JSON = {"streams": [{"stream": TAGS, "values": [
+    [str(NANOS), "no disk", {"trace_id": "17", "msg": "mine"}], [NANOS - 3_600_000_000_000, "earlier"],
+]}]}  # fmt: skip
+
+
+def test_bytes_of_lokis_own_code():
+    """Labels with escapes, metadata, a line that is not UTF-8, times before 1970 and out of order."""
+    assert read_push(unpack_snappy(FROM_GO, 10_000)) == EXPECTED
+
+
+def test_json():
+    """Times as text, and as numbers, which some clients send."""
+    assert read_json_push(json.dumps(AS_JSON).encode()) == [
+        (tags, {**record, "msg": record["msg"].decode()}) for tags, record in EXPECTED[:2]
+    ]
+
+
+def push(web, body, media=PROTOBUF, path="/loki/api/v1/push", **headers):
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return web.post(path, content=body, headers={"content-type": media, **named})
+
+
+SNAPPY = pa.Codec("snappy")
+PLAIN = unpack_snappy(FROM_GO, 10_000)
+WAYS = [
+    (FROM_GO, PROTOBUF, {}), (FROM_GO, PROTOBUF, {"content_encoding": "snappy"}),
+    (gzip.compress(FROM_GO), PROTOBUF, {"content_encoding": "gzip"}), (FROM_GO, "", {}),
+    (json.dumps(AS_JSON).encode(), JSON, {}), (json.dumps(AS_JSON).encode(), f"{JSON}; charset=utf-8", {}),
+    (gzip.compress(json.dumps(AS_JSON).encode()), JSON, {"content_encoding": "gzip"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "media", "headers"), WAYS)
+def test_stored(web, server, body, media, headers):
+    """Each way that a push may come: 204, and streams by the labels, entries in the order of time."""
+    answer = push(web, body, media, **headers)
+    assert (answer.status_code, answer.content) == (204, b"")
+    assert TAGS in [dict(stream) for stream in server.catalog.streams()]
+    rows = [
+        json.loads(line) for line in web.post("/v1/query", json={"query": "SELECT FROM app = web"}).text.splitlines()
+    ]
+    assert [row["data"] for row in rows][:2] == ["earlier", "no disk"]
+    assert rows[1]["fields"] == {"trace_id": "17", "metadata.msg": "mine", "ts_ns": str(NANOS)}
+
+
+# As python-logging-loki 0.3.1 and Fluent Bit's plugin `loki` write them.
+CLIENTS = [
+    (b'{"streams": [{"stream": {"app": "shop", "severity": "warning", "logger": "orders", "count": 5}, "values": '
+     b'[["1772352000123456768", "order 17 failed"]]}]}',
+     {"app": "shop", "severity": "warning", "logger": "orders", "count": "5"}, b"order 17 failed"),
+    (b'{"streams":[{"stream":{"job":"fluent-bit"},"values":[["1772352000123456789","{\\"log\\":\\"caf\xe9\\"}"]]}]}',
+     {"job": "fluent-bit"}, b'{"log":"caf\\xe9"}'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("body", "tags", "line"), CLIENTS)
+def test_clients(web, server, body, tags, line):
+    """What clients that write JSON send, be all of it UTF-8 or not."""
+    assert push(web, body, JSON).status_code == 204
+    (event,) = server.catalog.topic("logs").scan()
+    assert (event.data, [dict(stream) for stream in server.catalog.streams()]) == (line, [tags])
+
+
+def test_tenants(tmp_path, web_of):
+    """A tenant is a topic, unless the address names one; tokens say who may push for whom."""
+    file = tmp_path / "tokens.json"
+    token = f"Bearer {create(file, 'w', ['write'], ['team-a'])}"
+    with served(tmp_path / "data", Settings(tokens=file)) as server:
+        web = web_of(server)
+        assert push(web, FROM_GO).status_code == 401
+        assert push(web, FROM_GO, authorization=token).status_code == 403
+        assert push(web, FROM_GO, authorization=token, x_scope_orgid="team-b").status_code == 403
+        assert push(web, FROM_GO, authorization=token, x_scope_orgid="team-a").status_code == 204
+        named = "/loki/api/v1/push?topic=team-a"
+        assert push(web, FROM_GO, path=named, authorization=token, x_scope_orgid="b").status_code == 204
+        assert server.catalog.topics() == ("team-a",)
+        assert server.catalog.topic("team-a").scan().count() == 2 * len(EXPECTED)
+
+
+def test_ready(shared_web):
+    """What Vector asks before it sends."""
+    assert (shared_web.get("/ready").status_code, shared_web.get("/ready").text) == (200, "ready\n")
+
+
+def one(*values, labels=None):
+    return json.dumps({"streams": [{"stream": {"app": "a"} if labels is None else labels, "values": values}]}).encode()
+
+
+@pytest.mark.parametrize(("body", "media", "message"), [
+    (b"{", JSON, "the body is no JSON"), (b"[]", JSON, "no push request"), (b'{"streams": 5}', JSON, "no push request"),
+    (b'{"streams": [5]}', JSON, "stream 0"), (one(["1"]), JSON, "stream 0, value 0"), (one([1, 2]), JSON, "value 0"),
+    (one(["1", "a"], ["x", "a"]), JSON, "value 1: the time 'x' is no whole number"),
+    (one([1.5, "a"]), JSON, "the time"), (one([True, "a"]), JSON, "the time"), (one(["9" * 99, "a"]), JSON, "the time"),
+    (one(["1", "a", 5]), JSON, "must be an object"), (one(["1", "a"], labels=[]), JSON, "stream 0"),
+    (b"", PROTOBUF, ""), (b"\xff" * 9, PROTOBUF, "the body is not snappy"), (FROM_GO[:-1], PROTOBUF, "is not snappy"),
+    (b"\x05" + FROM_GO[2:], PROTOBUF, "is not snappy"), (PLAIN, PROTOBUF, ""),
+    (SNAPPY.compress(b"junk", asbytes=True), PROTOBUF, "no push request"),
+    (SNAPPY.compress(b"\x0a\x06\x0a\x04{a=1", asbytes=True), PROTOBUF, "stream 0: the labels cannot be read"),
+    (SNAPPY.compress(b"\x0a\x05\x0a\x03a=1", asbytes=True), PROTOBUF, "stream 0: the labels must be"),
+])  # fmt: skip
+def test_wrong_bodies(shared_web, body, media, message):
+    """Refused as a whole, with a sentence that says where."""
+    answer = push(shared_web, body, media)
+    assert (answer.status_code, answer.headers["content-type"]) == (400, "text/plain; charset=utf-8")
+    assert message in answer.text
+
+
+def test_what_can_be_kept_is_kept(web, server, monkeypatch):
+    """Of entries that cannot be stored the others are stored; labels that are too long are cut; both are told."""
+    monkeypatch.setattr("aggregator.ingest.MAX_BODY_BYTES", 4096 + 1_500)
+    answer = push(web, one(["1000", "good"], ["2000", "x" * 2_000], ["3000", "fine"]), JSON)
+    assert answer.status_code == 400
+    assert answer.text.startswith("1 of 3 entries are not stored, as they cannot be: ")
+    monkeypatch.undo()
+    assert push(web, one(["1", "long"], labels={"app": "b", "long": "y" * 5_000}), JSON).status_code == 204
+    rows = [json.loads(line) for line in web.get("/v1/topics/logs/events").text.splitlines()]
+    assert {row["data"] for row in rows} == {"good", "fine", "long"}
+    (row,) = (row for row in rows if row["data"] == "long")
+    assert row["fields"]["long"] == "y" * 5_000
+    figures = web.get("/metrics").text
+    assert 'aggregator_refused_records_total{reason="invalid",source="loki"} 1.0' in figures
+    assert 'aggregator_changed_records_total{reason="tags_cut",source="loki"} 1.0' in figures
+
+
+def test_too_much(tmp_path, web_of):
+    """A block that says that it becomes more than a body may have is refused before there is room for it."""
+    with served(tmp_path, Settings(http=Http(max_append_bytes=10_000))) as server:
+        web = web_of(server)
+        for body in (SNAPPY.compress(b"\0" * 20_000, asbytes=True), b"\xff\xff\xff\xff\x0f" + b"\0" * 20):
+            assert push(web, body).status_code == 413
+    with pytest.raises(ProblemError, match="does not say its size"):
+        unpack_snappy(b"\xff" * 10, 10_000)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.integers(0, len(PLAIN) - 1), st.binary(min_size=1, max_size=6), st.booleans())
+def test_hostile_protobuf(at, junk, cut):
+    """Damaged messages are read, or refused; nothing else happens."""
+    body = PLAIN[:at] if cut else PLAIN[:at] + junk + PLAIN[at + len(junk) :]
+    with contextlib.suppress(InvalidEventError):
+        for tags, record in read_push(body):
+            assert all(isinstance(text, str) for pair in tags.items() for text in pair)
+            assert isinstance(record["msg"], bytes)
+    with contextlib.suppress(ProblemError):
+        assert isinstance(unpack_snappy(body, 1 << 20), bytes)
