@@ -130,13 +130,13 @@ def _messages(table: pa.Table) -> Any:
 
 def _of_mappings(records: list[Any], columns: pa.Schema, now_us: int) -> dict[str, Any]:
     for place, record in enumerate(records):
-        if not isinstance(record, Mapping):
+        if type(record) is not dict and not isinstance(record, Mapping):  # looked up in Mapping's registry: slow
             raise InvalidRequestError(f"record {place} is a {type(record).__name__}, not a mapping")
     made: dict[str, Any] = {
         "timestamp": pa.array([_time(record.get("ts"), now_us) for record in records], pa.int64()),
         "data": pa.array([_message(record.get("msg"), place) for place, record in enumerate(records)], pa.binary()),
     }
-    given = {name for record in records for name in record} - {"ts", "msg"}
+    given = set().union(*records) - {"ts", "msg"}
     typed = {name for name in given if name in columns.names and name != FIELDS}
     rest: set[str] = given - typed
     unfit: dict[str, frozenset[int]] = {}
@@ -213,6 +213,8 @@ def _rounded(value: Any, narrow: Callable[[Any], Any]) -> bool:
 
 
 def _time(given: Any, now_us: int) -> int:
+    if type(given) is int and -(2**63) <= given < 2**63:
+        return given
     return now_us if given is None else to_microseconds(given, "ts")
 
 
@@ -230,7 +232,7 @@ def _message(given: Any, place: int) -> bytes:
 def _rest(record: Mapping[Any, Any], unfit: Mapping[str, frozenset[int]], place: int) -> list[tuple[str, str]]:
     """The fields of a record that are not in columns. unfit: rows that the columns do not hold the values of."""
     return [
-        (_name(name, place), _text(value, name, place))
+        (name if type(name) is str else _name(name, place), value if type(value) is str else _text(value, name, place))
         for name, value in record.items()
         if name not in ("ts", "msg") and value is not None and (name not in unfit or place in unfit[name])
     ]
@@ -244,6 +246,8 @@ def _name(name: Any, place: int) -> str:
 
 def _text(value: Any, name: str, place: int) -> str:
     """A field as text: as LQL compares it."""
+    if type(value) is int and -(2**63) <= value < 2**63:  # the most common first
+        return str(value)
     try:
         if isinstance(value, str):
             return value

@@ -78,13 +78,10 @@ def _with_short_tags(items: Sequence[TAGS_AND_RECORD], tell: Tell) -> list[TAGS_
     known: dict[int, tuple[Mapping[str, str], dict[str, str]]] = {}  # many records share the same tags
     made = []
     for tags, record in items:
-        if sum(map(len, tags)) + sum(map(len, tags.values())) <= SHORT_TAGS:
-            made.append((tags, record))
-            continue
-        if id(tags) not in known:
-            cut, whole = TagSet.cut(tags)
-            known[id(tags)] = cut.as_dict(), whole
-        short, whole = known[id(tags)]
+        found = known.get(id(tags))
+        if found is None:
+            found = known[id(tags)] = _short(tags)
+        short, whole = found
         if whole:
             tell("tags_cut")
             record = dict(record)
@@ -92,6 +89,14 @@ def _with_short_tags(items: Sequence[TAGS_AND_RECORD], tell: Tell) -> list[TAGS_
                 record[free_name(name, "tags.", record)] = value
         made.append((short, record))
     return made
+
+
+def _short(tags: Mapping[str, str]) -> tuple[Mapping[str, str], dict[str, str]]:
+    """Tags that a stream can have, and those of them that were cut, whole."""
+    if sum(map(len, tags)) + sum(map(len, tags.values())) <= SHORT_TAGS:
+        return tags, {}
+    cut, whole = TagSet.cut(tags)
+    return cut.as_dict(), whole
 
 
 def free_name(name: str, prefix: str, record: Mapping[str, Any]) -> str:
@@ -122,8 +127,12 @@ def _store(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target) -
 def _stored(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target) -> list[Outcome]:
     """All records as one batch, and where each is."""
     groups: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    known: dict[int, list[int]] = {}  # many records share the same tags
     for place, (tags, _) in enumerate(items):
-        groups.setdefault(tuple(tags.items()), []).append(place)
+        places = known.get(id(tags))
+        if places is None:
+            places = known[id(tags)] = groups.setdefault(tuple(tags.items()), [])
+        places.append(place)
     receipt = catalog.write_streams(
         [(dict(tags), [items[place][1] for place in places]) for tags, places in groups.items()], target.topic,
         partition=target.partition, producer=target.producer, sequence=target.sequence,
