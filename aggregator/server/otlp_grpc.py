@@ -23,6 +23,7 @@ from aggregator.server.otlp_export import export
 from aggregator.server.problems import Problem, ProblemError, problem_of
 from aggregator.server.settings import Settings, Tls
 from aggregator.server.shipped import Target
+from esformat import ClosedError
 
 EXPORT = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 OTHERS = {
@@ -131,7 +132,7 @@ class Calls:
     async def _stored(self, call: grpc.aio.ServicerContext, target: Target) -> bytes:
         context = self._context
         if not context.ready:
-            raise OverloadedError("the server does not take requests now", retry_after_s=_RETRY_S)
+            raise ClosedError("the server starts or stops")
         context.check_room(0, named=False)
         message = await self._read(call)
         context.body_bytes += len(message)

@@ -201,7 +201,8 @@ def test_refused_for_now(tmp_path):
         more.set()
         assert first.result() == b""
         server.context.ready = False
-        assert call(address, ONE).code() == Code.UNAVAILABLE
+        error = call(address, ONE)
+        assert (error.code(), retry_delay_s(error)) == (Code.UNAVAILABLE, 1.0)
         server.context.ready = True
         assert call(address, ONE) == b""
 
