@@ -148,11 +148,13 @@ class Calls:
         """The message of a call, as it was sent. Raises ProblemError, OverloadedError."""
         settings = self._context.settings
         try:
-            await asyncio.wait_for(self._reading.acquire(), settings.work.patience_s)
+            async with asyncio.timeout(settings.work.patience_s):
+                await self._reading.acquire()
         except TimeoutError:
             raise _too_many() from None
         try:
-            message: bytes = await asyncio.wait_for(call.read(), settings.http.stall_s)
+            async with asyncio.timeout(settings.http.stall_s):
+                message: bytes = await call.read()
         except TimeoutError:
             raise ProblemError(408, "body-stalled", "the message did not come in time") from None
         finally:

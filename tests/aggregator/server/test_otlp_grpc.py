@@ -191,7 +191,7 @@ def test_refused_for_now(tmp_path):
         ended.callback(more.set)
 
         def slowly():
-            more.wait(20)
+            more.wait(60)
             yield ONE
 
         first = channel.stream_unary(EXPORT).future(slowly(), timeout=20)
@@ -207,6 +207,31 @@ def test_refused_for_now(tmp_path):
         assert call(address, ONE) == b""
 
 
+def test_calls_that_are_cancelled_leave_nothing(tmp_path):
+    """Clients that leave before they have sent a message, at any moment, take no place and no memory with them."""
+    few = Work(body_bytes=20_480_000, patience_s=60)
+    with (
+        listening(tmp_path / "data", work=few) as (server, address),
+        grpc.insecure_channel(address) as channel,
+        ExitStack() as ended,
+    ):
+        more = threading.Event()
+        ended.callback(more.set)
+
+        def never():
+            more.wait(60)
+            yield from ()
+
+        calls = [channel.stream_unary(EXPORT).future(never(), timeout=60) for _ in range(20)]
+        for number, left in enumerate(calls):
+            if number % 2:
+                wait_for_requests(server, len(calls) - number)
+            left.cancel()
+        wait_for_requests(server, 0)
+        assert [call(address, ONE) for _ in range(3)] == [b""] * 3
+        assert server.context.body_bytes == 0
+
+
 def test_a_message_that_does_not_come(tmp_path):
     """A call that sends nothing is ended, and so is its hold on memory; one that ends without a message is refused."""
     with (
@@ -216,11 +241,11 @@ def test_a_message_that_does_not_come(tmp_path):
         more = threading.Event()
 
         def never():
-            more.wait(20)
+            more.wait(60)
             yield from ()
 
         with pytest.raises(grpc.RpcError) as stalled:
-            channel.stream_unary(EXPORT)(never(), timeout=20)
+            channel.stream_unary(EXPORT)(never(), timeout=60)
         assert stalled.value.code() == Code.DEADLINE_EXCEEDED
         assert "did not come in time" in stalled.value.details()
         more.set()
