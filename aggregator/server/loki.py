@@ -7,24 +7,30 @@ in any order. Lines need not be UTF-8 in protobuf, as Loki's own clients do not 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import orjson
 import pyarrow as pa
-from google.protobuf.descriptor_pb2 import DescriptorProto, FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from aggregator.lql import LqlError
 from aggregator.lql.tag_set import parse_tag_list
-from aggregator.server.odd_text import read_json
+from aggregator.server.odd_text import read_json, varint
 from aggregator.server.otlp_record import add_times, as_text
 from aggregator.server.problems import ProblemError
 from aggregator.server.refusals import Tell, untold
 from aggregator.server.shipped import TAGS_AND_RECORD, free_name
 from esformat import InvalidEventError
 
+MAX_PARTS = 500_000
+"""Entries, and metadata of entries, of a request: each takes some hundreds of bytes, however few it has in the body."""
+_STREAMS, _ENTRIES, _METADATA = 1, 2, 3  # numbers of fields
+_NUMBER, _DELIMITED = 0, 2
+_FIXED = {1: 8, 5: 4}
 _MOST_DIGITS = 20  # of a time
 _PREFIX = "metadata."  # of metadata whose name the record has itself
 
@@ -32,24 +38,31 @@ _PREFIX = "metadata."  # of metadata whose name the record has itself
 def read_push(body: bytes, tell: Tell = untold) -> list[TAGS_AND_RECORD]:
     """The entries of a push request in protobuf, each with the tags of its stream. Raises InvalidEventError."""
     try:
-        request = _PushRequest.FromString(body)
-    except DecodeError:
+        if len(body) > 2 * MAX_PARTS:  # a part has two bytes at least
+            _check_parts(body)
+        return list(_entries(_Push.FromString(body), tell))
+    except InvalidEventError:
+        raise
+    except (DecodeError, ValueError):
         raise InvalidEventError("the body is no push request") from None
-    return list(_entries(request, tell))
 
 
 def read_json_push(body: bytes, tell: Tell = untold) -> list[TAGS_AND_RECORD]:
     """The same in JSON."""
     try:
-        found, escaped = read_json(body)
+        parsed, escaped = read_json(body)
     except orjson.JSONDecodeError as error:
         raise InvalidEventError(f"the body is no JSON: {error.msg}") from None
     if escaped:
         tell("text_escaped")
-    streams = found.get("streams") if isinstance(found, dict) else None
+    streams = parsed.get("streams") if isinstance(parsed, dict) else None
     if not isinstance(streams, list):
         raise InvalidEventError('the body is no push request: an object with a list of "streams" is expected')
-    return [item for number, stream in enumerate(streams) for item in _values(stream, number)]
+    items = (item for number, stream in enumerate(streams) for item in _values(stream, number))
+    found = list(islice(items, MAX_PARTS + 1))
+    if len(found) > MAX_PARTS:
+        raise _too_many()
+    return found
 
 
 def unpack_snappy(stored: bytes, max_bytes: int) -> bytes:
@@ -83,9 +96,48 @@ def _entries(request: Any, tell: Tell) -> Iterator[TAGS_AND_RECORD]:
         for entry in stream.entries:
             time, made = entry.timestamp, {"msg": entry.line}
             add_times(made, time.seconds * 1_000_000_000 + time.nanos)
-            for pair in entry.metadata:
-                made[free_name(_text(pair.name, tell), _PREFIX, made)] = _text(pair.value, tell)
+            if entry.metadata:
+                metadata = {_text(pair.name, tell): _text(pair.value, tell) for pair in entry.metadata}
+                for name, value in metadata.items():
+                    made[free_name(name, _PREFIX, made)] = value
             yield tags, made
+
+
+def _check_parts(body: bytes) -> None:
+    """Look for a request of more parts than there may be: read as a whole, it takes up to thirty times its bytes."""
+    left = MAX_PARTS
+    for stream in _fields(body, _STREAMS):
+        for entry in _fields(stream, _ENTRIES):
+            left -= 1 + sum(1 for _ in islice(_fields(entry, _METADATA), left))
+            if left < 0:
+                raise _too_many()
+
+
+def _too_many() -> InvalidEventError:
+    return InvalidEventError(
+        f"the request has more than {MAX_PARTS:,} entries and metadata", hint="send them in smaller ones"
+    )
+
+
+def _fields(message: bytes, wanted: int) -> Iterator[bytes]:
+    """The fields of a message that have this number, and a length. Raises ValueError."""
+    at = 0
+    while at < len(message):
+        key, at = varint(message, at)
+        wire = key & 7
+        if wire in (_DELIMITED, _NUMBER):
+            size, at = varint(message, at)
+        elif wire in _FIXED:
+            size = _FIXED[wire]
+        else:
+            raise ValueError(f"wire type {wire}")
+        if wire == _NUMBER:
+            continue
+        if at + size > len(message):
+            raise ValueError("the message is cut short")
+        if key == wanted << 3 | _DELIMITED:
+            yield message[at : at + size]
+        at += size
 
 
 def _text(given: bytes, tell: Tell) -> str:
@@ -107,33 +159,29 @@ def _labels(text: str, number: int) -> dict[str, str]:
     return tags
 
 
-def _push_request() -> Any:
-    """The class of Loki's PushRequest. Texts are bytes here: protobuf would refuse those that are not UTF-8."""
-    many, one = FieldDescriptorProto.LABEL_REPEATED, FieldDescriptorProto.LABEL_OPTIONAL
-    text, whole = FieldDescriptorProto.TYPE_BYTES, FieldDescriptorProto.TYPE_INT64
-    messages = {
-        "Push": [("streams", 1, many, "Stream")],
-        "Stream": [("labels", 1, one, text), ("entries", 2, many, "Entry")],
-        "Entry": [("timestamp", 1, one, "Time"), ("line", 2, one, text), ("metadata", 3, many, "Pair")],
-        "Time": [("seconds", 1, one, whole), ("nanos", 2, one, whole)],
-        "Pair": [("name", 1, one, text), ("value", 2, one, text)],
-    }
+def _push() -> Any:
+    """The class of a push request. Texts are bytes here: protobuf would refuse those that are not UTF-8."""
+    text, whole, message = (getattr(FieldDescriptorProto, f"TYPE_{name}") for name in ("BYTES", "INT64", "MESSAGE"))
+    one, many = FieldDescriptorProto.LABEL_OPTIONAL, FieldDescriptorProto.LABEL_REPEATED
+    messages: dict[str, list[tuple[str, int, int, str | None]]] = {
+        "Push": [("streams", message, many, ".loki.Stream")],
+        "Stream": [("labels", text, one, None), ("entries", message, many, ".loki.Entry")],
+        "Entry": [("timestamp", message, one, ".loki.Time"), ("line", text, one, None),
+                  ("metadata", message, many, ".loki.Pair")],
+        "Time": [("seconds", whole, one, None), ("nanos", whole, one, None)],
+        "Pair": [("name", text, one, None), ("value", text, one, None)],
+    }  # fmt: skip
     file = FileDescriptorProto(name="push.proto", package="loki", syntax="proto3")
     for name, fields in messages.items():
-        made = DescriptorProto(name=name)
-        for field, number, label, kind in fields:
-            added = made.field.add(name=field, number=number, label=label)
-            if isinstance(kind, str):
-                added.type, added.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".loki.{kind}"
-            else:
-                added.type = kind
-        file.message_type.append(made)
+        made = file.message_type.add(name=name)
+        for number, (field, kind, label, of) in enumerate(fields, 1):
+            made.field.add(name=field, number=number, label=label, type=kind, type_name=of)
     pool = DescriptorPool()
     pool.Add(file)
     return GetMessageClass(pool.FindMessageTypeByName("loki.Push"))
 
 
-_PushRequest = _push_request()
+_Push = _push()
 
 
 # ------------------------------------------------------------ JSON

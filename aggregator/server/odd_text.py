@@ -57,12 +57,12 @@ def escaped_message(body: memoryview, kind: Descriptor, depth: int = 0) -> bytes
     at = 0
     while at < len(body):
         begin = at
-        key, at = _varint(body, at)
+        key, at = varint(body, at)
         wire = key & 7
         if wire == _VARINT:
-            _, at = _varint(body, at)
+            _, at = varint(body, at)
         elif wire == _DELIMITED:
-            size, at = _varint(body, at)
+            size, at = varint(body, at)
             inner, at = body[at : at + size], at + size
             content = _content(inner, kind.fields_by_number.get(key >> 3), depth)
             if content is not None:
@@ -89,7 +89,8 @@ def _content(inner: memoryview, field: FieldDescriptor | None, depth: int) -> by
     return None
 
 
-def _varint(body: memoryview, at: int) -> tuple[int, int]:
+def varint(body: memoryview | bytes, at: int) -> tuple[int, int]:
+    """A number of protobuf's at `at`, and where it ends. Raises ValueError."""
     number = shift = 0
     while at < len(body) and shift < 70:
         byte = body[at]

@@ -24,6 +24,9 @@ TAGS_AND_RECORD = tuple[Mapping[str, str], dict[str, Any]]
 SHORT_TAGS = MAX_TAG_BYTES // 4
 """Names and values of so many characters together are short enough, however they are written."""
 
+_PREFIXES = 3
+"""So many before a name that is still taken gets a number: names that grow with each taken one never end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -101,8 +104,12 @@ def _short(tags: Mapping[str, str]) -> tuple[Mapping[str, str], dict[str, str]]:
 
 def free_name(name: str, prefix: str, record: Mapping[str, Any]) -> str:
     """A name for a field that is not the record's time or message, and that it does not have yet."""
-    while name in record or name in ("ts", "msg"):
+    for _ in range(_PREFIXES):
+        if name not in record and name not in ("ts", "msg"):
+            return name
         name = prefix + name
+    while name in record:
+        name = f"{name}.{len(record)}"
     return name
 
 

@@ -170,6 +170,38 @@ def test_too_much(tmp_path, web_of):
         unpack_snappy(b"\xff" * 10, 10_000)
 
 
+def field(number: int, inner: bytes) -> bytes:
+    """A length-delimited field of a message, of less than 16 KiB."""
+    return bytes([number << 3 | 2, len(inner) & 0x7F | 0x80, len(inner) >> 7]) + inner
+
+
+@pytest.mark.parametrize("part", [b"\x12\x00", field(2, b"\x1a\x00" * 50)], ids=["entries", "metadata"])
+def test_tiny_parts(monkeypatch, part):
+    """Parts that take next to nothing in a body, and much of memory, are counted as they are read."""
+    monkeypatch.setattr("aggregator.server.loki.MAX_PARTS", 1_000)
+    labels = field(1, b"{}")
+    few = 1_000 if len(part) == 2 else 1_000 // 51
+    assert len(read_push(field(1, labels + part * few))) == few
+    with pytest.raises(InvalidEventError, match="more than 1,000 entries and metadata"):
+        read_push(field(1, labels + part * few) + field(1, labels + part))
+    with pytest.raises(InvalidEventError, match="more than 1,000 entries"):
+        read_json_push(one(*[["1", ""]] * 1_001))
+
+
+def test_metadata_names():
+    """Names that the record has itself get a prefix; of values with the same name the last is kept."""
+    names = (b"metadata.msg", b"msg", b"ts", b"ts_ns")
+    pairs = field(1, b"\x08\x01\x10\x01") + b"".join(field(3, field(1, name) + field(2, name)) for name in names)
+    ((_, record),) = read_push(field(1, field(1, b"{}") + field(2, pairs)))
+    assert record == {
+        "msg": b"", "ts": 1_000_000, "ts_ns": 1_000_000_001, "metadata.msg": "metadata.msg",
+        "metadata.metadata.msg": "msg", "metadata.ts": "ts", "metadata.ts_ns": "ts_ns",
+    }  # fmt: skip
+    pairs = b"".join(field(3, field(1, b"msg") + field(2, b"%04d" % number)) for number in range(1000))
+    body = field(1, field(1, b"{}") + field(2, pairs))
+    assert read_push(body) == [({}, {"msg": b"", "metadata.msg": "0999"})]
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, len(PLAIN) - 1), st.binary(min_size=1, max_size=6), st.booleans())
 def test_hostile_protobuf(at, junk, cut):
