@@ -173,8 +173,11 @@ def _bytes(value: bytes | None) -> str | None:
 
 
 def _maps(column: pa.MapArray) -> pa.StringArray:
-    pairs = pc.binary_join_element_wise(_quoted(as_text(column.keys)), fragments(column.items), ":")
-    joined = pc.binary_join(pa.ListArray.from_arrays(column.offsets, pairs), ",")
+    offsets = np.asarray(column.offsets)  # `keys` and `items` are those of the whole array that `column` is a slice of
+    first, count = int(offsets[0]), int(offsets[-1] - offsets[0])
+    names, values = column.keys.slice(first, count), column.items.slice(first, count)
+    pairs = pc.binary_join_element_wise(_quoted(as_text(names)), fragments(values), ":")
+    joined = pc.binary_join(pa.ListArray.from_arrays(pa.array(offsets - first, pa.int32()), pairs), ",")
     return pc.if_else(column.is_valid(), _enclosed("{", joined, "}"), "null")
 
 

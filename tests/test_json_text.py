@@ -47,15 +47,43 @@ CASES = [
     (pa.array([{}], pa.struct([])), ["{}"]),
     (pa.array([[("k", 1)], None, []], pa.map_(pa.string(), pa.int64())), ['{"k":1}', "null", "{}"]),
     (pa.array([[("k", 1)], [("l", 2)]], pa.map_(pa.string(), pa.int64())).slice(1), ['{"l":2}']),
+    (pa.array([{"a": [("k", b"x")]}], pa.struct([("a", pa.map_(pa.string(), pa.binary()))])), ['{"a":{"k":"x"}}']),
+    (pa.array([[[(1, [2])], None]], pa.list_(pa.map_(pa.int64(), pa.list_(pa.int8())))), ['[{"1":[2]},null]']),
+    (pa.MapArray.from_arrays([0, 1, 2], ["k", "l"], [1, 2], mask=pa.array([True, False])), ["null", '{"l":2}']),
 ]
 
 
-@pytest.mark.parametrize(("column", "expected"), CASES, ids=lambda case: str(getattr(case, "type", "")))
+def repr_type(case):
+    return str(getattr(case, "type", ""))
+
+
+@pytest.mark.parametrize(("column", "expected"), CASES, ids=repr_type)
 def test_fragments(column, expected):
     """Each value is the JSON that says it, and JSON it is."""
     assert fragments(column).to_pylist() == expected
     for text in expected:
         json.loads(text)
+
+
+def slice_of(column, rows):
+    """Those rows as a slice from the middle of a column that has 1,000 times as many."""
+    many = pa.concat_arrays([column] * 1000)
+    return many.slice(500 * len(column), rows)
+
+
+@pytest.mark.parametrize("write", [fragments, as_text])
+@pytest.mark.parametrize("column", [column for column, _ in CASES if pa.types.is_nested(column.type)], ids=repr_type)
+def test_slices(column, write):
+    """A slice is written as the array of the same values is, and for what that costs: nothing around it is touched."""
+    part, whole = slice_of(column, len(column)), pa.concat_arrays([column])
+    assert write(part).to_pylist() == write(whole).to_pylist()
+    pool = pa.default_memory_pool()
+    costs = []
+    for each in (whole, part):
+        before = pool.total_bytes_allocated()
+        write(each)
+        costs.append(pool.total_bytes_allocated() - before)
+    assert costs[1] <= 2 * costs[0]
 
 
 def values():
@@ -115,7 +143,7 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize(("column", "expected"), TEXTS, ids=lambda case: str(getattr(case, "type", "")))
+@pytest.mark.parametrize(("column", "expected"), TEXTS, ids=repr_type)
 def test_as_text(column, expected):
     """Keys are plain text: no quotes around strings; null stays null."""
     assert as_text(column).to_pylist() == expected
