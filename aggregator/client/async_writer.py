@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,11 +14,11 @@ from aggregator.client.async_connection import AsyncConnection
 from aggregator.client.backlog import Batch, Row
 from aggregator.client.errors import BodyTooLargeError, UnavailableError, unforeseen
 from aggregator.client.lanes import Lanes
-from aggregator.client.outbox import Outbox, Unsent
+from aggregator.client.outbox import Outbox
 from aggregator.client.retry import Retry
 from aggregator.client.rows import row_bytes, row_of
 from aggregator.client.sizing import Sizing
-from aggregator.client.writer import FOREVER, CallOf, TableOf
+from aggregator.client.writer import ENDING_S, FOREVER, CallOf, TableOf
 from aggregator.errors import InvalidRequestError
 from esformat import ClosedError, EsdbError, InvalidEventError
 from esformat.parts import to_arrow
@@ -126,15 +126,25 @@ class AsyncWriter:
     async def close(self, timeout_s: float | None = None) -> None:
         """Send what is left, and stop. Closing twice is fine.
 
-        Raises WriteFailedError with what cannot be delivered, or was not when the time was over.
+        Raises WriteFailedError with what cannot be delivered, or was not when the time was over: also with what a
+        server has taken and not answered yet, which may be stored.
         """
+        end_s = None if timeout_s is None else time.monotonic() + timeout_s
         self._closing = True
         async with self._changed:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._settled(), timeout_s)
             self._stopped.set()
             self._changed.notify_all()
-        await asyncio.gather(*self._tasks)
+        left_s = None if end_s is None else max(0.0, end_s + ENDING_S - time.monotonic())
+        _, unanswered = await asyncio.wait(self._tasks, timeout=left_s)
+        if unanswered:
+            self._outbox.abandon(
+                UnavailableError("the writer was closed before the server answered", status=None, maybe_stored=True)
+            )
+            for task in unanswered:
+                task.cancel()
+            await asyncio.wait(unanswered)
         late = UnavailableError("the writer was closed before they were sent", status=None, maybe_stored=False)
         self._outbox.give_up(late)
         self._outbox.raise_failures()
@@ -151,12 +161,16 @@ class AsyncWriter:
 
     async def _work(self) -> None:
         while (batch := await self._next()) is not None:
-            try:
-                await self._deliver(batch)
-            finally:
-                async with self._changed:
-                    self._outbox.settle(batch)
-                    self._changed.notify_all()
+            parts = [batch]
+            while parts:
+                part, halves = parts.pop(0), list[Batch]()
+                try:
+                    halves += await self._deliver(part)
+                finally:
+                    async with self._changed:
+                        self._outbox.settle(part, halves)
+                        self._changed.notify_all()
+                parts[:0] = halves
 
     async def _next(self) -> Batch | None:
         async with self._changed:
@@ -173,26 +187,25 @@ class AsyncWriter:
             await asyncio.wait_for(self._stopped.wait(), seconds)
         return self._stopped.is_set()
 
-    async def _deliver(self, batch: Batch) -> None:
+    async def _deliver(self, batch: Batch) -> Sequence[Batch]:
+        """Send a batch. Gives its halves where it is too large, or where one of its events cannot be sent."""
         began = time.monotonic()
-        key: tuple[str | None, int | None] = (None, None)
         try:
             table = batch.table(self._table_of)
-            with self._lanes.borrow() as mine:
-                key = mine
-                reply = await self._connection.send(self._call_of(table, *mine), self._retry, self._pause)
+            with self._lanes.borrow() as key:
+                batch.key = key
+                reply = await self._connection.send(self._call_of(table, *key), self._retry, self._pause)
             calls.receipt(reply)
         except (BodyTooLargeError, InvalidEventError) as error:
-            if batch.count == 1 or (key[0] is not None and isinstance(error, InvalidEventError)):
-                self._outbox.fail(Unsent(batch.events, error))
-                return
-            if isinstance(error, BodyTooLargeError):
-                self._outbox.too_large(batch)
-            for half in batch.halves():
-                await self._deliver(half)
+            if batch.count > 1 and (batch.key[0] is None or isinstance(error, BodyTooLargeError)):
+                if isinstance(error, BodyTooLargeError):
+                    self._outbox.too_large(batch)
+                return batch.halves()
+            self._outbox.fail(batch, error)
         except EsdbError as error:
-            self._outbox.fail(Unsent(batch.events, error, *key))
+            self._outbox.fail(batch, error)
         except Exception as error:  # noqa: BLE001  # its events are told of, and those behind them go on
-            self._outbox.fail(Unsent(batch.events, unforeseen(error), *key))
+            self._outbox.fail(batch, unforeseen(error))
         else:
             self._outbox.acknowledge(batch, took_s=time.monotonic() - began, refusals=reply.refusals)
+        return ()

@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 Row = Mapping[str, Any]
+_PIECE_ROWS = 256
+"""Of rows that are added one by one: what a full queue drops is cut off such a piece, and a longer one costs more."""
 
 
 @dataclass(slots=True)
@@ -35,13 +37,27 @@ class Piece:
             first, rest = content.slice(0, count), content.slice(count)
         return Piece(first, share, self.added_s), Piece(rest, self.size_bytes - share, self.added_s)
 
+    def cut(self, count: int) -> int:
+        """Take the first `count` events away, which are fewer than all; gives the bytes that went."""
+        share = self.size_bytes * count // self.count
+        if isinstance(self.content, list):
+            del self.content[:count]
+        else:
+            self.content = self.content.slice(count)
+        self.size_bytes -= share
+        return share
+
 
 @dataclass(slots=True)
 class Batch:
-    """What is sent together: the events numbered from `start`, counted over the backlog's life."""
+    """What is sent together: the events numbered from `start`, counted over the backlog's life.
+
+    key: producer and sequence that it was sent under, once it was.
+    """
 
     start: int
     pieces: list[Piece]
+    key: tuple[str | None, int | None] = (None, None)
 
     @property
     def count(self) -> int:
@@ -101,9 +117,9 @@ class Backlog:
         return self._pieces[0].added_s if self._pieces else None
 
     def add_row(self, row: Row, size_bytes: int, now_s: float) -> None:
-        """Add one event. Those that are added one after another share a piece, and its time."""
+        """Add one event. Some that are added one after another share a piece, and its time."""
         last = self._pieces[-1] if self._pieces else None
-        if last is not None and isinstance(last.content, list):
+        if last is not None and isinstance(last.content, list) and len(last.content) < _PIECE_ROWS:
             last.content.append(row)
             last.size_bytes += size_bytes
         else:
@@ -148,13 +164,13 @@ class Backlog:
         before = self.taken
         target = self.size_bytes - size_bytes
         while self._pieces and self.size_bytes > target:
-            head = self._pieces.popleft()
-            each = max(1, head.size_bytes // head.count)
-            few = -(-(self.size_bytes - target) // each)
+            head = self._pieces[0]
+            few = -(-(self.size_bytes - target) // max(1, head.size_bytes // head.count))
             if few < head.count:
-                head, rest = head.split(few)
-                self._pieces.appendleft(rest)
-            self._removed(head.count, head.size_bytes)
+                self._removed(few, head.cut(few))
+            else:
+                self._pieces.popleft()
+                self._removed(head.count, head.size_bytes)
         return self.taken - before
 
     def _removed(self, count: int, size_bytes: int) -> None:

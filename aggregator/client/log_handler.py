@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
+import reprlib
 import socket
 import sys
 import threading
@@ -74,6 +76,7 @@ class LogHandler(logging.Handler):
         self._taken = 0  # records that the server had taken then
         self._told = 0
         self._complained = False
+        self._flushed = (0.0, 0)  # seconds that the last flush took, and what the server had taken then
         self._writer = self._start()
         for name in ("httpx", "httpcore"):
             if _keep_quiet not in (logger := logging.getLogger(name)).filters:
@@ -105,6 +108,7 @@ class LogHandler(logging.Handler):
             if os.getpid() != self._pid:  # a child, which has none of its parent's threads
                 self._writer = self._start()
                 self._failed = self._seen = self._taken = self._told = 0
+                self._flushed = (0.0, 0)
             self._tell_when_over(record.created)
             self._add(_row(record, self.format(record)))
         except Exception:  # noqa: BLE001 - whatever is wrong with a record or the handler, the program goes on
@@ -146,20 +150,27 @@ class LogHandler(logging.Handler):
     def flush(self) -> None:
         """Wait until everything is delivered, at most `exit_timeout_s`."""
         if self._pid == os.getpid():
+            began = time.monotonic()
             with contextlib.suppress(UnavailableError):
                 try:
                     self._writer.flush(self._exit_s)
                 except WriteFailedError as error:
                     self._count(error)
+            self._flushed = (time.monotonic() - began, self._writer.acknowledged)
 
     def close(self) -> None:
-        """Deliver what is queued, for at most `exit_timeout_s`, and stop. What is left is told on stderr."""
+        """Deliver what is queued, for at most `exit_timeout_s`, and stop. What is left is told on stderr.
+
+        A flush just before, as at the end of a program, counts: where it waited in vain, this does not wait again.
+        """
         if self._pid == os.getpid():
             with contextlib.suppress(ClosedError):  # it is closed for the second time
                 self._tell_dropped(time.time())
             undelivered = 0
             try:
-                self._writer.close(self._exit_s)
+                took_s, taken = self._flushed
+                spent_s = took_s if taken == self._writer.acknowledged else 0.0
+                self._writer.close(max(0.0, self._exit_s - spent_s))
             except WriteFailedError as error:
                 undelivered = self._count(error)
             self._client.close()
@@ -175,10 +186,29 @@ def _row(record: logging.LogRecord, text: str) -> dict[str, Any]:
     }  # fmt: skip
     for name, value in vars(record).items():
         if name not in _STANDARD and value is not None:
-            plain = value if isinstance(value, str | int | float) else repr(value)
+            plain = _plain(value)
             name = f"extra.{name}" if name in _OWN_NAMES else name
             row[name] = plain.encode("utf-8", "backslashreplace").decode() if isinstance(plain, str) else plain
     return row
+
+
+def _plain(value: Any) -> Any:
+    """A value as it is now, as a field: lists and mappings as JSON, what else is no text or number as its text."""
+    if isinstance(value, str | int | float):
+        return value
+    try:
+        if isinstance(value, list | tuple | set | frozenset | Mapping):
+            return json.dumps(value, default=_listed, ensure_ascii=False, separators=(",", ":"))
+        return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    except (TypeError, ValueError, RecursionError):  # keys that are no texts, circles, depth
+        return reprlib.repr(value)
+
+
+def _listed(value: Any) -> Any:
+    """What JSON has no form of, within a list or a mapping."""
+    if isinstance(value, Mapping):
+        return dict(value)
+    return list(value) if isinstance(value, set | frozenset) else str(value)
 
 
 def _keep_quiet(record: logging.LogRecord) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -43,6 +44,7 @@ class Outbox:
         self._queue_bytes, self._linger_s = queue_bytes, linger_s
         self._backlog = Backlog()
         self._under_way: dict[int, Batch] = {}  # by start
+        self._under_way_bytes = 0
         self._urgent = 0  # events below this number go at once
         self._rows = sizing.min_rows
         self._unsent: list[Unsent] = []
@@ -54,7 +56,7 @@ class Outbox:
     @property
     def held_bytes(self) -> int:
         """What waits and what is under way."""
-        return self._backlog.size_bytes + sum(batch.size_bytes for batch in self._under_way.values())
+        return self._backlog.size_bytes + self._under_way_bytes
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether so many bytes can be added; something larger than the queue fits where there is nothing else."""
@@ -118,13 +120,19 @@ class Outbox:
     def take(self) -> Batch:
         """The next batch, now under way. Requires: something waits."""
         batch = self._backlog.take(self._rows, self.sizing.max_bytes)
-        self._under_way[batch.start] = batch
+        self._begin(batch)
         return batch
+
+    def _begin(self, batch: Batch) -> None:
+        self._under_way[batch.start] = batch
+        self._under_way_bytes += batch.size_bytes
 
     # ------------------------------------------------------------ what became of them
 
     def acknowledge(self, batch: Batch, *, took_s: float, refusals: int) -> None:
-        """A batch, or a part of one, is stored."""
+        """A batch is stored."""
+        if batch.start not in self._under_way:  # it was told of as one that may be stored
+            return
         self.acknowledged += batch.count
         self._rows = self.sizing.next_rows(
             self._rows, sent=batch.count, took_s=took_s, refusals=refusals, waiting=self._backlog.count
@@ -134,13 +142,23 @@ class Outbox:
         """The server takes no batches of that many bytes."""
         self.sizing = replace(self.sizing, max_bytes=max(1, min(self.sizing.max_bytes, batch.size_bytes // 2)))
 
-    def fail(self, unsent: Unsent) -> None:
-        """A batch, or a part of one, cannot be delivered."""
-        self._unsent.append(unsent)
+    def fail(self, batch: Batch, error: EsdbError) -> None:
+        """A batch cannot be delivered."""
+        if batch.start in self._under_way:
+            self._unsent.append(Unsent(batch.events, error, *batch.key))
 
-    def settle(self, batch: Batch) -> None:
-        """A batch is no longer under way."""
-        del self._under_way[batch.start]
+    def settle(self, batch: Batch, halves: Sequence[Batch] = ()) -> None:
+        """A batch is no longer under way; its halves are, where it is sent in two."""
+        if self._under_way.pop(batch.start, None) is not None:  # else nobody waits for it any more
+            self._under_way_bytes -= batch.size_bytes
+            for half in halves:
+                self._begin(half)
+
+    def abandon(self, error: EsdbError) -> None:
+        """Nobody waits for what is under way any more, or hears what becomes of it."""
+        self._unsent += [Unsent(batch.events, error, *batch.key) for _, batch in sorted(self._under_way.items())]
+        self._under_way.clear()
+        self._under_way_bytes = 0
 
     def give_up(self, error: EsdbError) -> None:
         """What still waits is not sent any more."""

@@ -31,4 +31,4 @@ def row_of(
 
 def row_bytes(row: Row) -> int:
     """About what a row takes."""
-    return _OVERHEAD_BYTES + sum(len(value) for value in row.values() if isinstance(value, str | bytes))
+    return _OVERHEAD_BYTES + sum([len(value) for value in row.values() if isinstance(value, (str, bytes))])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import atexit
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from threading import Condition, Event, Thread
 from types import TracebackType
 from typing import Any, Self
@@ -16,7 +16,7 @@ from aggregator.client.backlog import Batch, Row
 from aggregator.client.connection import Connection
 from aggregator.client.errors import BodyTooLargeError, UnavailableError, unforeseen
 from aggregator.client.lanes import Lanes
-from aggregator.client.outbox import Outbox, Unsent
+from aggregator.client.outbox import Outbox
 from aggregator.client.retry import Retry
 from aggregator.client.rows import row_bytes, row_of
 from aggregator.client.sizing import Sizing
@@ -27,6 +27,8 @@ from esformat.parts import to_arrow
 CallOf = Callable[[pa.Table, str, int], calls.Call]
 TableOf = Callable[[Any], pa.Table]
 FOREVER = Retry(deadline_s=None)
+ENDING_S = 0.1
+"""So long a thread may take to see that the writer is closed."""
 _AT_EXIT_S = 10.0
 
 
@@ -172,8 +174,10 @@ class Writer:
     def close(self, timeout_s: float | None = None) -> None:
         """Send what is left, and stop. Closing twice is fine.
 
-        Raises WriteFailedError with what cannot be delivered, or was not when the time was over.
+        Raises WriteFailedError with what cannot be delivered, or was not when the time was over: also with what a
+        server has taken and not answered yet, which may be stored.
         """
+        end_s = None if timeout_s is None else time.monotonic() + timeout_s
         with self._changed:
             self._closing = True
             end = self._outbox.hurry()
@@ -182,11 +186,20 @@ class Writer:
             self._stopped.set()
             self._changed.notify_all()
         for thread in self._threads:
-            thread.join()
+            thread.join(None if end_s is None else max(0.0, end_s + ENDING_S - time.monotonic()))
         atexit.unregister(self._at_exit)
+        with self._changed:
+            self._give_up()
+            self._outbox.raise_failures()
+
+    def _give_up(self) -> None:
+        """Nobody waits any more for what was not sent or not answered."""
+        if any(thread.is_alive() for thread in self._threads):
+            self._outbox.abandon(
+                UnavailableError("the writer was closed before the server answered", status=None, maybe_stored=True)
+            )
         late = UnavailableError("the writer was closed before they were sent", status=None, maybe_stored=False)
         self._outbox.give_up(late)
-        self._outbox.raise_failures()
 
     def _at_exit(self) -> None:
         self.close(_AT_EXIT_S)
@@ -203,12 +216,16 @@ class Writer:
 
     def _work(self) -> None:
         while (batch := self._next()) is not None:
-            try:
-                self._deliver(batch)
-            finally:
-                with self._changed:
-                    self._outbox.settle(batch)
-                    self._changed.notify_all()
+            parts = [batch]
+            while parts:
+                part, halves = parts.pop(0), list[Batch]()
+                try:
+                    halves += self._deliver(part)
+                finally:
+                    with self._changed:
+                        self._outbox.settle(part, halves)
+                        self._changed.notify_all()
+                parts[:0] = halves
 
     def _next(self) -> Batch | None:
         """The next batch when it is due; None where there is nothing more to do."""
@@ -220,32 +237,31 @@ class Writer:
                 self._changed.wait(due_s)
             return None
 
-    def _deliver(self, batch: Batch) -> None:
-        """Send a batch; in halves where it is too large, or where one of its events cannot be sent."""
+    def _deliver(self, batch: Batch) -> Sequence[Batch]:
+        """Send a batch. Gives its halves where it is too large, or where one of its events cannot be sent."""
         began = time.monotonic()
-        key: tuple[str | None, int | None] = (None, None)
         try:
             table = batch.table(self._table_of)
             with self._lanes.borrow() as key:
+                batch.key = key
                 reply = self._connection.send(self._call_of(table, *key), self._retry, self._stopped.wait)
             calls.receipt(reply)
         except (BodyTooLargeError, InvalidEventError) as error:
-            if batch.count == 1 or (key[0] is not None and isinstance(error, InvalidEventError)):
-                self._fail(Unsent(batch.events, error))
-                return
-            with self._changed:
-                if isinstance(error, BodyTooLargeError):
-                    self._outbox.too_large(batch)
-            for half in batch.halves():
-                self._deliver(half)
+            if batch.count > 1 and (batch.key[0] is None or isinstance(error, BodyTooLargeError)):
+                with self._changed:
+                    if isinstance(error, BodyTooLargeError):
+                        self._outbox.too_large(batch)
+                return batch.halves()
+            self._fail(batch, error)
         except EsdbError as error:
-            self._fail(Unsent(batch.events, error, *key))
+            self._fail(batch, error)
         except Exception as error:  # noqa: BLE001  # its events are told of, and those behind them go on
-            self._fail(Unsent(batch.events, unforeseen(error), *key))
+            self._fail(batch, unforeseen(error))
         else:
             with self._changed:
                 self._outbox.acknowledge(batch, took_s=time.monotonic() - began, refusals=reply.refusals)
+        return ()
 
-    def _fail(self, unsent: Unsent) -> None:
+    def _fail(self, batch: Batch, error: EsdbError) -> None:
         with self._changed:
-            self._outbox.fail(unsent)
+            self._outbox.fail(batch, error)

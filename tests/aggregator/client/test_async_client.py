@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import socket
 import time
 
 import pyarrow as pa
@@ -67,6 +68,24 @@ def test_breaking_line(server, catalog):
         asyncio.run(run(proxy.url))
     assert times(catalog)[:600] == list(range(600))
     assert len(times(catalog)) == 20_600
+
+
+def test_closing_a_writer_while_the_server_hangs():
+    """The time that closing may take holds also for an answer that never comes; its events are told of."""
+
+    async def run(url):
+        async with AsyncClient(url, timeout_s=4.0) as client:
+            writer = client.topic("activity").writer(linger_s=0)
+            await writer.add("s", timestamp=1)
+            began = time.monotonic()
+            with pytest.raises(WriteFailedError) as caught:
+                await writer.close(0.3)
+            assert time.monotonic() - began < 2
+        (unsent,) = caught.value.unsent
+        assert (len(unsent.events), unsent.error.maybe_stored, unsent.sequence) == (1, True, 0)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        asyncio.run(run(f"http://127.0.0.1:{listening.getsockname()[1]}"))
 
 
 def test_writer(server, catalog):

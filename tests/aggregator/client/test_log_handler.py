@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
+import socket
 import subprocess
 import sys
 import time
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from breaking_proxy import BreakingProxy, Fate
@@ -56,6 +60,35 @@ def test_records(catalog, server):
     assert messages(catalog, f"WHERE fields:logger = {logger.name!r} AND fields:level = ERROR") == texts[2:]
 
 
+@pytest.mark.parametrize(("value", "text"), [
+    ({"a": [1, None, True], "é": {"b": "c"}}, '{"a":[1,null,true],"é":{"b":"c"}}'), (("a", 1), '["a",1]'),
+    ({"at": datetime(2026, 3, 1, tzinfo=UTC), "p": Path("/x")}, '{"at":"2026-03-01 00:00:00+00:00","p":"/x"}'),
+    ({5}, "[5]"), (b"\xffa", "\\xffa"), (Path("/x"), "/x"), (True, "true"), (1.5, "1.5"), (ValueError("no"), "no"),
+    ({("a", 1): 2}, "{('a', 1): 2}"),
+])  # fmt: skip
+def test_extra_values(catalog, server, value, text):
+    """Lists and mappings are JSON, as the other way of writing records has it; what JSON cannot hold is text."""
+    with logger_with(LogHandler(server.url, TAGS)) as logger:
+        logger.info("x", extra={"odd": value})
+    (event,) = catalog.query("SELECT FROM name=app1")
+    assert dict(event.columns["fields"])["odd"] == text
+
+
+def test_extra_values_are_those_of_the_call(catalog, server):
+    """What changes later, or has itself within, is sent as it was."""
+    circle = []
+    circle.append(circle)
+    deep = functools.reduce(lambda inner, _: [inner], range(100_000), 1)
+    with logger_with(LogHandler(server.url, TAGS)) as logger:
+        changing = [1]
+        logger.info("x", extra={"changing": changing, "circle": circle, "deep": deep})
+        changing.append(2)
+    (event,) = catalog.query("SELECT FROM name=app1")
+    fields = dict(event.columns["fields"])
+    assert (fields["changing"], fields["deep"][:3]) == ("[1]", "[[[")
+    assert fields["circle"].strip("[]") == "..."
+
+
 def test_two_lines(catalog, server):
     """A program with two more lines; what is queued when it ends is sent."""
     code = (
@@ -101,6 +134,24 @@ def test_no_server(capfd):
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("aggregator: ")]
     assert len(said) == 2
     assert "not delivered" in said[-1]
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_the_end_of_a_program_is_bounded(capfd, answers):
+    """Python's `logging.shutdown` flushes and closes: both together take `exit_timeout_s`, also where the server takes
+    the connection and never answers.
+    """
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1] if answers else 9
+        handler = LogHandler(f"http://127.0.0.1:{port}", TAGS, exit_timeout_s=1.0, timeout_s=4.0)
+        with logger_with(handler) as logger:
+            logger.info("message")
+            began = time.monotonic()
+            logging.shutdown([lambda: handler])
+            took = time.monotonic() - began
+    assert 0.9 < took < 1.9
+    assert handler.dropped == 1
+    assert "1 log records were not delivered" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("policy", ["drop_oldest", "drop_newest"])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator import InvalidRequestError, OverloadedError
-from aggregator.client import Sizing, Unsent, WriteFailedError
+from aggregator.client import Sizing, WriteFailedError
 from aggregator.client.backlog import Backlog
 from aggregator.client.calls import events_table
 from aggregator.client.lanes import Lanes
@@ -131,12 +133,51 @@ def test_a_full_queue_drops(policy, left):
     assert found == list(left)
 
 
+@pytest.mark.parametrize("batches", [0, 3])
+def test_dropping_costs_the_same_however_much_waits(batches):
+    """Nothing is copied of what stays: a program that logs while its server is down must not feel how long it is."""
+    box = Outbox(Sizing(min_rows=10_000, max_rows=10_000), queue_bytes=500_000, linger_s=0, when_full="drop_oldest")
+    fill(box, 50_000)
+    for _ in range(batches):
+        box.take()
+    fill(box, 1)
+    tracemalloc.start()
+    fill(box, 300)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert (box.dropped, box.held_bytes) == (301, 500_000)
+    assert peak < 200_000  # the 300 rows take most of it
+
+
+def test_what_nobody_waits_for_any_more():
+    """It is told of with the key that it was sent under; what becomes of it later changes nothing."""
+    box = outbox()
+    fill(box, 30)
+    first, second = box.take(), box.take()
+    halves = first.halves()
+    box.settle(first, halves)
+    halves[0].key, second.key = ("p", 1), ("q", 2)
+    box.acknowledge(halves[0], took_s=0, refusals=0)
+    box.settle(halves[0])
+    box.abandon(UsageError("closed"))
+    box.acknowledge(second, took_s=0, refusals=0)
+    box.fail(halves[1], UsageError("no"))
+    for batch in (halves[1], second):
+        box.settle(batch, batch.halves())
+    with pytest.raises(WriteFailedError) as caught:
+        box.raise_failures()
+    told = [(len(each.events), each.producer, each.sequence) for each in caught.value.unsent]
+    assert told == [(5, None, None), (10, "q", 2)]
+    assert (box.acknowledged, box.held_bytes, box.waiting) == (5, 100, 10)
+
+
 def test_failures_are_told_once():
     """With the events, so that nothing is lost."""
     box = outbox()
     fill(box, 12)
     batch = box.take()
-    box.fail(Unsent(batch.table(events_table), UsageError("no"), "p", 3))
+    batch.key = ("p", 3)
+    box.fail(batch, UsageError("no"))
     box.settle(batch)
     box.give_up(UsageError("closed"))
     with pytest.raises(WriteFailedError, match="12 events") as caught:
