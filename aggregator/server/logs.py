@@ -11,7 +11,7 @@ from typing import Any
 from aggregator.server.context import Told
 from aggregator.server.settings import Logs
 
-_SECRET = re.compile(r"""(agg_[0-9a-f]{12})_[\w-]+|(?i:(bearer))\s+[^\s"\\]+""")
+_SECRET = re.compile(r"""(agg_[0-9a-f]{12})_[\w-]+|(?i:\b(bearer|basic|apikey))\s+[^\s"\\]+""")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 _requests = logging.getLogger("aggregator.server.requests")
 

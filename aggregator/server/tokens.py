@@ -1,10 +1,13 @@
-"""Bearer tokens: made at random, kept as hashes in a file that is read again when it changes, checked in constant time.
+"""Tokens: made at random, kept as hashes in a file that is read again when it changes, checked in constant time.
 
-A token is `agg_<id>_<secret>`. The secret has 256 random bits, so its plain SHA-256 cannot be searched for.
+A token is `agg_<id>_<secret>`. The secret has 256 random bits, so its plain SHA-256 cannot be searched for. It comes as
+`Bearer`; or, from clients that know no such scheme, as `Basic` (the password is the token, the user anything) or as
+`ApiKey` (the token; or `id:key` in base64, where the key is the token, or id and key are its two parts).
 """
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import fcntl
 import hashlib
@@ -31,6 +34,7 @@ SCOPES = ("read", "write", "admin")
 _PREFIX = "agg"
 _LOOK_AGAIN_S = 1.0
 _log = logging.getLogger("aggregator.server")
+_SCHEMES = ("bearer", "basic", "apikey")
 _CHALLENGE = 'Bearer realm="aggregator"'
 
 
@@ -161,15 +165,15 @@ class Authority:
         if self._tokens is None:
             return ANYBODY
         scheme, _, given = (header or "").partition(" ")
-        if scheme.lower() != "bearer":
+        if scheme.lower() not in _SCHEMES:
             raise _refused("a bearer token is needed")
-        prefix, _, rest = given.strip().partition("_")
+        prefix, _, rest = _token_in(scheme.lower(), given.strip()).partition("_")
         token_id, _, secret = rest.partition("_")
         found = self._tokens.get(token_id)
         expected = "0" * 64 if found is None else found.digest
         right = hmac.compare_digest(_digest(secret), expected)
         if not right or found is None or prefix != _PREFIX or (found.end is not None and self.now() >= found.end):
-            raise _refused("the bearer token is wrong, or over")
+            raise _refused("the token is wrong, or over")
         return Access(frozenset(found.scopes), found.topics, found.name, found.end)
 
     def look(self) -> None:
@@ -229,6 +233,19 @@ class Standing:
             self._changes = self._authority.changes
             self.access = self._authority.access(self._header)
             check(self.access, self._operation, self.topic)
+
+
+def _token_in(scheme: str, given: str) -> str:
+    """The token that the rest of an Authorization header has; what has none gives a text that is no token."""
+    if scheme == "bearer" or (scheme == "apikey" and given.startswith(f"{_PREFIX}_")):
+        return given
+    try:
+        first, colon, second = base64.b64decode(given, validate=True).decode().partition(":")
+    except ValueError:
+        return ""
+    if scheme == "apikey" and colon and not second.startswith(f"{_PREFIX}_"):
+        return f"{_PREFIX}_{first}_{second}"
+    return second
 
 
 def _refused(detail: str) -> ProblemError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime as dt
 import json
 import logging
@@ -61,6 +62,35 @@ def test_authority(tmp_path):
     authority._looked = 0.0
     with pytest.raises(ProblemError):
         authority.access(f"Bearer {token}")
+
+
+def encoded(text):
+    return base64.b64encode(text.encode()).decode()
+
+
+def test_other_schemes(tmp_path):
+    """Clients that know no bearer tokens give the same ones as a password or as an API key, with the same rights."""
+    authority = Authority(path := tmp_path / "tokens.json")
+    token, other = create(path, "web", ["write"], ["logs"]), create(path, "other", ["read"])
+    authority._looked = 0.0
+    _, id_, secret = token.split("_", 2)
+    right = [
+        f"Basic {encoded('elastic:' + token)}", f"basic  {encoded(':' + token)}", f"ApiKey {token}",
+        f"ApiKey {encoded('any:' + token)}", f"apikey {encoded(id_ + ':' + secret)}",
+    ]  # fmt: skip
+    for header in right:
+        assert authority.access(header) == authority.access(f"Bearer {token}"), header
+    swapped = f"agg_{id_}_{other.split('_', 2)[2]}"
+    wrong = [
+        f"Basic {token}", f"Basic {encoded(token)}", f"Basic {encoded(token + ':')}", f"Basic {encoded('a:' + swapped)}",
+        f"Basic {encoded(id_ + ':' + secret)}", f"ApiKey {encoded(id_ + ':x')}", f"ApiKey {encoded('a:' + swapped)}",
+        f"ApiKey {encoded(token)}", "Basic", "ApiKey ", "Basic \xff", "Basic ====", f"ApiKey {encoded('a:agg__')}",
+        f"Digest {token}", f"Basic {base64.b64encode(bytes([255, 58])).decode()}", f"Bearer {encoded('a:' + token)}",
+    ]  # fmt: skip
+    for header in wrong:
+        with pytest.raises(ProblemError) as refused:
+            authority.access(header)
+        assert refused.value.problem.status == 401, header
 
 
 def test_a_file_that_cannot_be_read(tmp_path, server, web, caplog):
@@ -156,7 +186,7 @@ def test_logs_hide_tokens(formatter):
     """Whatever is told, a token in it is not."""
     text = "GET /x authorization: Bearer agg_0123456789ab_sEcrEt-1 and agg_0123456789ab_sEcrEt-2"
     record = logging.LogRecord("aggregator", logging.INFO, "x", 1, "%s", (text,), None)
-    record.header = "Bearer sEcrEt-3"
+    record.header, record.other, record.third = "Bearer sEcrEt-3", "Basic sEcrEt4==", "ApiKey sEcrEt5/+="
     line = formatter.format(record)
     assert "sEcrEt" not in line
     assert "GET /x" in line
