@@ -1,7 +1,7 @@
 """Elasticsearch's `_bulk`, as log shippers use it: lines of actions and documents, and an answer for each. Pure.
 
 A document is a record of the stream `{index=…}`: `@timestamp` is its time, `message` (or `log`) its message, other
-fields stay fields; objects within become names with dots, as in Elasticsearch.
+fields stay fields, as does its `_id`; objects within become names with dots, as in Elasticsearch.
 """
 
 from __future__ import annotations
@@ -13,16 +13,14 @@ from typing import Any
 
 import orjson
 
+from aggregator.server.document_ids import ID_FIELD, INDEX_TAG
+from aggregator.server.elastic import error_body
 from aggregator.server.formats import read_time, split_lines
 from aggregator.server.odd_text import read_json
 from aggregator.server.refusals import Tell, untold
 from aggregator.server.shipped import TAGS_AND_RECORD, Outcome, Place, Refusal, free_name
 from esformat import InvalidEventError
 
-VERSION = "8.17.0"
-"""Of Elasticsearch, whose answers these are; shippers refuse to talk to versions that they do not know."""
-PRODUCT = {"X-Elastic-Product": "Elasticsearch"}
-"""Without this header official clients hang up."""
 _STORING = ("index", "create")
 _ACTIONS = (*_STORING, "update", "delete")
 _SHORT_BYTES = 500  # of actions that are remembered
@@ -31,7 +29,10 @@ _DEEPEST = 20  # of nested objects, as Elasticsearch has it
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One item of a request: what is to be done to which document, and the document as it came, if there is one."""
+    """One item of a request: what is to be done to which document, and the document as it came, if there is one.
+
+    verb: one of _ACTIONS, or what somebody took for one.
+    """
 
     verb: str
     index: str
@@ -50,27 +51,44 @@ class Wrong:
 
 
 def read_actions(body: bytes, index: str | None) -> Iterator[Action]:
-    """The items of a body. index: of those that name none. Raises InvalidEventError where lines make no sense."""
-    lines = enumerate(split_lines(body), 1)
-    for number, line in lines:
+    """The items of a body. index: of those that name none. Raises InvalidEventError where lines make no sense.
+
+    An action that is not known is an item of its own, with the line behind it, unless that is an action.
+    """
+    lines = split_lines(body)
+    at = 0
+    while at < len(lines):
+        line, number = lines[at], at + 1
+        at += 1
         if not line or line.isspace():
             continue
-        verb, found = _header(line, number)
-        document = next(lines, (0, b""))[1] if verb != "delete" else None
-        if verb != "delete" and not document:
+        verb, options = _header(line, number)
+        document = lines[at] if verb != "delete" and at < len(lines) else None
+        if verb not in _ACTIONS and document is not None and _is_action(document):
+            document = None
+        if document is not None:
+            at += 1
+        if not document and verb in _ACTIONS and verb != "delete":
             raise InvalidEventError(f"line {number}: the document of this action is missing")
-        name = found.get("_index", index)
+        name = options.get("_index", index)
         if not isinstance(name, str) or not name:
             raise InvalidEventError(f"line {number}: index is missing")
-        given = found.get("_id")
+        given = options.get("_id")
         yield Action(verb, name, None if given is None else str(given), document, number)
 
 
 def _header(line: bytes, number: int) -> tuple[str, Mapping[str, Any]]:
     try:
         return _remembered_header(line) if len(line) <= _SHORT_BYTES else _parsed_header(line)
-    except (ValueError, AttributeError) as error:
+    except ValueError as error:
         raise InvalidEventError(f"line {number}: no action: {str(error)[:100]}") from None
+
+
+def _is_action(line: bytes) -> bool:
+    try:
+        return _parsed_header(line)[0] in _ACTIONS
+    except ValueError:
+        return False
 
 
 @lru_cache(1024)
@@ -80,14 +98,13 @@ def _remembered_header(line: bytes) -> tuple[str, Mapping[str, Any]]:
 
 
 def _parsed_header(line: bytes) -> tuple[str, Mapping[str, Any]]:
+    """The first member, as in Elasticsearch: winston writes notes of its own behind it."""
     found = orjson.loads(line)
-    if not isinstance(found, dict) or len(found) != 1:
-        raise ValueError("an object with one member is expected")
-    ((verb, options),) = found.items()
-    if verb not in _ACTIONS:
-        raise ValueError(f"{verb[:20]!r} is none of {', '.join(_ACTIONS)}")
+    if not isinstance(found, dict) or not found:
+        raise ValueError("an object with an action is expected")
+    verb, options = next(iter(found.items()))
     if not isinstance(options, dict):
-        raise ValueError("its options are no object")
+        raise ValueError(f"the options of {verb[:20]!r} are no object")
     return verb, options
 
 
@@ -100,6 +117,8 @@ def record_of(action: Action, tell: Tell = untold) -> TAGS_AND_RECORD | Wrong:
 
 
 def _record_of(action: Action, tell: Tell) -> TAGS_AND_RECORD | Wrong:
+    if action.verb not in _ACTIONS:
+        return Wrong("illegal_argument_exception", f"{action.verb[:20]!r} is none of {', '.join(_ACTIONS)}")
     if action.verb not in _STORING:
         return Wrong("illegal_argument_exception", f"{action.verb} is not supported: events are never changed")
     try:
@@ -110,11 +129,11 @@ def _record_of(action: Action, tell: Tell) -> TAGS_AND_RECORD | Wrong:
         return Wrong("document_parsing_exception", "the document is no object")
     if escaped:
         tell("text_escaped")
-    return {"index": action.index}, _record(document, tell)
+    return {INDEX_TAG: action.index}, _record(document, action.id, tell)
 
 
-def _record(document: dict[str, Any], tell: Tell) -> dict[str, Any]:
-    made: dict[str, Any] = {}
+def _record(document: dict[str, Any], document_id: str | None, tell: Tell) -> dict[str, Any]:
+    made: dict[str, Any] = {} if document_id is None else {ID_FIELD: document_id}
     if "@timestamp" in document:
         try:
             made["ts"] = _time(document["@timestamp"])
@@ -151,6 +170,26 @@ def _flat(members: Mapping[str, Any], before: str = "", depth: int = 0) -> Itera
 # ------------------------------------------------------------ answers
 
 
+def document_answer(action: Action, outcome: Outcome | Wrong) -> tuple[int, dict[str, Any]]:
+    """What became of a document that came alone: a status, and a body."""
+    item = _item(action, outcome)
+    status = int(item.pop("status"))
+    if isinstance(outcome, Place):
+        return status, item
+    return status, error_body(status, item["error"]["reason"], item["error"]["type"])
+
+
+def exists(action: Action) -> Wrong:
+    """The answer to a document that is created once more."""
+    reason = f"[{action.id}]: version conflict, document already exists (current version [1])"
+    return Wrong("version_conflict_engine_exception", reason, 409)
+
+
+def being_stored(action: Action) -> Wrong:
+    """The answer to a document that another request is about to create."""
+    return Wrong("es_rejected_execution_exception", f"[{action.id}]: another request is storing it; try again", 429)
+
+
 def bulk_answer(actions: Sequence[Action], outcomes: Sequence[Outcome | Wrong], took_ms: int) -> bytes:
     """What became of each item, in their order."""
     items = [{action.verb: _item(action, outcome)} for action, outcome in zip(actions, outcomes, strict=True)]
@@ -168,22 +207,3 @@ def _item(action: Action, outcome: Outcome | Wrong) -> dict[str, Any]:
         }  # fmt: skip
     wrong = Wrong("document_parsing_exception", outcome.reason) if isinstance(outcome, Refusal) else outcome
     return about | {"status": wrong.status, "error": {"type": wrong.kind, "reason": wrong.reason}}
-
-
-def error_answer(status: int, kind: str, reason: str) -> bytes:
-    """The answer to a request that fails as a whole."""
-    cause = {"type": kind, "reason": reason}
-    return orjson.dumps({"error": cause | {"root_cause": [cause]}, "status": status})
-
-
-def about_server() -> dict[str, Any]:
-    """What `GET /` answers: enough for a shipper to go on."""
-    return {
-        "name": "aggregator", "cluster_name": "aggregator", "cluster_uuid": "aggregator-----------w",
-        "version": {
-            "number": VERSION, "build_flavor": "default", "build_type": "pip", "build_hash": "0" * 40,
-            "build_date": "2024-12-11T12:08:05.663969764Z", "build_snapshot": False, "lucene_version": "9.12.0",
-            "minimum_wire_compatibility_version": "7.17.0", "minimum_index_compatibility_version": "7.0.0",
-        },
-        "tagline": "You Know, for Search",
-    }  # fmt: skip

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from aggregator import Catalog
 from aggregator.server.access import Access
 from aggregator.server.body_room import BodyRoom
+from aggregator.server.document_ids import DocumentIds
 from aggregator.server.health import Health
 from aggregator.server.open_answers import OpenAnswers
 from aggregator.server.refusals import Reason, Refusals, Source, Tell
@@ -71,6 +72,8 @@ class Context:
     """How often that changed."""
     refusals: Refusals = field(default_factory=Refusals)
     """What was refused, or kept otherwise than it came."""
+    document_ids: DocumentIds = field(default_factory=DocumentIds)
+    """Of what Elasticsearch's clients created."""
     datagrams: Datagrams = field(default_factory=Datagrams)
     """Of syslog."""
     listeners: list[Callable[[Told], None]] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Errors as answers: which status each one has, and its body, as RFC 9457 has it or as plateau does."""
+"""Errors as answers: which status each one has, and its body, as RFC 9457 has it, or plateau, or Elasticsearch."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import aggregator
+from aggregator.server.elastic import CHALLENGE, PRODUCT, error_body, is_elastic
 from aggregator.server.schemas import PROBLEM_JSON
 from esformat import ClosedError, EsdbError, InvalidEventError, UnknownIndexError, UsageError
 
@@ -96,6 +97,10 @@ def answer(problem: Problem, path: str) -> Response:
         busy = problem.status == 429
         body: dict[str, Any] = {"message": "writer busy" if busy else _sentence(problem), "code": problem.status}
         return Response(json.dumps(body), problem.status, headers, "application/json")
+    if is_elastic(path):
+        headers |= PRODUCT | ({"WWW-Authenticate": CHALLENGE} if problem.status == 401 else {})
+        return Response(json.dumps(error_body(problem.status, _sentence(problem))), problem.status, headers,
+                        "application/json")  # fmt: skip
     body = {
         "type": f"/problems/{problem.kind}", "title": problem.title, "status": problem.status,
         "detail": problem.detail,

@@ -1,81 +1,94 @@
-"""Elasticsearch's routes that log shippers use: `_bulk`, and what they look at before they send anything."""
+"""Elasticsearch's routes that log shippers use: `_bulk`, `_doc`, and what they look at before they send anything."""
 
 from __future__ import annotations
 
-import math
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator.catalog import STREAMS_TOPIC
+from aggregator.server import elastic
 from aggregator.server.asked import Asked, idempotency_key
 from aggregator.server.body import read_body
 from aggregator.server.bulk import (
-    PRODUCT,
     Action,
     Wrong,
-    about_server,
+    being_stored,
     bulk_answer,
-    error_answer,
+    document_answer,
+    exists,
     read_actions,
     record_of,
 )
 from aggregator.server.context import Context
+from aggregator.server.document_ids import key_of
 from aggregator.server.operation import operation, parameter
-from aggregator.server.problems import Problem, ProblemError, problem_of
+from aggregator.server.problems import ProblemError
+from aggregator.server.refusals import Tell
 from aggregator.server.schemas import ELASTIC_ERROR, json_answer, ref, text
-from aggregator.server.shipped import Outcome, Target, make_stream_topic, store
+from aggregator.server.shipped import TAGS_AND_RECORD, Outcome, Place, Target, make_stream_topic, store
 
 _JSON = "application/json"
 _COMPATIBLE = "application/vnd.elasticsearch+json"
 _LINES = '{"index": {"_index": "nginx"}}\n{"@timestamp": "2026-03-01T08:00:00Z", "message": "GET / 200"}\n'
 _IGNORED = ("refresh", "timeout", "pipeline", "filter_path", "require_alias", "wait_for_active_shards", "routing",
-            "_source", "_source_includes", "_source_excludes", "pretty", "human", "error_trace", "op_type")  # fmt: skip
+            "_source", "_source_includes", "_source_excludes", "pretty", "human", "error_trace", "op_type",
+            "require_data_stream", "list_executed_pipelines", "include_source_on_error", "type")  # fmt: skip
 _TOPIC = parameter("topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC,
                    maxLength=1024)  # fmt: skip
+_INDEX = parameter("index", "The index, a tag of the stream", where="path", example="nginx")
+_ID = parameter("id", "The document's id", where="path", example="17")
+_ONE = "A record of the stream `{index=…}`, with its id as the field `_id`."
+_DOCUMENT = {"@timestamp": "2026-03-01T08:00:00Z", "message": "GET / 200"}
+_STORED: dict[str, Any] = {
+    "201": json_answer("stored", {"type": "object"}), "429": {"description": "try again"},
+}  # fmt: skip
+_KEPT_NOWHERE = ("_index_template", "_template", "_component_template", "_ilm/policy", "_data_stream")
 _FACTS = {"200": json_answer("facts about the server", {"type": "object"})}
-_STATUSES = {429: "es_rejected_execution_exception", 413: "content_too_long_exception", 403: "security_exception"}
 
 
 def routes(context: Context) -> list[Route]:
-    """`/_bulk`, `/{index}/_bulk`, `/`, and three that shippers ask on their way."""
+    """Documents in bulk and alone, and what shippers ask before they send any."""
 
     async def send_bulk(request: Request) -> Response:
         started = time.perf_counter()
-        try:
-            actions, outcomes = await stored(request)
-        except ClientDisconnect:
-            raise
-        except Exception as error:  # noqa: BLE001  # Elasticsearch has answers of its own
-            return _failure(problem_of(error), request)
+        index = request.path_params.get("index")
+        actions, outcomes = await stored(request, lambda body: list(read_actions(body, index)))
         took = int((time.perf_counter() - started) * 1000)
         return _answer(bulk_answer(actions, outcomes, took), request)
 
-    async def stored(request: Request) -> tuple[list[Action], list[Outcome | Wrong]]:
+    async def send_document(request: Request, verb: str) -> Response:
+        index, document_id = request.path_params["index"], request.path_params.get("id")
+        actions, outcomes = await stored(request, lambda body: [Action(verb, index, document_id, body, 1)])
+        status, answer = document_answer(actions[0], outcomes[0])
+        return _answer(answer, request, status)
+
+    async def stored(
+        request: Request, read: Callable[[bytes], list[Action]]
+    ) -> tuple[list[Action], list[Outcome | Wrong]]:
         asked = Asked(request, ["topic", "partition", *_IGNORED])
         topic = asked.text("topic") or STREAMS_TOPIC
         request.state.access.require("write", topic)
-        index = request.path_params.get("index")
         target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
         body = await read_body(request, context.settings.http)
 
         def work() -> tuple[list[Action], list[Outcome | Wrong]]:
-            actions = context.understand(lambda: list(read_actions(body.plain().to_pybytes(), index)))
+            actions = context.understand(lambda: read(body.plain().to_pybytes()))
             if not actions:
                 raise ProblemError(400, "invalid-request", "request body is required")
             with context.telling("bulk") as tell:
                 made = [record_of(action, tell) for action in actions]
-                items = [each for each in made if not isinstance(each, Wrong)]
-                if target.producer is not None and any(record.get("ts") is None for _, record in items):
+                if target.producer is not None and any(
+                    not isinstance(each, Wrong) and each[1].get("ts") is None for each in made
+                ):
                     raise ProblemError(
                         400, "invalid-event", "with an Idempotency-Key each document needs an @timestamp"
                     )
-                make_stream_topic(context.catalog, topic, context.settings)
-                found = iter(store(context.catalog, items, target, tell))
-                return actions, [each if isinstance(each, Wrong) else next(found) for each in made]
+                return actions, _store_once(context, actions, made, target, tell)
 
         return await context.appends.run(work)
 
@@ -104,38 +117,109 @@ def routes(context: Context) -> list[Route]:
 
     @operation("open", "What shippers for Elasticsearch look at first", tag="shippers", answers=_FACTS)
     async def about(request: Request) -> Response:
-        return _answer(about_server(), request)
+        return _answer(elastic.about_server(), request)
+
+    @operation(
+        "write", "Store a document", tag="shippers", checks_topics=True, description=_ONE, parameters=(_INDEX, _TOPIC),
+        body={"application/json": {"example": _DOCUMENT}}, answers=_STORED, errors=ELASTIC_ERROR, source="bulk",
+    )  # fmt: skip
+    async def store_document(request: Request) -> Response:
+        return await send_document(request, _verb(request))
+
+    @operation(
+        "write", "Store a document under an id", tag="shippers", checks_topics=True, description=_ONE,
+        parameters=(_INDEX, _ID, _TOPIC), body={"application/json": {"example": _DOCUMENT}}, answers=_STORED, errors=ELASTIC_ERROR, source="bulk",
+    )  # fmt: skip
+    async def store_document_with_id(request: Request) -> Response:
+        return await send_document(request, _verb(request))
+
+    @operation(
+        "write", "Store a document under an id, once", tag="shippers", checks_topics=True, description=_ONE,
+        parameters=(_INDEX, _ID, _TOPIC), body={"application/json": {"example": _DOCUMENT}},
+        answers={**_STORED, "409": {"description": "it is stored already"}}, errors=ELASTIC_ERROR, source="bulk",
+    )  # fmt: skip
+    async def create_document(request: Request) -> Response:
+        return await send_document(request, "create")
 
     @operation("open", "Elasticsearch's health check", tag="shippers", answers=_FACTS)
     async def cluster_health(request: Request) -> Response:
-        return _answer({"cluster_name": "aggregator", "status": "green", "timed_out": False, "number_of_nodes": 1,
-                        "number_of_data_nodes": 1}, request)  # fmt: skip
+        return _answer(elastic.health(), request)
 
-    @operation("open", "Elasticsearch's licence, for Beats", tag="shippers", answers=_FACTS)
+    @operation("open", "Elasticsearch's licence, for Beats and Logstash", tag="shippers", answers=_FACTS)
     async def licence(request: Request) -> Response:
-        return _answer({"license": {"status": "active", "uid": "aggregator", "type": "basic"}}, request)
+        return _answer(elastic.licence(), request)
 
+    @operation("open", "Features of Elasticsearch, none of which is here", tag="shippers", answers=_FACTS)
+    async def features(request: Request) -> Response:
+        return _answer(elastic.features(), request)
+
+    @operation(
+        "open", "A template or policy, always there and empty", tag="shippers",
+        description="So that shippers do not try to make theirs. None is kept, and making one is refused.",
+        parameters=(parameter("name", "Any name", where="path", example="logs"),),
+    )  # fmt: skip
+    async def template(request: Request) -> Response:
+        kind = request.state.route.split("/")[1]
+        return _answer(elastic.template(kind, request.path_params["name"]), request)
+
+    looks = ["GET", "HEAD"]
     return [
         Route("/_bulk", bulk, methods=["POST", "PUT"]),
         Route("/{index}/_bulk", bulk_of_index, methods=["POST", "PUT"]),
-        Route("/", about, methods=["GET", "HEAD"]),
-        Route("/_cluster/health", cluster_health, methods=["GET"]),
-        Route("/_license", licence, methods=["GET"]),
+        Route("/{index}/_doc", store_document, methods=["POST"]),
+        Route("/{index}/_doc/{id}", store_document_with_id, methods=["POST", "PUT"]),
+        Route("/{index}/_create/{id}", create_document, methods=["POST", "PUT"]),
+        Route("/", about, methods=looks),
+        Route("/_cluster/health", cluster_health, methods=looks),
+        Route("/_license", licence, methods=looks),
+        Route("/_xpack", features, methods=looks),
+        *(Route(f"/{kind}/{{name}}", template, methods=looks) for kind in _KEPT_NOWHERE),
     ]
 
 
-def _answer(content: Any, request: Request, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+def _verb(request: Request) -> str:
+    return "create" if request.query_params.get("op_type") == "create" else "index"
+
+
+def _store_once(
+    context: Context, actions: Sequence[Action], made: Sequence[TAGS_AND_RECORD | Wrong], target: Target, tell: Tell
+) -> list[Outcome | Wrong]:
+    """Store what was made of the actions, but what is to be created and is there already.
+
+    With a key the request as a whole is stored once, and ids are learnt only.
+    """
+    ids = context.document_ids
+    keys = {
+        place: key_of(target.topic, target.partition, action.index, action.id)
+        for place, (action, each) in enumerate(zip(actions, made, strict=True))
+        if action.id is not None and not isinstance(each, Wrong)
+    }
+    creates = [place for place in keys if actions[place].verb == "create" and target.producer is None]
+    if creates:
+        ids.read_back(context.catalog, target.topic, target.partition)
+    found: dict[int, Outcome | Wrong] = {place: each for place, each in enumerate(made) if isinstance(each, Wrong)}
+    claimed: set[bytes] = set()
+    try:
+        for place in creates:
+            state = ids.claim(keys[place])
+            if state == "new":
+                claimed.add(keys[place])
+            else:
+                again = keys[place] in claimed
+                found[place] = exists(actions[place]) if state == "known" or again else being_stored(actions[place])
+        rest = [(place, each) for place, each in enumerate(made) if place not in found and not isinstance(each, Wrong)]
+        if rest:
+            make_stream_topic(context.catalog, target.topic, context.settings)
+        outcomes = store(context.catalog, [each for _, each in rest], target, tell)
+        found |= {place: outcome for (place, _), outcome in zip(rest, outcomes, strict=True)}
+    finally:
+        ids.settle(claimed, [key for place, key in keys.items() if isinstance(found.get(place), Place)])
+    return [found[place] for place in range(len(made))]
+
+
+def _answer(content: Any, request: Request, status: int = 200) -> Response:
     """An answer of the media type that Elasticsearch's own clients insist on."""
     compatible = "compatible-with" in request.headers.get("accept", "")
     media = f"{_COMPATIBLE};compatible-with=8" if compatible else _JSON
     make = Response if isinstance(content, bytes) else JSONResponse
-    return make(content, status, {**PRODUCT, **(headers or {})}, media)
-
-
-def _failure(problem: Problem, request: Request) -> Response:
-    request.state.refusal = problem.detail
-    headers = dict(problem.headers)
-    if problem.retry_after_s is not None:
-        headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after_s)))
-    kind = _STATUSES.get(problem.status, "illegal_argument_exception" if problem.status < 500 else "exception")
-    return _answer(error_answer(problem.status, kind, problem.detail), request, problem.status, headers)
+    return make(content, status, elastic.PRODUCT, media)

@@ -10,9 +10,14 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from served import served
 
+from aggregator.server import Settings
 from aggregator.server.bulk import Wrong, bulk_answer, read_actions, record_of
+from aggregator.server.document_ids import DocumentIds, key_of
+from aggregator.server.settings import Http
 from aggregator.server.shipped import Place, Refusal
+from aggregator.server.tokens import create
 from esformat import InvalidEventError
 
 
@@ -79,6 +84,7 @@ def test_items_stand_for_themselves(web):
         ("index", 400, "shop"), ("index", 201, "shop"), ("index", 201, "xxxxx"),
     ]  # fmt: skip
     assert told["items"][3]["create"]["_id"] == "7"
+    assert next(row["fields"] for row in rows(web) if row["data"] == "two") == {"_id": "7"}
     found = {row["data"]: row["fields"] for row in rows(web)}
     assert sorted(found) == ["long", "one", "two", "x"]
     assert found["x"] == {"@timestamp": "gestern"}
@@ -93,8 +99,8 @@ def test_items_stand_for_themselves(web):
 
 @pytest.mark.parametrize("lines", [
     ["junk", {"message": "x"}], [{"index": {}}, {"message": "x"}], [{"index": {"_index": "a"}}], [""], [],
-    [{"index": {"_index": 5}}, {}], [{"index": 5}, {}], [{"stir": {"_index": "a"}}, {}], ["[1]", {}],
-    [{"index": {"_index": "a"}, "b": {}}, {}],
+    [{"index": {"_index": 5}}, {}], [{"index": 5}, {}], [{"stir": {}}, {}], ["[1]", {}], ["{}", {}],
+    [{"attempts": 0, "index": {"_index": "a"}}, {}], [{"message": "x"}, {"message": "y"}],
 ])  # fmt: skip
 def test_bodies_that_make_no_sense(shared_web, lines):
     """Nothing is stored, and the error is one of Elasticsearch's."""
@@ -104,12 +110,173 @@ def test_bodies_that_make_no_sense(shared_web, lines):
     assert shared_web.get("/v1/topics").json() == {"topics": []}
 
 
+def test_odd_actions(web):
+    """An action that is not known is refused for itself, and winston's notes behind an action do not matter."""
+    told = post(
+        web, {"index": {"_index": "a", "_type": "_doc", "pipeline": None}, "attempts": 0}, {"message": "winston"},
+        {"upsert": {"_index": "a", "_id": "5"}}, {"message": "lost"}, {"read": {"_index": "a"}},
+        {"create": {"_index": "a"}}, {"message": "kept"}, {"update": {"_index": "a", "_id": "1"}}, {"doc": {}},
+        {"stir": {"_index": "a"}},
+    ).json()  # fmt: skip
+    items = [(verb, item["status"]) for each in told["items"] for verb, item in each.items()]
+    assert items == [("index", 201), ("upsert", 400), ("read", 400), ("create", 201), ("update", 400), ("stir", 400)]
+    assert told["items"][1]["upsert"]["error"]["type"] == "illegal_argument_exception"
+    assert sorted(row["data"] for row in rows(web)) == ["kept", "winston"]
+
+
+def created(web, *ids, path="/_bulk", verb="create", **headers):
+    lines = [part for n in ids for part in ({verb: {"_index": "a", "_id": n}}, {"message": n, "@timestamp": 5})]
+    body = "".join(json.dumps(line) + "\n" for line in lines)
+    answer = web.post(path, content=body, headers={"content-type": "application/x-ndjson", **headers})
+    return [item[verb]["status"] for item in answer.json()["items"]]
+
+
+def test_what_is_created_twice_is_stored_once(tmp_path, web_of):
+    """By its id, within a request, over requests, and after a restart. An id is of one index, topic and partition."""
+    with served(tmp_path / "data") as server:
+        web = web_of(server)
+        assert created(web, "1", "2", "2", "3") == [201, 201, 409, 201]
+        assert created(web, "2", "4") == [409, 201]
+        assert created(web, "2", path="/_bulk?topic=other") == [201]
+        assert created(web, "2", path="/_bulk?partition=1") == [201]
+        assert created(web, "5", verb="index") == [201]
+        assert created(web, "5", verb="index") == [201]  # events are never changed: it is stored once more
+        assert created(web, "5") == [409]
+        assert created(web, "6", "1", **{"idempotency-key": "beat:1"}) == [201, 201]  # the key stands for all
+        assert created(web, "6") == [409]
+    with served(tmp_path / "data") as server:
+        web = web_of(server)
+        assert created(web, "1", "2", "3", "4", "5", "6", "7") == [409] * 6 + [201]
+        assert created(web, "2", path="/_bulk?topic=other") == [409]
+        assert created(web, "2", path="/_bulk?topic=third") == [201]
+        found = [row["data"] for row in rows(web, "SELECT FROM index = a WHERE fields:_id = 2")]
+        assert found == ["2"] * 4
+
+
+def test_ids_that_are_known():
+    """The newest are; of a document that two requests create, one does, and the other hears when that has ended."""
+    ids = DocumentIds(known=3)
+    assert [ids.claim(key) for key in (b"1", b"1", b"2")] == ["new", "claimed", "new"]
+    ids.settle([b"1", b"2"], [b"1"])
+    assert [ids.claim(key) for key in (b"1", b"2")] == ["known", "new"]
+    ids.settle([b"2"], [b"2", b"3", b"4"])
+    assert [ids.claim(key) for key in (b"1", b"2", b"3", b"4")] == ["new", "known", "known", "known"]
+    keys = {key_of(*parts) for parts in [("a", "b", "c", "d"), ("a", "b", "cd", ""), ("", "ab", "c", "d"), ("a",) * 4]}
+    assert len(keys) == 4
+
+
+def test_ids_that_cannot_be_stored_yet(web, server):
+    """What was refused as a whole can be created later."""
+    server.catalog.create_topic("binary", keys="binary")
+    assert created(web, "1", path="/_bulk?topic=binary") == [400]
+    key = key_of("logs", "0", "a", "9")
+    assert server.context.document_ids.claim(key) == "new"
+    assert created(web, "9") == [429]
+    server.context.document_ids.settle([key], [])
+    assert created(web, "9") == [201]
+
+
+def test_documents_alone(web, server):
+    """`_doc` and `_create`, by Elasticsearch's own client."""
+    with elasticsearch.Elasticsearch(server.url) as client:
+        made = client.index(index="nginx", document={"message": "one", "@timestamp": 5})
+        assert (made["result"], made["_index"], made["_id"]) == ("created", "nginx", "0-0")
+        assert client.index(index="nginx", id="a/b", document={"message": "two"})["_id"] == "a/b"
+        assert client.create(index="nginx", id="c", document={"message": "three"})["result"] == "created"
+        for again in (
+            lambda: client.create(index="nginx", id="c", document={"message": "three"}),
+            lambda: client.index(index="nginx", id="a/b", op_type="create", document={"message": "three"}),
+        ):
+            with pytest.raises(elasticsearch.ConflictError) as caught:
+                again()
+            assert caught.value.body["error"]["type"] == "version_conflict_engine_exception"
+        with pytest.raises(elasticsearch.BadRequestError, match="document_parsing_exception"):
+            client.index(index="nginx", document=[1])
+    assert [row["data"] for row in rows(web, "SELECT FROM index = nginx")] == ["one", "two", "three"]
+
+
+def test_helpers(server, web):
+    """The bulk helpers of Elasticsearch's client, with ids: a retry of all of it stores nothing twice."""
+    documents = [{"_op_type": "create", "_index": "shop", "_id": n, "message": f"m {n}"} for n in range(50)]
+    with elasticsearch.Elasticsearch(server.url) as client:
+        assert elasticsearch.helpers.bulk(client, documents) == (50, [])
+        again = list(elasticsearch.helpers.streaming_bulk(client, documents, chunk_size=20, raise_on_error=False))
+        assert [(good, item["create"]["status"]) for good, item in again] == [(False, 409)] * 50
+    assert len(rows(web)) == 50
+
+
+def test_passwords_and_keys(server, web):
+    """A token is the password, or the key, of Elasticsearch's client, with its own rights; errors are of its kind."""
+    path = server.catalog.path / "tokens.json"
+    token, other = create(path, "shop", ["write"], ["logs"]), create(path, "other", ["read"])
+    server.context.authority._looked = 0.0
+    _, token_id, secret = token.split("_", 2)
+    right = [{"basic_auth": ("elastic", token)}, {"api_key": (token_id, secret)}, {"api_key": token},
+             {"api_key": ("x", token)}, {"bearer_auth": token}]  # fmt: skip
+    for options in right:
+        with elasticsearch.Elasticsearch(server.url, **options) as client:
+            assert client.index(index="a", document={"message": "x"})["result"] == "created"
+    unknown, forbidden = elasticsearch.AuthenticationException, elasticsearch.AuthorizationException
+    for options, error in ({"basic_auth": ("elastic", "x")}, unknown), ({}, unknown), ({"api_key": other}, forbidden):
+        with elasticsearch.Elasticsearch(server.url, **options) as client:
+            with pytest.raises(error, match="security_exception") as caught:
+                client.index(index="a", document={"message": "x"})
+            assert ("www-authenticate" in caught.value.meta.headers) is (error is unknown)
+    refused = web.post("/a/_doc?topic=secret", json={}, auth=("elastic", token))
+    assert (refused.status_code, refused.json()["error"]["type"]) == (403, "security_exception")
+    assert len(list(server.catalog.topic("logs").read())) == len(right)
+
+
+def test_errors_are_of_its_kind(web, web_of, tmp_path):
+    """On its paths each refusal has its shape and its header, also those that no route has seen."""
+    small = Settings(http=Http(max_append_bytes=1000))
+    with served(tmp_path / "small", small) as server:
+        asked = [
+            (web.get("/a/_search"), 404), (web.put("/_index_template/a", content=b"{}"), 405),
+            (web.delete("/a/_doc/1"), 405), (web.post("/_bulk?odd=1"), 400), (web.post("/_bulk", content=b""), 400),
+            (web_of(server).post("/_bulk", content=b"x" * 2000), 413),
+            (web.post("/_bulk", content=b"x", headers={"content-encoding": "br"}), 415),
+        ]  # fmt: skip
+    for answer, status in asked:
+        assert (answer.status_code, answer.headers["x-elastic-product"]) == (status, "Elasticsearch")
+        told = answer.json()
+        assert told["status"] == status
+        assert told["error"]["reason"]
+        assert told["error"]["root_cause"] == [{"type": told["error"]["type"], "reason": told["error"]["reason"]}]
+    assert "x-elastic-product" not in web.get("/v1/none").headers
+
+
+def test_overload_is_of_its_kind(web, server, monkeypatch):
+    """Refused before a route sees it or by the route, in its shape, with the time after which to come again."""
+    lines = [{"index": {"_index": "a"}}, {"message": "x"}]
+    assert post(web, *lines).status_code == 200  # the path is known from here on
+    monkeypatch.setattr(server.context.appends._counts, "busy", server.context.appends.capacity)
+    for path in ("/_bulk", "/b/_bulk"):
+        answer = post(web, *lines, path=path)
+        assert (answer.status_code, answer.headers["x-elastic-product"]) == (429, "Elasticsearch")
+        assert answer.json()["error"]["type"] == "es_rejected_execution_exception"
+        assert int(answer.headers["retry-after"]) >= 1
+
+
 def test_what_shippers_look_at(shared_web):
-    """Health, licence and version, each with the header that clients insist on."""
-    for path in ("/", "/_cluster/health", "/_license"):
-        answer = shared_web.get(path)
-        assert (answer.status_code, answer.headers["x-elastic-product"]) == (200, "Elasticsearch")
-    assert shared_web.head("/").status_code == 200
+    """Health, licence, version, templates: as they ask, each with the header that clients insist on."""
+    paths = ["/", "/_cluster/health", "/_cluster/health?timeout=5s", "/_license?human=false", "/_xpack",
+             "/_ilm/policy/filebeat", "/_index_template/filebeat-8.17.0", "/_template/logstash",
+             "/_component_template/a", "/_data_stream/logs-a-b"]  # fmt: skip
+    for path in paths:
+        for answer in (shared_web.get(path), shared_web.head(path)):
+            assert (answer.status_code, answer.headers["x-elastic-product"]) == (200, "Elasticsearch"), path
+    assert shared_web.get("/_license").json()["license"]["status"] == "active"
+    with elasticsearch.Elasticsearch(str(shared_web.base_url)) as client:
+        assert client.cluster.health(wait_for_status="yellow", timeout="5s")["status"] == "green"
+        assert client.indices.exists_index_template(name="logs")
+        assert client.indices.get_index_template(name="logs")["index_templates"][0]["name"] == "logs"
+        assert client.indices.get_data_stream(name="a")["data_streams"][0]["name"] == "a"
+        assert client.ilm.get_lifecycle(name="p")["p"]["policy"] == {"phases": {}}
+        assert client.xpack.info()["features"]["ilm"]["enabled"] is False
+        assert client.ping()
+        with pytest.raises(elasticsearch.ApiError):
+            client.indices.put_index_template(name="logs", index_patterns=["a*"])
 
 
 def test_keys(web):

@@ -82,10 +82,11 @@ def test_other_schemes(tmp_path):
         assert authority.access(header) == authority.access(f"Bearer {token}"), header
     swapped = f"agg_{id_}_{other.split('_', 2)[2]}"
     wrong = [
-        f"Basic {token}", f"Basic {encoded(token)}", f"Basic {encoded(token + ':')}", f"Basic {encoded('a:' + swapped)}",
-        f"Basic {encoded(id_ + ':' + secret)}", f"ApiKey {encoded(id_ + ':x')}", f"ApiKey {encoded('a:' + swapped)}",
-        f"ApiKey {encoded(token)}", "Basic", "ApiKey ", "Basic \xff", "Basic ====", f"ApiKey {encoded('a:agg__')}",
-        f"Digest {token}", f"Basic {base64.b64encode(bytes([255, 58])).decode()}", f"Bearer {encoded('a:' + token)}",
+        f"Basic {token}", f"Basic {encoded(token)}", f"Basic {encoded(token + ':')}",
+        f"Basic {encoded('a:' + swapped)}", f"Basic {encoded(id_ + ':' + secret)}", f"ApiKey {encoded(id_ + ':x')}",
+        f"ApiKey {encoded('a:' + swapped)}", f"ApiKey {encoded(token)}", "Basic", "ApiKey ", "Basic \xff",
+        "Basic ====", f"ApiKey {encoded('a:agg__')}", f"Digest {token}",
+        f"Basic {base64.b64encode(bytes([255, 58])).decode()}", f"Bearer {encoded('a:' + token)}",
     ]  # fmt: skip
     for header in wrong:
         with pytest.raises(ProblemError) as refused:

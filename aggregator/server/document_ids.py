@@ -1,0 +1,122 @@
+"""`DocumentIds`: which documents are stored, by their `_id`, so that one that is created again is stored once.
+
+Shippers that give each document an `_id` of its own and send it as `create` rely on that: they send again what was not
+answered. The newest KNOWN ids are known. They are fields of the records, and when a server starts they are read back
+from the last KNOWN records of a partition, as soon as somebody creates documents with ids in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from threading import Lock
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator import Catalog, TopicNotFoundError
+from aggregator.lql import LqlError, TagSet
+from aggregator.records import FIELDS
+from esformat import EsdbError
+from esformat.parts import as_text
+
+KNOWN = 1 << 17
+ID_FIELD = "_id"
+INDEX_TAG = "index"
+_log = logging.getLogger("aggregator.server.records")
+
+
+class DocumentIds:
+    """Of all topics of a server. Safe to share between threads."""
+
+    def __init__(self, known: int = KNOWN) -> None:
+        self._most = known
+        self._known: dict[bytes, None] = {}  # the oldest first
+        self._claimed: set[bytes] = set()
+        self._read: set[tuple[str, str]] = set()
+        self._lock, self._reading = Lock(), Lock()
+
+    def read_back(self, catalog: Catalog, topic: str, partition: str) -> None:
+        """Learn what a partition has, once in the life of a server."""
+        with self._reading:
+            if (topic, partition) in self._read:
+                return
+            found: list[bytes] = []
+            try:
+                found += islice(_stored(catalog, topic, partition, self._most), self._most)
+            except TopicNotFoundError:
+                pass  # nothing is stored in it
+            except EsdbError as error:  # fewer are known then; refusing documents for it would lose more
+                _log.warning("ids of documents in topic %r, partition %r cannot be read back: %s", topic, partition,
+                             error.message)  # fmt: skip
+            with self._lock:
+                self._known = dict.fromkeys(reversed(found)) | self._known
+                self._forget()
+            self._read.add((topic, partition))
+
+    def claim(self, key: bytes) -> str:
+        """Begin to store a document, which `settle` ends: "new"; or "known", or "claimed" by another request."""
+        with self._lock:
+            if key in self._known:
+                return "known"
+            if key in self._claimed:
+                return "claimed"
+            self._claimed.add(key)
+            return "new"
+
+    def settle(self, claimed: Iterable[bytes], stored: Iterable[bytes]) -> None:
+        """End what `claim` began; learn ids that are stored, claimed or not."""
+        with self._lock:
+            self._claimed.difference_update(claimed)
+            self._known |= dict.fromkeys(stored)
+            self._forget()
+
+    def _forget(self) -> None:
+        for key in list(islice(self._known, max(0, len(self._known) - self._most))):
+            del self._known[key]
+
+
+def key_of(topic: str, partition: str, index: str, document_id: str) -> bytes:
+    """A name for a document, of few bytes."""
+    parts: Sequence[bytes] = [part.encode("utf-8", "backslashreplace") for part in (topic, partition, index)]
+    whole = b"".join(b"%d:%b" % (len(part), part) for part in parts) + document_id.encode("utf-8", "backslashreplace")
+    return hashlib.blake2b(whole, digest_size=16).digest()
+
+
+def _stored(catalog: Catalog, topic: str, partition: str, most: int) -> Iterator[bytes]:
+    """Documents of a partition's last records, the newest first."""
+    opened = catalog.topic(topic)
+    names = opened.scan().schema.names
+    columns = ["space", *(name for name in (ID_FIELD, FIELDS) if name in names)]
+    indexes: dict[str, str | None] = {}
+    if partition not in opened.partitions:
+        return
+    for batch in opened.read(partition, reverse=True, limit=most, columns=columns).batches():
+        for space, document_id in _with_ids(batch):
+            if space not in indexes:
+                indexes[space] = _index(space)
+            index = indexes[space]
+            if index is not None:
+                yield key_of(topic, partition, index, document_id)
+
+
+def _with_ids(batch: pa.RecordBatch) -> Iterator[tuple[str, str]]:
+    """The space and the id of each record that has one."""
+    ids = pa.nulls(len(batch), pa.string())
+    if ID_FIELD in batch.schema.names:
+        ids = as_text(batch.column(ID_FIELD)).cast(pa.string())
+    if FIELDS in batch.schema.names and pa.types.is_map(batch.schema.field(FIELDS).type):
+        mapped = batch.column(FIELDS)
+        ids = pc.coalesce(ids, as_text(pc.map_lookup(mapped, pa.scalar(ID_FIELD, mapped.type.key_type), "first")))
+    there = pc.is_valid(ids)
+    spaces = as_text(batch.column("space")).filter(there)
+    return zip(spaces.to_pylist(), ids.filter(there).to_pylist(), strict=True)
+
+
+def _index(space: str) -> str | None:
+    try:
+        return TagSet.parse(space).as_dict().get(INDEX_TAG)
+    except LqlError:
+        return None
