@@ -12,7 +12,7 @@ from starlette.requests import Request
 
 from aggregator.server.body import read_plain
 from aggregator.server.context import Context
-from aggregator.server.formats import read_time
+from aggregator.server.formats import Names, read_time
 from aggregator.server.problems import ProblemError
 from esformat import InvalidEventError
 
@@ -96,6 +96,15 @@ class Asked:
             )
         except (binascii.Error, ValueError):
             raise wrong(f"{name}_base64 is no base64") from None
+
+
+def names_in(asked: Asked) -> Names:
+    """What a body calls the time (`ts`) and the message (`msg`). Raises ProblemError: 400."""
+    names = Names(asked.text("ts") or None, asked.text("msg") or None)
+    keys = ("space", "grouping")
+    if names.time in keys or names.message in keys or (names.time is not None and names.time == names.message):
+        raise wrong("ts and msg name the same column, or that of a key", "name a column for each")
+    return names
 
 
 async def json_object(request: Request, context: Context, known: Sequence[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""CloudEvents in JSON, a batch or one, as events of a topic. Pure.
+"""CloudEvents as events of a topic: in JSON, a batch or one, or one in headers and a body. Pure.
 
 The subject is the space, or the source where there is none; the type is the grouping. Every attribute is a column of
 its own, extensions too, so that keys that are too long can be cut; `data` is the payload: text as it is, bytes from
@@ -10,8 +10,9 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import orjson
 import pyarrow as pa
@@ -23,9 +24,12 @@ from esformat import InvalidEventError
 
 BATCH = "application/cloudevents-batch+json"
 ONE = "application/cloudevents+json"
+PREFIX = b"ce-"
+"""Of headers that are attributes, in binary mode."""
 INDEXES = ("id", "type")
 """Of a topic that is made for events: `id` finds what came twice, as CloudEvents are delivered at least once."""
 MAX_EVENTS = 100_000
+_ESCAPED = re.compile(rb"\\(.)")
 _NAME = re.compile(r"[a-z0-9]+")
 _REQUIRED = ("id", "source", "specversion", "type")
 _RENAMED = {"space": "space_", "grouping": "grouping_", "timestamp": "timestamp_", "partition": "partition_"}
@@ -48,12 +52,45 @@ def read_cloud_events(body: bytes, media: str, now_us: int | None, tell: Tell = 
     if len(found) > MAX_EVENTS:
         raise InvalidEventError(f"the batch has more than {MAX_EVENTS:,} events", hint="send it in smaller ones")
     events = [_checked(event, number) for number, event in enumerate(found)]
+    return _table(events, [_data(event, number) for number, event in enumerate(events)], now_us, tell)
+
+
+def read_binary_event(
+    headers: Iterable[tuple[bytes, bytes]], body: bytes, now_us: int | None, tell: Tell = untold
+) -> pa.Table:
+    """The event of a request in binary mode: attributes are headers, the body is the payload as it came.
+
+    headers: of the request, names in lower case. Raises InvalidEventError.
+    """
+    event: dict[str, str] = {}
+    for name, value in headers:
+        if name == b"content-type":
+            event["datacontenttype"] = value.decode("latin-1")
+        elif name.startswith(PREFIX):
+            attribute = name.removeprefix(PREFIX).decode("latin-1")
+            if attribute in event or attribute in ("data", "data_base64", "datacontenttype"):
+                raise InvalidEventError(f"the header {name.decode('latin-1')[:40]!r} cannot be there, or is twice")
+            event[attribute] = _header_text(value, attribute)
+    return _table([_checked(event, 0)], [body], now_us, tell)
+
+
+def _header_text(value: bytes, name: str) -> str:
+    """An attribute in a header: out of its quotes, and percent-decoded once."""
+    if len(value) >= 2 and value[:1] == value[-1:] == b'"':
+        value = _ESCAPED.sub(rb"\1", value[1:-1])
+    try:
+        return unquote_to_bytes(value).decode()
+    except UnicodeDecodeError:
+        raise InvalidEventError(f"the header ce-{name[:40]} is not UTF-8", hint="percent-encode it") from None
+
+
+def _table(events: Sequence[Mapping[str, Any]], data: Sequence[bytes], now_us: int | None, tell: Tell) -> pa.Table:
     names = dict.fromkeys(name for event in events for name in event if name not in _OWN)
     columns: dict[str, Any] = {
         "space": pa.array([_key(event.get("subject") or event["source"], tell) for event in events], pa.string()),
         "grouping": pa.array([_key(event["type"], tell) for event in events], pa.string()),
         "timestamp": pa.array([_time(event, number, now_us) for number, event in enumerate(events)], pa.int64()),
-        "data": pa.array([_data(event, number) for number, event in enumerate(events)], pa.binary()),
+        "data": pa.array(data, pa.binary()),
     }
     for name in names:
         columns[_RENAMED.get(name, name)] = _column([event.get(name) for event in events])

@@ -1,4 +1,4 @@
-"""Bodies of requests as Arrow: Arrow streams and files, JSON lines, CSV. Pure: bytes and types in, a table out.
+"""Bodies of requests as Arrow: Arrow streams and files, JSON, CSV. Pure: bytes and types in, a table out.
 
 Lines and CSV are read by `esformat.convert`, whole blocks at a time; this module says what their columns mean over
 HTTP, and turns its complaints into the caller's.
@@ -15,17 +15,20 @@ import io
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from aggregator.server.arrow_body import MAX_ROWS, read_arrow
-from aggregator.server.media import ARROW_FILE, ARROW_STREAM, CSV, LINES
+from aggregator.server.media import ARROW_FILE, ARROW_STREAM, CSV, JSON, LINES
+from aggregator.server.shipped import free_name
 from esformat import InvalidEventError
 from esformat.convert import BadRow, Clock, InputError, InputOptions, Load, Roles
+from esformat.parts import as_text
 
 _COMPRESSED = (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"BZh")
 _BINARY_DATA = re.compile(rb'"data"\s*+:\s*+\{\s*+"base64"')
@@ -75,24 +78,51 @@ class _Refuse:
         """Nothing is open."""
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a body calls the time and the message; None: as we do."""
+
+    time: str | None = None
+    message: str | None = None
+
+    def ours(self, time: str, message: str) -> dict[str, str]:
+        """Our names by those of the body, of what it calls otherwise."""
+        given = ((self.time, time), (self.message, message))
+        return {theirs: our for theirs, our in given if theirs is not None}
+
+
+OURS = Names()
+
+
 def read_events(
-    body: pa.Buffer, media: str, *, types: Mapping[str, pa.DataType], binary_keys: bool, max_bytes: int
+    body: pa.Buffer,
+    media: str,
+    *,
+    types: Mapping[str, pa.DataType],
+    binary_keys: bool,
+    max_bytes: int,
+    names: Names = OURS,
 ) -> pa.Table:
     """The events of a body: columns space, timestamp, perhaps grouping and data, and any others.
 
     media: one of media.INPUTS. types: of columns that the topic has; others become what their values look like.
-    Raises InvalidEventError, with the line of what is wrong.
+    Raises InvalidEventError, with the line of what is wrong, or the number of the object.
     """
     if media in (ARROW_STREAM, ARROW_FILE):
-        return read_arrow(body, max_bytes)
-    if media not in (LINES, CSV):
+        return _renamed(read_arrow(body, max_bytes), names.ours("timestamp", "data"))
+    if media not in (LINES, CSV, JSON):
         raise ValueError(media)
     text = body.to_pybytes()
     if text.startswith(_COMPRESSED):
         raise InvalidEventError("the body is compressed", hint="say so with Content-Encoding: gzip, or zstd")
+    if media == JSON:
+        text = _as_lines(text)
     if not text or text.isspace():
         return _NO_EVENTS
-    roles = _roles(types, binary_keys)
+    return _with_message(_read_text(text, media, _roles(types, binary_keys, names)), names)
+
+
+def _read_text(text: bytes, media: str, roles: Roles) -> pa.Table:
     if media == CSV:
         return _load(text, "csv", _with_grouping(roles, text))
     roles = replace(roles, grouping="grouping" if b'"grouping"' in text else None)
@@ -101,10 +131,50 @@ def read_events(
     return _load(text, "jsonl", roles)
 
 
-def _roles(types: Mapping[str, pa.DataType], binary_keys: bool) -> Roles:
+def _with_message(table: pa.Table, names: Names) -> pa.Table:
+    """The events with their message as the payload."""
+    if names.message is None or names.message not in table.column_names:
+        return table
+    table = _renamed(table, {names.message: "data"})
+    place = table.column_names.index("data")
+    texts = [pc.fill_null(as_text(chunk).cast(pa.binary()), b"") for chunk in table.column(place).chunks]
+    return table.set_column(place, "data", pa.chunked_array(texts, pa.binary()))
+
+
+def _renamed(table: pa.Table, ours: Mapping[str, str]) -> pa.Table:
+    """The table with those columns by our names. Raises InvalidEventError where one of these is taken."""
+    names = table.column_names
+    made = [ours.get(name, name) for name in names]
+    taken = next((name for name in ours.values() if made.count(name) > max(1, names.count(name))), None)
+    if taken is not None:
+        raise InvalidEventError(f"the body has a column {taken!r} already", hint="name that one, or leave it out")
+    return table.rename_columns(made)
+
+
+def _as_lines(text: bytes) -> bytes:
+    """An object of JSON, or an array of objects, as lines: number n is line n. Raises InvalidEventError."""
+    if not text or text.isspace():
+        return b""
+    try:
+        found = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise InvalidEventError(
+            f"the body is no JSON: {error.msg} at line {error.lineno}, column {error.colno}",
+            hint="send an object, or an array of objects; JSON lines are application/x-ndjson",
+        ) from None
+    objects = found if isinstance(found, list) else [found]
+    if len(objects) > MAX_ROWS:
+        raise InvalidEventError(f"the body has more than {MAX_ROWS:,} objects", hint="send it in smaller ones")
+    odd = next((number for number, each in enumerate(objects, 1) if not isinstance(each, dict)), None)
+    if odd is not None:
+        raise InvalidEventError(f"object {odd} of the body is no JSON object")
+    return b"\n".join([as_json(each, f"object {number}") for number, each in enumerate(objects, 1)])
+
+
+def _roles(types: Mapping[str, pa.DataType], binary_keys: bool, names: Names) -> Roles:
     return Roles(
         space="space",
-        timestamp="timestamp",
+        timestamp=names.time or "timestamp",
         types=dict(types),
         keys="binary" if binary_keys else "text",
         clock=EventTimes(),
@@ -179,20 +249,35 @@ def as_json(value: Any, what: str) -> bytes:
 # ------------------------------------------------------------ records of streams
 
 
-def read_records(body: pa.Buffer, media: str, *, max_bytes: int) -> pa.Table | list[dict[str, Any]]:
+def read_records(
+    body: pa.Buffer, media: str, *, max_bytes: int, names: Names = OURS
+) -> pa.Table | list[dict[str, Any]]:
     """The records of a stream: `ts`, `msg` and fields, as `Catalog.write` takes them. Raises InvalidEventError."""
     if media in (ARROW_STREAM, ARROW_FILE):
-        return read_arrow(body, max_bytes)
-    if media != LINES:
+        return _renamed(read_arrow(body, max_bytes), names.ours("ts", "msg"))
+    if media not in (LINES, JSON):
         raise ValueError(media)
+    text = body.to_pybytes()
     records = []
-    for number, line in enumerate(split_lines(body.to_pybytes()), 1):
+    for number, line in enumerate(split_lines(_as_lines(text) if media == JSON else text), 1):
         if line and not line.isspace():
             record = parse_object(line, number)
+            if names != OURS:
+                record = _with_our_names(record, names)
             if "ts" in record:
-                record["ts"] = read_time(record["ts"], f"line {number}: ts")
+                record["ts"] = read_time(record["ts"], f"line {number}: {names.time or 'ts'}")
             records.append(record)
     return records
+
+
+def _with_our_names(record: dict[str, Any], names: Names) -> dict[str, Any]:
+    """A record whose time is `ts` and whose message is `msg`; what it called so before has a name of its own then."""
+    ours = names.ours("ts", "msg")
+    ours |= {name: name for name in ("ts", "msg") if name not in ours and name not in ours.values()}
+    made = {ours[name]: record.pop(name) for name in list(record) if name in ours}
+    for name, value in record.items():
+        made[free_name(name, "_", made)] = value
+    return made
 
 
 def read_lines(body: pa.Buffer) -> pa.Table:

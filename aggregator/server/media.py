@@ -11,7 +11,7 @@ CSV = "text/csv"
 TEXT = "text/plain"
 JSON = "application/json"
 
-INPUTS = (ARROW_STREAM, ARROW_FILE, LINES, CSV)
+INPUTS = (ARROW_STREAM, ARROW_FILE, LINES, CSV, JSON)
 """Bodies of events."""
 OUTPUTS = (LINES, ARROW_STREAM, CSV)
 """Streamed answers; the first where nothing is asked for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +13,11 @@ from starlette.routing import Route
 
 from aggregator import Receipt, Scan, Topic
 from aggregator.server.answers import media_for, stream_scan
-from aggregator.server.asked import Asked, idempotency_key, wrong
+from aggregator.server.asked import Asked, idempotency_key, names_in, wrong
 from aggregator.server.body import read_body
 from aggregator.server.context import Context
 from aggregator.server.formats import read_events
-from aggregator.server.media import ARROW_STREAM, CSV, INPUTS, LINES, media_of
+from aggregator.server.media import ARROW_STREAM, CSV, INPUTS, JSON, LINES, media_of
 from aggregator.server.operation import operation, parameter
 from aggregator.server.problems import ProblemError
 from aggregator.server.schemas import BINARY, json_answer, ref, text
@@ -34,6 +35,11 @@ KEY = parameter(
     format="idempotency-key",
 )  # fmt: skip
 PARTITION = parameter("partition", "Name of a partition", default="0", maxLength=1024)
+NAMES = (
+    parameter("ts", "What the body calls the time", example="@timestamp"),
+    parameter("msg", "What the body calls the message, or payload", example="message"),
+)
+JSON_ROWS: Any = {"oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}, "minItems": 1}]}
 RECEIPT: dict[str, Any] = {
     "200": {
         **json_answer("stored, durably; record indexes, both included. `repeated`: it was there already",
@@ -78,14 +84,15 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "write", "Append a batch of events", tag="events", source="events",
-        parameters=(TOPIC, PARTITION, KEY), answers=RECEIPT,
+        parameters=(TOPIC, PARTITION, *NAMES, KEY), answers=RECEIPT,
         description="All of it, durable when the answer comes, or nothing. Columns: `space`, `timestamp` (ISO 8601 or "
         "whole µs), perhaps `grouping` and `data`, and any others.",
-        body={LINES: text("event-lines", _LINE), CSV: text("event-csv", _CSV),
+        body={LINES: text("event-lines", _LINE), JSON: {"schema": JSON_ROWS, "example": [json.loads(_LINE)]}, CSV: text("event-csv", _CSV),
               **dict.fromkeys(INPUTS[:2], BINARY)},
     )  # fmt: skip
     async def append_events(request: Request) -> Response:
-        asked = Asked(request, ["partition"])
+        asked = Asked(request, ["partition", "ts", "msg"])
+        names = names_in(asked)
         producer, sequence = idempotency_key(request)
         media = input_media(request, INPUTS)
         body = await read_body(request, context.settings.http)
@@ -95,7 +102,7 @@ def routes(context: Context) -> list[Route]:
             events = context.understand(
                 lambda: read_events(
                     body.plain(), media, types=_types(topic, media), binary_keys=topic.keys == "binary",
-                    max_bytes=body.max_bytes,
+                    max_bytes=body.max_bytes, names=names,
                 )
             )  # fmt: skip
             return topic.append(events, asked.text("partition", "0") or "", producer=producer, sequence=sequence)
@@ -171,7 +178,7 @@ def receipt_answer(receipt: Receipt) -> Response:
 
 def _types(topic: Topic, media: str) -> Mapping[str, pa.DataType]:
     """Types of the columns that the topic has, where values do not tell."""
-    if media not in (LINES, CSV):
+    if media not in (LINES, CSV, JSON):
         return {}
     return {field.name: field.type for field in topic.scan().schema if field.name not in _KEYS_AND_PAYLOAD}
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import time
+from collections.abc import Iterable
 from typing import Any
 
+import pyarrow as pa
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -13,15 +16,16 @@ from starlette.routing import Route
 from aggregator import Receipt, TopicExistsError
 from aggregator.catalog import STREAMS_TOPIC
 from aggregator.lql import TagSet
-from aggregator.server.asked import Asked, header, idempotency_key, wrong
+from aggregator.server.asked import Asked, header, idempotency_key, names_in, wrong
 from aggregator.server.body import read_body
-from aggregator.server.cloudevents import BATCH, INDEXES, ONE, read_cloud_events
+from aggregator.server.cloudevents import BATCH, INDEXES, ONE, PREFIX, read_binary_event, read_cloud_events
 from aggregator.server.context import Context
 from aggregator.server.formats import read_lines, read_records
-from aggregator.server.media import ARROW_FILE, ARROW_STREAM, LINES, TEXT
+from aggregator.server.media import ARROW_FILE, ARROW_STREAM, JSON, LINES, TEXT
 from aggregator.server.operation import operation, parameter
 from aggregator.server.problems import ProblemError
-from aggregator.server.routes.events import KEY, PARTITION, RECEIPT, input_media, receipt_answer
+from aggregator.server.refusals import Tell
+from aggregator.server.routes.events import JSON_ROWS, KEY, NAMES, PARTITION, RECEIPT, input_media, receipt_answer
 from aggregator.server.schemas import BINARY, each, many, text
 from aggregator.server.shipped import make_stream_topic
 
@@ -60,7 +64,8 @@ def routes(context: Context) -> list[Route]:
     catalog = context.catalog
 
     async def write(request: Request, known: tuple[str, ...]) -> Response:
-        asked = Asked(request, ["topic", "partition", "tags"])
+        asked = Asked(request, ["topic", "partition", "tags", "ts", "msg"])
+        called = names_in(asked)
         topic = asked.text("topic") or STREAMS_TOPIC
         request.state.access.require("write", topic)
         tags = asked.text("tags", header(request, "tags"))
@@ -73,7 +78,9 @@ def routes(context: Context) -> list[Route]:
 
         def parse() -> _Parsed:
             plain = body.plain()
-            return read_lines(plain) if media == TEXT else read_records(plain, media, max_bytes=body.max_bytes)
+            if media == TEXT:
+                return read_lines(plain)
+            return read_records(plain, media, max_bytes=body.max_bytes, names=called)
 
         def store() -> Receipt:
             records = context.understand(parse)
@@ -88,47 +95,57 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "write", "Append records to a stream", tag="streams", source="streams",
-        parameters=(_TAGS, _TOPIC, PARTITION, KEY), answers=RECEIPT, checks_topics=True,
+        parameters=(_TAGS, _TOPIC, PARTITION, *NAMES, KEY), answers=RECEIPT, checks_topics=True,
         description="The tags name the stream; its first record makes it. A record has `ts` (ISO 8601 or whole µs; now "
         "where it is missing), `msg` and any fields.",
-        body={LINES: text("record-lines", _RECORD), ARROW_STREAM: BINARY, ARROW_FILE: BINARY},
+        body={LINES: text("record-lines", _RECORD),
+              JSON: {"schema": JSON_ROWS, "example": [json.loads(_RECORD)]}, ARROW_STREAM: BINARY, ARROW_FILE: BINARY},
     )  # fmt: skip
     async def append_records(request: Request) -> Response:
-        return await write(request, (LINES, ARROW_STREAM, ARROW_FILE))
+        return await write(request, (LINES, JSON, ARROW_STREAM, ARROW_FILE))
 
     @operation(
         "write", "Append lines of text to a stream", tag="streams", source="lines",
-        parameters=(_TAGS, _TOPIC, PARTITION), answers=RECEIPT, checks_topics=True,
-        description="Each line is the message of a record of now; empty lines are none. JSON lines are taken as by "
+        parameters=(_TAGS, _TOPIC, PARTITION, *NAMES, KEY), answers=RECEIPT, checks_topics=True,
+        description="Each line is the message of a record of now; empty lines are none. JSON is taken as by "
         "`/v1/streams`.",
         body={TEXT: text("lines", "no disk\nstill no disk\n"),
-              LINES: text("record-lines", _RECORD)},
+              LINES: text("record-lines", _RECORD), JSON: {"schema": JSON_ROWS}},
     )  # fmt: skip
     async def append_lines(request: Request) -> Response:
-        return await write(request, (TEXT, LINES))
+        return await write(request, (TEXT, LINES, JSON))
 
     @operation(
         "write", "Append CloudEvents", tag="shippers", source="cloudevents", answers=RECEIPT, checks_topics=True,
         parameters=(parameter("topic", "It is made where it is absent, with indexes on id and type",
                               default=_EVENTS_TOPIC, maxLength=1024), PARTITION, KEY),
-        description="A batch, or one event in structured mode. The subject, or else the source, is the space; the type "
-        "is the grouping; attributes are columns. `id` has an index: it tells what was delivered twice. To store a "
-        "repeated request once, send an Idempotency-Key.",
+        description="A batch, or one event, in structured mode, or in binary mode: attributes are headers such as "
+        "`ce-id`, the body is the payload, of any Content-Type. The subject, or else the source, is the space; the "
+        "type is the grouping; attributes are columns. `id` has an index: it tells what was delivered twice. To store "
+        "a repeated request once, send an Idempotency-Key.",
         body={BATCH: {"schema": many(_CLOUD_EVENT), "example": [_EVENT]},
-              ONE: {"schema": _CLOUD_EVENT, "example": _EVENT}},
+              ONE: {"schema": _CLOUD_EVENT, "example": _EVENT}, "*/*": BINARY},
     )  # fmt: skip
     async def append_cloud_events(request: Request) -> Response:
         asked = Asked(request, ["topic", "partition"])
         name = asked.text("topic") or _EVENTS_TOPIC
         request.state.access.require("write", name)
         producer, sequence = idempotency_key(request)
-        media = input_media(request, (BATCH, ONE))
+        headers = request.scope["headers"]
+        binary = _in_binary_mode(headers)
+        media = "" if binary else input_media(request, (BATCH, ONE))
         body = await read_body(request, context.settings.http)
+
+        def read(now: int | None, tell: Tell) -> pa.Table:
+            plain = body.plain().to_pybytes()
+            return (
+                read_binary_event(headers, plain, now, tell) if binary else read_cloud_events(plain, media, now, tell)
+            )
 
         def store() -> Receipt:
             now = None if producer is not None else time.time_ns() // 1000
             with context.telling("cloudevents") as tell:
-                events = context.understand(lambda: read_cloud_events(body.plain().to_pybytes(), media, now, tell))
+                events = context.understand(lambda: read(now, tell))
                 if name not in catalog.topics():
                     with contextlib.suppress(TopicExistsError):
                         roll, retention = context.settings.roll, context.settings.retention
@@ -143,6 +160,13 @@ def routes(context: Context) -> list[Route]:
         Route("/v1/lines", append_lines, methods=["POST"]),
         Route("/v1/cloudevents", append_cloud_events, methods=["POST"]),
     ]
+
+
+def _in_binary_mode(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether a request has the attributes of a CloudEvent as headers, and not an event of a format of its own."""
+    given = [value for name, value in headers if name == b"content-type"]
+    formatted = any(value.strip().lower().startswith(b"application/cloudevents") for value in given)
+    return not formatted and any(name.startswith(PREFIX) for name, _ in headers)
 
 
 def _timed(records: _Parsed) -> bool:

@@ -43,7 +43,14 @@ def arrow(table: pa.Table, media: str = STREAM) -> bytes:
     return sink.getvalue().to_pybytes()
 
 
-BODIES = {"application/x-ndjson": LINES, "text/csv; charset=utf-8": CSV, STREAM: arrow(TABLE), FILE: arrow(TABLE, FILE)}
+JSON = "application/json"
+BODIES = {
+    JSON: json.dumps(ROWS, indent=1).encode(),
+    "application/x-ndjson": LINES,
+    "text/csv; charset=utf-8": CSV,
+    STREAM: arrow(TABLE),
+    FILE: arrow(TABLE, FILE),
+}
 
 
 @pytest.fixture(scope="module")
@@ -84,6 +91,51 @@ def test_any_format_in(topic, media):
         (row["space"], row["data"], row["type"], row["n"]) for row in ROWS
     ]
     assert found[2]["timestamp"] == "2026-03-01T08:01:00.000000Z"
+
+
+def test_one_object(topic):
+    """JSON is an object, or an array of any length; what it has of the events is not changed."""
+    assert append(topic, json.dumps(ROWS[0]).encode(), JSON).json()["last"] == 0
+    assert append(topic, b"[]", JSON).json()["last"] < append(topic, b" ", JSON).json()["first"]
+    payload = {"space": "a", "timestamp": 5, "data": {"base64": "/wA="}, "n": 2**53 + 1}
+    append(topic, json.dumps([payload]).encode(), JSON)
+    (found,) = lines(topic.get("/events?space=a"))
+    assert (found["data"], found["n"]) == ({"base64": "/wA="}, 2**53 + 1)
+
+
+THEIRS = [{"space": "a", "@timestamp": "2026-03-01T08:00:00Z", "message": "hi", "timestamp": "mine"},
+          {"space": "a", "@timestamp": 1772352000_000001, "message": "ho", "timestamp": None}]  # fmt: skip
+
+
+@pytest.mark.parametrize("media", [JSON, "application/x-ndjson", "text/csv", STREAM])
+def test_other_names(topic, media):
+    """`ts` and `msg` say what a body calls the time and the payload; its own `timestamp` is a column then."""
+    body: bytes
+    if media == JSON:
+        body = json.dumps(THEIRS).encode()
+    elif media == STREAM:
+        table = pa.table({"space": ["a", "a"], "@timestamp": [TIMES[0], TIMES[0] + 1], "message": ["hi", "ho"]})
+        body = arrow(table)
+    elif media == "text/csv":
+        body = b"space,@timestamp,message\na,2026-03-01T08:00:00Z,hi\na,2026-03-01T08:00:00.000001Z,ho\n"
+    else:
+        body = "\n".join(map(json.dumps, THEIRS)).encode()
+    answer = topic.post("/events?ts=@timestamp&msg=message", content=body, headers={"content-type": media})
+    assert answer.status_code == 200, answer.text
+    found = [(row["timestamp"][-8:], row["data"]) for row in lines(topic.get("/events"))]
+    assert found == [(".000000Z", "hi"), (".000001Z", "ho")]
+
+
+@pytest.mark.parametrize(("query", "body"), [
+    ("ts=a&msg=a", [{"space": "a", "a": 1}]), ("ts=space", [{"space": "a"}]), ("msg=grouping", [{"space": "a"}]),
+    ("msg=m", [{"space": "a", "timestamp": 1, "m": "x", "data": "y"}]), ("ts=at", [{"space": "a", "timestamp": 1}]),
+    ("ts=a&ts=b", []), ("", [1]), ("", [{"space": "a"}, [1]]), ("", "x"), ("", [{"space": "a", "timestamp": "no"}]),
+])  # fmt: skip
+def test_other_names_that_do_not_fit(topic, query, body):
+    """Nothing is stored of what would be ambiguous or is none of JSON's objects."""
+    answer = topic.post(f"/events?{query}", json=body)
+    assert answer.status_code == 400, answer.text
+    assert lines(topic.get("/events")) == []
 
 
 def test_any_format_out(topic):
@@ -166,7 +218,8 @@ def test_keys(topic):
 
 
 @pytest.mark.parametrize(("media", "body", "status"), [
-    ("application/json", LINES, 415), ("application/x-ndjson", b"{", 400), ("text/csv", b"a,b\n1,2\n", 400),
+    ("application/xml", LINES, 415), ("application/json", LINES, 400),
+    ("application/x-ndjson", b"{", 400), ("text/csv", b"a,b\n1,2\n", 400),
     ("application/x-ndjson", b'{"space": "a"}', 400), (STREAM, b"junk", 400), (STREAM, b"", 400),
     (STREAM, arrow(pa.table({"space": ["a"]})), 400), ("application/x-ndjson", gzip.compress(LINES), 400),
     ("application/x-ndjson", b'{"space": "a", "timestamp": 1e30}', 400), ("application/x-ndjson", b"\xff" * 20, 400),

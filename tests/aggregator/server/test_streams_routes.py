@@ -21,6 +21,7 @@ from aggregator.server.settings import Http
 from esformat import InvalidEventError
 
 NDJSON, TEXT, STREAM = "application/x-ndjson", "text/plain", "application/vnd.apache.arrow.stream"
+JSON_TYPE = "application/json"
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,30 @@ def test_records_of_a_stream(shared):
     assert records(catalog, "one") == [(5, b"a", {"n": "1.5"}), (7, b"b", {"l": "[1]"}), (9, b"c", {})]
 
 
+@pytest.mark.parametrize("path", ["/v1/streams", "/v1/lines"])
+def test_json(shared, path):
+    """What HTTP outputs of shippers send: an array, or one object, with the names that they give time and message."""
+    catalog, web = shared
+    app = f"json-{path[4:]}"
+    sent = [{"@timestamp": "1970-01-01T00:00:00.000005Z", "message": "a", "ts": 1, "msg": "mine"}, {"message": "b"}]
+    names = {"tags": f"app={app}", "ts": "@timestamp", "msg": "message"}
+    post(web, path, json.dumps(sent, indent=2).encode(), JSON_TYPE, **names)
+    post(web, path, b'{"ts": 7, "msg": "c"}', JSON_TYPE, tags=f"app={app}")
+    post(web, path, b'{"msg": 9, "text": "d"}\n{"msg": 11, "text": "e", "ts": "x"}', ts="msg", msg="text",
+         tags=f"app={app}")  # fmt: skip
+    found = records(catalog, app)
+    assert found[:4] == [
+        (5, b"a", {"_ts": "1", "_msg": "mine"}), (7, b"c", {}), (9, b"d", {}), (11, b"e", {"_ts": "x"}),
+    ]  # fmt: skip
+    assert found[4][1:] == (b"b", {})
+    table = pa.table({"at": pa.array([3]), "text": ["f"]})
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    post(web, "/v1/streams", sink.getvalue().to_pybytes(), STREAM, ts="at", msg="text", tags=f"app={app}")
+    assert records(catalog, app)[0] == (3, b"f", {})
+
+
 def test_lines_of_text(shared):
     """Each line is a record of now; what is no text is kept as it is."""
     catalog, web = shared
@@ -80,6 +105,10 @@ def test_lines_of_text(shared):
     ("streams", b"{}", NDJSON, 400, {"tags": "app=wrong", "odd": "1"}),
     ("lines", b"\n" * 1_000_001, TEXT, 400, {"tags": "a=b"}),
     ("streams", b'{"ts": 99999999999999999999}', NDJSON, 400, {"tags": "app=wrong"}),
+    ("streams", b'{"a": 1}\n{"a": 2}', JSON_TYPE, 400, {"tags": "app=wrong"}),
+    ("lines", b"5", JSON_TYPE, 400, {"tags": "a=b"}),
+    ("streams", b'[{"msg": "x"}, 1]', JSON_TYPE, 400, {"tags": "app=wrong"}),
+    ("streams", b'[{"at": "x"}]', JSON_TYPE, 400, {"tags": "app=wrong", "ts": "at"}),
 ])  # fmt: skip
 def test_wrong_records(shared, path, body, media, status, parameters):
     """Anything that cannot be stored is refused, and nothing of it kept."""
@@ -127,6 +156,49 @@ def test_cloud_events(shared):
     without = {name: value for name, value in EVENT.items() if name != "time"}
     post(web, "/v1/cloudevents", json.dumps(without), "application/cloudevents+json", 400,
          headers={"idempotency-key": "a:1"})  # fmt: skip
+
+
+BINARY = {
+    "ce-specversion": "1.0", "ce-id": "b-1", "ce-source": "/shop", "ce-type": "binary",
+    "ce-time": "1970-01-01T00:00:01Z",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("headers", "body", "wanted"), [
+    ({"content-type": JSON_TYPE}, b'{"a":  1}', {"data": b'{"a":  1}', "datacontenttype": JSON_TYPE}),
+    ({"content-type": "image/png"}, b"\xff\x00", {"data": b"\xff\x00", "space": "/shop"}), ({}, b"", {"data": b""}),
+    ({"ce-subject": "Euro%20%E2%82%AC%20%F0%9F%98%80"}, b"", {"space": "Euro € 😀"}),
+    ({"CE-Subject": '"a \\"b\\" %25"'}, b"", {"subject": 'a "b" %'}), ({"ce-subject": '"'}, b"", {"space": '"'}),
+    ({"ce-subject": "100%"}, b"", {"space": "100%"}), ({"ce-subject": "%2525"}, b"", {"space": "%25"}),
+    ({"ce-subject": "é".encode()}, b"", {"space": "é"}), ({"ce-region": "eu%2Dwest"}, b"", {"region": "eu-west"}),
+    ({"ce-sequence": "5"}, b"", {"sequence": "5"}), ({"ce-type": "a%00b"}, b"", {"grouping": "a\x00b"}),
+])  # fmt: skip
+def test_cloud_events_in_binary_mode(shared, headers, body, wanted):
+    """Attributes are headers, out of their quotes and percent-decoded once; the body is kept as it came."""
+    catalog, web = shared
+    answer = web.post("/v1/cloudevents?topic=binary", content=body, headers=BINARY | headers)
+    assert answer.status_code == 200, answer.text
+    (event,) = catalog.topic("binary").read("0", answer.json()["first"])
+    columns = dict(event.columns) | dict(event.indexes) | {"space": event.space, "grouping": event.grouping,
+                                                           "data": event.data}  # fmt: skip
+    assert {name: columns[name] for name in wanted} == wanted
+    assert (event.timestamp, columns["id"]) == (1_000_000, "b-1")
+
+
+@pytest.mark.parametrize(("headers", "status"), [
+    ({"ce-id": ""}, 400), ({"ce-specversion": "0.3"}, 400), ({"ce-time": "noon"}, 400), ({"ce-odd-name": "x"}, 400),
+    ({"ce-subject": "%ff"}, 400), ({"ce-data": "x"}, 400), ({"ce-datacontenttype": "text/plain"}, 400),
+    ({"content-type": "application/cloudevents+json"}, 400), ({"content-type": "application/cloudevents+avro"}, 415),
+    ({"content-encoding": "gzip"}, 400),
+])  # fmt: skip
+def test_wrong_events_in_binary_mode(shared, headers, status):
+    """What is no event is refused, and nothing of it kept."""
+    _, web = shared
+    answer = web.post("/v1/cloudevents?topic=none", content=b"x", headers=BINARY | headers)
+    assert answer.status_code == status, answer.text
+    twice = [*BINARY.items(), ("ce-id", "2")]
+    assert web.post("/v1/cloudevents?topic=none", content=b"x", headers=twice).status_code == 400
+    assert web.get("/v1/topics/none").status_code == 404
 
 
 def test_cloud_events_with_long_names(web, server):
