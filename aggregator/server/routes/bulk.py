@@ -121,7 +121,8 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "write", "Store a document", tag="shippers", checks_topics=True, description=_ONE, parameters=(_INDEX, _TOPIC),
-        body={"application/json": {"example": _DOCUMENT}}, answers=_STORED, errors=ELASTIC_ERROR, source="bulk",
+        body={"application/json": {"example": _DOCUMENT}}, answers=_STORED,
+        errors=ELASTIC_ERROR, source="bulk",
     )  # fmt: skip
     async def store_document(request: Request) -> Response:
         return await send_document(request, _verb(request))

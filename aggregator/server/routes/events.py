@@ -87,7 +87,8 @@ def routes(context: Context) -> list[Route]:
         parameters=(TOPIC, PARTITION, *NAMES, KEY), answers=RECEIPT,
         description="All of it, durable when the answer comes, or nothing. Columns: `space`, `timestamp` (ISO 8601 or "
         "whole µs), perhaps `grouping` and `data`, and any others.",
-        body={LINES: text("event-lines", _LINE), JSON: {"schema": JSON_ROWS, "example": [json.loads(_LINE)]}, CSV: text("event-csv", _CSV),
+        body={LINES: text("event-lines", _LINE), JSON: {"schema": JSON_ROWS, "example": [json.loads(_LINE)]},
+              CSV: text("event-csv", _CSV),
               **dict.fromkeys(INPUTS[:2], BINARY)},
     )  # fmt: skip
     async def append_events(request: Request) -> Response:
