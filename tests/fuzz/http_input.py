@@ -18,8 +18,8 @@ from aggregator.errors import AggregatorError
 from aggregator.server import bulk, cloudevents, loki, otlp
 from aggregator.server.asked import Asked, idempotency_key
 from aggregator.server.body import decompress
-from aggregator.server.formats import read_events, read_lines, read_records
-from aggregator.server.media import ARROW_FILE, ARROW_STREAM, CSV, INPUTS, LINES, choose, media_of
+from aggregator.server.formats import Names, read_events, read_lines, read_records
+from aggregator.server.media import ARROW_FILE, ARROW_STREAM, CSV, INPUTS, JSON, LINES, choose, media_of
 from aggregator.server.plateau import parameters
 from aggregator.server.problems import ProblemError
 from aggregator.server.syslog import Framer, read_message
@@ -62,6 +62,11 @@ def _headers(data: bytes) -> None:
     idempotency_key(_request(headers=((b"idempotency-key", data),)))
 
 
+def _binary_event(data: bytes) -> None:
+    parts = (line.partition(b":") for line in data.split(b"\n"))
+    cloudevents.read_binary_event([(name, value) for name, _, value in parts], data, 1).validate(full=True)
+
+
 def _events(media: str) -> Callable[[bytes], None]:
     def read(data: bytes) -> None:
         table = read_events(pa.py_buffer(data), media, types={}, binary_keys=False, max_bytes=MAX_BYTES)
@@ -72,7 +77,9 @@ def _events(media: str) -> Callable[[bytes], None]:
 
 def _records(data: bytes) -> None:
     read_lines(pa.py_buffer(data)).validate(full=True)
-    read_records(pa.py_buffer(data), LINES, max_bytes=MAX_BYTES)
+    for media, names in ((LINES, Names()), (JSON, Names("@timestamp", "message"))):
+        with suppress(*_REFUSALS):
+            read_records(pa.py_buffer(data), media, max_bytes=MAX_BYTES, names=names)
 
 
 def _bulk(data: bytes) -> None:
@@ -111,7 +118,7 @@ KINDS: tuple[Callable[[bytes], None], ...] = (
     _asked, _plateau, _headers, _events(LINES), _events(CSV), _events(ARROW_STREAM), _events(ARROW_FILE), _records,
     _bulk, _otlp(otlp.JSON), _otlp(otlp.PROTOBUF), _syslog, _compressed,
     lambda data: cloudevents.read_cloud_events(data, cloudevents.BATCH, 1).validate(full=True),
-    lambda data: [*parameters.positions(data)].clear(), _loki,
+    lambda data: [*parameters.positions(data)].clear(), _loki, _events(JSON), _binary_event,
 )  # fmt: skip
 
 
@@ -147,6 +154,8 @@ def seeds() -> list[bytes]:
         b'<34>1 2026-03-01T08:00:00Z host app 7 ID [a@1 k="v\\""] text\n<13>Mar  1 08:00:00 h app[3]: t\n9 <1>a b c',
         gzip.compress(lines), json.dumps(events).encode(), b'{"0": 5, "a": 0}',
         pa.compress(push, "snappy", asbytes=True),
+        b'[{"space": "a", "timestamp": 1, "n": [null, 1.5]}, {"space": "b", "timestamp": "2026-03-01", "data": "x"}]',
+        b'ce-specversion:1.0\nce-id:1\nce-source:/%C3%A9\nce-type:"t \\" %25"\nce-subject:s\ncontent-type:a/b',
     )  # fmt: skip
     assert len(good) == len(KINDS)
     return [bytes([number]) + data for number, data in enumerate(good)]

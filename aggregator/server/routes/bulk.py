@@ -129,7 +129,8 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "write", "Store a document under an id", tag="shippers", checks_topics=True, description=_ONE,
-        parameters=(_INDEX, _ID, _TOPIC), body={"application/json": {"example": _DOCUMENT}}, answers=_STORED, errors=ELASTIC_ERROR, source="bulk",
+        parameters=(_INDEX, _ID, _TOPIC), body={"application/json": {"example": _DOCUMENT}},
+        answers=_STORED, errors=ELASTIC_ERROR, source="bulk",
     )  # fmt: skip
     async def store_document_with_id(request: Request) -> Response:
         return await send_document(request, _verb(request))
@@ -165,8 +166,8 @@ def routes(context: Context) -> list[Route]:
 
     looks = ["GET", "HEAD"]
     return [
-        Route("/_bulk", bulk, methods=["POST", "PUT"]),
-        Route("/{index}/_bulk", bulk_of_index, methods=["POST", "PUT"]),
+        *(Route(path, bulk, methods=["POST", "PUT"]) for path in ("/_bulk", "/_bulk/")),  # Fluent Bit with a pipeline
+        *(Route(path, bulk_of_index, methods=["POST", "PUT"]) for path in ("/{index}/_bulk", "/{index}/_bulk/")),
         Route("/{index}/_doc", store_document, methods=["POST"]),
         Route("/{index}/_doc/{id}", store_document_with_id, methods=["POST", "PUT"]),
         Route("/{index}/_create/{id}", create_document, methods=["POST", "PUT"]),

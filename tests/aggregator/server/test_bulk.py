@@ -110,6 +110,13 @@ def test_bodies_that_make_no_sense(shared_web, lines):
     assert shared_web.get("/v1/topics").json() == {"topics": []}
 
 
+def test_paths_of_fluent_bit(web):
+    """With a pipeline it asks for another path, and follows no redirection."""
+    for path in ("/_bulk/?pipeline=a", "/b/_bulk/"):
+        told = post(web, {"create": {"_index": "a"}}, {"log": "x"}, path=path)
+        assert (told.status_code, told.json()["errors"]) == (200, False)
+
+
 def test_odd_actions(web):
     """An action that is not known is refused for itself, and winston's notes behind an action do not matter."""
     told = post(
