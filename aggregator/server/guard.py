@@ -172,9 +172,9 @@ class _Watch:
         state: dict[str, Any] = self._scope.get("state", {})
         if "route" in state:
             self._context.open_by_route[state["route"]] -= 1
-        source = state.get("source")
-        if source is not None and self._status in _NEVER_TAKEN:
-            why = f"the last with {self._status}: {state.get('refusal', '')}"
+        source, refusal = state.get("source"), state.get("refusal")  # no refusal: its client went away
+        if source is not None and refusal is not None and self._status in _NEVER_TAKEN:
+            why = f"the last with {self._status}: {refusal}"
             self._context.refused(source, "request", why=why)
         seconds = time.perf_counter() - self._began
         self._context.tell(
