@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from aggregator.lql import equalities
 from aggregator.lql.operand import Field, innermost, target_of
-from aggregator.lql.tree import Expression, conditions
+from aggregator.lql.tree import Expression, Value, conditions
 from aggregator.state import Snapshot
 
 
@@ -27,12 +27,13 @@ def index_conditions(snapshot: Snapshot, where: Expression | None) -> tuple[tupl
     return tuple(found)
 
 
-def _typed(text: str, kind: pa.DataType | None) -> object:
-    """A value as an index of that type holds it; None where that is not plain."""
+def _typed(value: Value, kind: pa.DataType | None) -> object:
+    """A value as an index of that type holds it; None where that is not plain, as for a number among texts."""
+    text = value.text
     if kind is None:
         return None
     if pa.types.is_string(kind):
-        return text
+        return None if value.number else text
     if pa.types.is_integer(kind) and text.isascii() and text.removeprefix("-").isdigit() and len(text) < 19:
         return int(text)
     return None

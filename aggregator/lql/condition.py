@@ -21,6 +21,7 @@ from aggregator.lql import integer
 from aggregator.lql.columns import Columns, as_text, changed_case, decoded, is_text
 from aggregator.lql.errors import LqlError
 from aggregator.lql.json_path import path_test
+from aggregator.lql.number import number_test
 from aggregator.lql.operand import (
     Column,
     Field,
@@ -164,6 +165,8 @@ def _comparison(condition: Condition, columns: Columns, now_ns: int) -> _Term:
             _JSON_COST, frozenset({columns.message}),
         )  # fmt: skip
     typed = _typed_column(name, target, functions, columns)
+    if typed is not None and isinstance(target, Field) and not value.number and _is_number(_value_type(typed.type)):
+        typed = None  # text in quotes, which a field compares with as text wherever its value lies
     if typed is not None and (op in SYMBOLS or pa.types.is_null(typed.type)):
         if isinstance(target, Field) and columns.extra is not None:
             return _typed_or_text(typed, condition, now_ns, columns)
@@ -201,6 +204,10 @@ def _typed_column(name: Name, target: Target, functions: tuple[str, ...], column
     return None if functions or is_text(_value_type(column.type)) else column
 
 
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
+
+
 def _value_type(type_: pa.DataType) -> pa.DataType:
     while pa.types.is_dictionary(type_) or pa.types.is_run_end_encoded(type_):
         type_ = type_.value_type
@@ -208,8 +215,9 @@ def _value_type(type_: pa.DataType) -> pa.DataType:
 
 
 def _text(target: Target, functions: tuple[str, ...], op: str, value: Value, columns: Columns) -> _Term:
-    test = text_test(op, value.text)
-    cost = _REGEX_COST if functions or op not in SYMBOLS else _TEXT_COST
+    as_number = value.number and op in SYMBOLS and not isinstance(target, Message)
+    test = (number_test if as_number else text_test)(op, value.text)
+    cost = _REGEX_COST if functions or as_number or op not in SYMBOLS else _TEXT_COST
     source, read = _text_source(target, columns)
     return _Term(lambda rows: _test_text(rows, test, (target, functions), source), cost, frozenset(read))
 
@@ -310,7 +318,7 @@ def _typed_test(column: pa.Field, op: str, value: Value, now_ns: int) -> Test:
         unit = {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1}[type_.unit]
         stamps = integer.bound(op, Fraction(nanos, unit), *_INT64)
         return lambda values: integer.run(stamps, values.cast(pa.int64()))
-    if not (pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_)):
+    if not _is_number(type_):
         raise LqlError(f"column {column.name!r} is of type {type_}, which cannot be compared", mark=value.mark)
     number = _number(column, value)
     if pa.types.is_integer(type_):

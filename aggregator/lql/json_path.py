@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 
 from aggregator.lql import glob
 from aggregator.lql.columns import as_text
-from aggregator.lql.integer import COMPARE
+from aggregator.lql.number import number_holds
 from aggregator.lql.predicate import Test, as_string, text_test
 from aggregator.lql.quantity import parse_number
 from aggregator.lql.tree import SYMBOLS, Value
@@ -25,11 +24,6 @@ from aggregator.lql.tree import SYMBOLS, Value
 _ENOUGH = 100  # characters
 _SCAN = json.scanner.make_scanner(json.JSONDecoder())  # type: ignore[attr-defined]  # the fast half of json.loads
 Holds = Callable[[list[object]], list[bool]]
-_COMPARE: dict[str, Callable[[Decimal, Decimal], bool]] = {
-    "=": lambda a, b: a == b, "!=": lambda a, b: a != b, "<": lambda a, b: a < b, "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b, ">=": lambda a, b: a >= b,
-}  # fmt: skip
-assert _COMPARE.keys() == COMPARE.keys()
 
 
 def path_test(steps: tuple[str | int, ...], op: str, value: Value) -> Test:
@@ -116,23 +110,21 @@ def _text(value: object) -> str:
         return ""
 
 
-def _number(value: object) -> Decimal | None:
-    if not isinstance(value, int | float | str):
-        return None
-    try:
-        return parse_number(str(value))
-    except ValueError:  # also True and False, and integers of more digits than Python writes
-        return None
-
-
 def _number_test(op: str, value: Value) -> Holds:
-    compare, limit = _COMPARE[op], parse_number(value.text)
+    limit = parse_number(value.text)
 
     def holds(found: list[object]) -> list[bool]:
-        numbers = [_number(item) for item in found]
-        return [op == "!=" if number is None else compare(number, limit) for number in numbers]
+        return [number_holds(_written(item), op, limit) for item in found]
 
     return holds
+
+
+def _written(value: object) -> str:
+    """A number, or the text of one, as it is written; anything else is no number."""
+    try:
+        return str(value) if isinstance(value, int | float | str) else ""
+    except ValueError:  # an integer of more digits than Python writes
+        return ""
 
 
 def _text_test(op: str, value: Value) -> tuple[Holds, bool]:

@@ -93,14 +93,14 @@ def check_where(where: Expression) -> None:
         target = target_of(name)
         if isinstance(target, Timestamp):
             _check_time(condition, name, functions)
-        elif isinstance(target, JsonPath) and condition.value.number and condition.op in SYMBOLS:
-            _check_number(condition.value)
         elif isinstance(target, Message) and condition.op in _ORDERING:
             raise LqlError(
                 f"msg cannot be compared with {condition.op}", mark=name.mark, hint=f"use {', '.join(WORDS)}, = or !="
             )
         elif condition.op in _PATTERNS:
             patterns.append(condition)
+        elif condition.value.number and condition.op in SYMBOLS and not isinstance(target, Message):
+            _check_number(condition.value)
     _check_patterns(patterns)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from aggregator.lql.operand import Column, Field, Timestamp, innermost, resolve_time, target_of
 from aggregator.lql.times import NANOS_PER_MICRO
-from aggregator.lql.tree import And, Condition, Expression, Name, Not, Or, Range, Time
+from aggregator.lql.tree import And, Condition, Expression, Name, Not, Or, Range, Time, Value
 
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
@@ -59,13 +59,14 @@ def time_span(where: Expression | None, now_ns: int) -> TimeSpan:
     return EVERYTHING if where is None else _span(where, now_ns, negated=False)
 
 
-def equalities(where: Expression | None) -> dict[str, frozenset[str]]:
+def equalities(where: Expression | None) -> dict[str, frozenset[Value]]:
     """Per column or field the values of which every matching event has one, where `where` says so.
 
-    Values are as written. An empty one never comes: it also stands for an absent field, which no index lists.
+    A number may be written in other ways in a text. An empty value never comes: it also stands for an absent field,
+    which no index lists.
     """
     found = {} if where is None else _equal(where, negated=False)
-    return {name: values for name, values in found.items() if "" not in values}
+    return {name: values for name, values in found.items() if all(value.text for value in values)}
 
 
 def _first_micro(time: Time | None, now_ns: int) -> int | None:
@@ -98,7 +99,7 @@ def _compared(condition: Condition, now_ns: int, *, negated: bool) -> TimeSpan:
     }[op]  # fmt: skip
 
 
-def _equal(where: Expression, *, negated: bool) -> dict[str, frozenset[str]]:
+def _equal(where: Expression, *, negated: bool) -> dict[str, frozenset[Value]]:
     if isinstance(where, Not):
         return _equal(where.term, negated=not negated)
     if isinstance(where, Condition):
@@ -107,10 +108,10 @@ def _equal(where: Expression, *, negated: bool) -> dict[str, frozenset[str]]:
         wanted = "!=" if negated else "="
         if functions or where.op != wanted or not isinstance(target, Column | Field):
             return {}
-        return {target.name: frozenset({where.value.text})}
+        return {target.name: frozenset({where.value})}
     maps = [_equal(term, negated=negated) for term in where.terms]
     if isinstance(where, And) != negated:
-        joined: dict[str, frozenset[str]] = {}
+        joined: dict[str, frozenset[Value]] = {}
         for one in maps:
             for name, values in one.items():
                 joined[name] = joined[name] & values if name in joined else values

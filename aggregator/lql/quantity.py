@@ -14,7 +14,10 @@ LENGTHS_US = {
     "w": 604_800_000_000,
 }  # fmt: skip
 _MOST = 2**63 - 1
-_LONGEST_NUMBER = 400  # digits, and powers of ten: more than the largest float has
+LONGEST_NUMBER = 400  # digits, and powers of ten: more than the largest float has
+NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+"""The pattern of a number, for `re` and RE2."""
+_NUMBER = re.compile(NUMBER)
 
 
 def parse_size(text: str) -> int:
@@ -53,11 +56,12 @@ def parse_integer(text: str) -> int:
 
 def parse_number(text: str) -> Decimal:
     """A number that 64 bits, whole or floating, come near. Raises ValueError."""
-    text = text.strip()
+    text = text.strip(" \t\r\n")
     try:
-        number = Decimal(text) if len(text) <= _LONGEST_NUMBER else Decimal("nan")
+        plain = len(text) <= LONGEST_NUMBER and _NUMBER.fullmatch(text)
+        number = Decimal(text) if plain else Decimal("nan")
     except ArithmeticError:
         number = Decimal("nan")
-    if not number.is_finite() or abs(number.adjusted()) > _LONGEST_NUMBER:
+    if not number.is_finite() or abs(number.adjusted()) > LONGEST_NUMBER:
         raise ValueError(f"{text[:40]!r} is no number")
     return number
