@@ -18,8 +18,9 @@ from aggregator.lql.predicate import as_binary
 
 ENTERPRISE = "32473"
 """The number that RFC 5612 sets apart for examples: names of structured data need one."""
-_JSON = Template.compile('{{"ts":"{ts}","msg":{msg.json()},"tags":')
-_TIME = Template.compile("{ts}")
+_TS = "{ts.format(2006-01-02T15:04:05.999999Z07:00)}"
+_JSON = Template.compile(f'{{{{"ts":"{_TS}","msg":{{msg.json()}},"tags":')
+_TIME = Template.compile(_TS)
 _SD_NAME = re.compile(r"[!#-<>-\\^-~]{1,32}")
 _HEADER = re.compile(r"[^!-~]")
 

@@ -88,7 +88,7 @@ class Builder:
 
     def format(self, parts: list[Any]) -> _Clause:
         check_template(str(parts[0]), parts[0].mark)
-        return _Clause("format", str(parts[0]), parts[0].mark)
+        return _Clause("format", str(parts[0]) or None, parts[0].mark)  # empty: the default
 
     def count(self, parts: list[Any]) -> _Clause:
         return _Clause("count", True, parts[0].mark)

@@ -69,7 +69,7 @@ def _letter(pattern: str, at: int) -> tuple[str, int]:
 
 def _class(pattern: str, start: int) -> tuple[One, int]:
     at = start + 1
-    negated = pattern[at : at + 1] in ("^", "!")
+    negated = pattern[at : at + 1] == "^"
     at += negated
     ranges: list[tuple[str, str]] = []
     while pattern[at : at + 1] != "]" or not ranges:

@@ -15,17 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 _RFC3339 = "2006-01-02T15:04:05.999999999Z07:00"
-# What stands for what. Fractions, `pm` and unpadded numbers are made by `_special`.
+# What stands for what. Fractions, `pm`, unpadded numbers and `__2` are made by `_special`.
 _GO = {
     "January": "%B", "Jan": "%b", "Monday": "%A", "Mon": "%a", "MST": "UTC", "2006": "%Y", "002": "%j", "01": "%m",
     "02": "%d", "03": "%I", "04": "%M", "05": "%S", "06": "%y", "15": "%H", "PM": "%p", "_2": "%e",
-    "Z07:00": "Z", "Z0700": "Z", "Z07": "Z", "-07:00": "+00:00", "-0700": "+0000", "-07": "+00",
+    "Z07:00:00": "Z", "Z070000": "Z", "Z07:00": "Z", "Z0700": "Z", "Z07": "Z", "-07:00:00": "+00:00:00",
+    "-070000": "+000000", "-07:00": "+00:00", "-0700": "+0000", "-07": "+00",
 }  # fmt: skip
 _UNPADDED = {"1": "%m", "2": "%d", "3": "%I", "4": "%M", "5": "%S"}
-_FRACTION = r"[.,](?:0{1,9}|9{1,9})(?![0-9])"
+_FRACTION = r"[.,](?:0+|9+)(?![0-9])"
+# As Go reads a layout: `Jan` and `Mon` are none in front of a small letter, and `_2006` is a year behind an underscore.
 _PIECE = re.compile(
-    rf"(?P<fraction>{_FRACTION})|(?P<go>{'|'.join(map(re.escape, sorted(_GO, key=len, reverse=True)))})"
-    r"|(?P<lower>pm)|(?P<bare>[12345])|(?P<text>.)",
+    rf"(?P<fraction>{_FRACTION})|(?P<text>(?:Jan(?!uary)|Mon(?!day))(?=[a-z])|_(?=2006))|(?P<year_day>__2)"
+    rf"|(?P<go>{'|'.join(map(re.escape, sorted(_GO, key=len, reverse=True)))})"
+    r"|(?P<lower>pm)|(?P<bare>[12345])|(?P<other>.)",
     re.DOTALL,
 )
 _LETTERS = frozenset("aAbBcCdDeFgGHIjmMnpRStTuUVwWxXyYzZh%")
@@ -54,7 +57,7 @@ class Layout:
         makers: list[Maker] = []
         pending = ""
         for found in _PIECE.finditer(layout):
-            letters = _GO.get(found["go"] or "") or (found["text"] or "").replace("%", "%%")
+            letters = _GO.get(found["go"] or "") or found["text"] or (found["other"] or "").replace("%", "%%")
             if letters:
                 pending += letters
                 continue
@@ -91,7 +94,9 @@ def _special(found: re.Match[str]) -> Maker:
     if found["bare"]:
         letters = _UNPADDED[found["bare"]]
         return lambda seconds, _: pc.replace_substring_regex(pc.strftime(seconds, format=letters), "^0", "")
-    mark, digits = found["fraction"][0], found["fraction"][1:]
+    if found["year_day"]:
+        return lambda seconds, _: pc.ascii_lpad(pc.ascii_ltrim(pc.strftime(seconds, format="%j"), "0"), 3)
+    mark, digits = found["fraction"][0], found["fraction"][1:10]
     return lambda _, below: _fraction(below, mark, len(digits), trimmed=digits[0] == "9")
 
 

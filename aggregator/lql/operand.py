@@ -67,6 +67,8 @@ def target_of(name: Name) -> Target:
     """What a name means in WHERE and GROUP BY. Raises LqlError."""
     text, lower = name.text, name.text.lower()
     if lower.startswith(_FIELD_PREFIXES) and not name.steps:
+        if lower in _FIELD_PREFIXES:
+            raise LqlError(f"{text} names no field", mark=name.mark, hint="write fields:name")
         return Field(text[len(_FIELD_PREFIXES[0]) :])
     if lower == "ts" and not name.steps:
         return Timestamp()

@@ -15,9 +15,11 @@ _MISSING_LARK = 'install the parser that it needs: pip install "esformat[lql]"'
 def parse_statement(text: str) -> tree.Statement:
     """Parse one statement; a semicolon may end it. Raises LqlError."""
     words = tokenize(text)
-    first = words[0] if words else None
-    if first is None:
+    if not words:
         raise LqlError("there is no statement", mark=Mark(text, 0, 1), hint=_begin())
+    first = words[0]
+    if first.text.upper() in _FIRST_WORDS:  # also in front of an operator, where it would be a name elsewhere
+        first = words[0] = Word(first.text.upper(), first.text, first.mark)
     if first.type not in _FIRST_WORDS:
         hint = did_you_mean(first.text, _FIRST_WORDS) or _begin()
         raise LqlError(f"no statement begins with {first.text[:40]!r}", mark=first.mark, hint=hint)

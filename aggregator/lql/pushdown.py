@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from aggregator.lql.operand import Column, Field, Timestamp, innermost, resolve_time, target_of
 from aggregator.lql.times import NANOS_PER_MICRO
-from aggregator.lql.tree import And, Condition, Expression, Name, Not, Or, Range, Time, Value
+from aggregator.lql.tree import And, Condition, Expression, Name, Not, Or, Range, Value
 
 _OPPOSITE = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
@@ -48,10 +48,15 @@ EVERYTHING = TimeSpan()
 
 
 def range_span(range_: Range | None, now_ns: int) -> TimeSpan:
-    """The span of RANGE: from its first time on, before its second. Raises LqlError."""
+    """The span of RANGE, both of its times included, also of a nanosecond within a microsecond. Raises LqlError."""
     if range_ is None:
         return EVERYTHING
-    return TimeSpan(_first_micro(range_.start, now_ns), _first_micro(range_.end, now_ns))
+    start, end = (
+        None if time is None else resolve_time(time.text, now_ns, time.mark) for time in (range_.start, range_.end)
+    )
+    return TimeSpan(
+        None if start is None else -(-start // NANOS_PER_MICRO), None if end is None else end // NANOS_PER_MICRO + 1
+    )
 
 
 def time_span(where: Expression | None, now_ns: int) -> TimeSpan:
@@ -67,10 +72,6 @@ def equalities(where: Expression | None) -> dict[str, frozenset[Value]]:
     """
     found = {} if where is None else _equal(where, negated=False)
     return {name: values for name, values in found.items() if all(value.text for value in values)}
-
-
-def _first_micro(time: Time | None, now_ns: int) -> int | None:
-    return None if time is None else -(-resolve_time(time.text, now_ns, time.mark) // NANOS_PER_MICRO)
 
 
 def _span(where: Expression, now_ns: int, *, negated: bool) -> TimeSpan:

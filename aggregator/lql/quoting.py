@@ -1,6 +1,7 @@
 """Text in quotes and names as they are written, and back: one set of rules for statements and tag lists.
 
-Double quotes know escapes, single quotes know none, backquotes hold a name with any characters, a backquote doubled.
+Quotes know escapes; single quotes behind MATCHES know none. Backquotes hold a name with any characters, a backquote
+doubled.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Format strings: `{ts} {vars:name}: {msg}`, compiled once, rendered a batch at a time, only when asked.
 
 {msg}  {msg.json()}          the message; the message as a JSON string
-{ts}  {ts.format(LAYOUT)}    the time, RFC 3339 or as the layout says (see `layout`)
-{vars}  {vars:NAME}          all tags and fields; one of them, a tag before a field, nothing where there is none
-{{  }}  {}                   {  }  }
+{ts}  {ts.format(LAYOUT)}    the time, RFC 3339 in whole seconds or as the layout says (see `layout`)
+{vars}  {vars:NAME}          all tags and fields; one of them, a field before a tag, nothing where there is none
+{{  {}                       {  }
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from aggregator.lql.tag_set import TagSet, bare
 DEFAULT = "{msg}\n"
 MAX_PIECES = 200
 MAX_LENGTH = 4_000  # characters, layouts of times included
-_PIECE = re.compile(
-    r"(?P<open>\{\{)|(?P<close>\}\}|\{\})|\{(?P<what>[^{}]+)\}|(?P<text>[^{}]+|\})|(?P<wrong>\{)", re.DOTALL
-)
+_PIECE = re.compile(r"(?P<open>\{\{)|(?P<close>\{\})|\{(?P<what>[^{}]+)\}|(?P<text>[^{}]+|\})|(?P<wrong>\{)", re.DOTALL)
+_SECONDS = "2006-01-02T15:04:05Z07:00"
 _TS = re.compile(r"ts\.format\((.*)\)", re.DOTALL | re.IGNORECASE)
 _OWN = ("\0timestamp", "\0message", "\0tags")  # column names that no field has
 _NEEDS_ESCAPE = r'[\x00-\x1f"\\\x7f]'
@@ -102,7 +101,7 @@ def _part(found: re.Match[str], mark: Mark | None) -> Part:
     if lower in ("msg.json", "msg.json()"):
         return _json
     if lower == "ts":
-        return _times(Layout.rfc3339())
+        return _times(Layout.of(_SECONDS))
     layout = _TS.fullmatch(what)
     if layout is not None:
         try:
@@ -112,7 +111,10 @@ def _part(found: re.Match[str], mark: Mark | None) -> Part:
     if lower == "vars":
         return _all_vars
     if lower.startswith("vars:"):
-        return _var(what[len("vars:") :].strip())
+        name = what[len("vars:") :].strip()
+        if not name:
+            raise LqlError("{vars:} names no tag or field", mark=mark, hint="write {vars:name}, or {vars} for all")
+        return _var(name)
     raise LqlError(
         f"{{{what}}} means nothing in a format string", mark=mark,
         hint="use {msg}, {msg.json()}, {ts}, {ts.format(2006-01-02)}, {vars} or {vars:name}, and {{ for a brace",
@@ -161,12 +163,16 @@ def _var(name: str) -> Part:
 
 
 def var_text(batch: pa.RecordBatch, columns: Columns, name: str) -> pa.Array | None:
-    """The tag of each row's stream, or else the field, as text, null where neither is; None where no row has it."""
+    """The field, or else the tag of each row's stream, as text, null where neither is; None where no row has it.
+
+    An empty field gives way to a tag.
+    """
     tag = _by_tag_set(batch, columns, lambda tags: tags.as_dict().get(name))
     value = field_text(batch, columns, name)
     if tag is None or value is None:
         return value if tag is None else tag
-    return pc.coalesce(tag.cast(pa.large_string()), value.cast(pa.large_string()))
+    tag, value = tag.cast(pa.large_string()), value.cast(pa.large_string())
+    return pc.coalesce(pc.if_else(pc.equal(value, ""), None, value), tag, value)
 
 
 def _all_vars(batch: pa.RecordBatch, columns: Columns) -> pa.Array | pa.Scalar:

@@ -63,7 +63,7 @@ KEYWORDS = frozenset(
 )
 _TOKEN = re.compile(
     rf"(?P<space>\s+)|(?P<ident>{NAME})|(?P<step>\.{NAME})"
-    r"|\"(?P<escaped>(?:[^\"\\]|\\.)*+)\"|'(?P<raw>[^']*+)'|`(?P<name>(?:[^`]|``)*+)`"
+    r"|\"(?P<escaped>(?:[^\"\\]|\\.)*+)\"|'(?P<single>[^']*+)'|`(?P<name>(?:[^`]|``)*+)`"
     r"|(?P<number>[-+]?(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][-+]?[0-9]++)?(?![\w./:-]))"
     r"|(?P<word>[-+]?\.?[0-9][\w./:-]*)"
     r"|(?P<sign><=|>=|!=|<>|==|[<>=])|(?P<punctuation>[()\[\],:;])",
@@ -73,6 +73,7 @@ _PUNCTUATION = {
     "(": "LPAR", ")": "RPAR", "[": "LSQB", "]": "RSQB", ",": "COMMA", ":": "COLON", ";": "SEMICOLON"
 }  # fmt: skip
 _VALUES = ("STRING", "NUMBER", "WORD", "IDENT")
+_BEFORE_OPERANDS = ("", "FROM", "WHERE", "AND", "OR", "NOT", "LPAR", "PARTITIONS", "TRUNCATE", "DRYRUN")
 _ODD_SIGNS = {"<>": "!=", "==": "=", "&": "AND", "|": "OR", "!": "NOT", "~": "MATCHES"}
 
 
@@ -91,7 +92,7 @@ def tokenize(text: str) -> list[Word]:
     words: list[Word] = []
     at = depth = 0
     while at < len(text):
-        word, at = _next(text, at)
+        word, at = _next(text, at, words[-1].type if words else "")
         if word is None:
             continue
         depth += {"LPAR": 1, "RPAR": -1}.get(word.type, 0)
@@ -115,7 +116,8 @@ def _check_text(text: str) -> None:
         raise LqlError("half a character, which UTF-8 cannot hold", mark=mark) from None
 
 
-def _next(text: str, at: int) -> tuple[Word | None, int]:
+def _next(text: str, at: int, before: str) -> tuple[Word | None, int]:
+    """The word at `at`, None for a space, and where it ends. `before`: the type of the word in front of it."""
     if text[at] == "{":
         _, end = parse_tag_list(text, at)
         return Word("TAGS", text[at:end], Mark(text, at, end)), end
@@ -132,11 +134,13 @@ def _next(text: str, at: int) -> tuple[Word | None, int]:
         return Word("SIGN", found[0], mark), end
     if kind == "punctuation":
         return Word(_PUNCTUATION[found[0]], found[0], mark), end
-    return _quoted_or_plain(kind, found, mark), end
+    if kind == "single":
+        kind = "raw" if before == "MATCHES" else "escaped"  # backslashes of a regular expression are its own
+        return _quoted_or_plain(kind, found["single"], mark), end
+    return _quoted_or_plain(kind, found[kind], mark), end
 
 
-def _quoted_or_plain(kind: str, found: re.Match[str], mark: Mark) -> Word:
-    inside = found[kind]
+def _quoted_or_plain(kind: str, inside: str, mark: Mark) -> Word:
     if kind == "ident":
         upper = inside.upper()
         return Word(upper if upper in KEYWORDS else "IDENT", inside, mark)
@@ -146,9 +150,7 @@ def _quoted_or_plain(kind: str, found: re.Match[str], mark: Mark) -> Word:
         except QuotingError as error:
             begin = mark.start + 1 + error.at
             place = Mark(mark.text, begin, begin + error.length)
-            raise LqlError(
-                str(error), mark=place, hint="write \\\\ for a backslash, or use '…', which knows no escapes"
-            ) from None
+            raise LqlError(str(error), mark=place, hint="write \\\\ for a backslash") from None
     if kind == "name":
         return Word("IDENT", inside.replace("``", "`"), mark)
     return Word({"raw": "STRING", "step": "STEP", "number": "NUMBER", "word": "WORD"}[kind], inside, mark)
@@ -166,13 +168,16 @@ def _no_token(text: str, at: int) -> LqlError:
 
 
 def _names_among_keywords(words: list[Word]) -> list[Word]:
-    """Keywords in front of an operator, or alone in parentheses, are names: no statement has one there."""
+    """Keywords are names where an operand stands, in front of an operator, or alone in parentheses."""
     named: list[Word] = []
     for i, word in enumerate(words):
         after = words[i + 1].type if i + 1 < len(words) else ""
         behind = words[i + 2].type if i + 2 < len(words) else ""
-        compared = after == "SIGN" or (after in WORDS and behind in _VALUES)
-        in_function = after == "RPAR" and i > 0 and words[i - 1].type == "LPAR"
+        before = words[i - 1].type if i > 0 else ""
+        compared = before in _BEFORE_OPERANDS and (
+            after == "SIGN" or (word.type != "NOT" and after in WORDS and behind in _VALUES)
+        )
+        in_function = before == "LPAR" and after == "RPAR"
         is_name = word.type in KEYWORDS and (compared or in_function)
         named.append(Word("IDENT", word.text, word.mark) if is_name else word)
     return named

@@ -113,7 +113,7 @@ class Time:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Times from `start` on, before `end`; None: open."""
+    """Times from `start` to `end`, both included; None: open."""
 
     start: Time | None = None
     end: Time | None = None

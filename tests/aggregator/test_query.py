@@ -72,7 +72,7 @@ QUESTIONS = [
         lambda row: "it's" in row[3] and (row[5] == "1" or "3" in row[4]),
     ),
     ("SELECT WHERE ts >= 200000 AND ts < 700000", lambda row: 200 <= row[0] < 700),
-    ("SELECT RANGE [200000 : 700000] WHERE NOT msg = m1", lambda row: 200 <= row[0] < 700 and row[4] != "m1"),
+    ("SELECT RANGE [200000 : 700000] WHERE NOT msg = m1", lambda row: 200 <= row[0] <= 700 and row[4] != "m1"),
     ("SELECT FROM app = nobody", lambda row: False),
 ]  # fmt: skip
 

@@ -56,8 +56,11 @@ SELECTS = [
     ("SELECT WHERE ts > 2000 AND ts <= 4000", [3, 4]),
     ("SELECT WHERE ts = 3000 OR ts != 3000 AND ts < 2000", [1, 3]),
     ("SELECT RANGE 4000", [4, 5, DAY + 1]),
-    ("SELECT RANGE [:4000]", [1, 2, 3]),
-    ("SELECT RANGE ['1970-01-01T00:00:00.000002Z':5000]", [2, 3, 4]),
+    ("SELECT RANGE [:4000]", [1, 2, 3, 4]),
+    ("SELECT RANGE [:4999]", [1, 2, 3, 4]),
+    ("SELECT RANGE ['4000':'4000']", [4]),
+    ("SELECT RANGE ['4001':'4999']", []),
+    ("SELECT RANGE ['1970-01-01T00:00:00.000002Z':5000]", [2, 3, 4, 5]),
     ("SELECT RANGE '1970-01-02'", [DAY + 1]),
     ("SELECT RANGE '-1h'", []),
     ("SELECT POSITION HEAD LIMIT 1", [1]),
@@ -83,8 +86,8 @@ def test_select(catalog, text, times):
 
 LINES = [
     ("SELECT LIMIT 1", ["GET /a"]),
-    ("SELECT '{ts} {vars:app}: {msg}' LIMIT 1", ["1970-01-01T00:00:00.000001Z web: GET /a"]),
-    ("SELECT '{msg.json()}|{vars:code}|{{}}' WHERE ts = 2000", ['"POST /a"|500|{}']),
+    ("SELECT '{ts} {vars:app}: {msg}' LIMIT 1", ["1970-01-01T00:00:00Z web: GET /a"]),
+    ("SELECT '{msg.json()}|{vars:code}|{{{}' WHERE ts = 2000", ['"POST /a"|500|{}']),
     ("SELECT '{ts.format(%Y-%m-%d)} {ts.format(15:04)} {vars:none}.' WHERE ts = 4000", ["1970-01-01 00:00 ."]),
     ("SELECT '{vars}' WHERE ts = 2000", ["app=web,zone=us,size=7,code=500"]),
 ]

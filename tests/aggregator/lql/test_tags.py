@@ -58,7 +58,7 @@ EXPRESSIONS = [
     ("name MATCHES '^(?i)app1$'", [0, 2]),
     ("UPPER(name) = APP1", [0, 2]),
     ("LOWER(name) PREFIX app", [0, 1, 2]),
-    ("UPPER(größe) = 'STRAẞE'", [5]),
+    ("UPPER(größe) = 'STRAßE'", [5]),
     ("`odd name` CONTAINS '{}'", [4]),
     ("größe = 'straße'", [5]),
     ("zone = eu AND name = app2", [1]),

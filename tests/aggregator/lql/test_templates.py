@@ -35,7 +35,7 @@ TEMPLATES = [
     ("{ MSG }", ["one", 'say "hi"\n', ""]),
     ("{msg.json()}", ['"one"', '"say \\"hi\\"\\n"', '""']),
     ("{msg.json}", ['"one"', '"say \\"hi\\"\\n"', '""']),
-    ("{ts}", ["2026-03-01T08:05:07.25Z", "1999-12-31T23:59:59Z", ""]),
+    ("{ts}", ["2026-03-01T08:05:07Z", "1999-12-31T23:59:59Z", ""]),
     ("{ts.format(2006-01-02)}", ["2026-03-01", "1999-12-31", ""]),
     ("{ts.format('15:04:05.000')}|", ["08:05:07.250|", "23:59:59.000|", "|"]),
     ("{ts.format(%d/%m/%y)}", ["01/03/26", "31/12/99", ""]),
@@ -44,7 +44,8 @@ TEMPLATES = [
     ("{vars:status}", ["200", "", "404"]),
     ("{vars:who}-{vars:app}", ["ada l-web", "-db", "-web"]),
     ("{vars:nope}", ["", "", ""]),
-    ("{{{vars:app}}}", ["{web}", "{db}", "{web}"]),
+    ("{{{vars:app}}}", ["{web}}", "{db}}", "{web}}"]),
+    ("{}}}{{}", ["}}}{}"] * 3),
     ("{{{vars:app}{}", ["{web}", "{db}", "{web}"]),
     ("a } b", ["a } b"] * 3),
 ]
@@ -80,7 +81,7 @@ def test_fields_in_a_map():
 @pytest.mark.parametrize(
     ("text", "told"),
     [("{msg", "character 1"), ("a{b}", "means nothing"), ("{}}{", "character 4"), ("{ts.format(%Q)}", "strftime"),
-     ("{vars:}" * 300, "more than 200"), ("{ts.format(%)}", "strftime")],
+     ("{vars:a}" * 300, "more than 200"), ("{vars:}", "names no tag"), ("{ts.format(%)}", "strftime")],
 )  # fmt: skip
 def test_no_template(text, told):
     """What means nothing is refused when it is compiled."""
@@ -99,6 +100,14 @@ LAYOUTS = [
     ("15:04:05.999999999", "08:05:07.25"),
     ("15:04:05,000", "08:05:07,250"),
     ("002", "060"),
+    # as Go's own time.Format prints them
+    ("backup_2006-01-02", "backup_2026-03-01"),
+    ("_2/1/06 3:04:05.000 PM", " 1/3/26 8:05:07.250 AM"),
+    ("__2|_2006|__2006", " 60|_2026| 60026"),
+    ("Jan January Janet Mon Monday Month", "Mar March Janet Sun Sunday Month"),
+    ("Z07 Z0700 Z070000 Z07:00:00 -07:00:00 -070000", "Z Z Z Z +00:00:00 +000000"),
+    ("05.000000000000", "07.250000000"),
+    ("05.0001", "07.0003"),
     ("%H:%M:%S", "08:05:07"),
     ("%% %Y", "% 2026"),
     ("", ""),
