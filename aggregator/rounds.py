@@ -24,7 +24,7 @@ from aggregator.records import FIELD_MAP, FIELDS
 from aggregator.schema_change import union_schema
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
-from aggregator.source import Keep, View, segment_batches, segment_blocks
+from aggregator.source import FIRST_WINDOW_ROWS, Keep, View, segment_batches, segment_blocks
 from aggregator.state import Snapshot
 from aggregator.tombstones import hidden_in
 from aggregator.unsealed import Piece
@@ -133,7 +133,7 @@ def read_round(
             part, around, where, _narrowed(span, around), target, pool, material.tally, reverse, limit
         )
     ]
-    return merge(sources, by="timestamp", reverse=reverse)
+    return merge(sources, by="timestamp", reverse=reverse, sparing=limit is not None and limit <= FIRST_WINDOW_ROWS)
 
 
 def read_unordered(

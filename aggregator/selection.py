@@ -25,12 +25,14 @@ from aggregator.model import RECORD_INDEX
 from aggregator.position import Key, Position
 from aggregator.rounds import Material, Round, Tally, TopicPart, hold, last_key, read_round, read_unordered
 from aggregator.segment_table import Bounds
+from aggregator.source import FIRST_WINDOW_ROWS
 from aggregator.state import Snapshot
 from aggregator.topic import Backend
 from esformat import Event
 from esformat.parts import rows_of_batch
 
-_RENDERED_ROWS = 256  # at a time: a long format string takes half a second for them
+# What is rendered at a time: parts of the format string times rows, and times bytes; but not fewer rows than the last.
+_RENDERED_PARTS, _RENDERED_BYTES, _RENDERED_ROWS = 1 << 15, 16 << 20, 16
 _LAST = (2**63 - 1, 2**63 - 1)
 
 
@@ -106,10 +108,10 @@ class Selection(Answer):
         template = self._format or Template.compile("{msg}")
         material = self._material()
         columns = material.columns
-        for batch in self._read(material, material.schema.names):
-            for row in range(0, len(batch), _RENDERED_ROWS):
+        for batch in self._read(material, template.reads(columns) or ["timestamp"]):
+            for part in _rendered_at_once(batch, len(template.parts)):
                 check()
-                yield from template.render(batch.slice(row, _RENDERED_ROWS), columns).to_pylist()
+                yield from template.render(part, columns).to_pylist()
 
     def counted(self) -> pa.Table:
         """The answer of SELECT COUNT: a row per group. Raises LqlError for too many groups."""
@@ -308,7 +310,7 @@ class Selection(Answer):
     def _merged(
         self, material: Material, around: Round, names: list[str], *, reverse: bool, limit: int | None
     ) -> Iterator[pa.RecordBatch]:
-        hint = limit if limit is not None and self._select.where is None else None if limit is None else 1 << 12
+        hint = limit if limit is None or self._select.where is None else max(limit, FIRST_WINDOW_ROWS)
         if not material.parts:
             return iter(())
         pool = self._backend.pool
@@ -358,6 +360,13 @@ class Selection(Answer):
         self._start = ("token", self._standing or self._first_standing(), 0)
         limit = self._select.limit
         self._select = replace(self._select, offset=None, limit=limit if limit is None or limit < 0 else limit - given)
+
+
+def _rendered_at_once(batch: pa.RecordBatch, parts: int) -> Iterator[pa.RecordBatch]:
+    """Slices of a batch that take a moment, and little memory, to render."""
+    row_bytes = max(1, batch.nbytes // len(batch))
+    rows = max(_RENDERED_ROWS, min(_RENDERED_PARTS, _RENDERED_BYTES // row_bytes) // parts)
+    return (batch.slice(first, rows) for first in range(0, len(batch), rows))
 
 
 def lineage_of(backend: Backend) -> Lineage:

@@ -29,7 +29,9 @@ I64 = npt.NDArray[np.int64]
 WINDOW_ROWS = 1 << 17
 """Rows of a segment that are put into order together at most; how many bytes they may have, `window_budget` says."""
 FIRST_WINDOW_ROWS = 1 << 12
-"""The same at first, where a limit may end it soon."""
+"""A limit of no more may end reading soon: windows begin with about twice the rows that are asked for."""
+LEAST_WINDOW_ROWS = 16
+"""No window is meant to have fewer."""
 LAZILY = 1 << 62
 """A limit that no segment reaches: it makes a scan read block by block."""
 FEW_KEPT_ROWS = 1 << 17
@@ -350,7 +352,7 @@ def _first_rows(info: SegmentInfo, question: Question, most_bytes: int) -> int:
     """How many rows the first window of a segment should have."""
     rows = min(most_bytes * info.rows // (UNPACKED * max(1, info.size_bytes)), WINDOW_ROWS)
     if question.limit is not None:
-        rows = min(rows, question.limit if question.by_index else FIRST_WINDOW_ROWS)
+        rows = min(rows, question.limit if question.by_index else max(LEAST_WINDOW_ROWS, 2 * question.limit))
     return rows
 
 

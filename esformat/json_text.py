@@ -100,9 +100,12 @@ def _plain_text(column: pa.Array) -> pa.StringArray:
 
 
 def _iso(column: pa.Array) -> pa.StringArray:
-    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
-        column = column.cast(pa.timestamp(column.type.unit, "UTC"))
+    zoned = pa.types.is_timestamp(column.type) and column.type.tz is not None
+    if zoned:  # without the zone Arrow writes the same time in UTC, twenty times as fast
+        column = column.view(pa.timestamp(column.type.unit))
     written = pc.replace_substring(column.cast(pa.string()), " ", "T", max_replacements=1)
+    if zoned:
+        written = _enclosed("", written, "Z")
     number = column.view(pa.int32() if column.type.bit_width == 32 else pa.int64())
     limit = _LIMITS.get(_unit(column.type))
     if limit is None or (number.type.bit_width == 32 and limit >= 1 << 31):

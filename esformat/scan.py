@@ -247,7 +247,10 @@ class Scan:
 
     def _read_group(self, group: list[Portion], columns: Sequence[str], narrowed: Narrowed) -> pa.RecordBatch:
         blocks = self._blocks(group, narrowed)
-        batch = blocks.to_batch(columns, blocks.select(self._query, narrowed))
+        places = blocks.select(self._query, narrowed)
+        if places is not None and len(places):  # blocks without any of the rows are not decoded
+            blocks, places = blocks.part(places)
+        batch = blocks.to_batch(columns, places)
         return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if self._query.reverse else batch
 
     def _read_matching(self, tested: tuple[str, ...], matches: Matches) -> Iterator[pa.RecordBatch]:

@@ -32,6 +32,12 @@ _PIECE = re.compile(
     re.DOTALL,
 )
 _LETTERS = frozenset("aAbBcCdDeFgGHIjmMnpRStTuUVwWxXyYzZh%")
+_LETTER = re.compile("%.|.", re.DOTALL)
+_WRITTEN = "2006-01-02 15:04:05"  # how Arrow writes a time
+_PLACES = {
+    "%Y": slice(0, 4), "%y": slice(2, 4), "%m": slice(5, 7), "%d": slice(8, 10), "%H": slice(11, 13),
+    "%M": slice(14, 16), "%S": slice(17, 19),
+}  # fmt: skip
 Maker = Callable[[pa.Array, pa.Array], pa.Array]  # seconds as timestamps, microseconds below the second as int64
 
 
@@ -85,7 +91,30 @@ def _split(micros: pa.Array) -> tuple[pa.Array, pa.Array]:
 
 
 def _strftime(letters: str) -> Maker:
+    pieces = _LETTER.findall(letters)
+    if all(piece in _PLACES or len(piece) == 1 for piece in pieces):
+        return lambda seconds, _: _of_fixed_width(seconds, pieces, letters)
     return lambda seconds, _: pc.strftime(seconds, format=letters)
+
+
+def _of_fixed_width(seconds: pa.Array, pieces: list[str], letters: str) -> pa.Array:
+    """As pc.strftime, out of the digits that Arrow writes a time with, for all rows at once: far quicker."""
+    texts = seconds.fill_null(pa.scalar(0, seconds.type)).cast(pa.string())
+    stored = np.frombuffer(texts.buffers()[2] or b"", np.uint8)
+    odd = len(stored) != len(texts) * len(_WRITTEN)  # years that four digits do not write
+    if odd or len(texts) * 4 * len(letters) >= 1 << 31:  # more text than one array has
+        return pc.strftime(seconds, format=letters)
+    digits = stored.reshape(len(texts), len(_WRITTEN))
+    parts = [
+        digits[:, _PLACES[piece]]
+        if piece in _PLACES
+        else np.tile(np.frombuffer(piece.encode(), np.uint8), (len(texts), 1))
+        for piece in pieces
+    ]
+    made = np.concatenate(parts, axis=1) if parts else np.zeros((len(texts), 0), np.uint8)
+    ends = (np.arange(len(texts) + 1) * made.shape[1]).astype(np.int32)
+    whole = pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(made))
+    return whole if seconds.null_count == 0 else pc.if_else(seconds.is_valid(), whole, None)
 
 
 def _special(found: re.Match[str]) -> Maker:

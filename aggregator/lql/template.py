@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -31,7 +32,15 @@ _SECONDS = "2006-01-02T15:04:05Z07:00"
 _TS = re.compile(r"ts\.format\((.*)\)", re.DOTALL | re.IGNORECASE)
 _OWN = ("\0timestamp", "\0message", "\0tags")  # column names that no field has
 _NEEDS_ESCAPE = r'[\x00-\x1f"\\\x7f]'
-Part = Callable[[pa.RecordBatch, Columns], pa.Array | pa.Scalar]
+_PLAIN = r"\A[0-9A-Za-z_./:@%+*?!#$&()<>|~^;\[\]-]+\z"  # what certainly stands without quotes
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What one piece of a format string prints, and the columns that it looks at."""
+
+    render: Callable[[pa.RecordBatch, Columns], pa.Array | pa.Scalar]
+    reads: Callable[[Columns], set[str | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +71,14 @@ class Template:
             raise LqlError(f"the format string has {len(parts)} parts, more than {MAX_PIECES}", mark=mark)
         return cls(text, tuple(parts))
 
+    def reads(self, columns: Columns) -> list[str]:
+        """Names of the columns that `render` looks at, in the order of the schema."""
+        read = set[str | None]().union(*(part.reads(columns) for part in self.parts))
+        return [name for name in columns.schema.names if name in read]
+
     def render(self, batch: pa.RecordBatch, columns: Columns) -> pa.Array:
         """One text per row, large_string without nulls."""
-        made = [part(batch, columns) for part in self.parts]
+        made = [part.render(batch, columns) for part in self.parts]
         texts = [
             pa.repeat(part.cast(pa.large_string()), batch.num_rows) if isinstance(part, pa.Scalar)
             else part.cast(pa.large_string()).fill_null("") for part in made
@@ -97,9 +111,9 @@ def _part(found: re.Match[str], mark: Mark | None) -> Part:
         raise LqlError(f"{{ at character {found.start() + 1} of the format string is not closed", mark=mark,
                        hint="write {{ for a brace")  # fmt: skip
     if lower == "msg":
-        return _message
+        return Part(_message, lambda columns: {columns.message})
     if lower in ("msg.json", "msg.json()"):
-        return _json
+        return Part(_json, lambda columns: {columns.message})
     if lower == "ts":
         return _times(Layout.of(_SECONDS))
     layout = _TS.fullmatch(what)
@@ -109,7 +123,7 @@ def _part(found: re.Match[str], mark: Mark | None) -> Part:
         except ValueError as error:
             raise LqlError(f"{error} in {{{what}}}", mark=mark) from None
     if lower == "vars":
-        return _all_vars
+        return Part(_all_vars, lambda columns: {columns.tags, columns.extra, *columns.fields})
     if lower.startswith("vars:"):
         name = what[len("vars:") :].strip()
         if not name:
@@ -122,7 +136,7 @@ def _part(found: re.Match[str], mark: Mark | None) -> Part:
 
 
 def _literal(text: str) -> Part:
-    return lambda batch, columns: pa.scalar(text)
+    return Part(lambda batch, columns: pa.scalar(text), lambda columns: set())
 
 
 def _message(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
@@ -141,10 +155,10 @@ def _json(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
 
 
 def _times(layout: Layout) -> Part:
-    def part(batch: pa.RecordBatch, columns: Columns) -> pa.Array:
-        return layout.render(micros(batch.column(columns.timestamp)))
-
-    return part
+    return Part(
+        lambda batch, columns: layout.render(micros(batch.column(columns.timestamp))),
+        lambda columns: {columns.timestamp},
+    )
 
 
 def micros(times: pa.Array) -> pa.Array:
@@ -155,11 +169,11 @@ def micros(times: pa.Array) -> pa.Array:
 
 
 def _var(name: str) -> Part:
-    def part(batch: pa.RecordBatch, columns: Columns) -> pa.Array | pa.Scalar:
+    def render(batch: pa.RecordBatch, columns: Columns) -> pa.Array | pa.Scalar:
         found = var_text(batch, columns, name)
         return pa.scalar("") if found is None else found
 
-    return part
+    return Part(render, lambda columns: {columns.tags, columns.extra, *({name} & set(columns.fields))})
 
 
 def var_text(batch: pa.RecordBatch, columns: Columns, name: str) -> pa.Array | None:
@@ -180,12 +194,10 @@ def _all_vars(batch: pa.RecordBatch, columns: Columns) -> pa.Array | pa.Scalar:
     parts = [_by_tag_set(batch, columns, lambda tags: str(tags)[1:-1] or None)]
     parts += [_assignments(name, as_text(batch.column(name))) for name in columns.fields]
     if columns.extra is not None:
-        extra = [None if row is None else ",".join(_assignment(n, v) for n, v in row) or None
-                 for row in batch.column(columns.extra).to_pylist()]  # fmt: skip
-        parts.append(pa.array(extra, pa.string()))
+        parts.append(_mapped(batch.column(columns.extra)))
     there = [part.cast(pa.large_string()) for part in parts if part is not None]
-    if not there:
-        return pa.scalar("")
+    if len(there) < 2:  # of one array alone Arrow leaves the nulls out
+        return there[0] if there else pa.scalar("")
     return pc.binary_join_element_wise(*there, pa.scalar(",", pa.large_string()), null_handling="skip")
 
 
@@ -209,12 +221,31 @@ def field_text(batch: pa.RecordBatch, columns: Columns, name: str) -> pa.Array |
 
 
 def _assignments(name: str, texts: pa.Array) -> pa.Array:
-    """name=value per row, null where the value is; written once per distinct value."""
-    encoded = texts.dictionary_encode()
-    written = [_assignment(name, value) for value in encoded.dictionary.to_pylist()]
-    return pa.array(written, pa.string()).take(encoded.indices)
+    """name=value per row, null where the value is."""
+    return _joined(pa.scalar(name if bare(name) else quote(name), pa.large_string()), _written(texts))
 
 
-def _assignment(name: str, value: str | bytes | None) -> str:
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
-    return f"{name if bare(name) else quote(name)}={text if bare(text) else quote(text)}"
+def _mapped(maps: pa.MapArray) -> pa.Array:
+    """name=value of all that is in each map, with commas; null where that is nothing."""
+    bounds = np.asarray(maps.offsets)
+    first, last = int(bounds[0]), int(bounds[-1])
+    names, values = maps.keys.slice(first, last - first), maps.items.slice(first, last - first)
+    texts = _joined(_written(as_text(names)), _written(as_text(values).fill_null("")))
+    lists = pa.ListArray.from_arrays(pa.array(bounds - first), texts, mask=maps.is_null())
+    joined = pc.binary_join(lists, pa.scalar(",", pa.large_string()))
+    return pc.if_else(pc.equal(joined, ""), None, joined)
+
+
+def _joined(names: pa.Array | pa.Scalar, values: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(names, values, pa.scalar("=", pa.large_string()))
+
+
+def _written(texts: pa.Array) -> pa.Array:
+    """Texts with quotes where they need them in a tag list, as large_string; nulls stay."""
+    texts = texts.cast(pa.large_string())
+    odd = pc.invert(pc.match_substring_regex(texts, _PLAIN)).fill_null(False)
+    if odd.true_count == 0:
+        return texts
+    encoded = texts.filter(odd).dictionary_encode()
+    quoted = [text if bare(text) else quote(text) for text in encoded.dictionary.to_pylist()]
+    return pc.replace_with_mask(texts, odd, pa.array(quoted, pa.large_string()).take(encoded.indices))

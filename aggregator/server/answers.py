@@ -99,18 +99,20 @@ def _concatenated(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def encode_text(lines: Iterator[str]) -> Iterator[bytes]:
-    """Lines of text, in chunks of about CHUNK_BYTES. `lines` is closed when nobody asks any more."""
+    """Lines of text, in chunks of about CHUNK_BYTES; those without a line end get one. `lines` is closed when nobody
+    asks any more.
+    """
     waiting: list[bytes] = []
     size = 0
     try:
         for line in lines:
-            waiting.append(line.encode())
-            size += len(waiting[-1]) + 1
+            waiting.append((line if line.endswith("\n") else line + "\n").encode())
+            size += len(waiting[-1])
             if size >= CHUNK_BYTES:
-                yield b"\n".join([*waiting, b""])
+                yield b"".join(waiting)
                 waiting, size = [], 0
         if waiting:
-            yield b"\n".join([*waiting, b""])
+            yield b"".join(waiting)
     finally:
         close = getattr(lines, "close", None)
         if close is not None:

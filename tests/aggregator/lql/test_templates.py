@@ -136,6 +136,56 @@ def test_rfc3339_reads_back(moments):
     assert [dt.datetime.fromisoformat(text).replace(tzinfo=None) for text in printed] == moments
 
 
+def test_times_out_of_the_ordinary():
+    """Years that four digits do not write, absent times, and times behind others in an array."""
+    day = 86_400_000_000
+    micros = pa.array([-62_135_596_800_000_000, None, 253_402_300_800_000_000, -1, 59 * day], pa.int64())
+    layout = Layout.of("2006-01-02 15:04:05 é")
+    assert layout.render(micros.slice(3)).to_pylist() == ["1969-12-31 23:59:59 é", "1970-03-01 00:00:00 é"]
+    assert layout.render(micros.slice(1, 1)).to_pylist() == [None]
+    assert layout.render(micros)[0].as_py() == "0001-01-01 00:00:00 é"
+    assert layout.render(micros)[2].as_py() == "10000-01-01 00:00:00 é"
+    assert layout.render(micros.slice(0, 0)).to_pylist() == []
+
+
+odd_text = st.text(st.sampled_from('ab= ,"{}\\\n/é'), max_size=4)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.none() | st.lists(st.tuples(odd_text, st.none() | odd_text), max_size=3), min_size=1, max_size=6))
+def test_all_fields_are_written_as_in_a_tag_list(rows):
+    """Each name and value as a tag list has it, in quotes where it needs them, whatever slice of a batch it is in."""
+
+    def written(text):
+        return str(TagSet.of({"": text}))[len('{""=') : -1]
+
+    def expected(row):
+        return ",".join(f"{written(name)}={written(value or '')}" for name, value in row or ())
+
+    maps = pa.array([[("x", "y")], *rows], pa.map_(pa.string(), pa.string())).slice(1)
+    batch = pa.record_batch({"timestamp": pa.nulls(len(rows), pa.int64()), "data": [b""] * len(rows), "more": maps})
+    columns = Columns(batch.schema, tags=None, extra="more")
+    assert Template.compile("{vars}").render(batch, columns).to_pylist() == [expected(row) for row in rows]
+
+
+READS = [
+    ("{msg}", ["data"]),
+    ("text", []),
+    ("{ts.format(2006)} {msg.json()}", ["timestamp", "data"]),
+    ("{vars:who}", ["space", "who"]),
+    ("{vars:nope}", ["space"]),
+    ("{vars}", ["space", "status", "who"]),
+]
+
+
+@pytest.mark.parametrize(("text", "read"), READS, ids=[text for text, _ in READS])
+def test_columns_that_are_read(text, read):
+    """A batch without any other column prints the same."""
+    template = Template.compile(text)
+    assert template.reads(COLUMNS) == read
+    assert template.render(BATCH.select(read), COLUMNS) == template.render(BATCH, COLUMNS)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.text(max_size=10), max_size=5))
 def test_json_reads_back(texts):

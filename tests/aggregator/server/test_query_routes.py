@@ -56,6 +56,8 @@ def test_whole_answers(shop):
     text = {"accept": "text/plain"}
     formatted = web.post("/v1/query", json={"query": 'SELECT "{vars:app}: {msg}" FROM {} LIMIT 2'}, headers=text)
     assert formatted.text.splitlines() == ["web: m0", "web: m1"]
+    ended = web.post("/v1/query", json={"query": "SELECT '{msg}\\n' FROM {} LIMIT 2"}, headers=text)
+    assert ended.text == "m0\nm1\n"  # a format string that ends its lines gives no empty ones
     assert web.post("/v1/query", json={"query": "SHOW PARTITIONS"}, headers=text).status_code == 406
     assert ask(web, query="SELECT COUNT FROM {}").json()["count"] == 10
     assert ask(web, query="SHOW PARTITIONS").json()["tags"] == "{app=web}"
