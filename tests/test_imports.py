@@ -97,6 +97,7 @@ AGGREGATOR_LEVELS = (
         "budget",
         "disk",
         "fingerprint",
+        "level",
         "lineage",
         "lock",
         "log_frame",

@@ -23,11 +23,12 @@ from aggregator.client.sizing import Sizing
 from aggregator.client.streams import STREAMS_TOPIC
 from aggregator.client.writer import Writer
 from aggregator.errors import InvalidRequestError
+from aggregator.level import LEVEL_TEXT, python_level
 from esformat import ClosedError
 
 _THREAD = "aggregator-log"
 _STANDARD = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"}
-_OWN_NAMES = {"ts", "msg", "level", "logger"}
+_OWN_NAMES = {"ts", "msg", "level", LEVEL_TEXT, "logger"}
 _SIZING = Sizing(min_rows=500, max_rows=10_000, max_bytes=1 << 20)
 _LINGER_S = 0.25
 _RETRY = Retry(deadline_s=None, longest_s=1.0)
@@ -38,8 +39,9 @@ class LogHandler(logging.Handler):
 
         logging.getLogger().addHandler(LogHandler("http://127.0.0.1:3030", {"name": "app1"}))
 
-    A record becomes its message as the formatter makes it, with `level`, `logger` and what was given by `extra` as
-    fields. Logging never waits and never fails: while the server cannot take records they queue in `queue_bytes`, then
+    A record becomes its message as the formatter makes it, with `level` (`trace`, `debug`, `info`, `warn`, `error` or
+    `fatal`, as from all senders; Python's own name is `level_text`), `logger` and what was given by `extra` as fields.
+    Logging never waits and never fails: while the server cannot take records they queue in `queue_bytes`, then
     some are dropped and counted in `dropped`, and the stream is told how many when it is back. What is queued is sent
     when the program ends. What this handler's own HTTP client logs is left out.
     """
@@ -133,7 +135,7 @@ class LogHandler(logging.Handler):
         if missing:
             self._told += missing
             text = f"{missing} log records were dropped on their way here"
-            row = {"ts": int(now * 1e6), "msg": text, "level": "WARNING", "logger": __name__}
+            row = {"ts": int(now * 1e6), "msg": text, "level": "warn", "logger": __name__}
             with contextlib.suppress(WriteFailedError):  # counted with the next record
                 self._writer.add_row(row)
 
@@ -181,8 +183,8 @@ class LogHandler(logging.Handler):
 
 def _row(record: logging.LogRecord, text: str) -> dict[str, Any]:
     row: dict[str, Any] = {
-        "ts": int(record.created * 1e6), "msg": text.encode("utf-8", "backslashreplace"), "level": record.levelname,
-        "logger": record.name,
+        "ts": int(record.created * 1e6), "msg": text.encode("utf-8", "backslashreplace"),
+        "level": python_level(record.levelno), LEVEL_TEXT: record.levelname, "logger": record.name,
     }  # fmt: skip
     for name, value in vars(record).items():
         if name not in _STANDARD and value is not None:

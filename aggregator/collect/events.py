@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +14,7 @@ from aggregator.collect.lines import split
 from aggregator.collect.parsing import WEB_COLUMNS, WEB_FIELDS, Parsed, Parser, parser_of
 from aggregator.collect.settings import TYPES, Files
 from aggregator.collect.times import to_micros
+from aggregator.level import LEVEL, LEVEL_TEXT, with_levels
 from aggregator.lql import TagSet
 from aggregator.lql.columns import as_text
 from aggregator.records import FIELD_MAP, FIELDS
@@ -67,6 +68,7 @@ class Maker:
             "timestamp": times.fill_null(now_us).cast(pa.timestamp("us", "UTC")),
             "data": parsed.messages,
         }
+        parsed = replace(parsed, parts=with_levels(parsed.messages, parsed.parts))
         typed = {name: _typed(parsed.parts.get(name), TYPES[kind], len(lines)) for name, kind in self._columns.items()}
         columns |= {FIELDS: self._field_map(parsed, typed), **typed}
         return pa.table(columns), counts
@@ -101,11 +103,11 @@ class Maker:
 
     def _field_map(self, parsed: Parsed, typed: Mapping[str, pa.Array]) -> pa.Array:
         """Fields as text: those that have no column, values that their column does not hold, tags that were cut."""
-        taken = {*self._columns, *self._files.tags_from}
+        taken = {*self._columns, *self._files.tags_from} - {LEVEL}
         fields = {
             name: texts
             for name, texts in parsed.parts.items()
-            if name not in taken and (self._fields is None or name in self._fields)
+            if name not in taken and (self._fields is None or name in self._fields or name in (LEVEL, LEVEL_TEXT))
         }
         for name, texts in parsed.parts.items():
             if name in typed:

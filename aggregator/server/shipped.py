@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aggregator import Catalog, InvalidRequestError, TopicExistsError
+from aggregator.level import add_level_of_all
 from aggregator.lql import TagSet
 from aggregator.lql.tag_set import MAX_TAG_BYTES
 from aggregator.records import NO_COLUMNS, STREAM_SCHEMA, events_of
@@ -64,11 +65,14 @@ def make_stream_topic(catalog: Catalog, name: str, settings: Settings) -> None:
 
 
 def store(catalog: Catalog, items: Sequence[TAGS_AND_RECORD], target: Target, tell: Tell = untold) -> list[Outcome]:
-    """Store records, each of the stream of its tags. Answers of each what became of it; tells of what is odd.
+    """Store records, each of the stream of its tags, with the `level` that it tells. Answers of each what became of
+    it; tells of what is odd.
 
     With a key all of them are stored, or none. Raises InvalidRequestError, InvalidEventError (with a key),
     SequenceConflictError, OverloadedError, and what else appending raises.
     """
+    for tags, record in items:
+        add_level_of_all(record, tags)
     outcomes = _store(catalog, _with_short_tags(items, tell), target)
     for outcome in outcomes:
         if isinstance(outcome, Refusal):

@@ -530,7 +530,7 @@ def test_lines_by_a_pattern(rig):
     """Groups by name; a line that does not match is a message with a field that says so."""
     row = _only(rig, "2026-03-01 08:00:05 E db: gone", format="regex", tags_from=("unit",),
                 pattern=r"^(?P<ts>\S+ \S+) (?P<level>\w) (?P<unit>\w+): (?P<msg>.*)$")  # fmt: skip
-    assert (row["space"], row["data"], row["fields"]) == ("{unit=db}", b"gone", {"level": "E"})
+    assert (row["space"], row["data"], row["fields"]) == ("{unit=db}", b"gone", {"level": "error", "level_text": "E"})
     assert row["timestamp"].isoformat() == "2026-03-01T08:00:05+00:00"
     rig.write("a.log", b"\xff no match\n")
     assert rig.collect().counts.failed == 1

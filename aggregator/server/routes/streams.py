@@ -15,6 +15,7 @@ from starlette.routing import Route
 
 from aggregator import Receipt, TopicExistsError
 from aggregator.catalog import STREAMS_TOPIC
+from aggregator.level import add_level
 from aggregator.lql import TagSet
 from aggregator.server.asked import Asked, header, idempotency_key, names_in, wrong
 from aggregator.server.body import read_body
@@ -80,7 +81,10 @@ def routes(context: Context) -> list[Route]:
             plain = body.plain()
             if media == TEXT:
                 return read_lines(plain)
-            return read_records(plain, media, max_bytes=body.max_bytes, names=called)
+            records = read_records(plain, media, max_bytes=body.max_bytes, names=called)
+            for record in records if isinstance(records, list) else ():
+                add_level(record, words=True)
+            return records
 
         def store() -> Receipt:
             records = context.understand(parse)

@@ -55,9 +55,9 @@ def test_records(catalog, server):
     assert texts[2].endswith("ValueError: wrong")
     assert messages(
         catalog,
-        "WHERE fields:port = 8080 AND fields:level = INFO AND fields:extra.level = mine AND fields:peer CONTAINS a",
+        "WHERE fields:port = 8080 AND fields:level = info AND fields:extra.level = mine AND fields:peer CONTAINS a",
     ) == ["started well"]
-    assert messages(catalog, f"WHERE fields:logger = {logger.name!r} AND fields:level = ERROR") == texts[2:]
+    assert messages(catalog, f"WHERE fields:logger = {logger.name!r} AND fields:level = error") == texts[2:]
 
 
 @pytest.mark.parametrize(("value", "text"), [

@@ -170,7 +170,7 @@ def test_columns_of_any_type(running, tmp_path, kind, value):
     server.catalog.create_topic("logs").append(pa.table(table))
     sent = send_all(server, web, port, tmp_path)
     check_reads(server, web, sent, 1)
-    wanted = {"pid": ("4711", "syslog 0"), "severity": ("notice", "syslog 0"), "level": ("WARNING", "handled 0")}
+    wanted = {"pid": ("4711", "syslog 0"), "severity": ("notice", "syslog 0"), "level": ("warn", "handled 0")}
     for name, (text, message) in wanted.items():
         rows = server.catalog.query(f'SELECT "{{msg}} {{vars:{name}}}" WHERE fields:{name} = "{text}"')
         assert f"{message} {text}" in list(rows.lines())
