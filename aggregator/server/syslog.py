@@ -1,7 +1,8 @@
-"""Syslog messages, RFC 5424 and the older RFC 3164, as records of streams; and their framing over TCP. Pure.
+"""Syslog messages as records of streams, whatever their form; and their framing over TCP. Pure.
 
-Host and app name the stream. Priority, process, message id and structured data are fields. What is written in neither
-way is kept as it is: its whole text is the message.
+Host and app name the stream; priority, process, message id and structured data are fields. Read are RFC 5424, RFC 3164
+as it is sent (with and without a host, a year, fractions, a zone), Cisco's and FortiGate's own. No text gets lost: what
+is in no known form is the message, whole.
 """
 
 from __future__ import annotations
@@ -11,30 +12,71 @@ import re
 from functools import lru_cache
 from typing import Any
 
+from aggregator.level import SYSLOG_LEVELS
 from aggregator.server.refusals import Tell, untold
-from aggregator.server.shipped import TAGS_AND_RECORD
+from aggregator.server.shipped import TAGS_AND_RECORD, free_name
 
 MAX_MESSAGE_BYTES = 65_536
 """What is longer is cut there, and marked."""
+MAX_NAME_BYTES = 255
+"""Of a host, app, process or message id. RFC 5424 has 48 for an app, which many do not keep to."""
 _SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
 _FACILITIES = (
     "kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp", "ntp",
     "audit", "alert", "clock", "local0", "local1", "local2", "local3", "local4", "local5", "local6", "local7",
 )  # fmt: skip
-_PRIORITY = re.compile(rb"<(\d{1,3})>")
-_NEW = re.compile(
-    rb"1 (?P<time>\S{1,64}) (?P<host>[!-~]{1,255}) (?P<app>[!-~]{1,48}) (?P<pid>[!-~]{1,128}) (?P<id>[!-~]{1,32}) "
-    rb"(?P<data>-|(?:\[[^\]\"= ]{1,32}(?: [^\]\"= ]{1,32}=\"(?:[^\"\\]|\\.)*+\")*+\])++)(?: (?P<text>.*+))?",
-    re.DOTALL,
+_PRIORITIES = [
+    {"facility": facility, "severity": severity, "level": level}
+    for facility in _FACILITIES
+    for severity, level in zip(_SEVERITIES, SYSLOG_LEVELS, strict=True)
+]
+_PRIORITY = re.compile(rb"\s{0,64}+<(\d{1,3})>")
+
+# RFC 5424's structured data. A parameter may have a space behind its `=`, as in an example of the RFC.
+_ELEMENT = re.compile(
+    rb"\[([^\]\"= ]{1,255}+)((?: [^\]\"= ]{1,255}+= ?\"[^\"\\]*+(?:\\.[^\"\\]*+)*+\")*+) ?\]", re.DOTALL
 )
-_OLD = re.compile(
-    rb"(?P<time>[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d{4}-\d\d-\d\dT[\d:.,]{8,20}(?:Z|[+-]\d\d:?\d\d)) "
-    rb"(?P<host>[!-~]{1,255}) (?:(?P<app>[^\s:\[]{1,48})(?:\[(?P<pid>[^\]\s]{1,128})\])?: ?)?(?P<text>.*+)",
-    re.DOTALL,
-)
-_ELEMENT = re.compile(rb"\[([^\]\"= ]++)((?: [^\]\"= ]++=\"(?:[^\"\\]|\\.)*+\")*+)\]", re.DOTALL)
-_PARAMETER = re.compile(rb" ([^\]\"= ]++)=\"((?:[^\"\\]|\\.)*+)\"", re.DOTALL)
+_PARAMETER = re.compile(rb" ([^\]\"= ]++)= ?\"([^\"\\]*+(?:\\.[^\"\\]*+)*+)\"", re.DOTALL)
 _ESCAPED = re.compile(rb"\\([\"\\\]])")
+
+# The times of RFC 3164, with what senders add to them. Before it: Cisco's sequence number, host or card, and sign that
+# the clock is not synchronised.
+_CLOCK = rb"(?P<clock>\d\d:\d\d:\d\d)(?:[.,](?P<fraction>\d{1,9}))?"
+_DAY = rb"(?P<month>[A-Za-z]{3}) {1,2}(?P<day>\d{1,2}) (?:(?P<year>\d{4}) )?"
+_OLD_TIME = re.compile(
+    rb" {0,4}+(?:(?P<sequence>\d{1,10}+)?: ?(?:(?P<origin>[A-Za-z][^\s:]{0,254}+): ?)?)?(?P<sign>[*.])?"
+    rb"(?:(?P<year_before>\d{4}) )?" + _DAY + _CLOCK + rb"(?: (?P<year_after>(?:199|20\d)\d)(?= ))?"
+    rb"(?: (?P<zone>[A-Za-z]{1,7}|[+-]\d\d:?\d\d)(?=[ :]|\Z))?:?(?: {1,2}|\Z)"
+)  # fmt: skip
+_ISO_TIME = re.compile(
+    rb" {0,4}+(?P<date>\d{4}-\d\d-\d\d)[T ]" + _CLOCK + rb"(?: ?(?P<zone>[Zz]|[+-]\d\d:?\d\d))?:?(?: {1,2}|\Z)"
+)
+_FORTIGATE = re.compile(rb"date=(?P<date>\d{4}-\d\d-\d\d) time=(?P<clock>\d\d:\d\d:\d\d) ")
+_FORTIGATE_NAME = re.compile(rb' devname="?([^" ]{1,255}+)')
+_FORTIGATE_ZONE = re.compile(rb' tz="?([+-]\d\d:?\d\d)')
+_FIRST_BYTES = 1_024
+"""Of a FortiGate's message, in which its name and zone stand."""
+
+# What stands behind the time. A host has the letters of names and addresses; a tag ends with a colon or a process.
+_HOST = re.compile(rb"(?:([0-9A-Za-z_\x80-\xff][\w./@:%\x80-\xff-]{0,254}+)(?<!:)|\[([\w.:%-]{1,253}+)\]|-)(?: |\Z)")
+_ADDRESS = re.compile(rb"[0-9A-Fa-f:.]{1,45}[0-9A-Fa-f](?: |\Z)")
+_TAG = re.compile(  # a number alone names no app: it counts messages, and each would be a stream
+    rb"(?!\d{1,255}+:)(?P<app>[^\s:\[\]\"={}<>]{1,255}+)"
+    rb"(?:\[(?P<pid>[^\]\s]{1,255}+)\](?::? |:?\Z|:)|: |:\Z|(?<=[A-Za-z_]):(?![/\\:=\d\s]))"
+)
+_MNEMONIC = re.compile(rb"(?:: ?)?(?P<id>%(?P<app>[A-Z][\w-]{0,64}?)-[0-7]-\w{1,64}+) ?:(?: |\Z)")
+_UPTIME = re.compile(rb" {0,4}+(?P<sequence>\d{1,10}+)?: (?:(?P<uptime>(?:[\d.dhwy]|:(?! )){2,16}+): )?(?=%)")
+_ENDS_WITH_PID = re.compile(rb"([^\[\]]++)\[([^\]]++)\]")
+_MONTHS = {name: number for number, name in enumerate(b"jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}
+_ZONES = {
+    b"Z": 0, b"UTC": 0, b"GMT": 0, b"WET": 0, b"WEST": 60, b"BST": 60, b"CET": 60, b"CEST": 120, b"MEZ": 60,
+    b"MESZ": 120, b"EET": 120, b"EEST": 180, b"SAST": 120, b"MSK": 180, b"IST": 330, b"SGT": 480, b"HKT": 480,
+    b"JST": 540, b"KST": 540, b"AWST": 480, b"ACST": 570, b"ACDT": 630, b"AEST": 600, b"AEDT": 660, b"NZST": 720,
+    b"NZDT": 780, b"NST": -210, b"NDT": -150, b"AST": -240, b"ADT": -180, b"EST": -300, b"EDT": -240, b"CST": -360,
+    b"CDT": -300, b"MST": -420, b"MDT": -360, b"PST": -480, b"PDT": -420, b"AKST": -540, b"AKDT": -480, b"HST": -600,
+    b"BRT": -180, b"ART": -180,
+}  # fmt: skip
+"""Minutes east of UTC. Those of several meanings have the one of RFC 822, or else the most usual."""
 _MARK = b"\xef\xbb\xbf"
 _NONE = b"-"
 
@@ -47,49 +89,167 @@ def read_message(
     peer: the address that it came from, which stands for a host that it does not name. now: an aware time; times
     without a year are next to it, and those without a zone in its zone.
     """
-    tags: dict[str, str] = {"host": peer}
     record: dict[str, Any] = {"truncated": True} if cut else {}
     priority = _PRIORITY.match(message)
     rest = message
-    if priority is not None and int(priority[1]) < 8 * len(_FACILITIES):
-        facility, severity = divmod(int(priority[1]), 8)
-        record |= {"facility": _FACILITIES[facility], "severity": _SEVERITIES[severity]}
+    if priority is not None and (value := int(priority[1])) < len(_PRIORITIES):
+        record |= _PRIORITIES[value]
         rest = message[priority.end() :]
-        found = _NEW.fullmatch(rest)
-        if found is not None and (found["time"] == _NONE or _iso(found["time"]) is not None):
-            return _new(found, tags, record, now)
-    found = _OLD.fullmatch(rest)
-    moment = None if found is None else _moment(found["time"], now)
-    if found is None or moment is None:
-        tell("unparsed", why=f"the last from {peer}")
-        return tags, {**record, "ts": now, "msg": _text(rest)}
-    tags["host"] = _decoded(found["host"])
-    if found["app"]:
-        tags["app"] = _decoded(found["app"])
-    if found["pid"]:
-        record["pid"] = _decoded(found["pid"])
-    return tags, {**record, "ts": moment, "msg": _text(found["text"])}
+    tags = {"host": peer}
+    if not (_new(rest, tags, record, now) or _old(rest, tags, record, now) or _fortigate(rest, tags, record, now)):
+        record["ts"] = now
+        if rest is not message:  # a line without a priority is just text
+            rest = _app(_uptime(rest, record), tags, record)
+        if "app" not in tags:
+            tell("unparsed", why=f"the last from {peer}")
+        record["msg"] = _text(rest)
+    return tags, record
 
 
-def _new(found: re.Match[bytes], tags: dict[str, str], record: dict[str, Any], now: dt.datetime) -> TAGS_AND_RECORD:
-    for name in ("host", "app"):
-        if found[name] != _NONE:
-            tags[name] = _decoded(found[name])
-    for name, group in (("pid", "pid"), ("msgid", "id")):
-        if found[group] != _NONE:
-            record[name] = _decoded(found[group])
-    for element in _ELEMENT.finditer(found["data"]):
+# ------------------------------------------------------------ RFC 5424
+
+
+def _new(rest: bytes, tags: dict[str, str], record: dict[str, Any], now: dt.datetime) -> bool:
+    """Read a message of RFC 5424; False where it is none, and nothing is changed."""
+    parts = rest.lstrip(b" ").split(b" ", 6)
+    if len(parts) < 6 or parts[0] != b"1" or max(map(len, parts[2:6])) > MAX_NAME_BYTES:
+        return False
+    moment = now if parts[1] == _NONE else _iso(parts[1], now)
+    if moment is None or not all(parts[2:6]):
+        return False
+    _, _, host, app, pid, message_id, *behind = parts
+    if host != _NONE:
+        tags["host"] = _decoded(host)
+    if app != _NONE:
+        if pid == _NONE and app.endswith(b"]") and (found := _ENDS_WITH_PID.fullmatch(app)):
+            app, pid = found[1], found[2]
+        tags["app"] = _decoded(app)
+    if pid != _NONE:
+        record["pid"] = _decoded(pid)
+    if message_id != _NONE:
+        record["msgid"] = _decoded(message_id)
+    text = behind[0] if behind else b""
+    if text[:1] == b"[":
+        text = _structured(text, record)
+    elif text == _NONE or text[:2] == b"- ":
+        text = text[2:]
+    record["ts"], record["msg"] = moment, _text(text.removeprefix(_MARK))
+    return True
+
+
+def _structured(text: bytes, record: dict[str, Any]) -> bytes:
+    """Put the structured data at the beginning of a text among the fields, and give what is behind it."""
+    at, found = 0, []
+    while text[at : at + 1] == b"[" and (element := _ELEMENT.match(text, at)):
+        found.append(element)
+        at = element.end()
+    if at != len(text) and text[at : at + 1] != b" ":
+        return text  # it is none
+    for element in found:
+        name = _decoded(element[1])
+        if not element[2]:
+            record[free_name(name, "sd.", record)] = ""
         for parameter in _PARAMETER.finditer(element[2]):
-            name = f"{_decoded(element[1])}.{_decoded(parameter[1])}"
-            value = _decoded(_ESCAPED.sub(rb"\1", parameter[2]))
-            record[name] = [*_listed(record[name]), value] if name in record else value
-    moment = now if found["time"] == _NONE else _iso(found["time"])
-    return tags, {**record, "ts": moment, "msg": _text((found["text"] or b"").removeprefix(_MARK))}
+            field = f"{name}.{_decoded(parameter[1])}"
+            given = parameter[2] if b"\\" not in parameter[2] else _ESCAPED.sub(rb"\1", parameter[2])
+            value = _decoded(given)
+            record[field] = [*_listed(record[field]), value] if field in record else value
+    return text[at + 1 :]
 
 
 def _listed(values: str | list[str]) -> list[str]:
     """The values of a parameter that comes several times, which RFC 5424 allows."""
     return values if isinstance(values, list) else [values]
+
+
+# ------------------------------------------------------------ older forms
+
+
+def _old(rest: bytes, tags: dict[str, str], record: dict[str, Any], now: dt.datetime) -> bool:
+    """Read a message that begins with a time, after RFC 3164; False where it does not, and nothing is changed."""
+    found = _OLD_TIME.match(rest)
+    if found is not None:
+        at, moment = _old_moment(found, now)
+        if moment is None:
+            return False
+        if found["sequence"]:
+            record["meta.sequenceId"] = found["sequence"].decode()
+        if found["sign"]:
+            record["timeQuality.isSynced"] = "0"
+        named = found["origin"] is not None
+        if named and b"/" in found["origin"]:  # IOS XR names the card
+            record["node"] = _decoded(found["origin"])
+        elif named:
+            tags["host"] = _decoded(found["origin"])
+    else:
+        found = _ISO_TIME.match(rest)
+        moment = None if found is None else _iso_moment(found, now)
+        if found is None or moment is None:
+            return False
+        at, named = found.end(), False
+    text = rest[at:]
+    if not named:
+        text = _host(text, tags)
+    record["ts"], record["msg"] = moment, _text(_app(text, tags, record))
+    return True
+
+
+def _host(text: bytes, tags: dict[str, str]) -> bytes:
+    """Take a host off the beginning of a text, if it has one."""
+    if _MNEMONIC.match(text) or (_TAG.match(text) and not _ADDRESS.match(text)):
+        return text
+    if text.startswith(b"Message forwarded from "):  # AIX
+        name, colon, behind = text[23:].partition(b": ")
+        if colon and 0 < len(name) <= MAX_NAME_BYTES and b" " not in name:
+            tags["host"] = _decoded(name)
+            return behind
+    found = _HOST.match(text)
+    if found is None or text.startswith(b"last message repeated "):
+        return text
+    if found[1] or found[2]:
+        tags["host"] = _decoded(found[1] or found[2])
+    return text[found.end() :]
+
+
+def _app(text: bytes, tags: dict[str, str], record: dict[str, Any]) -> bytes:
+    """Take an app and its process, or Cisco's id of a message, off the beginning of a text, if it has them."""
+    found = _MNEMONIC.match(text)
+    if found is not None:
+        tags["app"], record["msgid"] = _decoded(found["app"]), _decoded(found["id"])
+        return text[found.end() :]
+    found = _TAG.match(text)
+    if found is None:
+        return text
+    tags["app"] = _decoded(found["app"])
+    if found["pid"]:
+        record["pid"] = _decoded(found["pid"])
+    return text[found.end() :]
+
+
+def _uptime(text: bytes, record: dict[str, Any]) -> bytes:
+    """Take the sequence number and the uptime of a Cisco without a clock off the beginning of a text."""
+    found = _UPTIME.match(text)
+    if found is None:
+        return text
+    for name, group in (("meta.sequenceId", "sequence"), ("uptime", "uptime")):
+        if found[group]:
+            record[name] = found[group].decode()
+    return text[found.end() :]
+
+
+def _fortigate(rest: bytes, tags: dict[str, str], record: dict[str, Any], now: dt.datetime) -> bool:
+    """Read the time and the host of a FortiGate's key=value pairs, all of which stay the message."""
+    found = _FORTIGATE.match(rest)
+    if found is None:
+        return False
+    zone, name = _FORTIGATE_ZONE.search(rest, 0, _FIRST_BYTES), _FORTIGATE_NAME.search(rest, 0, _FIRST_BYTES)
+    moment = _iso_second(found["date"], found["clock"], zone and zone[1], now)
+    if moment is None:
+        return False
+    if name:
+        tags["host"] = _decoded(name[1])
+    record["ts"], record["msg"] = moment, _text(rest)
+    return True
 
 
 def _text(text: bytes) -> str | bytes:
@@ -105,26 +265,71 @@ def _decoded(text: bytes) -> str:
     return text.decode("utf-8", "backslashreplace")
 
 
-def _moment(text: bytes, now: dt.datetime) -> dt.datetime | None:
-    return _iso(text) if text[:1].isdigit() else _without_year(text.decode(), now)
+# ------------------------------------------------------------ times
 
 
-def _iso(text: bytes) -> dt.datetime | None:
+def _iso(text: bytes, now: dt.datetime) -> dt.datetime | None:
+    found = _ISO_TIME.fullmatch(text)
+    return None if found is None else _iso_moment(found, now)
+
+
+def _iso_moment(found: re.Match[bytes], now: dt.datetime) -> dt.datetime | None:
+    date, clock, fraction, zone = found.group("date", "clock", "fraction", "zone")
+    return _with_fraction(_iso_second(date, clock, zone, now), fraction)
+
+
+def _old_moment(found: re.Match[bytes], now: dt.datetime) -> tuple[int, dt.datetime | None]:
+    """Where the rest of a message begins, and its time; None where there is no such time."""
+    month, day, clock, fraction, zone, *years = found.group(
+        "month", "day", "clock", "fraction", "zone", "year", "year_before", "year_after"
+    )
+    at = found.end()
+    if zone is not None and _zone(zone) is None:
+        if not found.string.startswith(b": %", found.end("zone")):  # else it is one that nobody knows
+            at = found.start("zone")
+        zone = None
+    moment = _old_second(month, day, next(filter(None, years), None), clock, zone, now)
+    return at, _with_fraction(moment, fraction)
+
+
+def _with_fraction(moment: dt.datetime | None, digits: bytes | None) -> dt.datetime | None:
+    if moment is None or digits is None:
+        return moment
+    return moment + dt.timedelta(0, 0, int(digits[:6].ljust(6, b"0")))
+
+
+@lru_cache(1024)
+def _zone(text: bytes) -> dt.tzinfo | None:
+    """The zone of a name or of hours and minutes; None where nobody knows it."""
+    if text[:1] in b"+-":
+        minutes = int(text[1:3]) * 60 + int(text[-2:])
+        return dt.timezone(dt.timedelta(minutes=-minutes if text[:1] == b"-" else minutes)) if minutes < 1440 else None
+    known = _ZONES.get(text)
+    return None if known is None else dt.timezone(dt.timedelta(minutes=known))
+
+
+@lru_cache(4096)  # most messages of a batch are of few seconds
+def _iso_second(date: bytes, clock: bytes, zone: bytes | None, now: dt.datetime) -> dt.datetime | None:
+    tz = now.tzinfo if zone is None else _zone(zone.upper())
     try:
-        found = dt.datetime.fromisoformat(text.decode("ascii"))
-        return found.astimezone(dt.UTC) if found.tzinfo is not None else None
+        found = dt.datetime.fromisoformat(f"{date.decode()} {clock.decode()}").replace(tzinfo=tz)
+        return found.astimezone(dt.UTC) if tz is not None else None
     except (ValueError, OverflowError):
         return None
 
 
-@lru_cache(4096)  # most messages of a batch are of few seconds
-def _without_year(text: str, now: dt.datetime) -> dt.datetime | None:
-    """The time of the year that is next to `now`, in its zone."""
+@lru_cache(4096)
+def _old_second(
+    month: bytes, day: bytes, year: bytes | None, clock: bytes, zone: bytes | None, now: dt.datetime
+) -> dt.datetime | None:
+    """A time in a zone; without a year, the one that is next to `now`."""
+    number, tz = _MONTHS.get(month.lower(), 0), now.tzinfo if zone is None else _zone(zone)
+    hour, minute, second = map(int, clock.split(b":"))
     found = []
-    for year in (now.year - 1, now.year, now.year + 1):
+    for each in (now.year - 1, now.year, now.year + 1) if year is None else (int(year),):
         try:
-            found.append(dt.datetime.strptime(f"{year} {text}", "%Y %b %d %H:%M:%S").replace(tzinfo=now.tzinfo))
-        except ValueError:  # 29 February
+            found.append(dt.datetime(each, number, int(day), hour, minute, second, tzinfo=tz))
+        except ValueError:  # 29 February, or no such time
             continue
     return min(found, key=lambda moment: abs(moment - now), default=None)
 
