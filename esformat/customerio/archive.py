@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from esformat import Counts
-from esformat.customerio.archive_events import LoadedSpace, SpaceEvents, index_counts, load_space
+from esformat.customerio.archive_events import LoadedSpace, SpaceEvents, index_counts, load_space, refine_names
 from esformat.customerio.archive_file import ArchiveFile, Directory, SpacePlace
-from esformat.customerio.layout import Layout, make_layout
+from esformat.customerio.layout import Layout, Names, make_layout
 from esformat.customerio.opened import OpenFile
 from esformat.customerio.question import Question, check_index, key_bytes, make_conditions, make_question
 from esformat.customerio.scan import Scan
@@ -68,9 +68,10 @@ class Archive(OpenFile):
             return self._known_layout
 
     def _survey(self) -> Layout:
-        pairs: set[tuple[bytes, bytes]] = set()
+        pairs: set[bytes] = set()
         room = KEPT_SECTIONS
         keys: set[bytes] = set()
+        odd: list[SpacePlace] = []  # spaces with index names that may have colons
         self._check_open()
         for place in self._file.spaces():
             directory = self._file.directory(place)
@@ -78,9 +79,14 @@ class Archive(OpenFile):
             if room >= 0:
                 self._directories[place.offset] = directory
             keys.add(place.key)
-            keys.update(section.name for section in directory.groupings)
-            pairs.update((section.name, section.value) for section in directory.indexes)
-        return make_layout(keys, pairs)
+            keys.update(section.key for section in directory.groupings)
+            pairs.update(section.key for section in directory.indexes)
+            if any(section.key.count(b":") > 1 for section in directory.indexes):
+                odd.append(place)
+        names = Names()
+        for stored, group in self._groups(odd):
+            refine_names(stored, group, names)
+        return make_layout(keys, pairs, names)
 
     @property
     def _statistics(self) -> _Statistics:
@@ -170,7 +176,7 @@ class Archive(OpenFile):
         def totals() -> dict[Any, int]:
             found: Counter[bytes] = Counter()
             for stored, group in self._groups(self._file.spaces()):
-                for value, count in index_counts(stored, group, index.stored):
+                for value, count in index_counts(stored, group, index.stored, layout.names):
                     found[value] += count
             return {value if index.binary else value.decode(): found[value] for value in sorted(found) if found[value]}
 
@@ -185,16 +191,18 @@ class Archive(OpenFile):
     def scan_places(self, question: Question, places: Callable[[], Iterable[SpacePlace]], *, merged: bool) -> Scan:
         """A scan of some spaces, whose groupings are `merged` by time or not."""
         layout = self.layout
-        wanted = {(layout.by_name[name].stored, value) for name, value in question.conditions}
+        wanted = {layout.names.pair(layout.by_name[name].stored, value) for name, value in question.conditions}
 
         def read(columns: tuple[str, ...], reverse: bool) -> Iterator[pa.RecordBatch]:
             for stored, group in self._groups(reversed(list(places())) if reverse else places()):
-                group = [space for space in group if wanted <= {section[:2] for section in space.directory.indexes}]
+                group = [space for space in group if wanted <= {section.key for section in space.directory.indexes}]
                 if not group:
                     continue
                 events = SpaceEvents(stored, group)
-                order = events.order(merged=merged)
-                yield from events.batches(layout, columns, order[::-1] if reverse else order)
+                only = next(iter(wanted)) if merged and len(wanted) == 1 else None
+                yield from events.batches(
+                    layout, columns, events.order(merged=merged, reverse=reverse, entries_of=only)
+                )
 
         return Scan(self.path, layout, question, read)
 
@@ -281,7 +289,9 @@ class ArchiveSpace:
         limit: int | None = None,
         columns: Any = None,
     ) -> Scan:
-        """The space's events oldest first, groupings merged by time; `reverse` is the exact mirror.
+        """The space's events oldest first, groupings merged by time, or newest first where `reverse`.
+
+        Events of the same time come as they were added, both ways, as the Go ESDB gives them.
 
         grouping: of that one only. Other arguments as in `Segment.scan`.
         """
@@ -299,7 +309,10 @@ class ArchiveSpace:
         limit: int | None = None,
         columns: Any = None,
     ) -> Scan:
-        """The space's events with a value of an index, oldest first; a mapping asks for several at once."""
+        """The space's events with a value of an index, in the order of `scan`; a mapping asks for several at once.
+
+        `reverse` gives them as Go's `ScanIndex` does.
+        """
         return self._scan(
             make_conditions(name, value),
             grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns,

@@ -11,7 +11,7 @@ import pyarrow as pa
 from esformat.customerio.archive_file import SPACE_MARK, Directory, Section, SpacePlace, read_directory
 from esformat.customerio.archive_sections import Events, entry_rows, read_entries, read_events
 from esformat.customerio.blocks import Sections, read_sections
-from esformat.customerio.layout import IndexColumn, Layout
+from esformat.customerio.layout import IndexColumn, Layout, Names
 from esformat.customerio.pieces import pieces, take_pieces
 from esformat.customerio.varint import I64
 from esformat.errors import CorruptSegmentError
@@ -43,7 +43,7 @@ class SpaceEvents:
         """Raises CorruptSegmentError."""
         self._stored = stored
         self._spaces = spaces
-        self._groupings = [section.name for space in spaces for section in space.directory.groupings]
+        self._groupings = [section.key for space in spaces for section in space.directory.groupings]
         counts = [len(space.directory.groupings) for space in spaces]
         self._space_of_section = np.repeat(np.arange(len(spaces)), counts)
         self._sections = self._read(
@@ -78,15 +78,35 @@ class SpaceEvents:
         found = np.bincount(self._events.sections, minlength=len(self._groupings))
         return [(name, int(count)) for name, count in zip(self._groupings, found, strict=True) if count]
 
-    def order(self, *, merged: bool) -> I64:
-        """Rows oldest first: by space, grouping and time, or `merged` by time alone; ties as they were added."""
-        seconds = self._events.seconds
-        return np.argsort(seconds, kind="stable") if merged else np.lexsort((seconds, self._events.sections))
+    def order(self, *, merged: bool, reverse: bool, entries_of: bytes | None = None) -> I64:
+        """Rows oldest first, or newest first where `reverse`; ties as they were added, both ways, as Go has them.
+
+        By space, grouping and time; or `merged` by time alone, for one space. entries_of: an entry `name:value` of
+        whose events alone it is; then ties of different groupings are in their order, too.
+        """
+        sign = -1 if reverse else 1
+        seconds = sign * self._events.seconds
+        if not merged:
+            return np.lexsort((seconds, sign * self._events.sections))
+        if entries_of is None:
+            return np.argsort(seconds, kind="stable")
+        spans = [
+            _span(space, section)
+            for space in self._spaces
+            for section in space.directory.indexes
+            if section.key == entries_of
+        ]
+        rows, _ = self._rows_of_entries(self._read(spans), np.zeros(len(spans), dtype=np.int64))
+        _, first = np.unique(rows, return_index=True)
+        rows = rows[np.sort(first)]
+        return rows[np.argsort(seconds[rows], kind="stable")]
 
     def batches(self, layout: Layout, columns: tuple[str, ...], order: I64) -> Iterator[pa.RecordBatch]:
         """Those columns of the rows in an order, some thousand rows at a time."""
         events = self._events
-        indexed = self._index_columns([layout.by_name[name] for name in columns if name in layout.by_name], layout)
+        indexed = self._index_columns(
+            [layout.by_name[name] for name in columns if name in layout.by_name], layout.names
+        )
         sections = events.sections
         keys = pa.array([space.place.key for space in self._spaces], pa.binary()).cast(layout.schema.key_type)
         groupings = pa.array(self._groupings, pa.binary()).cast(layout.schema.key_type)
@@ -109,7 +129,7 @@ class SpaceEvents:
             rows = order[first:last]
             yield pa.RecordBatch.from_arrays([column(name, rows) for name in columns], schema=schema)
 
-    def _index_columns(self, indexes: list[IndexColumn], layout: Layout) -> dict[str, tuple[I64, pa.Array]]:
+    def _index_columns(self, indexes: list[IndexColumn], names: Names) -> dict[str, tuple[I64, pa.Array]]:
         """For each index its values, and for each row the number of the one it has, -1 for none."""
         if not indexes:
             return {}
@@ -119,12 +139,13 @@ class SpaceEvents:
         values: list[dict[bytes, int]] = [{} for _ in indexes]
         for number, space in enumerate(self._spaces):
             for section in space.directory.indexes:
-                place = place_of.get(section.name)
+                name, value = names.split(section.key)
+                place = place_of.get(name)
                 if place is not None:
                     spans.append(_span(space, section))
                     owners.append(number)
                     places.append(place)
-                    codes.append(values[place].setdefault(section.value, len(values[place])))
+                    codes.append(values[place].setdefault(value, len(values[place])))
         rows, numbers = self._rows_of_entries(self._read(spans), np.array(owners, dtype=np.int64))
         place_of_row = np.array(places, dtype=np.int64)[numbers]
         code_of_row = np.array(codes, dtype=np.int64)[numbers]
@@ -134,7 +155,11 @@ class SpaceEvents:
             found = np.full(len(self), -1, dtype=np.int64)
             found[rows[mine]] = code_of_row[mine]
             if np.count_nonzero(found >= 0) != np.count_nonzero(mine):
-                raise CorruptSegmentError(f"an event is in the index {index.name!r} twice")
+                known = list(values[place])
+                again = {known[code] for code in _codes_of_doubled(rows[mine], found)}
+                names_may_meet = all(names.pair(index.stored, value).count(b":") > 1 for value in again)
+                if not names_may_meet or (found[rows[mine]] != code_of_row[mine]).any():
+                    raise CorruptSegmentError(f"an event is in the index {index.name!r} twice")
             columns[index.name] = (found, pa.array(list(values[place]), pa.binary()).cast(index.type))
         return columns
 
@@ -149,13 +174,64 @@ class SpaceEvents:
         return entry_rows(self._events, self._sections, blocks + starts[owner], offsets), numbers
 
 
-def index_counts(stored: bytes, spaces: Sequence[LoadedSpace], name: bytes) -> Iterator[tuple[bytes, int]]:
+def _codes_of_doubled(rows: I64, codes: I64) -> list[int]:
+    """Of the rows that come several times, the codes."""
+    found, counts = np.unique(rows, return_counts=True)
+    several: list[int] = np.unique(codes[found[counts > 1]]).tolist()
+    return several
+
+
+def index_counts(
+    stored: bytes, spaces: Sequence[LoadedSpace], name: bytes, names: Names
+) -> Iterator[tuple[bytes, int]]:
     """Values of an index and how many events of a space have it, space by space."""
-    found = [(s, section) for s in spaces for section in s.directory.indexes if section.name == name]
-    sections = read_sections(stored, [_span(space, section) for space, section in found])
-    _, _, numbers = read_entries(sections)
+    found = [
+        (space, section, value)
+        for space in spaces
+        for section in space.directory.indexes
+        for own, value in [names.split(section.key)]
+        if own == name
+    ]
+    sections = read_sections(stored, [_span(space, section) for space, section, _ in found])
+    numbers = np.unique(_entry_places(sections), axis=0)[:, 0]
     counts = np.bincount(numbers, minlength=len(found))
-    yield from ((section.value, int(count)) for (_, section), count in zip(found, counts, strict=True))
+    yield from ((value, int(count)) for (_, _, value), count in zip(found, counts, strict=True))
+
+
+def _entry_places(sections: Sections) -> I64:
+    """Rows of section, block and offset, one for each entry."""
+    blocks, offsets, numbers = read_entries(sections)
+    return np.stack([numbers, blocks, offsets], axis=1)
+
+
+def refine_names(stored: bytes, spaces: Sequence[LoadedSpace], names: Names) -> None:
+    """Let `names` be so long that no event has two values of one."""
+    while doubled := _doubled_names(stored, spaces, names):
+        for name in doubled:
+            names.refine(name)
+
+
+def _doubled_names(stored: bytes, spaces: Sequence[LoadedSpace], names: Names) -> list[bytes]:
+    """Names of which an event of the spaces has two values."""
+    spans: list[tuple[int, int]] = []
+    owners: list[tuple[int, bytes]] = []  # space and name
+    for number, space in enumerate(spaces):
+        by_name: dict[bytes, list[Section]] = {}
+        for section in space.directory.indexes:
+            by_name.setdefault(names.split(section.key)[0], []).append(section)
+        for name, sections in by_name.items():
+            if len(sections) > 1 and any(section.key.count(b":") > 1 for section in sections):
+                spans += [_span(space, section) for section in sections]
+                owners += [(number, name)] * len(sections)
+    if not spans:
+        return []
+    places = np.unique(_entry_places(read_sections(stored, spans)), axis=0)
+    known: dict[tuple[int, bytes], int] = {}
+    numbers = np.array([known.setdefault(owner, len(known)) for owner in owners], dtype=np.int64)
+    places[:, 0] = numbers[places[:, 0]]
+    found, counts = np.unique(places, axis=0, return_counts=True)
+    doubled = set(found[counts > 1, 0].tolist())
+    return sorted({name for (_, name), number in known.items() if number in doubled})
 
 
 def _span(space: LoadedSpace, section: Section) -> tuple[int, int]:

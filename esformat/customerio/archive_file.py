@@ -6,7 +6,7 @@ import struct
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from esformat.customerio.layout import split_pair
+from esformat.customerio.layout import check_pair
 from esformat.customerio.sst import FOOTER_BYTES, Table
 from esformat.customerio.varint import decode
 from esformat.errors import CorruptSegmentError
@@ -31,10 +31,9 @@ class SpacePlace(NamedTuple):
 
 
 class Section(NamedTuple):
-    """A section and its bytes [start, end) of the space. `value` is of an index."""
+    """A section and its bytes [start, end) of the space: a grouping's events, or the entries of `name:value`."""
 
-    name: bytes
-    value: bytes
+    key: bytes
     start: int
     end: int
 
@@ -124,9 +123,9 @@ def read_directory(stored: bytes, at: int, place: SpacePlace) -> Directory:
             )
         before = offset + size
         if key[:1] == b"g":
-            groupings.append(Section(key[1:], b"", offset, before))
+            groupings.append(Section(key[1:], offset, before))
         elif key[:1] == b"i":
-            indexes.append(Section(*split_pair(key[1:]), offset, before))
+            indexes.append(Section(check_pair(key[1:]), offset, before))
         else:
             raise CorruptSegmentError(f"space {place.key!r} has a section of an unknown kind", offset=place.offset)
     if before != start - at:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import pyarrow as pa
@@ -33,12 +33,41 @@ class IndexColumn:
         return pa.binary() if self.binary else pa.string()
 
 
+class Names:
+    """Where the name ends in index entries `name:value`, which the file does not tell: at the first colon.
+
+    Go lets names have colons, too. Where an event has two entries of what would be one name, as `tag:red:1` and
+    `tag:blue:1`, the name goes on to the next colon. Two entries that no colon tells apart are names as they are.
+    """
+
+    def __init__(self) -> None:
+        self._longer: set[bytes] = set()  # than these, where there is another colon
+        self._whole: set[bytes] = set()  # entries with these names are names themselves
+
+    def split(self, pair: bytes) -> tuple[bytes, bytes]:
+        """Name and value of an entry."""
+        at = pair.index(b":")
+        while pair[:at] in self._longer and (after := pair.find(b":", at + 1)) >= 0:
+            at = after
+        return (pair, b"") if pair[:at] in self._whole else (pair[:at], pair[at + 1 :])
+
+    def pair(self, name: bytes, value: bytes) -> bytes:
+        """The entry of a name and a value: the inverse of `split`."""
+        return name if not value and name.rpartition(b":")[0] in self._whole else name + b":" + value
+
+    def refine(self, name: bytes) -> None:
+        """Take note that an event has two entries of that name."""
+        (self._whole if name in self._longer else self._longer).add(name)
+
+
 @dataclass(frozen=True)
 class Layout:
     """Columns of a file's events: space, grouping, timestamp, data, then one for each index, by name."""
 
     binary_keys: bool
     indexes: tuple[IndexColumn, ...]
+    names: Names = field(default_factory=lambda: Names())
+    """Where the names of index entries end."""
 
     @cached_property
     def schema(self) -> EventSchema:
@@ -71,27 +100,27 @@ class Layout:
         return key if self.binary_keys else key.decode()
 
 
-def make_layout(keys: Iterable[bytes], indexes: Iterable[tuple[bytes, bytes]]) -> Layout:
-    """The columns for those spaces and groupings, and pairs of index name and value.
+def make_layout(keys: Iterable[bytes], pairs: Iterable[bytes], names: Names) -> Layout:
+    """The columns for those spaces and groupings, and index entries `name:value`.
 
     Raises CorruptSegmentError for an index name that is no text, UnsupportedVersionError for too many of them.
     """
-    names: dict[bytes, bool] = {}
-    for stored, value in indexes:
-        names[stored] = names.get(stored, False) or not is_text(value)
-        if len(names) > MAX_INDEXES:
+    binary: dict[bytes, bool] = {}
+    for stored, value in map(names.split, pairs):
+        binary[stored] = binary.get(stored, False) or not is_text(value)
+        if len(binary) > MAX_INDEXES:
             raise UnsupportedVersionError(f"the file has more than {MAX_INDEXES} indexes, too many for one table")
     taken = set(RESERVED)
     columns: list[IndexColumn] = []
-    for stored in sorted(names):
+    for stored in sorted(binary):
         if not is_text(stored):
             raise CorruptSegmentError(f"the index name {stored!r} is not UTF-8 text")
         name = stored.decode() or "_"
-        while name in taken or (name.encode() != stored and name.encode() in names):
+        while name in taken or (name.encode() != stored and name.encode() in binary):
             name += "_"
         taken.add(name)
-        columns.append(IndexColumn(stored, name, names[stored]))
-    return Layout(not all(map(is_text, keys)), tuple(columns))
+        columns.append(IndexColumn(stored, name, binary[stored]))
+    return Layout(not all(map(is_text, keys)), tuple(columns), names)
 
 
 def is_text(value: bytes) -> bool:
@@ -105,9 +134,8 @@ def is_text(value: bytes) -> bool:
     return True
 
 
-def split_pair(pair: bytes) -> tuple[bytes, bytes]:
-    """Name and value of `name:value`: the first colon parts them. Raises CorruptSegmentError without one."""
-    name, colon, value = pair.partition(b":")
-    if not colon:
+def check_pair(pair: bytes) -> bytes:
+    """An index entry that may be `name:value`. Raises CorruptSegmentError where it has no colon."""
+    if b":" not in pair:
         raise CorruptSegmentError(f"the index entry {pair[:64]!r} has no colon between name and value")
-    return name, value
+    return pair

@@ -154,8 +154,9 @@ class OpenFile(ABC):
         limit: int | None = None,
         columns: Any = None,
     ) -> Scan:
-        """All events: of an archive by space, grouping, timestamp; of a stream as they lie. `reverse` is the mirror.
+        """All events: of an archive by space, grouping, timestamp; of a stream as they lie. `reverse` goes backwards.
 
+        Events of an archive with the same time come as they were added, both ways, as the Go ESDB gives them.
         start, end: half-open [start, end), int µs or aware datetimes. columns: names of those to read.
         Raises UsageError or InvalidEventError for wrong arguments, at once.
         """

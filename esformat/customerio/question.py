@@ -85,7 +85,7 @@ def make_question(
         limit,
         None if columns is None else _check_columns(columns, layout, path),
         None if grouping is None else key_bytes(grouping),
-        tuple((name, _check_value(layout, path, name, value)) for name, value in (conditions or {}).items()),
+        tuple(_check_condition(layout, path, name, value) for name, value in (conditions or {}).items()),
     )
 
 
@@ -102,11 +102,19 @@ def _check_columns(columns: Any, layout: Layout, path: str) -> tuple[str, ...]:
     return checked
 
 
-def _check_value(layout: Layout, path: str, name: str, value: Any) -> bytes:
+def _check_condition(layout: Layout, path: str, name: str, value: Any) -> tuple[str, bytes]:
+    """The column and the value that the condition means: Go takes any of the colons for the one between them."""
+    known = layout.by_name.get(name)
+    if isinstance(value, str | bytes) and isinstance(name, str):
+        stored, wanted = layout.names.split(
+            layout.names.pair(known.stored if known else key_bytes(name), key_bytes(value))
+        )
+        if stored in layout.by_stored:
+            return layout.indexes[layout.by_stored[stored]].name, wanted
     check_index(layout, path, name)
     if not isinstance(value, str | bytes):
         raise UsageError(f"index {name!r} holds text, not {value!r}")
-    return key_bytes(value)
+    return name, key_bytes(value)
 
 
 def check_index(layout: Layout, path: str, name: str) -> None:

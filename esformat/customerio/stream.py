@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from esformat import Counts
 from esformat.customerio.archive_file import read_table
-from esformat.customerio.layout import Layout, make_layout, split_pair
+from esformat.customerio.layout import Layout, Names, check_pair, make_layout
 from esformat.customerio.opened import OpenFile
 from esformat.customerio.question import check_index, key_bytes, make_question
 from esformat.customerio.scan import Scan
@@ -38,6 +38,7 @@ class _Survey:
     """Of each `name:value`, where its newest event begins."""
     values: Counter[bytes] = field(default_factory=Counter)
     """Of each `name:value`, how many events have it."""
+    names: Names = field(default_factory=Names)
 
 
 class Stream(OpenFile):
@@ -130,10 +131,10 @@ class Stream(OpenFile):
     @property
     def layout(self) -> Layout:
         """The file's columns."""
-        pairs = self._survey.values
+        found = self._survey
         with self._lock, self._named():
             if self._known_layout is None:
-                self._known_layout = make_layout([], (split_pair(pair) for pair in pairs))
+                self._known_layout = make_layout([], found.values, found.names)
             return self._known_layout
 
     @property
@@ -184,7 +185,7 @@ class Stream(OpenFile):
         index = layout.by_name[name]
         found = {}
         for pair, count in sorted(self._survey.values.items()):
-            stored, value = split_pair(pair)
+            stored, value = layout.names.split(pair)
             if stored == index.stored:
                 found[value if index.binary else value.decode()] = count
         return Counts(lambda: iter(found.items()), found.__getitem__)
@@ -230,7 +231,7 @@ def _index_columns(events: StreamEvents, layout: Layout, columns: tuple[str, ...
     wanted = [layout.by_name[name] for name in columns if name in layout.by_name]
     if not wanted:
         return {}
-    pairs = [split_pair(pair) for pair in events.pairs.dictionary.to_pylist()]
+    pairs = [layout.names.split(pair) for pair in events.pairs.dictionary.to_pylist()]
     codes = events.pairs.indices.to_numpy()
     arrays = {}
     for index in wanted:
@@ -245,15 +246,24 @@ def _index_columns(events: StreamEvents, layout: Layout, columns: tuple[str, ...
     return arrays
 
 
+def _doubled_names(rows: I64, codes: I64, pairs: list[bytes], names: Names) -> set[bytes]:
+    """Names of which an event has two values."""
+    known: dict[bytes, int] = {}
+    name_of = np.array([known.setdefault(names.split(pair)[0], len(known)) for pair in pairs], dtype=np.int64)
+    slots, counts = np.unique(rows * max(1, len(known)) + (name_of[codes] if len(pairs) else codes), return_counts=True)
+    twice = set((slots[counts > 1] % max(1, len(known))).tolist())
+    return {name for name, number in known.items() if number in twice}
+
+
 def _follow(found: _Survey, events: StreamEvents, origin: int) -> None:
     """Check that each index entry names the event before it with the same value, and take note of the last ones."""
-    pairs: list[bytes] = events.pairs.dictionary.to_pylist()
+    pairs: list[bytes] = [check_pair(pair) for pair in events.pairs.dictionary.to_pylist()]
     codes = events.pairs.indices.to_numpy().astype(np.int64)
-    names: dict[bytes, int] = {}
-    name_of = np.array([names.setdefault(split_pair(pair)[0], len(names)) for pair in pairs], dtype=np.int64)
-    slots = events.rows * max(1, len(names)) + (name_of[codes] if len(pairs) else codes)
-    if len(np.unique(slots)) != len(slots):
-        raise CorruptSegmentError("an event of the stream has two values of one index", offset=origin)
+    while doubled := _doubled_names(events.rows, codes, pairs, found.names):
+        if not any(pair.count(b":") > 1 for pair in pairs if found.names.split(pair)[0] in doubled):
+            raise CorruptSegmentError("an event of the stream has two values of one index", offset=origin)
+        for name in doubled:
+            found.names.refine(name)
     places = events.starts[events.rows] + origin
     order = np.argsort(codes, kind="stable")
     sorted_codes, sorted_places = codes[order], places[order]

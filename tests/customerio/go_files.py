@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import base64
 import json
+import struct
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from esformat.customerio.sst import encode_table
+from esformat.customerio.varint import encode
 
 FOLDER = Path(__file__).parents[2] / "fixtures" / "go_esdb"
 ARCHIVES = ("small", "long_index", "many_spaces")
@@ -43,9 +47,9 @@ def _listed(event: dict[str, Any]) -> Listed:
     )
 
 
-def in_order(events: list[Listed]) -> list[Listed]:
-    """Events in the order of a segment: ties as they were added."""
-    return sorted(events, key=lambda event: event[:3])
+def in_order(events: list[Listed], *, reverse: bool = False) -> list[Listed]:
+    """Events in the order of a scan of an archive: ties as they were added, both ways."""
+    return sorted(events, key=lambda event: event[:3], reverse=reverse)
 
 
 def shown(events: Any) -> list[Listed]:
@@ -55,3 +59,44 @@ def shown(events: Any) -> list[Listed]:
 
 def _bytes(key: str | bytes) -> bytes:
     return key.encode() if isinstance(key, str) else key
+
+
+# ------------------------------------------------------------ files as Go writes them, of what our writer refuses
+
+
+def go_archive(events: list[tuple[bytes, int, str, dict[str, str]]]) -> bytes:
+    """An archive of one small space, s: payload, seconds, grouping and indexes of each event, as they were added."""
+    newest = sorted(range(len(events)), key=lambda row: events[row][1], reverse=True)
+    keys = sorted({b"g" + event[2].encode() for event in events} | {key for event in events for key in _keys(event[3])})
+    stored, directory, places = b"*", [], {}
+    for key in keys:
+        body = b""
+        for row in newest:
+            data, seconds, grouping, indexes = events[row]
+            if key == b"g" + grouping.encode():
+                places[row] = struct.pack("<qH", len(stored), len(body))
+                body += encode(len(data)) + struct.pack("<I", seconds) + data
+            body += places[row] * _keys(indexes).count(key) if key[:1] == b"i" else b""
+        block = struct.pack("<HB", len(body) + 1, 0) + body + b"\0"
+        directory.append((key, encode(len(stored)) + encode(len(block))))
+        stored += block
+    table = encode_table(directory)
+    stored += table + struct.pack("<q", len(table))
+    spaces = encode_table([(b"s", struct.pack("<qq", 0, len(stored)))])
+    return stored + spaces + struct.pack("<q", len(spaces))
+
+
+def _keys(indexes: dict[str, str]) -> list[bytes]:
+    return [f"i{name}:{value}".encode() for name, value in indexes.items()]
+
+
+def go_stream(events: list[tuple[bytes, dict[str, str]]]) -> bytes:
+    """A stream that was not closed: payload and indexes of each event."""
+    stored, tails = b"ESDBstream", {}
+    for data, indexes in events:
+        entries = {key[1:]: tails.get(key, 0) for key in _keys(indexes)}  # Go keeps them in a map
+        body = encode(len(data)) + data + encode(len(entries))
+        body += b"".join(encode(len(key)) + key + encode(before) for key, before in entries.items())
+        tails |= dict.fromkeys(_keys(indexes), len(stored))
+        stored += struct.pack("<I", len(body)) + body
+    return stored
