@@ -11,12 +11,12 @@ import pyarrow as pa
 
 from esformat import Counts
 from esformat.customerio.archive_events import LoadedSpace, SpaceEvents, index_counts, load_space, refine_names
-from esformat.customerio.archive_file import ArchiveFile, Directory, SpacePlace
-from esformat.customerio.layout import Layout, Names, make_layout
+from esformat.customerio.archive_file import ArchiveFile, Listing, SpacePlace
+from esformat.customerio.layout import Layout, Names, check_pair, make_layout
 from esformat.customerio.opened import OpenFile
 from esformat.customerio.question import Question, check_index, key_bytes, make_conditions, make_question
 from esformat.customerio.scan import Scan
-from esformat.errors import SpaceNotFoundError
+from esformat.errors import CorruptSegmentError, SpaceNotFoundError
 from esformat.source import Source
 
 GROUP_BYTES = 4 << 20
@@ -48,7 +48,7 @@ class Archive(OpenFile):
         self._lock = Lock()
         with self._named():
             self._file = ArchiveFile(source)
-        self._directories: dict[int, Directory] = {}  # of spaces, by offset
+        self._listings: dict[int, Listing] = {}  # of spaces, by offset
         self._known_layout: Layout | None = None
         self._known_statistics: _Statistics | None = None
 
@@ -68,25 +68,32 @@ class Archive(OpenFile):
             return self._known_layout
 
     def _survey(self) -> Layout:
-        pairs: set[bytes] = set()
         room = KEPT_SECTIONS
-        keys: set[bytes] = set()
-        odd: list[SpacePlace] = []  # spaces with index names that may have colons
+        spaces: list[SpacePlace] = []
+        sections: set[bytes] = set()
         self._check_open()
         for place in self._file.spaces():
-            directory = self._file.directory(place)
-            room -= len(directory.groupings) + len(directory.indexes)
+            listing = self._file.listing(place)
+            room -= len(listing.pairs)
             if room >= 0:
-                self._directories[place.offset] = directory
-            keys.add(place.key)
-            keys.update(section.key for section in directory.groupings)
-            pairs.update(section.key for section in directory.indexes)
-            if any(section.key.count(b":") > 1 for section in directory.indexes):
-                odd.append(place)
+                self._listings[place.offset] = listing
+            spaces.append(place)
+            sections.update(key for key, _ in listing.pairs)
+        keys = [place.key for place in spaces] + [key[1:] for key in sections if key[:1] == b"g"]
+        pairs = [check_pair(key[1:]) for key in sections if key[:1] == b"i"]
+        if len(keys) + len(pairs) != len(spaces) + len(sections):
+            raise CorruptSegmentError("a space has a section of an unknown kind")
         names = Names()
-        for stored, group in self._groups(odd):
-            refine_names(stored, group, names)
+        unclear = {b"i" + pair for pair in pairs if pair.count(b":") > 1}  # where their names end
+        if unclear:
+            for stored, group in self._groups(place for place in spaces if self._may_have(place, unclear)):
+                refine_names(stored, group, names)
         return make_layout(keys, pairs, names)
+
+    def _may_have(self, place: SpacePlace, keys: set[bytes]) -> bool:
+        """Whether a space has sections of one of those keys, as far as its listing was kept."""
+        listing = self._listings.get(place.offset)
+        return listing is None or any(key in keys for key, _ in listing.pairs)
 
     @property
     def _statistics(self) -> _Statistics:
@@ -240,7 +247,7 @@ class Archive(OpenFile):
             else:
                 reads.append([place.offset, place.length])
         stored = b"".join(self._source.read_at(offset, length) for offset, length in reads)
-        known = self._directories
+        known = self._listings
         return stored, [load_space(stored, a, p, known.get(p.offset)) for a, p in zip(starts, group, strict=True)]
 
 

@@ -8,7 +8,15 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from esformat.customerio.archive_file import SPACE_MARK, Directory, Section, SpacePlace, read_directory
+from esformat.customerio.archive_file import (
+    SPACE_MARK,
+    Directory,
+    Listing,
+    Section,
+    SpacePlace,
+    decode_directory,
+    read_listing,
+)
 from esformat.customerio.archive_sections import Events, entry_rows, read_entries, read_events
 from esformat.customerio.blocks import Sections, read_sections
 from esformat.customerio.layout import IndexColumn, Layout, Names
@@ -29,11 +37,11 @@ class LoadedSpace(NamedTuple):
     directory: Directory
 
 
-def load_space(stored: bytes, at: int, place: SpacePlace, known: Directory | None) -> LoadedSpace:
-    """A space in a buffer, with its directory if that is `known`. Raises CorruptSegmentError."""
+def load_space(stored: bytes, at: int, place: SpacePlace, known: Listing | None) -> LoadedSpace:
+    """A space in a buffer, with its listing if that is `known`. Raises CorruptSegmentError."""
     if stored[at] != SPACE_MARK:
         raise CorruptSegmentError(f"space {place.key!r} does not begin with its mark", offset=place.offset)
-    return LoadedSpace(place, at, known or read_directory(stored, at, place))
+    return LoadedSpace(place, at, decode_directory(known or read_listing(stored, at, place), place))
 
 
 class SpaceEvents:

@@ -49,7 +49,7 @@ class Table:
         index, at = _Handle.decode(footer, at)
         if footer[at:].strip(b"\0"):
             raise CorruptSegmentError("the footer of a sorted table is not padded with zeros", offset=origin)
-        if self._block(meta):
+        if data[meta.offset : meta.offset + len(_NO_PAIRS)] != _NO_PAIRS and self._block(meta):
             raise CorruptSegmentError("a sorted table has meta blocks, which nobody writes", offset=origin)
         self._separators: list[bytes] = []
         self._handles: list[_Handle] = []
@@ -205,3 +205,8 @@ def _successor(last: bytes) -> bytes:
     """A short key that is not below `last`."""
     at = next((at for at, byte in enumerate(last) if byte != 0xFF), None)
     return last if at is None else last[:at] + bytes([last[at] + 1])
+
+
+_NO_PAIRS = _U32.pack(0) + _U32.pack(1) + b"\0"
+_NO_PAIRS += _U32.pack(masked_crc(_NO_PAIRS))
+"""A block without pairs, as every table has one: it is known without being looked into."""
