@@ -65,6 +65,14 @@ class Catalog:
         """The catalog's directory."""
         return self._backend.layout.root
 
+    def announce(self, address: str | None) -> None:
+        """Name the URL at which this process serves the catalog to those who find it locked; None: at none any more.
+
+        A catalog that was opened for reading only holds no lock, and tells nobody.
+        """
+        if isinstance(self._backend, Writing):
+            self._backend.lock.announce(address)
+
     def _check_open(self) -> None:
         if self._closed:
             raise ClosedError("the catalog is closed", path=str(self.path), hint="open it again")

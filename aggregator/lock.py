@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import json
 import os
+import re
 import socket
 import time
 from collections.abc import Callable
@@ -24,6 +25,8 @@ from aggregator.files import same_file
 from aggregator.forked import leave_when_forked
 from aggregator.modes import create_file
 
+_ADDRESS = re.compile(r"https?://[A-Za-z0-9.:%_\[\]-]{1,270}")
+
 
 class WriterLock:
     """The lock that the writer of a catalog holds from opening to closing."""
@@ -36,6 +39,7 @@ class WriterLock:
         self._file, self._root = os.fstat(self._descriptor), path.parent.stat()
         self.is_last_opened: Callable[[], bool] = lambda: False
         """Whether no writer has opened the catalog since, as its manifest tells; set by who has the manifest."""
+        self._holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
         leave_when_forked(self)
         try:
             self._sign()
@@ -44,10 +48,17 @@ class WriterLock:
             raise
 
     def _sign(self) -> None:
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
         os.ftruncate(self._descriptor, 0)
-        os.pwrite(self._descriptor, json.dumps(holder).encode(), 0)
+        os.pwrite(self._descriptor, json.dumps(self._holder).encode(), 0)
+
+    def announce(self, address: str | None) -> None:
+        """Name the address at which the holder serves the catalog; None: at none any more."""
+        with self._checking:
+            self._holder.pop("address", None)
+            self._holder |= {} if address is None else {"address": address}
+            if self._descriptor >= 0:
+                with contextlib.suppress(OSError):  # what is in the file is for people
+                    self._sign()
 
     def check(self) -> None:
         """Make sure that nobody else can write. Raises CatalogLockedError where somebody may, OSError."""
@@ -105,7 +116,7 @@ def _locked_file(path: Path) -> int:
                 raise CatalogLockedError(
                     f"the catalog is open for writing by {_described(holder)}",
                     path=str(path.parent),
-                    hint="close it there, or open it for reading only",
+                    hint=_way_in(holder),
                     holder=holder,
                 )
             if same_file(path, os.fstat(descriptor)):
@@ -149,6 +160,18 @@ def _holder(descriptor: int) -> dict[str, Any]:
     except ValueError:  # it is being written this moment
         return {}
     return holder if isinstance(holder, dict) else {}
+
+
+def _way_in(holder: dict[str, Any]) -> str:
+    """What somebody can do who finds the catalog locked. The file may hold anything."""
+    address = holder.get("address")
+    if isinstance(address, str) and _ADDRESS.fullmatch(address):
+        return f"a server has it at {address}: ask that, as in `aggregator query {address} …`"
+    return "close it there, or open it for reading only"
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _described(holder: dict[str, Any]) -> str:

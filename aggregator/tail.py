@@ -33,6 +33,11 @@ class Tail:
         self._selection.begin()
 
     @property
+    def gone(self) -> int:
+        """How many records behind the position that it begins at are gone; see `Selection.gone`."""
+        return self._selection.gone
+
+    @property
     def position(self) -> str:
         """Where it stands: give it as POSITION to go on behind the last record that was given."""
         return self._selection.position

@@ -116,6 +116,13 @@ class AsyncClient:
         await self._connection.send(calls.create_topic(name, indexes, keys, roll, retention))
         return self.topic(name)
 
+    async def alter_topic(
+        self, name: str, *, roll: Mapping[str, Any] | None = None, retention: Mapping[str, Any] | None = None
+    ) -> AsyncTopic:
+        """Give a topic other policies; what is not given stays. As `Client.alter_topic`."""
+        await self._connection.send(calls.alter_topic(name, roll, retention))
+        return self.topic(name)
+
     async def write(
         self, tags: Mapping[str, str], records: Any, topic: str = STREAMS_TOPIC, *, partition: str = DEFAULT_PARTITION
     ) -> Receipt:
@@ -140,7 +147,7 @@ class AsyncClient:
         """Up to `limit` records of a SELECT behind a position, and the position behind them. As `Client.page`."""
         stream = await self._connection.stream(calls.page(text, position, wait_s, limit))
         table = pa.Table.from_batches([batch async for batch in stream.batches()], schema=stream.schema)
-        return Page(table, stream.headers.get(calls.POSITION_HEADER, position))
+        return Page(table, stream.headers.get(calls.POSITION_HEADER, position), calls.gone(stream.headers))
 
     async def tail(self, text: str, *, position: str = "tail", timeout_s: float | None = None) -> AsyncIterator[Page]:
         """Follow a SELECT: pages of records as they arrive, each with the position to go on from. As `Client.tail`."""

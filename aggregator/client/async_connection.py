@@ -68,7 +68,7 @@ class AsyncConnection:
                     response.status_code, response.headers, response.content, subject=call.path
                 )
             except httpx.RequestError as error:
-                failure = failure_of(error, call.path)
+                failure = failure_of(error, self.options.place(call))
             if await wait(attempts.wait_s(failure)):
                 raise attempts.given_up(failure)
 

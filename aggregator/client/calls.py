@@ -22,6 +22,7 @@ from esformat.parts import KEY_COLUMNS, to_microseconds
 
 COMPRESSIONS = (None, "zstd", "gzip")
 POSITION_HEADER = "aggregator-position"
+GONE_HEADER = "aggregator-gone"
 _JSON = "application/json"
 Body: TypeAlias = Any
 """What is sent: bytes or a pyarrow buffer."""
@@ -234,6 +235,20 @@ def create_topic(
     content: dict[str, Any] = {"indexes": list(indexes), "keys": keys}
     content |= {name: dict(given) for name, given in (("roll", roll), ("retention", retention)) if given is not None}
     return plain("PUT", path("v1", "topics", name), content)
+
+
+def alter_topic(name: str, roll: Mapping[str, Any] | None, retention: Mapping[str, Any] | None) -> Call:
+    """Give a topic other policies; what is None stays."""
+    content = {name: dict(given) for name, given in (("roll", roll), ("retention", retention)) if given is not None}
+    return plain("PATCH", path("v1", "topics", name), content)
+
+
+def gone(headers: Mapping[str, str]) -> int:
+    """How many records behind the position of a page are gone. Raises TruncatedAnswerError for what is no number."""
+    text = headers.get(GONE_HEADER, "0")
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        raise TruncatedAnswerError(f"the answer's {GONE_HEADER} is no number", hint="is this the server's address?")
+    return int(text)
 
 
 def stats(topic: str) -> Call:

@@ -79,6 +79,16 @@ class Client:
         self._connection.send(calls.create_topic(name, indexes, keys, roll, retention))
         return self.topic(name)
 
+    def alter_topic(
+        self, name: str, *, roll: Mapping[str, Any] | None = None, retention: Mapping[str, Any] | None = None
+    ) -> RemoteTopic:
+        """Give a topic other policies, as `aggregator.Catalog.alter_topic` does; what is not given stays.
+
+        Raises TopicNotFoundError, InvalidRequestError, AccessDeniedError.
+        """
+        self._connection.send(calls.alter_topic(name, roll, retention))
+        return self.topic(name)
+
     # ------------------------------------------------------------ streams
 
     def write(
@@ -137,12 +147,13 @@ class Client:
     def page(self, text: str, position: str = "head", *, wait_s: float = 0.0, limit: int = 1000) -> Page:
         """Up to `limit` records of a SELECT behind a position, and the position behind them.
 
-        position: "head", "tail", or one that came before. wait_s: how long to wait for a first record; up to 60.
+        position: "head", "tail", "at TIME", or one that came before. wait_s: seconds to wait for a first record; up to
+            60.
         Raises InvalidRequestError, TruncatedAnswerError.
         """
         stream = self._connection.stream(calls.page(text, position, wait_s, limit))
         table = pa.Table.from_batches(stream, schema=stream.schema)
-        return Page(table, stream.headers.get(calls.POSITION_HEADER, position))
+        return Page(table, stream.headers.get(calls.POSITION_HEADER, position), calls.gone(stream.headers))
 
     def tail(self, text: str, *, position: str = "tail", timeout_s: float | None = None) -> RemoteTail:
         """Follow a SELECT: records that arrive from now on, or behind `position`. Goes on where it was after a failure.
@@ -189,6 +200,16 @@ class RemoteTopic(Questions[RemoteScan]):
         if self._known is None:
             self._known = calls.topic_facts(self.stats())
         return self._known
+
+    @property
+    def indexes(self) -> tuple[str, ...]:
+        """Names of the indexed columns. Raises TopicNotFoundError."""
+        return self._facts()[0]
+
+    @property
+    def keys(self) -> str:
+        """Kind of the keys: "text" or "binary". Raises TopicNotFoundError."""
+        return "binary" if self._facts()[1] else "text"
 
     def stats(self) -> dict[str, Any]:
         """Rows, bytes, segments and more. See `aggregator.Topic.stats`. Raises TopicNotFoundError."""

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 import time
 from collections.abc import Callable, Iterator
@@ -24,6 +25,7 @@ from esformat import ClosedError, EsdbError
 
 _PIECE_BYTES = 256 << 10  # of a request body: what one call hands to the socket
 _CONNECT_S = 5.0
+_TOKEN = re.compile(r"[!-~]+")  # what a header takes without doubt: visible ASCII
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +46,14 @@ class Options:
             check_host(url.host)
         except (httpx.InvalidURL, TypeError, ValueError):
             url = httpx.URL("")
+        if url.userinfo:
+            raise InvalidRequestError("the address has a name or a password in it", hint="give the token apart")
         if url.scheme not in ("http", "https") or not url.host:
             raise InvalidRequestError(f"{self.url!r} is no address", hint="give http://host:port")
+        if self.token is not None and not _TOKEN.fullmatch(self.token):
+            raise InvalidRequestError(
+                "the token has characters that no token has", hint="give what `aggregator token create` printed, alone"
+            )
         if self.compression not in COMPRESSIONS:
             raise InvalidRequestError(f'compression must be None, "zstd" or "gzip", not {self.compression!r}')
 
@@ -62,6 +70,10 @@ class Options:
         """Those that every call carries."""
         mine = {"user-agent": "aggregator-client", "accept-encoding": "identity"}  # httpx would ask for gzip
         return mine if self.token is None else mine | {"authorization": f"Bearer {self.token}"}
+
+    def place(self, call: Call) -> str:
+        """Where a call goes, for messages."""
+        return self.url.rstrip("/") + call.path
 
     def timeout(self, call: Call) -> httpx.Timeout:
         """For one call: its answer may take longer."""
@@ -128,7 +140,7 @@ class Connection:
                     response.status_code, response.headers, response.content, subject=call.path
                 )
             except httpx.RequestError as error:
-                failure = failure_of(error, call.path)
+                failure = failure_of(error, self.options.place(call))
             if wait(attempts.wait_s(failure)):
                 raise attempts.given_up(failure)
 

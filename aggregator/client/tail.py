@@ -19,10 +19,11 @@ BROKEN_POLLS = 5  # answers in a row that broke off
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Records, and the position behind the last of them."""
+    """Records, and the position behind the last of them. gone: records behind the position asked for that are gone."""
 
     table: pa.Table
     position: str
+    gone: int = 0
 
 
 class RemoteTail:
@@ -55,10 +56,10 @@ class RemoteTail:
                     raise
                 continue
             broken = 0
+            self.position = page.position  # before the records are given: who stops behind them reads it
             if page.table.num_rows:
-                yield from page.table.to_batches()
+                yield from page.table.combine_chunks().to_batches()
                 heard = time.monotonic()
-            self.position = page.position
 
     def __iter__(self) -> Iterator[Event]:
         return events_of(self.batches(), (), "")

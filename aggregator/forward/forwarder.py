@@ -6,14 +6,16 @@ import json
 import logging
 import os
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from time import monotonic
+from typing import Protocol
 
 import pyarrow as pa
 
-from aggregator.catalog import Catalog
+from aggregator.arrivals import Arrivals
 from aggregator.errors import AggregatorError, InvalidRequestError
 from aggregator.files import sync_directory
 from aggregator.forward.destinations import Destination, StreamDestination, TryLaterError
@@ -28,10 +30,36 @@ NOTE_S = 1.0
 _LOG = logging.getLogger(__name__)
 
 
+class Following(Protocol):
+    """The records of a SELECT as they arrive, as `aggregator.Tail` has them."""
+
+    @property
+    def position(self) -> str | None:
+        """Where it stands; None: where the statement begins."""
+
+    @property
+    def gone(self) -> int:
+        """How many records behind the position that it begins at are gone."""
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The records, until none has come for a while."""
+
+
+class Origin(Protocol):
+    """Where records come from: a catalog, or what stands for one behind a server."""
+
+    @property
+    def arrivals(self) -> Arrivals:
+        """Says whether it was closed."""
+
+    def tail(self, text: str, timeout_s: float | None = None) -> Following:
+        """Follow a SELECT."""
+
+
 class Forwarder:
     """Sends records to a destination. `run` until `stop` is called, from a signal or another thread."""
 
-    def __init__(self, catalog: Catalog, statement: str, destination: Destination, notes: Path) -> None:
+    def __init__(self, catalog: Origin, statement: str, destination: Destination, notes: Path) -> None:
         """statement: a SELECT without COUNT and ORDER BY. notes: the file with the position.
 
         Raises InvalidRequestError, AggregatorError (notes of another statement, or none at all), OSError.
@@ -47,10 +75,10 @@ class Forwarder:
         resumed = parsed
         if noted is not None:
             resumed = replace(parsed, position=Position("token", noted), offset=None)
-            gone = catalog.query(to_text(resumed)).gone
-            if gone:
-                _LOG.warning("%d records are gone that were not forwarded", gone)
         self._tail = catalog.tail(to_text(resumed), NOTE_S)
+        gone = self._tail.gone if noted is not None else 0
+        if gone:
+            _LOG.warning("%d records are gone that were not forwarded", gone)
         self._stopped = Event()
         self._sending = False
         self._unnoted = False  # told in the log
@@ -150,7 +178,7 @@ class Forwarder:
         if self._sending:
             return
         position = self._tail.position
-        if position == self._written:
+        if position in (None, self._written):
             return
         partial = self._notes.with_name(f".{self._notes.name}.partial")
         with os.fdopen(create_file(partial, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:

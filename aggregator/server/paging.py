@@ -45,16 +45,20 @@ def limited(select: Select, limit: int) -> Select:
 
 
 def select_at(catalog: Catalog, select: Select, position: str) -> Selection:
-    """The answer from a position on: "head", "tail", or one that came with an answer. Raises InvalidRequestError.
+    """The answer from a position on: "head", "tail", "at TIME", or one that came. Raises InvalidRequestError.
 
-    The statement's OFFSET counts from head or tail; from another position on it was counted already.
+    The statement's OFFSET counts from head, tail or a time; from another position on it was counted already.
     """
     if position.lower() in ("head", "tail"):
         select = replace(select, position=Position(position.lower()))
+    elif position[:3].lower() == "at ":
+        select = replace(select, position=Position("time", position[3:].strip()))
     elif _PLAIN.fullmatch(position):
         select = replace(select, position=Position("token", position), offset=None)
     else:
-        raise InvalidRequestError(f"{position[:40]!r} is no position", hint="give head, tail, or one that came before")
+        raise InvalidRequestError(
+            f"{position[:40]!r} is no position", hint="give head, tail, at TIME, or one that came before"
+        )
     found = catalog.query(to_text(select))
     assert isinstance(found, Selection)
     return found

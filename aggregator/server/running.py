@@ -81,11 +81,10 @@ class RunningServer:
 
     def __enter__(self) -> Self:
         self._listener = listen(self._settings.http.bind)
-        host, port = self._listener.getsockname()[:2]
         self._server = _Server(self.catalog, self._settings)
         self.context = self._server.context
         self.routes = self._server.routes
-        self.url = f"{'https' if self._settings.tls.key else 'http'}://{host}:{port}"
+        self.url = url_of(self._listener, secure=self._settings.tls.key is not None)
         self._thread = threading.Thread(target=self._server.run, args=([self._listener],), name="server", daemon=True)
         self._thread.start()
         while not self._server.started:
@@ -116,6 +115,13 @@ def listen(bind: str) -> socket.socket:
     except OSError as error:
         raise InvalidRequestError(f"cannot listen on {bind}: {error.strerror or error}") from None
     return listener
+
+
+def url_of(listener: socket.socket, *, secure: bool) -> str:
+    """The URL by which a client on this machine reaches a listening socket."""
+    host, port = listener.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - named, not listened on
+    return f"{'https' if secure else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def check_public(settings: Settings, context: Context) -> None:
@@ -206,12 +212,14 @@ class _Server(uvicorn.Server):
         """Begin to take requests, and say so."""
         await super().startup(sockets)
         for listener in sockets or ():
+            self.context.catalog.announce(url_of(listener, secure=self.config.is_ssl))
             where = "{}:{}".format(*listener.getsockname()[:2])
             catalog = str(self.context.catalog.path)
             _log.info("serving", extra={"catalog": catalog, "address": where, "tls": self.config.is_ssl})
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let what is under way end; reads that take longer than that may are cancelled while they can be answered."""
+        self.context.catalog.announce(None)
         self.context.ready = False  # answers without an end of their own see it
         drain_s = self.context.settings.http.drain_s
         late = asyncio.get_running_loop().call_later(drain_s * _PATIENT, self.context.reads.cancel)
