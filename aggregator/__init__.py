@@ -1,38 +1,75 @@
 """The embedded aggregator: events taken in durably, rolled into segments under a manifest, kept within bounds, read."""
 
-from aggregator.adding import Added
-from aggregator.allowance import Allowance
-from aggregator.catalog import Catalog
-from aggregator.errors import (
-    AggregatorError,
-    CatalogLockedError,
-    CatalogNotFoundError,
-    CorruptLogError,
-    CorruptManifestError,
-    InvalidRequestError,
-    LogFailedError,
-    ManifestFailedError,
-    OverloadedError,
-    QueryCancelledError,
-    QueryLimitError,
-    ReadOnlyError,
-    SealingFailedError,
-    SegmentMissingError,
-    SequenceConflictError,
-    TopicExistsError,
-    TopicNotFoundError,
-    UnknownVersionError,
-)
-from aggregator.model import Problem, Receipt
-from aggregator.opening import open_catalog as open
-from aggregator.opening import rebuild_manifest
-from aggregator.policy import Durability, Limits, Retention, Roll
-from aggregator.quarantine_view import Quarantined, QuarantineView
-from aggregator.reports import ClockReport, CompactionReport, Erasure, RebuildReport, Removed, RetentionReport, Traces
-from aggregator.scan import Scan
-from aggregator.selection import Selection
-from aggregator.tail import Tail
-from aggregator.topic import Topic
+from typing import TYPE_CHECKING
+
+from esformat.parts import lazily
+
+if TYPE_CHECKING:
+    from aggregator.adding import Added
+    from aggregator.allowance import Allowance
+    from aggregator.catalog import Catalog
+    from aggregator.errors import (
+        AggregatorError,
+        CatalogLockedError,
+        CatalogNotFoundError,
+        CorruptLogError,
+        CorruptManifestError,
+        InvalidRequestError,
+        LogFailedError,
+        ManifestFailedError,
+        OverloadedError,
+        QueryCancelledError,
+        QueryLimitError,
+        ReadOnlyError,
+        SealingFailedError,
+        SegmentMissingError,
+        SequenceConflictError,
+        TopicExistsError,
+        TopicNotFoundError,
+        UnknownVersionError,
+    )
+    from aggregator.model import Problem, Receipt
+    from aggregator.opening import open_catalog as open
+    from aggregator.opening import rebuild_manifest
+    from aggregator.policy import Durability, Limits, Retention, Roll
+    from aggregator.quarantine_view import Quarantined, QuarantineView
+    from aggregator.reports import (
+        ClockReport,
+        CompactionReport,
+        Erasure,
+        RebuildReport,
+        Removed,
+        RetentionReport,
+        Traces,
+    )
+    from aggregator.scan import Scan
+    from aggregator.selection import Selection
+    from aggregator.tail import Tail
+    from aggregator.topic import Topic
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "aggregator.adding": "Added",
+            "aggregator.allowance": "Allowance",
+            "aggregator.catalog": "Catalog",
+            "aggregator.errors": (
+                "AggregatorError CatalogLockedError CatalogNotFoundError CorruptLogError CorruptManifestError "
+                "InvalidRequestError LogFailedError ManifestFailedError OverloadedError QueryCancelledError "
+                "QueryLimitError ReadOnlyError SealingFailedError SegmentMissingError SequenceConflictError "
+                "TopicExistsError TopicNotFoundError UnknownVersionError"
+            ),
+            "aggregator.model": "Problem Receipt",
+            "aggregator.opening": "open=open_catalog rebuild_manifest",
+            "aggregator.policy": "Durability Limits Retention Roll",
+            "aggregator.quarantine_view": "Quarantined QuarantineView",
+            "aggregator.reports": "ClockReport CompactionReport Erasure RebuildReport Removed RetentionReport Traces",
+            "aggregator.scan": "Scan",
+            "aggregator.selection": "Selection",
+            "aggregator.tail": "Tail",
+            "aggregator.topic": "Topic",
+        },
+    )
 
 __all__ = [
     "Added",

@@ -1,28 +1,53 @@
 """Event files: immutable, self-contained segments sorted by space, grouping and timestamp, with secondary indexes."""
 
-from esformat.collection import Collection, CollectionSpace, open_many
-from esformat.collection_scan import CollectionScan
-from esformat.counts import Counts
-from esformat.errors import (
-    ChecksumMismatchError,
-    ClosedError,
-    CorruptSegmentError,
-    EsdbError,
-    InvalidEventError,
-    SegmentChangedError,
-    SpaceNotFoundError,
-    UnknownIndexError,
-    UnsupportedVersionError,
-    UsageError,
-)
-from esformat.event import Event
-from esformat.scan import Scan
-from esformat.segment import Segment, set_cache_bytes
-from esformat.segment import open_segment as open
-from esformat.source import BytesSource, CountingSource, FileSource, Source
-from esformat.space import Space
-from esformat.verify import Problem, Report, verify
-from esformat.writer import Writer, create
+from typing import TYPE_CHECKING
+
+from esformat.lazy import lazily
+
+if TYPE_CHECKING:
+    from esformat.collection import Collection, CollectionSpace, open_many
+    from esformat.collection_scan import CollectionScan
+    from esformat.counts import Counts
+    from esformat.errors import (
+        ChecksumMismatchError,
+        ClosedError,
+        CorruptSegmentError,
+        EsdbError,
+        InvalidEventError,
+        SegmentChangedError,
+        SpaceNotFoundError,
+        UnknownIndexError,
+        UnsupportedVersionError,
+        UsageError,
+    )
+    from esformat.event import Event
+    from esformat.scan import Scan
+    from esformat.segment import Segment, set_cache_bytes
+    from esformat.segment import open_segment as open
+    from esformat.source import BytesSource, CountingSource, FileSource, Source
+    from esformat.space import Space
+    from esformat.verification import Problem, Report, verify
+    from esformat.writer import Writer, create
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "esformat.collection": "Collection CollectionSpace open_many",
+            "esformat.collection_scan": "CollectionScan",
+            "esformat.counts": "Counts",
+            "esformat.errors": (
+                "ChecksumMismatchError ClosedError CorruptSegmentError EsdbError InvalidEventError "
+                "SegmentChangedError SpaceNotFoundError UnknownIndexError UnsupportedVersionError UsageError"
+            ),
+            "esformat.event": "Event",
+            "esformat.scan": "Scan",
+            "esformat.segment": "Segment set_cache_bytes open=open_segment",
+            "esformat.source": "BytesSource CountingSource FileSource Source",
+            "esformat.space": "Space",
+            "esformat.verification": "Problem Report verify",
+            "esformat.writer": "Writer create",
+        },
+    )
 
 __version__ = "0.1.0"
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from types import FrameType
 from typing import NoReturn
 
-_NEEDED = ("click", "rich")
+from esformat.extras import advice
 
 
 def launch(program: str, package: str) -> NoReturn:
@@ -17,9 +17,10 @@ def launch(program: str, package: str) -> NoReturn:
     try:
         run = import_module(package).run  # here, since click and rich may be missing
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] not in _NEEDED:
+        missing = advice(error, "the command line")
+        if missing is None:
             raise
-        sys.stderr.write(f"{program}: the command line is not installed: pip install 'esformat[cli]'\n")
+        sys.stderr.write(f"{program}: {missing}\n")
         sys.exit(2)
     except KeyboardInterrupt:
         sys.stderr.write(f"{program}: interrupted\n")

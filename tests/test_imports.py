@@ -13,6 +13,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -30,16 +31,16 @@ LEVELS = (
         "cache",
         "counts",
         "expression",
+        "extras",
         "json_text",
         "in_flight",
-        "launch",
         "leftovers",
         "merge",
         "order",
         "ranges",
         "write_owner",
     ),
-    ("budget", "codec", "event", "exact", "layout", "publish", "retry", "source", "spill", "union"),
+    ("budget", "codec", "event", "exact", "launch", "layout", "lazy", "publish", "retry", "source", "spill", "union"),
     ("block", "packing", "schema", "store", "windows"),
     (
         "arrays",
@@ -74,7 +75,7 @@ LEVELS = (
     ("collection_scan", "selection", "space"),
     ("dataset",),
     ("segment",),
-    ("members", "row_range", "verify"),
+    ("members", "row_range", "verification"),
     ("collection_events",),
     ("collection",),
     ("tools",),
@@ -295,19 +296,56 @@ def test_aggregator_uses_what_esformat_exports(name):
 
 
 def test_packages_hold_imports_only():
-    """An `__init__.py` has a docstring, imports and `__all__`, no code."""
+    """An `__init__.py` has a docstring, imports and `__all__`, no code but where its names are imported from."""
     for module in _modules():
         if module.name == "__init__.py":
             tree = ast.parse(module.read_text("utf-8"))
             for node in tree.body[ast.get_docstring(tree) is not None :]:
                 named = ast.unparse(node).startswith(("__all__", "__version__"))
-                assert named or isinstance(node, ast.Import | ast.ImportFrom), f"{module}:{node.lineno}"
+                lazy = isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+                assert named or lazy or isinstance(node, ast.Import | ast.ImportFrom), f"{module}:{node.lineno}"
+
+
+def _lazy_packages() -> dict[str, ast.If]:
+    """Packages whose names are imported on first use, and the statement that says from where, twice."""
+    found = {}
+    for name, module in DOTTED.items():
+        if module.name == "__init__.py":
+            for node in ast.parse(module.read_text("utf-8")).body:
+                if isinstance(node, ast.If):
+                    found[name] = node
+    return found
+
+
+@pytest.mark.parametrize("package", sorted(_lazy_packages()))
+def test_lazy_names_are_what_type_checkers_see(package):
+    """The names that a package imports on first use are those it imports for type checkers, from the same modules."""
+    node = _lazy_packages()[package]
+    (assignment,) = node.orelse
+    homes = ast.literal_eval(assignment.value.args[1])
+    lazy = {(module, *word.partition("=")[::2]) for module, words in homes.items() for word in words.split()}
+    seen = {
+        (one.module, alias.asname or alias.name, alias.name if alias.asname else "")
+        for one in node.body
+        for alias in one.names
+    }
+    assert lazy == seen
+    exported = import_module(package).__all__
+    assert {name for _, name, _ in lazy} <= set(exported)
+    below = {name.rpartition(".")[2] for name in DOTTED if name.rpartition(".")[0] == package}
+    assert not {name for _, name, _ in lazy} & below, "the import of that module would take the name's place"
+    for name in exported:
+        assert hasattr(import_module(package), name)
+    assert set(dir(import_module(package))) >= set(exported)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = import_module(package).nothing
 
 
 def test_import_loads_the_core_dependencies_only():
     """`import esformat` loads the standard library, pyarrow, numpy, xxhash and zstandard: extras stay optional."""
     code = (
         "import json, sys; before = set(sys.modules); import esformat; "
+        "[getattr(esformat, name) for name in esformat.__all__]; "
         "new = [name for name in set(sys.modules) - before if getattr(sys.modules[name], '__file__', None)]; "
         "print(json.dumps(sorted({name.split('.')[0] for name in new})))"
     )
@@ -320,8 +358,47 @@ def test_import_loads_the_core_dependencies_only():
     assert PACKAGE in loaded
 
 
-def test_commands_start_without_pandas():
-    """Neither command imports pandas to start, which would take longer than the rest of it."""
-    code = "import sys, aggregator.cli, esformat.cli; print('pandas' in sys.modules)"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert run.stdout == "False\n"
+SLOW = ("pyarrow", "numpy", "pandas", "httpx", "starlette", "rich", "lark", "sqlite3", "asyncio", "importlib.metadata")
+STARTS = [
+    "import esformat",
+    "import aggregator",
+    "import aggregator.client",
+    *(
+        f"from {package}.__main__ import main; import sys; sys.argv[1:] = {words.split()}; main()"
+        for package in (PACKAGE, AGGREGATOR)
+        for words in ("--version", "--help", "")
+    ),
+    *(
+        f"import os; os.environ.update({variable}='bash_complete', COMP_WORDS='{words}', COMP_CWORD='1'); "
+        f"from {package}.__main__ import main; main()"
+        for package, variable, words in (
+            (PACKAGE, "_ESDB_COMPLETE", "esdb "),
+            (AGGREGATOR, "_AGGREGATOR_COMPLETE", "a "),
+        )
+    ),
+]
+
+
+@pytest.mark.parametrize("code", STARTS)
+def test_starts_load_nothing_slow(code):
+    """What takes most of the time of a start is not loaded: packages that only what comes then may need."""
+    assert _loaded_of_slow(code) == []
+
+
+def test_help_of_verbs_loads_nothing_slow():
+    """The same for the help of every verb of both commands, one after the other in one process."""
+    code = (
+        "from esformat.cli import main as esdb, run as run_esdb; from aggregator.cli import main, run; "
+        "[run_esdb([verb, '--help']) for verb in esdb.commands if verb != 'spark']; "
+        "[run([verb, '--help']) for verb in main.commands]"
+    )
+    assert _loaded_of_slow(code) == []
+
+
+def _loaded_of_slow(code: str) -> list[str]:
+    told = (
+        f"import atexit, sys; atexit.register(lambda: print(*(m for m in {SLOW} if m in sys.modules), file=sys.stderr))"
+    )
+    run = subprocess.run([sys.executable, "-c", f"{told}; {code}"], capture_output=True, text=True, check=False)
+    assert run.returncode in (0, 2), run.stderr
+    return run.stderr.splitlines()[-1].split()

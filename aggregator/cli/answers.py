@@ -7,19 +7,19 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
-import pyarrow as pa
 
-from aggregator import Catalog
-from aggregator.cli.opened import reading, writing
-from aggregator.forward import columns_of, fields_of, json_lines, lines
-from aggregator.lql import LqlError, Template, parse_statement, to_text
-from aggregator.lql.columns import as_text
-from aggregator.lql.tree import CreatePipe, DeletePipe, Select, Statement, Truncate
+from aggregator import forward, lql
+from aggregator.cli.opened import AnyCatalog, asking, changing, is_address
+from esformat import convert
 from esformat.cli.parts import chosen_format, is_terminal, say
-from esformat.convert import write_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from aggregator.lql.tree import Select, Statement
 
 FORMATS = ("table", "json", "csv", "arrow", "template")
 ROWS_SHOWN = 50
@@ -40,35 +40,36 @@ def shown_errors() -> Iterator[None]:
     """A statement that is wrong ends the command with status 2, and is shown with the place."""
     try:
         yield
-    except LqlError as error:
+    except lql.LqlError as error:
         click.echo(f"aggregator: {error}", err=True)
         raise click.exceptions.Exit(2) from None
 
 
 def changes(statement: Statement) -> bool:
     """Whether it needs a catalog that is open for writing."""
+    from aggregator.lql.tree import CreatePipe, DeletePipe, Truncate
+
     return isinstance(statement, CreatePipe | DeletePipe) or (isinstance(statement, Truncate) and not statement.dry_run)
 
 
-def run_statement(path: str, text: str, format_: str | None, catalog: Catalog | None = None) -> None:
-    """Run a statement and print its answer. catalog: one that is open for reading already.
+def run_statement(place: str, text: str, format_: str | None, catalog: AnyCatalog | None = None) -> None:
+    """Run a statement and print its answer. catalog: one that is open for reading already, or a server.
 
     Raises LqlError, AggregatorError and what else reading raises.
     """
-    statement = parse_statement(text)
+    statement = lql.parse_statement(text)
     limit = None if catalog is None else ROWS_SHOWN
-    if changes(statement):
-        with writing(path) as opened:
-            show(opened, statement, text, format_, limit)
-    elif catalog is not None:
+    if catalog is not None and (is_address(place) or not changes(statement)):
         show(catalog, statement, text, format_, limit)
-    else:
-        with reading(path) as opened:
-            show(opened, statement, text, format_, limit)
+        return
+    with changing(place) if changes(statement) else asking(place) as opened:
+        show(opened, statement, text, format_, limit)
 
 
-def show(catalog: Catalog, statement: Statement, text: str, format_: str | None, limit: int | None) -> None:
+def show(catalog: AnyCatalog, statement: Statement, text: str, format_: str | None, limit: int | None) -> None:
     """Print the answer of a statement. limit: of a SELECT that has none."""
+    from aggregator.lql.tree import Select
+
     if not isinstance(statement, Select) or statement.count:
         _show_table(catalog.query(text), format_)
         return
@@ -76,13 +77,14 @@ def show(catalog: Catalog, statement: Statement, text: str, format_: str | None,
     limit = ROWS_SHOWN if chosen == "table" and limit is None else limit
     shortened = statement.limit is None and limit is not None
     if shortened:
-        text = to_text(replace(statement, limit=limit))
-    answer: Any = catalog.query(text)
+        text = lql.to_text(replace(statement, limit=limit))
+    selection: Any = catalog.query(text)
+    answer = selection.to_reader()  # one question: a server is not asked for the schema apart
     rows = 0
 
     def counted() -> Iterator[pa.RecordBatch]:
         nonlocal rows
-        for batch in answer.batches():
+        for batch in answer:
             rows += len(batch)
             yield batch
 
@@ -103,45 +105,55 @@ def write_records(
 ) -> None:
     """Write the records of a SELECT."""
     if chosen == "arrow":
-        write_batches(batches, schema, chosen_format("arrow", "-"), sink)
+        convert.write_batches(batches, schema, chosen_format("arrow", "-"), sink)
         return
     if chosen in ("table", "csv"):
-        shaped = (_plain(batch) for batch in batches)
+        plain = plain_schema()
+        shaped = (_plain(batch, plain) for batch in batches)
         if chosen == "csv":
-            write_batches(shaped, PLAIN, "csv", sink)
+            convert.write_batches(shaped, plain, "csv", sink)
         else:
             from esformat.cli.tables import show_table  # here: rich is slow to import
 
-            show_table(shaped, PLAIN)
+            show_table(shaped, plain)
         return
-    template = Template.compile(statement.format or "{msg}")
+    template = lql.Template.compile(statement.format or "{msg}")
     for batch in batches:
-        columns = columns_of(batch)
-        texts = lines(batch, columns, template) if chosen == "template" else json_lines(batch, columns)
+        columns = forward.columns_of(batch)
+        as_lines = chosen == "template"
+        texts = forward.lines(batch, columns, template) if as_lines else forward.json_lines(batch, columns)
         sink.write(b"".join(texts.to_pylist()))
         sink.flush()
 
 
-PLAIN = pa.schema(
-    [("ts", pa.timestamp("us", "UTC")), ("tags", pa.string()), ("msg", pa.string()), ("fields", pa.string())]
-)
-"""Records as rows for people: tags as they are written, fields as JSON."""
+def plain_schema() -> pa.Schema:
+    """Of records as rows for people: tags as they are written, fields as JSON."""
+    import pyarrow as pa  # here: slow to import
+
+    texts = [(name, pa.string()) for name in ("tags", "msg", "fields")]
+    return pa.schema([("ts", pa.timestamp("us", "UTC")), *texts])
 
 
-def _plain(batch: pa.RecordBatch) -> pa.RecordBatch:
-    columns = columns_of(batch)
-    fields = [json.dumps(held, ensure_ascii=False, default=str) if held else None for held in fields_of(batch, columns)]
+def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa  # here: slow to import
+
+    from aggregator.lql.columns import as_text
+
+    found = forward.fields_of(batch, forward.columns_of(batch))
+    fields = [json.dumps(held, ensure_ascii=False, default=str) if held else None for held in found]
     arrays = [
         batch.column("timestamp"), as_text(batch.column("space")).cast(pa.string()),
         as_text(batch.column("data")).cast(pa.string()), pa.array(fields, pa.string()),
     ]  # fmt: skip
-    return pa.RecordBatch.from_arrays(arrays, schema=PLAIN)
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def _show_table(table: Any, format_: str | None) -> None:
     chosen = format_ or ("table" if is_terminal(sys.stdout) else "json")
     if chosen == "template":
         raise click.UsageError("--format template goes with SELECT")
+    import pyarrow as pa  # here: slow to import
+
     plain = [pa.field(f.name, pa.string() if pa.types.is_large_string(f.type) else f.type) for f in table.schema]
     table = table.cast(pa.schema(plain, metadata=table.schema.metadata))
     batches = table.combine_chunks().to_batches()
@@ -153,5 +165,5 @@ def _show_table(table: Any, format_: str | None) -> None:
             say(f"{name.decode()}: {int(total):,}" if total.isdigit() else f"{name.decode()}: {total.decode()}")
         return
     writer = "jsonl" if chosen == "json" else chosen_format(chosen, "-")
-    write_batches(iter(batches), table.schema, writer, sys.stdout.buffer)
+    convert.write_batches(iter(batches), table.schema, writer, sys.stdout.buffer)
     sys.stdout.buffer.flush()

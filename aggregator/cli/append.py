@@ -10,7 +10,14 @@ from typing import Any
 import click
 
 from aggregator.cli.feeding import Fed, feed_files
-from aggregator.cli.opened import catalog_argument, durability_option, format_option, say_json, topic_argument, writing
+from aggregator.cli.opened import (
+    catalog_or_server,
+    changing,
+    durability_option,
+    format_option,
+    say_json,
+    topic_argument,
+)
 from esformat.cli.parts import InputCommand, count, input_options, say
 
 _EXAMPLES = """\b
@@ -19,6 +26,7 @@ Examples:
   aggregator append data clicks monday.parquet tuesday.csv.gz --space who --timestamp at --partition web
   cat clicks.jsonl | aggregator append data clicks - --input-format jsonl --space who --timestamp at
   aggregator append data clicks clicks.jsonl --space who --timestamp at --producer loader --format json
+  aggregator append http://127.0.0.1:3030 clicks clicks.jsonl --space who --timestamp at --token-file token
 """
 
 
@@ -44,7 +52,7 @@ def feeding_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @click.command(cls=InputCommand, epilog=_EXAMPLES)
-@catalog_argument
+@catalog_or_server
 @topic_argument
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @feeding_options
@@ -58,7 +66,7 @@ def append(catalog: str, topic: str, inputs: tuple[str, ...], format_: str, **op
     before an error stays.
     """
     started = perf_counter()
-    with writing(catalog, options["durability"]) as opened:
+    with changing(catalog, options["durability"]) as opened:
         fed = feed_files(opened.topic(topic), inputs, options)
     if not options["receipts"]:
         report(fed, perf_counter() - started, format_)

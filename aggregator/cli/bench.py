@@ -7,18 +7,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import Event, Thread
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import numpy as np
-import pyarrow as pa
 
 import aggregator
-from aggregator import OverloadedError, Topic
 from aggregator.cli.bench_url import WORKS, bench_url
 from aggregator.cli.opened import durability_option, format_option, say_json
 from aggregator.load import BODIES, COMPRESSIONS, INTERFACES
 from esformat.cli.parts import progress, size
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from aggregator import Topic
 
 _EXAMPLES = """\b
 Examples:
@@ -123,7 +125,7 @@ def _run(topic: Topic, seconds: float, threads: int, load: dict[str, Any]) -> di
         while (now := perf_counter()) < deadline and not (failed or stopped.is_set()):
             try:
                 topic.append(batches[number % _SHAPES], partition)
-            except OverloadedError as error:
+            except aggregator.OverloadedError as error:
                 overloads[thread] += 1
                 stopped.wait(error.retry_after_s)
                 continue
@@ -147,6 +149,8 @@ def _run(topic: Topic, seconds: float, threads: int, load: dict[str, Any]) -> di
     took = perf_counter() - began
     if failed:
         raise failed[0]
+    import numpy as np  # here: slow to import
+
     waits = np.concatenate([np.array(mine) for mine in latencies]) * 1000
     p50, p99 = np.percentile(waits, [50, 99]).tolist() if len(waits) else (0.0, 0.0)
     return {
@@ -158,6 +162,9 @@ def _run(topic: Topic, seconds: float, threads: int, load: dict[str, Any]) -> di
 
 
 def _batch(number: int, load: dict[str, Any]) -> pa.RecordBatch:
+    import numpy as np  # here, as pyarrow: slow to import
+    import pyarrow as pa
+
     count, payload = load["batch"], load["payload"]
     rng = np.random.default_rng(number)
     spaces = pa.array(np.char.add("space-", rng.integers(0, load["spaces"], count).astype(str)))

@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from aggregator import load as sending
 from aggregator.cli.opened import say_json
 from aggregator.errors import InvalidRequestError
-from aggregator.load import Load, appends, make_topic, reads, run
 from esformat.cli.parts import progress
 
 WORKS = ("append", "read")
@@ -29,14 +29,14 @@ def bench_url(
     sys.setswitchinterval(_SWITCH_S)
     with progress("sending"):
         if interface == "native":
-            make_topic(url, topic, token)
+            sending.make_topic(url, topic, token)
         partitions = [str(number) for number in range(load["partitions"])]
         sizes = load["batch"], load["payload"], load["spaces"]
         if work == "append":
-            requests = appends(interface, topic, partitions, body, *sizes, compression)
+            requests = sending.appends(interface, topic, partitions, body, *sizes, compression)
         else:
-            requests = reads(interface, topic, partitions[0], load["spaces"])
-        facts = run(Load(url, seconds, threads, rate, token), requests)
+            requests = sending.reads(interface, topic, partitions[0], load["spaces"])
+        facts = sending.run(sending.Load(url, seconds, threads, rate, token), requests)
     facts |= {
         "work": work,
         "interface": interface,

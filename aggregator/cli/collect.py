@@ -14,19 +14,8 @@ from typing import Any
 
 import click
 
+from aggregator import collect as collecting
 from aggregator.cli.opened import durability_option, say_json, state_file, writing
-from aggregator.collect import (
-    FORMATS,
-    TYPES,
-    CatalogSink,
-    Collector,
-    Counts,
-    Files,
-    ServerSink,
-    Settings,
-    Sink,
-    StoppedError,
-)
 from esformat.cli.parts import Pair, count, say
 
 _EXAMPLES = """\b
@@ -46,13 +35,13 @@ Examples:
 @click.option("--topic", help="Default: logs.")
 @click.option("--tags", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Tags of the streams. Repeatable.")
 @click.option("--file-tag", metavar="NAME", help='The tag with the file\'s path. Default: file; "" for none.')
-@click.option("--format", "format_", metavar="FORMAT", help=f"{', '.join(FORMATS[:-1])}, or regex=PATTERN.")
+@click.option("--format", "format_", metavar="FORMAT", help=f"{', '.join(collecting.FORMATS[:-1])}, or regex=PATTERN.")
 @click.option("--time", metavar="NAME", help="The key or group with the time. Default: time; of a regex ts.")
 @click.option("--tag-from", "tags_from", multiple=True, metavar="NAME", help="A key or group that becomes a tag.")
 @click.option("--field", "fields", multiple=True, metavar="NAME", help="A key that becomes a field.")
 @click.option(
     "--column", "columns", type=Pair(), multiple=True, metavar="NAME=TYPE",
-    help=f"A key or group that becomes a typed column: {', '.join(TYPES)}.",
+    help=f"A key or group that becomes a typed column: {', '.join(collecting.TYPES)}.",
 )  # fmt: skip
 @click.option("--multiline", metavar="PATTERN", help="What the first line of each record matches.")
 @click.option("--encoding", metavar="NAME", help="Of the files. Default: utf-8.")
@@ -78,12 +67,12 @@ def collect(
 
     def wait(seconds: float) -> None:
         if stop.wait(seconds):
-            raise StoppedError("ended while a batch waited")
+            raise collecting.StoppedError("ended while a batch waited")
 
     logging.basicConfig(format="aggregator: %(message)s", level=logging.WARNING)
     sink = _sink(settings, durability, wait)
     try:
-        made = Collector(settings, sink, notes, _now_us)
+        made = collecting.Collector(settings, sink, notes, _now_us)
         with ended_by_signals(stop, made.stop):
             made.run(wait, once=once)
     finally:
@@ -91,11 +80,11 @@ def collect(
     _report(made.counts, report)
 
 
-def _settings(config: Path | None, path: tuple[str, ...], options: dict[str, Any]) -> Settings:
+def _settings(config: Path | None, path: tuple[str, ...], options: dict[str, Any]) -> collecting.Settings:
     if config is not None:
         if path or options["into"]:
             raise click.UsageError("CONFIG says what to collect: leave --path and --into out")
-        return Settings.load(config)
+        return collecting.Settings.load(config)
     if not path or not options["into"]:
         raise click.UsageError("give CONFIG, or --path and --into")
     given = {name: options[name] for name in ("time", "multiline", "encoding", "max_line_bytes", "begin", "compressed")}
@@ -105,13 +94,13 @@ def _settings(config: Path | None, path: tuple[str, ...], options: dict[str, Any
     given |= {"fields": options["fields"], "tags": dict(options["tags"]), "columns": dict(options["columns"])}
     if options["file_tag"] is not None:
         given["file_tag"] = options["file_tag"]
-    files = Files(path=path, **given)
-    return Settings(
+    files = collecting.Files(path=path, **given)
+    return collecting.Settings(
         options["into"], (files,), topic=options["topic"] or "logs", state=options["state"], token=options["token"]
     )
 
 
-def _digest(config: Path | None, settings: Settings) -> str:
+def _digest(config: Path | None, settings: collecting.Settings) -> str:
     """Tells collectors apart that have no file for their notes named."""
     facts = (
         str(config.resolve()) if config is not None else f"{settings.into} {settings.topic} {settings.files[0].path}"
@@ -119,10 +108,10 @@ def _digest(config: Path | None, settings: Settings) -> str:
     return hashlib.sha256(f"{Path.cwd()} {facts}".encode()).hexdigest()[:16]
 
 
-def _sink(settings: Settings, durability: str, sleep: Any) -> Sink:
+def _sink(settings: collecting.Settings, durability: str, sleep: Any) -> collecting.Sink:
     if "://" in settings.into:
-        return ServerSink(settings.into, settings.topic, settings.partition, settings.token, sleep)
-    return CatalogSink(writing(settings.into, durability), settings.topic, settings.partition, sleep)
+        return collecting.ServerSink(settings.into, settings.topic, settings.partition, settings.token, sleep)
+    return collecting.CatalogSink(writing(settings.into, durability), settings.topic, settings.partition, sleep)
 
 
 def _now_us() -> int:
@@ -147,7 +136,7 @@ def ended_by_signals(stop: Event, end: Any) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _report(counts: Counts, report: str) -> None:
+def _report(counts: collecting.Counts, report: str) -> None:
     if report == "json":
         say_json(asdict(counts))
         return

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from aggregator import Traces
+import aggregator
 from aggregator.cli.opened import catalog_argument, format_option, say_json, topic_argument, writing
 from esformat.cli.parts import Hex, count, say, warn
 
@@ -56,7 +56,7 @@ def erase(
     return 0 if traces is None else _tell(traces)
 
 
-def _tell(traces: Traces) -> int:
+def _tell(traces: aggregator.Traces) -> int:
     """Say where something is left, and give the status."""
     if traces.manifest:
         warn(

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow as pa
 
 import esformat
-from aggregator import Scan, Topic
-from aggregator.cli.opened import catalog_argument, reading, topic_argument
+from aggregator.cli.opened import asking, catalog_or_server, topic_argument
+from esformat import convert
 from esformat.cli.parts import Hex, Moment, count, one_of, opened_output, progress, say
-from esformat.convert import write_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from aggregator.cli.feeding import AnyTopic
 
 _FORMATS = ("esdb", "parquet", "jsonl", "csv", "arrow")
 _NAMES = {".esdb": "esdb", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
@@ -23,11 +26,12 @@ Examples:
   aggregator export data clicks clicks.esdb
   aggregator export data clicks ada.jsonl --space ada
   aggregator export data clicks march.parquet --start 2026-03-01 --end 2026-04-01
+  aggregator export http://127.0.0.1:3030 clicks copy.esdb --token-file token
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@catalog_argument
+@catalog_or_server
 @topic_argument
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--space", metavar="KEY", help="Only the events of this space.")
@@ -47,10 +51,11 @@ def export(catalog: str, topic: str, file: str, format_: str | None, force: bool
     chosen = format_ or next((_NAMES[end] for end in _NAMES if file.lower().endswith(end)), None)
     if chosen is None:
         raise click.UsageError(f"the name {file!r} does not tell a format: give --to {'|'.join(_FORMATS)}")
-    with reading(catalog) as opened, progress("exporting", things=True) as show:
+    with asking(catalog) as opened, progress("exporting", things=True) as show:
         exported = opened.topic(topic)
         asked = {name: question[name] for name in ("start", "end", "partition")}
         scan = exported.scan(space=one_of(question, "space"), **asked)
+        schema = scan.schema
         total = scan.count() if show is not None else 0
 
         def batches() -> Iterator[pa.RecordBatch]:
@@ -62,16 +67,20 @@ def export(catalog: str, topic: str, file: str, format_: str | None, force: bool
                     show(done, total)
 
         if chosen == "esdb":
-            events = _write_segment(exported, scan, batches(), file, force=force)
+            events = _write_segment(exported, schema, batches(), file, force=force)
         else:
             with opened_output(file, force=force) as sink:
                 form = "arrows" if file.endswith(".arrows") else chosen
-                events = write_batches(batches(), scan.schema, form, sink)
+                events = convert.write_batches(batches(), schema, form, sink)
     say(f"{file}: {count(events, 'event')} in {perf_counter() - started:.1f} s")
 
 
-def _write_segment(topic: Topic, scan: Scan, batches: Iterator[pa.RecordBatch], file: str, *, force: bool) -> int:
-    columns = pa.schema([field for field in scan.schema if field.name not in ("space", "grouping", "timestamp")])
+def _write_segment(
+    topic: AnyTopic, schema: pa.Schema, batches: Iterator[pa.RecordBatch], file: str, *, force: bool
+) -> int:
+    import pyarrow as pa  # here: slow to import
+
+    columns = pa.schema([field for field in schema if field.name not in ("space", "grouping", "timestamp")])
     indexes = [name for name in topic.indexes if not pa.types.is_decimal(columns.field(name).type)]
     with esformat.create(file, schema=columns, indexes=indexes, keys=topic.keys, overwrite=force) as writer:
         for batch in batches:

@@ -8,13 +8,19 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from time import sleep
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow as pa
-
-from aggregator import Catalog, OverloadedError, Receipt, Topic
+import aggregator
+from esformat import convert
 from esformat.cli.parts import bad_rows_of, input_options_of, progress, roles_of, say
-from esformat.convert import Load, Plan, Roles
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from aggregator.client import RemoteTopic
+
+AnyTopic: TypeAlias = "aggregator.Topic | RemoteTopic"
+"""A topic in a directory, or behind a server."""
 
 _KEYS_AND_PAYLOAD = ("space", "grouping", "timestamp", "data")
 
@@ -33,7 +39,7 @@ class Fed:
     last: int | None = None
     bad_rows: int = 0
 
-    def take(self, receipt: Receipt) -> None:
+    def take(self, receipt: aggregator.Receipt) -> None:
         """Count a receipt."""
         self.batches += 1
         self.events += len(receipt)
@@ -43,7 +49,7 @@ class Fed:
 
 
 def feed(
-    topic: Topic, batches: Iterable[pa.RecordBatch], partition: str, *,
+    topic: AnyTopic, batches: Iterable[pa.RecordBatch], partition: str, *,
     batch_rows: int, producer: str | None = None, fed: Fed | None = None, receipts: bool = False,
 ) -> Fed:  # fmt: skip
     """Append `batches`, cut to `batch_rows`, in order; each is acknowledged before the next is begun.
@@ -61,11 +67,11 @@ def feed(
     return fed
 
 
-def _patiently(append: Callable[[], Receipt], fed: Fed) -> Receipt:
+def _patiently(append: Callable[[], aggregator.Receipt], fed: Fed) -> aggregator.Receipt:
     while True:
         try:
             return append()
-        except OverloadedError as error:
+        except aggregator.OverloadedError as error:
             fed.overloads += 1
             sleep(error.retry_after_s)
 
@@ -80,16 +86,16 @@ def _cut(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatc
 class NewTopic:
     """A topic that is made once there is something to append: a file that cannot be read leaves none behind."""
 
-    catalog: Catalog
+    catalog: aggregator.Catalog
     name: str
     indexes: tuple[str, ...]
     keys: str
 
-    def make(self) -> Topic:
+    def make(self) -> aggregator.Topic:
         return self.catalog.create_topic(self.name, indexes=self.indexes, keys=self.keys)
 
 
-def feed_files(topic: Topic | NewTopic, inputs: tuple[str, ...], options: dict[str, Any]) -> Fed:
+def feed_files(topic: AnyTopic | NewTopic, inputs: tuple[str, ...], options: dict[str, Any]) -> Fed:
     """Append the events of files, or of "-", as a command's options say."""
     roles = _roles(topic, options)
     fed = Fed(topic.name, options["partition"])
@@ -99,7 +105,9 @@ def feed_files(topic: Topic | NewTopic, inputs: tuple[str, ...], options: dict[s
             roles, plan = _surveyed(inputs, roles, options)
         show = opened.enter_context(progress("appending"))
         bad_rows = bad_rows_of(options)
-        load = opened.enter_context(Load(inputs, roles, input_options_of(options), bad_rows=bad_rows, progress=show))
+        load = opened.enter_context(
+            convert.Load(inputs, roles, input_options_of(options), bad_rows=bad_rows, progress=show)
+        )
         batches = iter(load.batches(plan))
         if isinstance(topic, NewTopic):
             first = next(batches, None)
@@ -112,16 +120,18 @@ def feed_files(topic: Topic | NewTopic, inputs: tuple[str, ...], options: dict[s
     return fed
 
 
-def _surveyed(inputs: tuple[str, ...], roles: Roles, options: dict[str, Any]) -> tuple[Roles, Plan]:
+def _surveyed(
+    inputs: tuple[str, ...], roles: convert.Roles, options: dict[str, Any]
+) -> tuple[convert.Roles, convert.Plan]:
     """Look at all rows for their types; a column that is called grouping is one, where no other was named."""
-    with progress("looking") as show, Load(inputs, roles, input_options_of(options), progress=show) as load:
+    with progress("looking") as show, convert.Load(inputs, roles, input_options_of(options), progress=show) as load:
         plan = load.survey()
     if roles.grouping is None and "grouping" in plan.types and "grouping" not in roles.named:
         roles = replace(roles, grouping="grouping")
     return roles, replace(plan, roles=roles)
 
 
-def _roles(topic: Topic | NewTopic, options: dict[str, Any]) -> Roles:
+def _roles(topic: AnyTopic | NewTopic, options: dict[str, Any]) -> convert.Roles:
     """What the columns are: of the types that the topic has, where the options do not say otherwise."""
     roles = roles_of(options, keys=topic.keys)
     if isinstance(topic, NewTopic):

@@ -11,17 +11,16 @@ from typing import Any
 
 import click
 
+from aggregator import lql
 from aggregator.cli.answers import shown_errors
 from aggregator.cli.collect import ended_by_signals
-from aggregator.cli.opened import catalog_argument, reading, state_file
-from aggregator.forward import Forwarder, Sender, make_destination
-from aggregator.lql import Template, parse_statement
-from aggregator.lql.tree import Select
+from aggregator.cli.opened import asking, catalog_or_server, is_address, state_file
 from esformat.cli.parts import Pair, count, say
 
 _EXAMPLES = """\b
 Examples:
   aggregator forward data 'SELECT POSITION HEAD' --to stdout --once
+  aggregator forward http://127.0.0.1:3030 'SELECT POSITION HEAD' --to file:web.txt --once --token-file token
   aggregator forward data 'SELECT "{ts} {msg}" FROM app = web POSITION HEAD' --to file:web.txt --once
   aggregator forward data 'SELECT WHERE msg CONTAINS ERROR' --to syslog://logs.example.org:514 -f
   aggregator forward data 'SELECT FROM {logrange.pipe=errors}' --to https://example.org/in --header X-Key=k -f
@@ -29,7 +28,7 @@ Examples:
 
 
 @click.command(epilog=_EXAMPLES)
-@catalog_argument
+@catalog_or_server
 @click.argument("statement", metavar="LQL")
 @click.option(
     "--to", required=True, metavar="WHERE",
@@ -52,15 +51,19 @@ def forward(catalog: str, statement: str, to: str, once: bool, follow: bool, **o
     """
     if once and follow:
         raise click.UsageError("--once and --follow contradict each other")
+    from aggregator.forward import Forwarder, Sender, make_destination
+    from aggregator.lql.tree import Select
+
     logging.basicConfig(format="aggregator: %(message)s", level=logging.WARNING)
-    with shown_errors(), reading(catalog) as opened:
-        parsed = parse_statement(statement)
-        template = Template.compile(parsed.format) if isinstance(parsed, Select) and parsed.format else None
+    with shown_errors(), asking(catalog) as opened:
+        parsed = lql.parse_statement(statement)
+        template = lql.Template.compile(parsed.format) if isinstance(parsed, Select) and parsed.format else None
         sender = Sender(options["priority"], options["host"], options["app"])
         destination = make_destination(
             to, template, sys.stdout.buffer, sender=sender, headers=dict(options["headers"]), ca=options["ca"]
         )
-        digest = hashlib.sha256(f"{Path(catalog).resolve()} {statement} {to}".encode()).hexdigest()[:16]
+        place = catalog if is_address(catalog) else Path(catalog).resolve()
+        digest = hashlib.sha256(f"{place} {statement} {to}".encode()).hexdigest()[:16]
         made = Forwarder(opened, statement, destination, state_file(options["state"], f"forward-{digest}"))
         with ended_by_signals(Event(), made.stop):
             made.run(once=once)

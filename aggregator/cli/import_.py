@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow as pa
 
 import esformat
-from aggregator import Catalog, Topic
 from aggregator.cli.append import feeding_options, report
 from aggregator.cli.feeding import Fed, NewTopic, feed, feed_files
 from aggregator.cli.opened import catalog_argument, format_option, topic_argument, writing
 from esformat.cli.parts import InputCommand, input_options, progress
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from aggregator import Catalog, Topic
 
 _EXAMPLES = """\b
 Examples:
@@ -76,6 +79,8 @@ def _topic(
 
 
 def _payload(schema: pa.Schema) -> pa.Schema:
+    import pyarrow as pa  # here: slow to import
+
     return pa.schema([field for field in schema if field.name not in ("space", "grouping", "timestamp")])
 
 

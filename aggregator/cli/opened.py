@@ -6,24 +6,71 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import click
 
 import aggregator
-from aggregator import Catalog, CatalogNotFoundError
+from aggregator import CatalogNotFoundError
 from aggregator.modes import create_directory
 from esformat.cli.parts import Pair, say
 
-catalog_argument = click.argument("catalog", type=click.Path())
+if TYPE_CHECKING:
+    from aggregator.cli.remote import RemoteCatalog
+
+AnyCatalog: TypeAlias = "aggregator.Catalog | RemoteCatalog"
+"""A catalog in a directory, or behind a server: the same verbs."""
+_ASKED_OF_SERVERS = "append, export, forward, query, scan, shell, stats, tail, topics"
+_ACCESS = "aggregator.access"
+
+
+class _Directory(click.Path):
+    """A catalog's directory; an address is refused with what to do instead."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if is_address(value):
+            verb = "this command" if ctx is None else f"`{ctx.command_path}`"
+            self.fail(f"{verb} works on a directory, not through a server; these do: {_ASKED_OF_SERVERS}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def is_address(place: Any) -> bool:
+    """Whether it names a server, not a directory."""
+    return isinstance(place, str) and place.lower().startswith(("http://", "https://"))
+
+
+def catalog_or_server(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the argument CATALOG, a directory or the address of a server, and the options of access.
+
+    `asking` and `changing` find the options in the context: the command itself has no use for them.
+    """
+
+    def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        context.meta.setdefault(_ACCESS, {})[parameter.name] = value
+
+    for option in (
+        click.option("--server-ca", type=click.Path(), metavar="FILE", expose_value=False, callback=keep,
+                     help="For a server: certificates that it is known by. Default: the system's."),
+        click.option("--token-file", type=click.Path(), metavar="FILE", expose_value=False, callback=keep,
+                     help="For a server: the file with the token."),
+        click.option("--token", envvar="AGGREGATOR_TOKEN", metavar="TEXT", expose_value=False, callback=keep,
+                     help="For a server: for access. Better by AGGREGATOR_TOKEN, or --token-file."),
+        click.argument("catalog", type=click.Path(), metavar="CATALOG|URL"),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+catalog_argument = click.argument("catalog", type=_Directory())
 topic_argument = click.argument("topic")
 optional_topic = click.argument("topic", required=False)
 format_option = click.option(
     "--format", "format_", type=click.Choice(["table", "json"]), default="table", show_default=True,
     help="json is for scripts.",
 )  # fmt: skip
+DURABILITY = "fsync"
 durability_option = click.option(
-    "--durability", default="fsync", show_default=True, metavar="HOW",
+    "--durability", default=DURABILITY, show_default=True, metavar="HOW",
     help="What acknowledged events survive: fsync a power cut; interval, interval:200ms, none a crash only.",
 )  # fmt: skip
 
@@ -50,16 +97,58 @@ def policy(pairs: Sequence[tuple[str, str]]) -> dict[str, Any] | None:
     return limits or None
 
 
-def reading(path: str) -> Catalog:
-    """Open for reading; whoever writes goes on."""
+def reading(path: str) -> aggregator.Catalog:
+    """Open a directory for reading; whoever writes goes on."""
     _must_be(path)
     return aggregator.open(path, read_only=True)
 
 
-def writing(path: str, durability: str = "fsync") -> Catalog:
-    """Open for writing; only `init` makes a catalog."""
+def writing(path: str, durability: str = DURABILITY) -> aggregator.Catalog:
+    """Open a directory for writing; only `init` makes a catalog."""
     _must_be(path)
     return aggregator.open(path, durability=durability)
+
+
+def asking(place: str) -> AnyCatalog:
+    """Open a directory for reading, or the server at an address. Raises click.UsageError for options of the other."""
+    return _server(place) if is_address(place) else reading(_without_access(place))
+
+
+def changing(place: str, durability: str = DURABILITY) -> AnyCatalog:
+    """Open a directory for writing, or the server at an address. Raises click.UsageError for options of the other."""
+    if not is_address(place):
+        return writing(_without_access(place), durability)
+    if durability != DURABILITY:
+        raise click.UsageError("--durability is for a directory: a server has its own, see `aggregator serve --help`")
+    return _server(place)
+
+
+def _without_access(path: str) -> str:
+    """The path of a directory, which needs no token. AGGREGATOR_TOKEN may be there for other commands."""
+    for name in _typed("server_ca", "token_file", "token"):
+        raise click.UsageError(f"--{name.replace('_', '-')} goes with the address of a server; {path} is a directory")
+    return path
+
+
+def _server(address: str) -> RemoteCatalog:
+    from aggregator.cli.remote import RemoteCatalog  # needs the extra `client`
+
+    if len(_typed("token", "token_file")) == 2:
+        raise click.UsageError("--token and --token-file both give a token: give one")
+    given = click.get_current_context().meta[_ACCESS]
+    token = given["token"]
+    if given["token_file"] is not None:
+        token = Path(given["token_file"]).read_text("utf-8").strip()
+    if token == "":
+        raise click.UsageError(f"there is no token in {given['token_file'] or 'what was given'}")
+    return RemoteCatalog(address, token, given["server_ca"])
+
+
+def _typed(*names: str) -> list[str]:
+    """Those of the options that stand on the command line."""
+    context = click.get_current_context()
+    typed = click.core.ParameterSource.COMMANDLINE
+    return [name for name in names if context.get_parameter_source(name) is typed]
 
 
 def _must_be(path: str) -> None:

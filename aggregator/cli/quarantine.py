@@ -6,10 +6,10 @@ from dataclasses import asdict
 
 import click
 
-from aggregator import Quarantined
+import aggregator
 from aggregator.cli.opened import catalog_argument, format_option, reading, say_json, writing
+from esformat import convert
 from esformat.cli.parts import count, moment, opened_output, say, size
-from esformat.convert import write_batches
 
 SHOWN = 10
 _NAMES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".arrow": "arrow"}
@@ -50,7 +50,7 @@ def list_(catalog: str, format_: str) -> None:
     show_rows(names, [_row(entry) for entry in entries], right=(3, 4, 5))
 
 
-def _row(entry: Quarantined) -> tuple[str, ...]:
+def _row(entry: aggregator.Quarantined) -> tuple[str, ...]:
     since, taken = moment(entry.created_us), size(entry.size_bytes)
     if entry.number is None:
         return entry.name, "-", "-", "-", "-", taken, since, entry.reason
@@ -93,7 +93,7 @@ def export(catalog: str, number: int, file: str, force: bool) -> None:
     with reading(catalog) as opened:
         events = opened.quarantine.events(number)
     with opened_output(file, force=force) as sink:
-        write_batches(events.to_batches(), events.schema, format_, sink)
+        convert.write_batches(events.to_batches(), events.schema, format_, sink)
     say(f"{file}: {count(len(events), 'event')}")
 
 

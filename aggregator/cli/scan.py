@@ -6,8 +6,7 @@ from typing import Any
 
 import click
 
-import aggregator
-from aggregator.cli.opened import catalog_argument, reading, topic_argument
+from aggregator.cli.opened import asking, catalog_or_server, is_address, topic_argument
 from esformat.cli.parts import chosen_format, give_answer, one_of, question_options, read_conditions
 
 _EXAMPLES = """\b
@@ -17,11 +16,12 @@ Examples:
   aggregator scan data clicks --partition 0 --columns record_index,space,timestamp
   aggregator scan data clicks --format parquet -o clicks.parquet
   aggregator scan data clicks --format jsonl | head -3
+  aggregator scan http://127.0.0.1:3030 clicks --space ada --token-file token
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@catalog_argument
+@catalog_or_server
 @topic_argument
 @click.option("--partition", metavar="NAME", help="Only the events of this partition.")
 @question_options
@@ -34,14 +34,19 @@ def scan(
     partition can be asked for by name. Times without a zone are UTC.
     """
     chosen_format(format_, output)  # refused before the catalog is opened
-    with reading(catalog) as opened:
-        asked = opened.topic(topic)
+    with asking(catalog) as opened:
+        asked: Any = opened.topic(topic)
         names = ("start", "end", "reverse", "columns", "partition")
         arguments = {name: question[name] for name in names}
         arguments |= {name: one_of(question, name) for name in ("space", "grouping")}
         conditions = read_conditions(question["conditions"], asked.indexes, asked.scan().schema)
 
-        def ask(limit: int | None) -> aggregator.Scan:
+        if is_address(catalog) and len(conditions) > 1:
+            raise click.UsageError("a server looks up one --index at a time: give one, or use `aggregator query`")
+
+        def ask(limit: int | None) -> Any:
+            if is_address(catalog) and conditions:
+                return asked.scan_index(*next(iter(conditions.items())), limit=limit, **arguments)
             if conditions:
                 return asked.scan_index(conditions, limit=limit, **arguments)
             return asked.scan(limit=limit, **arguments)

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from aggregator import Catalog
+from aggregator import lql
 from aggregator.cli.answers import (
     FORMATS,
     format_of,
@@ -17,10 +17,8 @@ from aggregator.cli.answers import (
     statement_format_option,
     write_records,
 )
-from aggregator.cli.opened import catalog_argument, reading, state_folder
+from aggregator.cli.opened import AnyCatalog, asking, catalog_or_server, state_folder
 from aggregator.cli.statements import completions, split
-from aggregator.lql import parse_statement
-from aggregator.lql.tree import Select
 from esformat import EsdbError
 from esformat.cli.parts import is_terminal, say
 
@@ -28,6 +26,7 @@ _EXAMPLES = """\b
 Examples:
   echo "SHOW PARTITIONS; SELECT LIMIT 3;" | aggregator shell data
   cat statements.lql | aggregator shell data --format json
+  echo "SHOW PARTITIONS" | aggregator shell http://127.0.0.1:3030 --token-file token
 """
 _HELP = """\
 A statement ends with a semicolon, or with an empty line. SELECT without LIMIT shows 50 records.
@@ -38,7 +37,7 @@ A statement ends with a semicolon, or with an empty line. SELECT without LIMIT s
 
 
 @click.command(epilog=_EXAMPLES)
-@catalog_argument
+@catalog_or_server
 @statement_format_option
 def shell(catalog: str, format_: str | None) -> None:
     """Type statements, each ended with a semicolon, and see their answers; Ctrl-C stops one.
@@ -46,7 +45,7 @@ def shell(catalog: str, format_: str | None) -> None:
     Where standard input is no terminal, the statements in it are run one after the other; the first that fails ends
     the command.
     """
-    with reading(catalog) as opened:
+    with asking(catalog) as opened:
         made = Shell(catalog, opened, format_)
         if is_terminal(sys.stdin):
             made.interact()
@@ -60,7 +59,7 @@ def shell(catalog: str, format_: str | None) -> None:
 class Shell:
     """A session over a catalog."""
 
-    def __init__(self, path: str, catalog: Catalog, format_: str | None) -> None:
+    def __init__(self, path: str, catalog: AnyCatalog, format_: str | None) -> None:
         self._path, self._catalog, self._format = path, catalog, format_
 
     def take(self, text: str) -> bool:
@@ -85,7 +84,9 @@ class Shell:
         return True
 
     def _follow(self, text: str) -> None:
-        statement = parse_statement(text)
+        from aggregator.lql.tree import Select
+
+        statement = lql.parse_statement(text)
         tail = self._catalog.tail(text)
         assert isinstance(statement, Select)  # tail refuses everything else
         for batch in tail.batches():

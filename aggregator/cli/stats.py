@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from aggregator.cli.opened import catalog_argument, format_option, optional_topic, reading, say_json
+from aggregator.cli.opened import asking, catalog_or_server, format_option, optional_topic, say_json
 from esformat.cli.parts import moment, say, size
 
 _EXAMPLES = """\b
@@ -15,17 +15,20 @@ Examples:
   aggregator stats data
   aggregator stats data clicks
   aggregator stats data --format json
+  aggregator stats http://127.0.0.1:3030 --token-file token
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@catalog_argument
+@catalog_or_server
 @optional_topic
 @format_option
 def stats(catalog: str, topic: str | None, format_: str) -> None:
-    """Show what CATALOG, or one TOPIC of it, holds: events, segments, bytes on disk, partitions."""
-    with reading(catalog) as opened:
+    """Show what a catalog, or one TOPIC of it, holds: events, segments, bytes on disk, partitions."""
+    with asking(catalog) as opened:
         facts = opened.stats() if topic is None else opened.topic(topic).stats()
+        for name in ("schema", "indexes", "keys") if topic is not None else ():
+            facts.pop(name, None)  # a server tells them as well; they are `aggregator topics`'
         if format_ == "json":
             say_json(facts)
             return

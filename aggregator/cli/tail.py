@@ -5,19 +5,21 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from time import sleep
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from aggregator import Catalog, Topic
+from aggregator import lql
 from aggregator.cli.answers import format_of, shown_errors, statement_format_option, write_records
-from aggregator.cli.opened import catalog_argument, reading, topic_argument
-from aggregator.lql import parse_statement, to_text
-from aggregator.lql.tree import Position, Select
+from aggregator.cli.opened import AnyCatalog, asking, catalog_or_server, topic_argument
+from esformat import convert
 from esformat.cli.parts import Limit
-from esformat.convert import write_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from aggregator import Topic
+    from aggregator.client import RemoteTopic
 
 _EVERY_S = 0.2
 _ROWS_AT_ONCE = 100_000
@@ -28,11 +30,12 @@ Examples:
   aggregator tail data clicks -f | grep purchase
   aggregator tail data 'SELECT FROM app = web WHERE msg CONTAINS ERROR' -n 3
   aggregator tail data 'SELECT "{ts} {vars:app} {msg}"' -f
+  aggregator tail http://127.0.0.1:3030 clicks --token-file token
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@catalog_argument
+@catalog_or_server
 @topic_argument
 @click.option("-n", "--limit", type=Limit(), default=10, show_default=True, metavar="N", help="How many to begin with.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with events as they are appended, until interrupted.")
@@ -45,7 +48,7 @@ def tail(catalog: str, topic: str, limit: int, follow: bool, partition: str | No
     Instead of a topic an LQL statement may stand that begins with SELECT: its last records, and with -f what comes, of
     streams made later, too. --format goes with a statement.
     """
-    with reading(catalog) as opened:
+    with asking(catalog) as opened:
         if topic not in opened.topics() and topic.split(None, 1)[:1] and topic.split()[0].upper() == "SELECT":
             if partition is not None:
                 raise click.UsageError("--partition goes with a topic")
@@ -64,12 +67,14 @@ def tail(catalog: str, topic: str, limit: int, follow: bool, partition: str | No
                 sleep(_EVERY_S)
 
 
-def _tail_statement(catalog: Catalog, text: str, limit: int, follow: bool, format_: str | None) -> None:
+def _tail_statement(catalog: AnyCatalog, text: str, limit: int, follow: bool, format_: str | None) -> None:
     """The last records that a SELECT chooses, or those from its POSITION on, and what comes after them."""
-    statement = parse_statement(text)
+    from aggregator.lql.tree import Position, Select
+
+    statement = lql.parse_statement(text)
     if isinstance(statement, Select) and statement.position is None and statement.offset is None:
         statement = replace(statement, position=Position("tail"), offset=-limit)
-    text = to_text(statement)
+    text = lql.to_text(statement)
     if follow:
         answer: Any = catalog.tail(text)
     else:
@@ -79,7 +84,8 @@ def _tail_statement(catalog: Catalog, text: str, limit: int, follow: bool, forma
     assert isinstance(statement, Select)  # tail refuses everything else
     chosen = format_of(statement, format_)
     if not follow:
-        write_records(answer.batches(), answer.schema, statement, chosen, sys.stdout.buffer)
+        reader = answer.to_reader()
+        write_records(iter(reader), reader.schema, statement, chosen, sys.stdout.buffer)
         return
     for batch in answer.batches():
         write_records(iter([batch]), batch.schema, statement, chosen, sys.stdout.buffer)
@@ -89,7 +95,7 @@ def _tail_statement(catalog: Catalog, text: str, limit: int, follow: bool, forma
 class _Followed:
     """A topic, and how far each of its partitions was read."""
 
-    def __init__(self, topic: Topic, partition: str | None) -> None:
+    def __init__(self, topic: Topic | RemoteTopic, partition: str | None) -> None:
         self._topic, self._only = topic, partition
         self._ends: dict[str, int] = {}
 
@@ -111,6 +117,8 @@ class _Followed:
 
     def fresh(self) -> pa.Table:
         """What came since."""
+        import pyarrow.compute as pc  # here: slow to import
+
         tables = {}
         for name, end in self._known().items():
             begin = self._ends.get(name, 0)
@@ -123,6 +131,8 @@ class _Followed:
 
 def _in_order(tables: dict[str, pa.Table]) -> pa.Table:
     """Events of several partitions as one table, by time."""
+    import pyarrow as pa  # here: slow to import
+
     named = [
         table.append_column("partition", pa.repeat(pa.scalar(name), table.num_rows)) for name, table in tables.items()
     ]
@@ -134,5 +144,5 @@ def _in_order(tables: dict[str, pa.Table]) -> pa.Table:
 
 def _write(table: pa.Table) -> None:
     if table.num_rows:
-        write_batches(table.combine_chunks().to_batches(), table.schema, "jsonl", sys.stdout.buffer)
+        convert.write_batches(table.combine_chunks().to_batches(), table.schema, "jsonl", sys.stdout.buffer)
         sys.stdout.buffer.flush()

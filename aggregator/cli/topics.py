@@ -6,8 +6,16 @@ from typing import Any
 
 import click
 
-from aggregator import Catalog
-from aggregator.cli.opened import catalog_argument, format_option, policy, policy_options, reading, say_json, writing
+from aggregator.cli.opened import (
+    AnyCatalog,
+    asking,
+    catalog_or_server,
+    changing,
+    format_option,
+    policy,
+    policy_options,
+    say_json,
+)
 from esformat.cli.parts import moment, say, size
 
 _EXAMPLES = """\b
@@ -16,11 +24,12 @@ Examples:
   aggregator topics data --create orders --index type --retention age=365d --retention bytes=10GiB
   aggregator topics data --alter orders --retention bytes=1GiB --roll age=60s
   aggregator topics data --format json
+  aggregator topics http://127.0.0.1:3030 --token-file token
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@catalog_argument
+@catalog_or_server
 @click.option("--create", metavar="TOPIC", help="Make this topic.")
 @click.option("--alter", metavar="TOPIC", help="Give this topic the policies of --roll and --retention.")
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="With --create: index it. Repeatable.")
@@ -37,7 +46,7 @@ def topics(
     retention: tuple[tuple[str, str], ...],
     format_: str,
 ) -> None:
-    """List the topics of CATALOG, or make or alter one."""
+    """List the topics of a catalog, or make or alter one."""
     if create is None and (indexes or keys):
         raise click.UsageError("--index and --keys go with --create")
     if (create is None) == (alter is None) and (create is not None or roll or retention):
@@ -45,33 +54,35 @@ def topics(
     if alter is not None and not (roll or retention):
         raise click.UsageError("--alter needs --roll or --retention")
     if create is not None:
-        with writing(catalog) as opened:
+        with changing(catalog) as opened:
             opened.create_topic(
                 create, indexes=indexes, keys=keys or "text", roll=policy(roll), retention=policy(retention)
             )
             _done(opened, create, "made", format_)
     elif alter is not None:
-        with writing(catalog) as opened:
+        with changing(catalog) as opened:
             opened.alter_topic(alter, roll=policy(roll), retention=policy(retention))
             _done(opened, alter, "altered", format_)
     else:
-        with reading(catalog) as opened:
+        with asking(catalog) as opened:
             _list(opened, format_)
 
 
-def _done(catalog: Catalog, name: str, what: str, format_: str) -> None:
+def _done(catalog: AnyCatalog, name: str, what: str, format_: str) -> None:
     if format_ == "json":
         say_json(_facts(catalog, name))
     else:
         say(f"{name}: {what}")
 
 
-def _facts(catalog: Catalog, name: str) -> dict[str, Any]:
+def _facts(catalog: AnyCatalog, name: str) -> dict[str, Any]:
     topic = catalog.topic(name)
-    return {"indexes": topic.indexes, "keys": topic.keys, **topic.stats()}
+    facts = topic.stats()
+    facts.pop("schema", None)  # a server tells the columns as well
+    return {"indexes": topic.indexes, "keys": topic.keys, **facts}
 
 
-def _list(catalog: Catalog, format_: str) -> None:
+def _list(catalog: AnyCatalog, format_: str) -> None:
     facts = {name: _facts(catalog, name) for name in catalog.topics()}
     if format_ == "json":
         say_json(list(facts.values()))

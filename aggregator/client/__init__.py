@@ -1,23 +1,48 @@
 """Clients of a server: appends that are stored once, lazy answers, tails, a writer in the background, a log handler."""
 
-from aggregator.client.async_client import AsyncAnswer, AsyncClient, AsyncTopic
-from aggregator.client.async_writer import AsyncWriter
-from aggregator.client.client import Client, RemoteTopic
-from aggregator.client.errors import (
-    AccessDeniedError,
-    BodyTooLargeError,
-    TruncatedAnswerError,
-    UnavailableError,
-    WriteFailedError,
-)
-from aggregator.client.log_handler import LogHandler
-from aggregator.client.outbox import Unsent
-from aggregator.client.plateau import PlateauClient, PlateauPage, PlateauRecords, PlateauTopic, Span
-from aggregator.client.retry import Retry
-from aggregator.client.scan import RemoteScan, RemoteSelection
-from aggregator.client.sizing import Sizing
-from aggregator.client.tail import Page, RemoteTail
-from aggregator.client.writer import Writer
+from typing import TYPE_CHECKING
+
+from esformat.parts import lazily
+
+if TYPE_CHECKING:
+    from aggregator.client.async_client import AsyncAnswer, AsyncClient, AsyncTopic
+    from aggregator.client.async_writer import AsyncWriter
+    from aggregator.client.client import Client, RemoteTopic
+    from aggregator.client.errors import (
+        AccessDeniedError,
+        BodyTooLargeError,
+        TruncatedAnswerError,
+        UnavailableError,
+        WriteFailedError,
+    )
+    from aggregator.client.log_handler import LogHandler
+    from aggregator.client.outbox import Unsent
+    from aggregator.client.plateau import PlateauClient, PlateauPage, PlateauRecords, PlateauTopic, Span
+    from aggregator.client.retry import Retry
+    from aggregator.client.scan import RemoteScan, RemoteSelection
+    from aggregator.client.sizing import Sizing
+    from aggregator.client.tail import Page, RemoteTail
+    from aggregator.client.writer import Writer
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "aggregator.client.async_client": "AsyncAnswer AsyncClient AsyncTopic",
+            "aggregator.client.async_writer": "AsyncWriter",
+            "aggregator.client.client": "Client RemoteTopic",
+            "aggregator.client.errors": (
+                "AccessDeniedError BodyTooLargeError TruncatedAnswerError UnavailableError WriteFailedError"
+            ),
+            "aggregator.client.log_handler": "LogHandler",
+            "aggregator.client.outbox": "Unsent",
+            "aggregator.client.plateau": "PlateauClient PlateauPage PlateauRecords PlateauTopic Span",
+            "aggregator.client.retry": "Retry",
+            "aggregator.client.scan": "RemoteScan RemoteSelection",
+            "aggregator.client.sizing": "Sizing",
+            "aggregator.client.tail": "Page RemoteTail",
+            "aggregator.client.writer": "Writer",
+        },
+    )
 
 __all__ = [
     "AccessDeniedError",

@@ -1,9 +1,26 @@
 """The collector: lines of files into streams as they are written, each exactly once."""
 
-from aggregator.collect.collector import Collector
-from aggregator.collect.events import Counts
-from aggregator.collect.settings import FORMATS, TYPES, Files, Settings
-from aggregator.collect.sinks import CatalogSink, ServerSink, Sink, StoppedError
+from typing import TYPE_CHECKING
+
+from esformat.parts import lazily
+
+if TYPE_CHECKING:
+    from aggregator.collect.choices import FORMATS, TYPES
+    from aggregator.collect.collector import Collector
+    from aggregator.collect.events import Counts
+    from aggregator.collect.settings import Files, Settings
+    from aggregator.collect.sinks import CatalogSink, ServerSink, Sink, StoppedError
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "aggregator.collect.collector": "Collector",
+            "aggregator.collect.events": "Counts",
+            "aggregator.collect.choices": "FORMATS TYPES",
+            "aggregator.collect.settings": "Files Settings",
+            "aggregator.collect.sinks": "CatalogSink ServerSink Sink StoppedError",
+        },
+    )
 
 __all__ = [
     "FORMATS",

@@ -12,13 +12,14 @@ import pyarrow.compute as pc
 
 from aggregator.collect.lines import split
 from aggregator.collect.parsing import WEB_COLUMNS, WEB_FIELDS, Parsed, Parser, parser_of
-from aggregator.collect.settings import TYPES, Files
+from aggregator.collect.settings import Files
 from aggregator.collect.times import to_micros
 from aggregator.level import LEVEL, LEVEL_TEXT, with_levels
 from aggregator.lql import TagSet
 from aggregator.lql.columns import as_text
 from aggregator.records import FIELD_MAP, FIELDS
 
+_ARROW = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 MAX_TAG_LENGTH = 512  # characters of a value taken from a line: what is longer names nothing
 FAILED = "parse_error"
 """The field of lines that are not of the format, with the name of the format."""
@@ -69,7 +70,7 @@ class Maker:
             "data": parsed.messages,
         }
         parsed = replace(parsed, parts=with_levels(parsed.messages, parsed.parts))
-        typed = {name: _typed(parsed.parts.get(name), TYPES[kind], len(lines)) for name, kind in self._columns.items()}
+        typed = {name: _typed(parsed.parts.get(name), _ARROW[kind], len(lines)) for name, kind in self._columns.items()}
         columns |= {FIELDS: self._field_map(parsed, typed), **typed}
         return pa.table(columns), counts
 

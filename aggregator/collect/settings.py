@@ -9,13 +9,10 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
-import pyarrow as pa
-
+from aggregator.collect.choices import FORMATS, TYPES
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import Regex, RegexError, TagSet
 
-FORMATS = ("text", "json", "k8s-json", "logfmt", "common", "combined", "regex")
-TYPES = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 MAX_LINE_BYTES = 1 << 20
 BATCH_BYTES = 4 << 20
 
@@ -70,7 +67,7 @@ class Files:
             if pattern is not None:
                 check_pattern(what, pattern)
         for name, kind in self.columns.items():
-            _one_of(f"the type of the column {name}", kind, tuple(TYPES))
+            _one_of(f"the type of the column {name}", kind, TYPES)
         if not 64 <= self.max_line_bytes <= 16 << 20:
             raise InvalidRequestError("max_line_bytes lies between 64 and 16 MiB")
         _check_encoding(self.encoding)

@@ -1,8 +1,22 @@
 """The forwarder: what a statement selects, sent on as it arrives, at least once."""
 
-from aggregator.forward.destinations import Destination, TryLaterError, make_destination
-from aggregator.forward.forwarder import Forwarder, columns_of
-from aggregator.forward.rendering import Sender, fields_of, json_lines, lines
+from typing import TYPE_CHECKING
+
+from esformat.parts import lazily
+
+if TYPE_CHECKING:
+    from aggregator.forward.destinations import Destination, TryLaterError, make_destination
+    from aggregator.forward.forwarder import Forwarder, columns_of
+    from aggregator.forward.rendering import Sender, fields_of, json_lines, lines
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "aggregator.forward.destinations": "Destination TryLaterError make_destination",
+            "aggregator.forward.forwarder": "Forwarder columns_of",
+            "aggregator.forward.rendering": "Sender fields_of json_lines lines",
+        },
+    )
 
 __all__ = [
     "Destination",

@@ -14,9 +14,6 @@ import numpy as np
 import pyarrow as pa
 
 SHAPES = 16  # requests made beforehand, sent in turn
-BODIES = ("arrow", "jsonl")
-COMPRESSIONS = ("none", "gzip", "zstd")
-INTERFACES = ("native", "plateau")
 HISTORY_EVENTS = 100
 
 

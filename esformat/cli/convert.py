@@ -10,8 +10,8 @@ from time import perf_counter
 import click
 
 import esformat
+from esformat import convert as files
 from esformat.cli.console import count, progress, say
-from esformat.convert import CONVERSION_FORMATS, Conversion, Roles, convert_file
 
 _OPTION = re.compile(r"--[a-z-]+")
 _EXAMPLES = """\b
@@ -28,8 +28,8 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.argument("source", metavar="FROM", type=click.Path())
 @click.argument("target", metavar="TO", type=click.Path(dir_okay=False))
-@click.option("--from", "source_format", type=click.Choice(CONVERSION_FORMATS), help="Default: by FROM itself.")
-@click.option("--to", "target_format", type=click.Choice(CONVERSION_FORMATS), help="Default: by the name of TO.")
+@click.option("--from", "source_format", type=click.Choice(files.CONVERSION_FORMATS), help="Default: by FROM itself.")
+@click.option("--to", "target_format", type=click.Choice(files.CONVERSION_FORMATS), help="Default: by the name of TO.")
 @click.option(
     "--schema",
     type=click.Path(),
@@ -62,17 +62,17 @@ def convert(
     it, by --space, --timestamp, --grouping and --index. go-esdb is an archive, go-stream a stream of the Go ESDB.
     """
     started = perf_counter()
-    how = Conversion(
+    how = files.Conversion(
         source_format=source_format,
         target_format=target_format,
         schema=schema,
-        roles=Roles(space=space, timestamp=timestamp, grouping=grouping, indexes=indexes),
+        roles=files.Roles(space=space, timestamp=timestamp, grouping=grouping, indexes=indexes),
         allow_loss=allow_loss,
         overwrite=force,
     )
     notes: list[str] = []
     with _hints_of_write(), progress("converting") as show:
-        events = convert_file(source, target, how, progress=show, note=notes.append)
+        events = files.convert_file(source, target, how, progress=show, note=notes.append)
     say(f"{target}: {count(events, 'event')} in {perf_counter() - started:.1f} s")
     for note in notes:
         say(f"note: {note}")

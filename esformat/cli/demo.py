@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from esformat.convert import FORMATS, Clock, InputOptions, Roles
+from esformat import convert
 
 if TYPE_CHECKING:  # needs the extra `demo`, which may be missing
     from esformat.demo.event_set import EventSet
@@ -55,7 +55,7 @@ Examples:
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Of FILE: index this column. Repeatable.")
 @click.option("--timestamp-format", metavar="FORMAT", help="As for `esdb write`.")
 @click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="Zone of times that name none.")
-@click.option("--input-format", type=click.Choice(FORMATS), help="Default: by the file's name.")
+@click.option("--input-format", type=click.Choice(convert.FORMATS), help="Default: by the file's name.")
 @click.pass_context
 def demo(context: click.Context, /, output: Path, events: int, own: Path | None, **options: Any) -> None:
     """Show what an .esdb file does, on real events of this machine or on your own.
@@ -101,8 +101,10 @@ def _read(own: Path, options: dict[str, Any]) -> EventSet:
     from esformat.demo.own_events import read_own_events
 
     try:
-        clock = Clock(options["timestamp_format"], options["timezone"])
+        clock = convert.Clock(options["timestamp_format"], options["timezone"])
     except ValueError as error:
         raise click.UsageError(str(error)) from error
-    roles = Roles(clock=clock, **{name: options[name] for name in ("space", "timestamp", "grouping", "indexes")})
-    return read_own_events(own, roles, InputOptions(format=options["input_format"]))
+    roles = convert.Roles(
+        clock=clock, **{name: options[name] for name in ("space", "timestamp", "grouping", "indexes")}
+    )
+    return read_own_events(own, roles, convert.InputOptions(format=options["input_format"]))

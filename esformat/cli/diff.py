@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from esformat.cli.console import count, progress, say
-from esformat.tools import diff as diff_segments
 
 _EXAMPLES = """\b
 Examples:
@@ -23,6 +22,8 @@ def diff(left: str, right: str, limit: int) -> int:
 
     Exit status 0 if they hold the same events, 1 if not.
     """
+    from esformat.tools import diff as diff_segments  # here: slow to import
+
     with progress("comparing") as show:
         report = diff_segments(left, right, progress=show)
     for line in report.schema:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from esformat.cli.console import count, progress, say
 from esformat.cli.params import Hex
-from esformat.tools import EraseReport
-from esformat.tools import erase as erase_spaces
+
+if TYPE_CHECKING:
+    from esformat.tools import EraseReport
 
 _EXAMPLES = """\b
 Examples:
@@ -35,6 +37,8 @@ def erase(
     them go as well. OUT is then opened again and searched for them: exit status 1 if any is found. FILE stays as it is:
     erasing is done when FILE and its copies are deleted.
     """
+    from esformat.tools import erase as erase_spaces  # here: slow to import
+
     keys: list[str | bytes] = [*spaces, *hex_spaces]
     if not keys:
         raise click.UsageError("name at least one space with --space or --space-hex")

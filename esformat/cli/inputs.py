@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow as pa
 
+from esformat import convert
 from esformat.cli.params import ColumnType, Names
-from esformat.convert import FORMATS, BadRows, Clock, Collect, InputOptions, Roles, Skip, Stop
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ON_ERROR = "--on-error"
 
@@ -61,7 +63,7 @@ _OPTIONS = (
         help="How times are written: s, ms, us, ns since 1970, iso, or as '%d/%m/%Y %H:%M'. Default: ISO 8601.",
     ),
     click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="Zone of times that name none."),
-    click.option("--input-format", type=click.Choice(FORMATS), help="Default: by the file's name."),
+    click.option("--input-format", type=click.Choice(convert.FORMATS), help="Default: by the file's name."),
     click.option("--delimiter", metavar="CHAR", help="Between the fields of CSV. Default: a comma."),
     click.option("--header", type=Names(), metavar="A,B,…", help="Column names of CSV whose first line has none."),
     click.option("--null", "nulls", multiple=True, metavar="TEXT", help="In CSV, this means no value. Repeatable."),
@@ -79,18 +81,20 @@ def input_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def roles_of(options: dict[str, Any], *, indexes: tuple[str, ...] = (), keys: Any = "text") -> Roles:
+def roles_of(options: dict[str, Any], *, indexes: tuple[str, ...] = (), keys: Any = "text") -> convert.Roles:
     """What the options say of the columns."""
     try:
-        clock = Clock(options["timestamp_format"], options["timezone"])
+        clock = convert.Clock(options["timestamp_format"], options["timezone"])
     except ValueError as error:
         raise click.UsageError(str(error)) from error
     types: dict[str, pa.DataType] = dict(options["types"])
     taken = ("space", "timestamp", "grouping", "data", "data_json", "columns")
-    return Roles(types=types, clock=clock, indexes=indexes, keys=keys, **{name: options[name] for name in taken})
+    return convert.Roles(
+        types=types, clock=clock, indexes=indexes, keys=keys, **{name: options[name] for name in taken}
+    )
 
 
-def input_options_of(options: dict[str, Any]) -> InputOptions:
+def input_options_of(options: dict[str, Any]) -> convert.InputOptions:
     """What the options say of how inputs are written."""
     delimiter = options["delimiter"]
     if delimiter is not None:
@@ -99,14 +103,14 @@ def input_options_of(options: dict[str, Any]) -> InputOptions:
             raise click.UsageError(
                 f"--delimiter {delimiter!r} is not one ASCII character that can stand between fields"
             )
-    return InputOptions(
+    return convert.InputOptions(
         format=options["input_format"], delimiter=delimiter, header=options["header"], nulls=options["nulls"]
     )
 
 
-def bad_rows_of(options: dict[str, Any]) -> BadRows:
+def bad_rows_of(options: dict[str, Any]) -> convert.BadRows:
     """What the options say of rows that are no events."""
     what, path = options["on_error"]
     if what == "collect":
-        return Collect(Path(path))
-    return Skip() if what == "skip" else Stop()
+        return convert.Collect(Path(path))
+    return convert.Skip() if what == "skip" else convert.Stop()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from esformat.cli.console import count, progress, say
-from esformat.tools import merge as merge_segments
 
 _EXAMPLES = """\b
 Examples:
@@ -24,6 +23,8 @@ def merge(out: str, inputs: tuple[str, ...], force: bool) -> None:
     Blocks that no other INPUT's events fall into are copied as they are. Events with the same keys and time keep the
     order of the INPUTs. The INPUTs stay as they are.
     """
+    from esformat.tools import merge as merge_segments  # here: slow to import
+
     with progress("merging") as show:
         made = merge_segments(inputs, out, overwrite=force, progress=show)
     copied, encoded = count(made.copied_blocks, "block"), made.encoded_blocks

@@ -7,19 +7,8 @@ import re
 from typing import Any
 
 import click
-import pyarrow as pa
 
-from esformat.convert import Clock
-
-TYPES = {
-    "string": pa.string(),
-    "int64": pa.int64(),
-    "float64": pa.float64(),
-    "bool": pa.bool_(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "date": pa.date32(),
-    "binary": pa.binary(),
-}
+TYPES = ("string", "int64", "float64", "bool", "timestamp", "date", "binary")
 
 
 class Moment(click.ParamType[int]):
@@ -32,6 +21,10 @@ class Moment(click.ParamType[int]):
             return value
         if re.fullmatch(r"[+-]?\d+", value):
             return int(value)
+        import pyarrow as pa  # here: slow to import
+
+        from esformat.convert import Clock
+
         times = Clock().read(pa.array([value]))
         if not times.ok[0]:
             self.fail(f"{value!r} is no ISO 8601 time, as 2006-04-07T17:08, nor microseconds since 1970", param, ctx)
@@ -100,7 +93,10 @@ class ColumnType(Pair):
         name, type_name = super().convert(value, param, ctx)
         if type_name not in TYPES:
             self.fail(f"{type_name!r} is none of the types {', '.join(TYPES)}", param, ctx)
-        return name, TYPES[type_name]
+        import pyarrow as pa  # here: slow to import
+
+        special = {"timestamp": pa.timestamp("us", "UTC"), "date": pa.date32()}
+        return name, special.get(type_name) or pa.type_for_alias(type_name)
 
 
 class Names(click.ParamType[tuple[str, ...]]):

@@ -10,9 +10,9 @@ from importlib import import_module
 from keyword import iskeyword
 
 import click
-import pyarrow as pa
 
 from esformat import ClosedError, EsdbError, UnknownIndexError, UsageError
+from esformat.extras import advice
 
 _WRONG_USAGE = (UsageError, UnknownIndexError, ClosedError)
 _INTERRUPTED = 130  # what shells report for an interrupt
@@ -56,6 +56,11 @@ def run_program(main: click.Group, arguments: Sequence[str], *, wrong_usage: tup
     wrong_usage: errors that mean status 2, besides those of esformat.
     """
     program = str(main.name)
+    completing = f"_{program.upper()}_COMPLETE"
+    if completing in os.environ:  # set by the shell, which asks what may come next, or for its own part of that
+        from click.shell_completion import shell_complete  # here: few ask
+
+        return shell_complete(main, {}, program, completing, os.environ[completing])
     status = _invoke(main, program, arguments, (*_WRONG_USAGE, *wrong_usage))
     try:
         if sys.stdout is not None:
@@ -83,11 +88,23 @@ def _invoke(main: click.Group, program: str, arguments: Sequence[str], wrong_usa
         return _failed(program, "interrupted", _INTERRUPTED)
     except MemoryError:
         return _failed(program, "out of memory", 1)
-    except (click.ClickException, EsdbError, pa.ArrowException, OSError, UnicodeError) as error:
+    except ModuleNotFoundError as error:
+        missing = advice(error, "this")
+        if missing is None:
+            raise
+        return _failed(program, missing, 2)
+    except _expected() as error:
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
             return 0  # whoever read our output, `head` for example, has seen enough
         return _failed(program, one_line(error), 2 if isinstance(error, wrong_usage) else 1)
     return status if isinstance(status, int) else 0
+
+
+def _expected() -> tuple[type[Exception], ...]:
+    """The errors that are told in one line; those of pyarrow only where it was imported, which is slow."""
+    arrow = sys.modules.get("pyarrow")
+    arrow_errors = () if arrow is None else (arrow.ArrowException,)
+    return (click.ClickException, EsdbError, OSError, UnicodeError, *arrow_errors)
 
 
 def one_line(error: Exception) -> str:

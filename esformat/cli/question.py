@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
-import pyarrow as pa
 
+from esformat import convert
 from esformat.cli.console import say
 from esformat.cli.output import chosen_format, format_option, opened_output
 from esformat.cli.params import Hex, Limit, Moment, Names, Pair
-from esformat.convert import write_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _OPTIONS = (
     click.option("--space", metavar="KEY", help="Only the events of this space."),
@@ -74,6 +76,8 @@ def read_conditions(pairs: Sequence[tuple[str, str]], indexes: Iterable[str], sc
 
 def _condition(name: str, text: str, indexes: list[str], schema: pa.Schema) -> tuple[str, Any]:
     """Turn the text of a condition into a value of the index's type; a name may have "=" signs of its own."""
+    import pyarrow as pa  # here: slow to import
+
     given = f"{name}={text}"
     name = max((each for each in indexes if given.startswith(f"{each}=")), key=len, default=name)
     text = given[len(name) + 1 :]
@@ -107,7 +111,7 @@ def give_answer(
     else:
         answer = ask(limit)
         with opened_output(output, force=force) as sink:
-            write_batches(answer.batches(), answer.schema, chosen, sink)
+            convert.write_batches(answer.batches(), answer.schema, chosen, sink)
 
 
 def _print_table(ask: Callable[[int | None], Answer], limit: int | None) -> None:

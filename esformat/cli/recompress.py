@@ -6,7 +6,6 @@ import click
 
 import esformat
 from esformat.cli.console import count, progress, say, size
-from esformat.tools import recompress as recompress_segment
 
 _EXAMPLES = """\b
 Examples:
@@ -26,6 +25,8 @@ def recompress(file: str, out: str, codec: str, level: int | None, force: bool) 
 
     Many small blocks, as merging leaves them, become blocks of full size. FILE stays as it is.
     """
+    from esformat.tools import recompress as recompress_segment  # here: slow to import
+
     with progress("recompressing") as show:
         made = recompress_segment(file, out, codec=codec, level=level, overwrite=force, progress=show)
     with esformat.open(file) as before, esformat.open(out) as after:

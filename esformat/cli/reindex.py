@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from esformat.cli.console import count, progress, say
-from esformat.tools import reindex as reindex_segment
 
 _EXAMPLES = """\b
 Examples:
@@ -24,6 +23,8 @@ Examples:
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def reindex(file: str, out: str, indexes: tuple[str, ...], no_index: bool, rebuild: bool, force: bool) -> None:
     """Write the segment FILE to OUT with indexes on exactly the named columns. FILE stays as it is."""
+    from esformat.tools import reindex as reindex_segment  # here: slow to import
+
     if no_index == bool(indexes):
         raise click.UsageError("name the columns with --index, or none with --none")
     with progress("indexing") as show:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import click
 
 from esformat.cli.console import count, progress, say, warn
-from esformat.tools import repair as repair_segment
 
 _EXAMPLES = """\b
 Examples:
@@ -24,6 +23,8 @@ def repair(file: str, out: str, force: bool) -> int:
     Works on files that were cut off or lost their directory, indexes or footer. What is wrong is told on standard
     error, a line each. Exit status 1 if events are lost, or may be. FILE stays as it is.
     """
+    from esformat.tools import repair as repair_segment  # here: slow to import
+
     with progress("reading") as show:
         report = repair_segment(file, out, overwrite=force, progress=show)
     for problem in report.problems:

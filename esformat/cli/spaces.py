@@ -6,16 +6,18 @@ import heapq
 from collections.abc import Iterator
 from itertools import islice
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-import pyarrow as pa
 
 import esformat
+from esformat import convert
 from esformat.cli.console import say
 from esformat.cli.output import chosen_format, format_option, opened_output
 from esformat.cli.params import Hex, Limit
-from esformat.convert.sinks import write_batches
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _BATCH_ROWS = 10_000
 _EXAMPLES = """\b
@@ -49,10 +51,12 @@ def spaces(file: str, prefix: str | None, prefix_hex: bytes | None, groupings: b
             _print_table(rows, schema, limit)
             return
         with opened_output("-", force=False) as sink:
-            write_batches(_batches(islice(rows, limit), schema), schema, chosen, sink)
+            convert.write_batches(_batches(islice(rows, limit), schema), schema, chosen, sink)
 
 
 def _schema(segment: esformat.Segment, *, by_grouping: bool) -> pa.Schema:
+    import pyarrow as pa  # here: slow to import
+
     keys = ["space", "grouping"] if by_grouping else ["space"]
     return pa.schema([*map(segment.schema.field, keys), pa.field("events", pa.int64())])
 
@@ -75,6 +79,8 @@ def _sorted(rows: Iterator[Row], sort: str, limit: int | None) -> Iterator[Row]:
 
 
 def _batches(rows: Iterator[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    import pyarrow as pa  # here: slow to import
+
     while piece := list(islice(rows, _BATCH_ROWS)):
         columns = [pa.array(column, field.type) for column, field in zip(zip(*piece, strict=True), schema, strict=True)]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)

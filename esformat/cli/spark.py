@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Any
 
 import click
@@ -43,7 +42,29 @@ Examples:
 """
 
 
-@click.group()
+class _Jobs(click.Group):
+    """The jobs here, and those of packages that stand on this one, which are looked for when somebody asks for them."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        self._look()
+        return super().list_commands(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = super().get_command(ctx, cmd_name)
+        if found is None:
+            self._look()
+            found = super().get_command(ctx, cmd_name)
+        return found
+
+    def _look(self) -> None:
+        from importlib.metadata import entry_points  # here: slow to import
+
+        for job in entry_points(group="esformat.spark.jobs"):
+            if job.name not in self.commands:
+                self.add_command(job.load(), job.name)
+
+
+@click.group(cls=_Jobs)
 def spark() -> None:
     """Run bulk jobs on many files with Spark: restartable, with a summary.
 
@@ -140,7 +161,3 @@ def erase(paths: tuple[str, ...], spaces: tuple[str, ...], hex_spaces: tuple[byt
     if not keys:
         raise click.UsageError("name at least one space with --space or --space-hex")
     return run_job("erasing", options, lambda session, jobs, show: jobs.erase(session, paths, keys, progress=show))
-
-
-for _job in entry_points(group="esformat.spark.jobs"):  # of packages that stand on this one
-    spark.add_command(_job.load(), _job.name)

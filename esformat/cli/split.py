@@ -9,7 +9,6 @@ import click
 
 from esformat.cli.console import count, progress, say
 from esformat.cli.params import Folder, Hex, Moment
-from esformat.tools import split as split_segment
 
 _UNITS = {"": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _EXAMPLES = """\b
@@ -55,6 +54,8 @@ def split(
 
     Parts are named after FILE and numbered from 0; one without events is left out. FILE stays as it is.
     """
+    from esformat.tools import split as split_segment  # here: slow to import
+
     keys: list[str | bytes] = sorted(
         [*spaces, *hex_spaces], key=lambda key: key.encode() if isinstance(key, str) else key
     )

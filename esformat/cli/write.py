@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 import esformat
+from esformat import convert
 from esformat.cli.console import count, moment, progress, say, size
 from esformat.cli.inputs import ON_ERROR, InputCommand, bad_rows_of, input_options, input_options_of, roles_of
-from esformat.convert import Load, Plan, Roles, Summary
 
 _EXAMPLES = """\b
 Examples:
@@ -51,7 +51,7 @@ def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
     written = input_options_of(options)
     _check_files(out, inputs, options)
 
-    def create(_: Plan) -> esformat.Writer:
+    def create(_: convert.Plan) -> esformat.Writer:
         return esformat.create(
             out, indexes=roles.indexes, keys=roles.keys, codec=options["codec"], level=options["level"],
             properties=_origin(roles), overwrite=options["force"], memory=options["memory"],
@@ -60,7 +60,7 @@ def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
 
     with (
         progress("reading") as show,
-        Load(inputs, roles, written, bad_rows=bad_rows_of(options), progress=show) as load,
+        convert.Load(inputs, roles, written, bad_rows=bad_rows_of(options), progress=show) as load,
     ):
         summary = load.write(create)
     _report(out, summary, options["on_error"][1], perf_counter() - started)
@@ -86,13 +86,13 @@ def _is_same(one: str, other: str) -> bool:
     return Path(one).exists() and Path(other).exists() and Path(one).samefile(other)
 
 
-def _origin(roles: Roles) -> dict[str, str]:
+def _origin(roles: convert.Roles) -> dict[str, str]:
     """Say in the segment's properties which columns its keys and times came from."""
     columns = {"space": roles.space, "grouping": roles.grouping, "timestamp": roles.timestamp}
     return {f"source.{role}": column for role, column in columns.items() if column is not None}
 
 
-def _report(out: str, summary: Summary, collected: str, seconds: float) -> None:
+def _report(out: str, summary: convert.Summary, collected: str, seconds: float) -> None:
     with esformat.open(out) as segment:
         each = f" ({segment.size_bytes / segment.num_events:.1f} bytes per event)" if segment.num_events else ""
         span = f", {moment(segment.min_timestamp)} to {moment(segment.max_timestamp)}" if segment.num_events else ""

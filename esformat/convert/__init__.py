@@ -5,17 +5,38 @@ scan gives. `Roles` says which column becomes what, `Clock` how times are writte
 format to another and back without a difference.
 """
 
-from esformat.convert.bad_rows import BadRows, Collect, Skip, Stop
-from esformat.convert.clock import Clock
-from esformat.convert.conversion import CONVERSION_FORMATS, Conversion
-from esformat.convert.conversion import convert as convert_file
-from esformat.convert.errors import BadRowError, InputError
-from esformat.convert.formats import FORMATS
-from esformat.convert.load import InputOptions, Load, Summary
-from esformat.convert.plan import Plan
-from esformat.convert.roles import Roles
-from esformat.convert.rows import BadRow
-from esformat.convert.sinks import SINK_FORMATS, Sink, open_sink, write_batches
+from typing import TYPE_CHECKING
+
+from esformat.lazy import lazily
+
+if TYPE_CHECKING:
+    from esformat.convert.bad_rows import BadRows, Collect, Skip, Stop
+    from esformat.convert.clock import Clock
+    from esformat.convert.conversion import Conversion
+    from esformat.convert.conversion import convert as convert_file
+    from esformat.convert.errors import BadRowError, InputError
+    from esformat.convert.formats import CONVERSION_FORMATS, FORMATS
+    from esformat.convert.load import InputOptions, Load, Summary
+    from esformat.convert.plan import Plan
+    from esformat.convert.roles import Roles
+    from esformat.convert.rows import BadRow
+    from esformat.convert.sinks import SINK_FORMATS, Sink, open_sink, write_batches
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "esformat.convert.bad_rows": "BadRows Collect Skip Stop",
+            "esformat.convert.clock": "Clock",
+            "esformat.convert.conversion": "Conversion convert_file=convert",
+            "esformat.convert.errors": "BadRowError InputError",
+            "esformat.convert.formats": "CONVERSION_FORMATS FORMATS",
+            "esformat.convert.load": "InputOptions Load Summary",
+            "esformat.convert.plan": "Plan",
+            "esformat.convert.roles": "Roles",
+            "esformat.convert.rows": "BadRow",
+            "esformat.convert.sinks": "SINK_FORMATS Sink open_sink write_batches",
+        },
+    )
 
 __all__ = [
     "CONVERSION_FORMATS",

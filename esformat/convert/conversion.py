@@ -15,7 +15,7 @@ import pyarrow.parquet
 import esformat
 from esformat import customerio
 from esformat.convert.errors import InputError
-from esformat.convert.formats import format_by_name
+from esformat.convert.formats import CONVERSION_FORMATS, format_by_name
 from esformat.convert.load import InputOptions, Load
 from esformat.convert.moved import METADATA, Moved, by_share, from_columnar, from_go, from_segment
 from esformat.convert.roles import Roles
@@ -25,7 +25,6 @@ from esformat.convert.typed_files import read_typed
 from esformat.location import publication_of, source_of
 from esformat.source import CountingSource
 
-CONVERSION_FORMATS = ("esdb", "parquet", "arrow", "csv", "jsonl", "go-esdb", "go-stream")
 _TEXT = ("csv", "jsonl")
 _GO_KINDS = {"go-esdb": "archive", "go-stream": "stream"}
 _SEGMENT_MAGIC = b"\x89ESDB"

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from esformat.convert.errors import InputError
-from esformat.convert.source import Source
+
+if TYPE_CHECKING:  # options of commands name the formats, and pyarrow is slow to import
+    from esformat.convert.source import Source
 
 FORMATS = ("csv", "tsv", "jsonl", "parquet", "arrow")
+"""Of what `Load` reads."""
+CONVERSION_FORMATS = ("esdb", "parquet", "arrow", "csv", "jsonl", "go-esdb", "go-stream")
+"""Of what `convert_file` reads and writes."""
 
 _COMPRESSED = {".gz", ".bz2", ".zst", ".zstd"}
 _EXTENSIONS = {

@@ -1,26 +1,52 @@
 """Pieces for programs on top of segments, as the aggregator: schemas, intake, plain arrays, events of batches."""
 
-from esformat.allocators import release_unused
-from esformat.event import to_microseconds
-from esformat.event_rows import rows_of_batch
-from esformat.exact import first_cut
-from esformat.handles import Handles, SharedFile
-from esformat.index import can_hold
-from esformat.intake import EventRows, check_table, to_arrow
-from esformat.json_text import as_text
-from esformat.launch import launch
-from esformat.plain_array import plain_array, plain_column
-from esformat.row_range import scan_rows
-from esformat.schema import (
-    KEY_COLUMNS,
-    TIMESTAMP_TYPE,
-    EventSchema,
-    Field,
-    default_schema,
-    make_schema,
-    normalise_type,
-)
-from esformat.writer import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
+from typing import TYPE_CHECKING
+
+from esformat.lazy import lazily
+
+if TYPE_CHECKING:
+    from esformat.allocators import release_unused
+    from esformat.event import to_microseconds
+    from esformat.event_rows import rows_of_batch
+    from esformat.exact import first_cut
+    from esformat.handles import Handles, SharedFile
+    from esformat.index import can_hold
+    from esformat.intake import EventRows, check_table, to_arrow
+    from esformat.json_text import as_text
+    from esformat.launch import launch
+    from esformat.plain_array import plain_array, plain_column
+    from esformat.row_range import scan_rows
+    from esformat.schema import (
+        KEY_COLUMNS,
+        TIMESTAMP_TYPE,
+        EventSchema,
+        Field,
+        default_schema,
+        make_schema,
+        normalise_type,
+    )
+    from esformat.writer import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "esformat.allocators": "release_unused",
+            "esformat.event": "to_microseconds",
+            "esformat.event_rows": "rows_of_batch",
+            "esformat.exact": "first_cut",
+            "esformat.handles": "Handles SharedFile",
+            "esformat.index": "can_hold",
+            "esformat.intake": "EventRows check_table to_arrow",
+            "esformat.json_text": "as_text",
+            "esformat.launch": "launch",
+            "esformat.plain_array": "plain_array plain_column",
+            "esformat.row_range": "scan_rows",
+            "esformat.schema": (
+                "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field default_schema make_schema normalise_type"
+            ),
+            "esformat.writer": "LEAST_FRAME_BYTES MOST_FRAME_BYTES",
+        },
+    )
 
 __all__ = [
     "KEY_COLUMNS",
@@ -38,6 +64,7 @@ __all__ = [
     "default_schema",
     "first_cut",
     "launch",
+    "lazily",
     "make_schema",
     "normalise_type",
     "plain_array",

@@ -22,9 +22,9 @@ from esformat.tools.plan import plan_assembly
 from esformat.tools.rows import Bound, decode_timestamps
 from esformat.tools.selection import everything
 from esformat.tools.wreck import Region, Sound, Wreck, examine, plain_context
-from esformat.verify.blocks import BAD_BYTES
-from esformat.verify.data import DataCheck
-from esformat.verify.report import Problem
+from esformat.verification.blocks import BAD_BYTES
+from esformat.verification.data import DataCheck
+from esformat.verification.report import Problem
 from esformat.windows import in_windows
 
 

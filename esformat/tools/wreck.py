@@ -18,10 +18,10 @@ from esformat.layout import HEADER_BYTES, TRAILER_BYTES, BlockHandle, BlockKind
 from esformat.metadata import Metadata
 from esformat.node import DecodeContext
 from esformat.source import Source
-from esformat.verify.blocks import BAD_BYTES, Blocks
-from esformat.verify.directory import RootEntry, read_root
-from esformat.verify.opening import Opening, read_metadata
-from esformat.verify.report import Findings
+from esformat.verification.blocks import BAD_BYTES, Blocks
+from esformat.verification.directory import RootEntry, read_root
+from esformat.verification.opening import Opening, read_metadata
+from esformat.verification.report import Findings
 
 Progress = Callable[[int, int], None]
 

@@ -13,8 +13,8 @@ from esformat.checksum import checksum64
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.layout import BLOCK_MAGIC, HEADER_BYTES, MAX_BLOCK_BYTES, TRAILER_BYTES, BlockHandle, BlockKind
 from esformat.source import Source
-from esformat.verify.coverage import Coverage
-from esformat.verify.report import RESTORE, Findings
+from esformat.verification.coverage import Coverage
+from esformat.verification.report import RESTORE, Findings
 
 BAD_BYTES = (EsdbError, ValueError, ArithmeticError, LookupError, MemoryError, struct.error, pa.ArrowException)
 """What decoding of hostile bytes can raise: our own errors, and those of libraries where we did not foresee it."""

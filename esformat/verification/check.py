@@ -13,11 +13,11 @@ from collections.abc import Callable
 from esformat.errors import UnsupportedVersionError
 from esformat.layout import HEADER_BYTES, TRAILER_BYTES, BlockKind
 from esformat.location import Target, source_of
-from esformat.verify.blocks import BAD_BYTES, KINDS, Blocks
-from esformat.verify.contents import Contents
-from esformat.verify.loose import Loose
-from esformat.verify.opening import Opening
-from esformat.verify.report import Findings, Report
+from esformat.verification.blocks import BAD_BYTES, KINDS, Blocks
+from esformat.verification.contents import Contents
+from esformat.verification.loose import Loose
+from esformat.verification.opening import Opening
+from esformat.verification.report import Findings, Report
 from esformat.windows import in_windows
 
 

@@ -8,13 +8,13 @@ from typing import Any
 from esformat.errors import CorruptSegmentError
 from esformat.layout import BlockKind
 from esformat.schema import EventSchema
-from esformat.verify.blocks import BAD_BYTES, Blocks
-from esformat.verify.data import DataCheck, Key
-from esformat.verify.directory import LeafContents, RootEntry, expected_blocks, read_leaf, read_root
-from esformat.verify.filters import FilterCheck
-from esformat.verify.indexes import IndexCheck
-from esformat.verify.loose import Loose
-from esformat.verify.opening import Opening
+from esformat.verification.blocks import BAD_BYTES, Blocks
+from esformat.verification.data import DataCheck, Key
+from esformat.verification.directory import LeafContents, RootEntry, expected_blocks, read_leaf, read_root
+from esformat.verification.filters import FilterCheck
+from esformat.verification.indexes import IndexCheck
+from esformat.verification.loose import Loose
+from esformat.verification.opening import Opening
 
 
 class Contents:

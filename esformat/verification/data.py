@@ -16,7 +16,7 @@ from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_BLOCK_ROWS
 from esformat.node import NEEDS_DICTIONARY, DecodeContext, Shape
 from esformat.schema import EventSchema
-from esformat.verify.parts import Parts, within
+from esformat.verification.parts import Parts, within
 
 I64 = npt.NDArray[np.int64]
 Key = tuple[bytes, bytes]

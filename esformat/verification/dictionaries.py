@@ -11,7 +11,7 @@ from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_PAGE_ENTRIES
 from esformat.node import DecodeContext
 from esformat.schema import Field
-from esformat.verify.parts import Parts, within
+from esformat.verification.parts import Parts, within
 
 _ENTRY = struct.Struct("<HHII")  # column, reserved, zstd bytes, values
 

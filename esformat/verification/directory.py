@@ -12,8 +12,8 @@ from esformat.directory import LEAF_BLOCKS
 from esformat.errors import CorruptSegmentError
 from esformat.layout import HEADER_BYTES, MAX_BLOCK_ROWS, MAX_PAGE_ENTRIES, BlockHandle
 from esformat.node import DecodeContext
-from esformat.verify.data import Expected, Key
-from esformat.verify.parts import I64, Parts, within
+from esformat.verification.data import Expected, Key
+from esformat.verification.parts import I64, Parts, within
 
 _LEAF = struct.Struct("<I")  # data blocks
 

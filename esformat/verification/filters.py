@@ -9,7 +9,7 @@ import numpy as np
 from esformat.errors import CorruptSegmentError
 from esformat.layout import BlockHandle, BlockKind
 from esformat.space_filter import BUCKET_BYTES, PAGE_BUCKETS, SALTS, U64, bucket_count, hash_keys
-from esformat.verify.blocks import Blocks
+from esformat.verification.blocks import Blocks
 
 HASHES_AT_ONCE = 1 << 20
 """Spaces that are looked up together, so that each page is read once for them."""

@@ -24,10 +24,10 @@ from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
 from esformat.node import DecodeContext
 from esformat.postings import BLOCKS, CHUNKED
-from esformat.verify.blocks import BAD_BYTES, Blocks
-from esformat.verify.fingerprint import hash_pairs, hash_value, sum_of
-from esformat.verify.parts import Parts, within
-from esformat.verify.postings import numbers_of
+from esformat.verification.blocks import BAD_BYTES, Blocks
+from esformat.verification.fingerprint import hash_pairs, hash_value, sum_of
+from esformat.verification.parts import Parts, within
+from esformat.verification.postings import numbers_of
 
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]

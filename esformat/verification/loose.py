@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from esformat.block import Block
 from esformat.layout import BlockKind
-from esformat.verify.blocks import BAD_BYTES, KINDS, Blocks, Found
-from esformat.verify.data import DataCheck
-from esformat.verify.opening import Opening
+from esformat.verification.blocks import BAD_BYTES, KINDS, Blocks, Found
+from esformat.verification.data import DataCheck
+from esformat.verification.opening import Opening
 
 
 class Loose:

@@ -23,9 +23,9 @@ from esformat.layout import (
 from esformat.metadata import Metadata
 from esformat.node import DecodeContext
 from esformat.schema import KEY_COLUMNS, EventSchema
-from esformat.verify.blocks import BAD_BYTES, KINDS, Blocks, Found
-from esformat.verify.dictionaries import Contexts, read_dictionary
-from esformat.verify.parts import Parts
+from esformat.verification.blocks import BAD_BYTES, KINDS, Blocks, Found
+from esformat.verification.dictionaries import Contexts, read_dictionary
+from esformat.verification.parts import Parts
 
 Key = tuple[int, int, int]
 """Kind, ordinal, copy."""

@@ -15,7 +15,7 @@ from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_KEY_BYTES, BlockHandle
 from esformat.node import DecodeContext
 from esformat.packing import decode_ints
-from esformat.verify.nodes import check_node, check_pack
+from esformat.verification.nodes import check_node, check_pack
 
 I64 = npt.NDArray[np.int64]
 

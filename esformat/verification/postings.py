@@ -12,8 +12,8 @@ from esformat.errors import CorruptSegmentError
 from esformat.layout import MAX_PAGE_ENTRIES, BlockKind
 from esformat.node import DecodeContext
 from esformat.postings import CHUNK_ENTRIES, CHUNKED
-from esformat.verify.blocks import Blocks
-from esformat.verify.parts import Parts, within
+from esformat.verification.blocks import Blocks
+from esformat.verification.parts import Parts, within
 
 I64 = npt.NDArray[np.int64]
 _LIST = struct.Struct("<IQ")  # numbers, first number

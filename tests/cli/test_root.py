@@ -206,5 +206,5 @@ def test_without_the_extra(tmp_path):
         )
         if name == "click":
             assert (done.returncode, done.stdout) == (2, "")
-            assert done.stderr == "esdb: the command line is not installed: pip install 'esformat[cli]'\n"
+            assert done.stderr == 'esdb: the command line needs the package click: pip install "esformat[cli]"\n'
         (tmp_path / f"{name}.py").unlink()

@@ -11,9 +11,9 @@ import read_esdb
 
 from esformat import block, codec, data_block, dictionary, footer, layout, node, packing, postings, space_filter
 from esformat import directory as directory_module
-from esformat.verify import data as verify_data
-from esformat.verify import dictionaries as verify_dictionaries
-from esformat.verify import opening as verify_opening
+from esformat.verification import data as verify_data
+from esformat.verification import dictionaries as verify_dictionaries
+from esformat.verification import opening as verify_opening
 from spec.document import TEXT, fixed_fields, numbers, struct_format, tables
 
 STRUCTURES = [

@@ -12,8 +12,8 @@ from esformat.spark.files import name_of, segments_at
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.spark.jobs.waves import in_waves
 from esformat.store import StoredAt
-from esformat.verify import Report
-from esformat.verify import verify as verify_segment
+from esformat.verification import Report
+from esformat.verification import verify as verify_segment
 
 
 def verify(spark: SparkSession, paths: Sequence[str], *, progress: Progress | None = None) -> Summary:

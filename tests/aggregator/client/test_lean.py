@@ -17,12 +17,13 @@ def loaded(code):
 
 def test_the_catalog_needs_neither():
     """`import aggregator` loads no HTTP client, no server and no parser of statements; the client loads no server."""
-    assert not loaded("import aggregator") & {"httpx", "starlette", "uvicorn", "lark", "click", "rich", "tenacity"}
-    client = loaded("import aggregator.client")
+    catalog = loaded("from aggregator import open, Catalog")
+    assert not catalog & {"httpx", "starlette", "uvicorn", "lark", "click", "rich", "tenacity"}
+    client = loaded("from aggregator.client import Client")
     assert "httpx" in client
     assert not client & {"starlette", "uvicorn", "lark", "tenacity"}
 
 
 def test_the_load_generator_needs_no_client_library():
     """It costs what the standard library costs."""
-    assert not loaded("import aggregator.load") & {"httpx", "starlette", "uvicorn"}
+    assert not loaded("from aggregator.load import run, appends") & {"httpx", "starlette", "uvicorn"}

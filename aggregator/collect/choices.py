@@ -1,0 +1,8 @@
+"""What the options of a collector can be, apart from what acts on them: a command shows them without loading that."""
+
+from __future__ import annotations
+
+FORMATS = ("text", "json", "k8s-json", "logfmt", "common", "combined", "regex")
+"""Of files."""
+TYPES = ("text", "integer", "number", "boolean")
+"""Of columns."""
