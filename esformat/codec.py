@@ -50,7 +50,7 @@ def _lz4() -> Any:
     try:
         import lz4.block
     except ImportError:
-        raise UnsupportedVersionError("codec lz4 is not installed", hint="pip install 'esformat[lz4]'") from None
+        raise UnsupportedVersionError("codec lz4 is not installed", hint='pip install "esformat[lz4]"') from None
     return lz4.block
 
 

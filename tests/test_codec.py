@@ -149,7 +149,7 @@ def test_codec_that_is_not_installed(monkeypatch):
     """Without its package lz4 says how to get it, for writing and for reading."""
     frame = make_compressor(Codec.LZ4).compress(b"abc")
     monkeypatch.setitem(sys.modules, "lz4.block", None)
-    with pytest.raises(UnsupportedVersionError, match=r"pip install 'esformat\[lz4\]'"):
+    with pytest.raises(UnsupportedVersionError, match=r'pip install "esformat\[lz4\]"'):
         codec_from_name("lz4")
     with pytest.raises(UnsupportedVersionError, match="not installed"):
         Decompressor().decompress(Codec.LZ4, frame, 3)

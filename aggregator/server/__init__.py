@@ -3,8 +3,22 @@
 It adapts the catalog to HTTP and knows nothing that the embedded catalog does not: one process, one writer.
 """
 
-from aggregator.server.app import make_app
-from aggregator.server.running import RunningServer, serve
-from aggregator.server.settings import Settings
+from typing import TYPE_CHECKING
+
+from esformat.parts import lazily
+
+if TYPE_CHECKING:
+    from aggregator.server.app import make_app
+    from aggregator.server.running import RunningServer, serve
+    from aggregator.server.settings import Settings
+else:
+    __getattr__, __dir__ = lazily(
+        __name__,
+        {
+            "aggregator.server.app": "make_app",
+            "aggregator.server.running": "RunningServer serve",
+            "aggregator.server.settings": "Settings",
+        },
+    )
 
 __all__ = ["RunningServer", "Settings", "make_app", "serve"]

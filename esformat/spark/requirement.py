@@ -8,5 +8,5 @@ except ModuleNotFoundError as error:
     if error.name != "pyspark":
         raise
     raise ModuleNotFoundError(
-        "esformat.spark needs PySpark: pip install 'esformat[spark,java]'", name="pyspark"
+        'esformat.spark needs PySpark: pip install "esformat[spark,java]"', name="pyspark"
     ) from None

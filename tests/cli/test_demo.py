@@ -41,7 +41,7 @@ def test_missing_extra(tmp_path, monkeypatch, capsys, package):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Missing(package), *sys.meta_path])
     assert run(["demo"]) == 1
-    assert capsys.readouterr().err == f"esdb: the demo needs {package}: pip install 'esformat[demo]'\n"
+    assert capsys.readouterr().err == f'esdb: the demo needs {package}: pip install "esformat[demo]"\n'
 
 
 class Missing:

