@@ -16,6 +16,8 @@ from aggregator.ages import stored_report
 from aggregator.arrivals import Arrivals
 from aggregator.disk import measure
 from aggregator.errors import InvalidRequestError, SequenceConflictError, TopicExistsError, TopicNotFoundError
+from aggregator.files import Layout
+from aggregator.following import Following
 from aggregator.lql import TagSet, parse_source
 from aggregator.model import Problem, Receipt, TopicInfo
 from aggregator.names import check_name
@@ -42,6 +44,11 @@ STREAMS_TOPIC = "logs"
 _EARLIER = 64  # states of a topic's columns in which a batch that comes again may have been stored
 
 
+def _open_copy(path: str) -> Catalog:
+    """The catalog that was pickled, for reading only."""
+    return Catalog(Following(Layout(Path(path)), now_us))
+
+
 class Catalog:
     """An open catalog. Safe to share between threads; close it, or use it as a context manager."""
 
@@ -56,6 +63,11 @@ class Catalog:
         except BaseException:
             backend.close()
             raise
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy, as Dask, Ray and multiprocessing make it in other processes, opens the directory for reading only."""
+        self._check_open()
+        return _open_copy, (str(self.path),)
 
     def __repr__(self) -> str:
         return f"<aggregator.Catalog {str(self.path)!r}, {len(self._backend.state.topics)} topics>"

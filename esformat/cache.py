@@ -7,6 +7,8 @@ from collections.abc import Callable, Hashable
 from threading import Lock
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+from esformat.forked import unlock_in_forks
+
 
 class Sized(Protocol):
     """Something that knows about how much memory it takes."""
@@ -39,6 +41,7 @@ class Budget:
         self._dead = 0  # entries of the queue whose cache was closed
         self._abandoned: deque[_Shelf] = deque()
         self._lock = Lock()
+        unlock_in_forks(self)
 
     @property
     def held_bytes(self) -> int:

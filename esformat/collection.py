@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import heapq
+import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,10 +19,10 @@ import pyarrow as pa
 from esformat.collection_events import CollectionEvents
 from esformat.collection_scan import CollectionScan, Part
 from esformat.counts import Counts
-from esformat.errors import SpaceNotFoundError, UsageError
+from esformat.errors import SegmentChangedError, SpaceNotFoundError, UsageError
 from esformat.event import to_key
 from esformat.index import index_type
-from esformat.location import segments_at
+from esformat.location import Options, lasting, segments_at
 from esformat.members import Member, Members
 from esformat.query import Query, conditions_of, make_query
 from esformat.scan import Scan
@@ -40,7 +41,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def open_many(targets: Any, *, max_open: int | None = None, cache_bytes: int | None = None) -> Collection:
+def open_many(
+    targets: Any, *, max_open: int | None = None, cache_bytes: int | None = None, storage_options: Options = None
+) -> Collection:
     """Open several segments and read them as one.
 
     targets: one or several of: a file; a directory or a prefix of an object store, for all `.esdb` files below it; a
@@ -49,15 +52,32 @@ def open_many(targets: Any, *, max_open: int | None = None, cache_bytes: int | N
     the earlier file come first, as if they had been added first.
     max_open: files of which a handle, and what was decoded of their roots, is kept; None for 256, or a quarter of the
     files that the process may have open where that is less.
-    cache_bytes: as for `open`, for all files together.
+    cache_bytes: as for `open`, for all files together. storage_options: as for `open`, of every URI.
     Raises UsageError where there is no file, or files whose columns do not go together; and what `open` raises.
     """
     if max_open is not None and (not isinstance(max_open, int) or isinstance(max_open, bool) or max_open < 1):
         raise UsageError(f"max_open must be a whole number from 1, not {max_open!r}")
-    places = list(segments_at(targets))
+    places = list(segments_at(targets, storage_options))
     if not places:
         raise UsageError("there is no file to open", hint="name a file, a directory or a pattern")
-    return Collection(Members(places, max_open, cache_bytes), len(places))
+    return _opened(places, max_open, cache_bytes)
+
+
+def _opened(places: Sequence[Any], max_open: int | None, cache_bytes: int | None) -> Collection:
+    collection = Collection(Members(places, max_open, cache_bytes), len(places))
+    collection._named = tuple(map(lasting, places)), max_open, cache_bytes
+    return collection
+
+
+def _open_copy(
+    places: tuple[Any, ...], max_open: int | None, cache_bytes: int | None, facts: tuple[int, int]
+) -> Collection:
+    """The collection that was pickled. Raises SegmentChangedError where other files have the names by now."""
+    copy = _opened(places, max_open, cache_bytes)
+    if (copy.size_bytes, copy.num_events) != facts:
+        copy.close()
+        raise SegmentChangedError("other files have these names by now", hint="open them again")
+    return copy
 
 
 class Collection:
@@ -70,16 +90,28 @@ class Collection:
     def __init__(self, members: Members, count: int) -> None:
         """Made by `open_many`."""
         self._members = members
+        self._side_by_side = members.remote and count > 1
         self._pool: ThreadPoolExecutor | None = None
-        if members.remote and count > 1:
-            self._pool = ThreadPoolExecutor(OPENING_THREADS, thread_name_prefix="esformat-collection")
+        self._pool_process = 0  # threads do not survive a fork
+        self._named: tuple[tuple[Any, ...], int | None, int | None] | None = None  # what it was opened with
         members.all = list(self._each(members.load, range(count)))
         self._schema = unify((member.name, member.schema) for member in members.all)
 
     def _each(self, work: Callable[[T], R], items: Iterable[T]) -> Iterable[R]:
         """`work` of every item, in order; side by side where files lie in stores."""
         self._members.check_open()
-        return map(work, items) if self._pool is None else self._pool.map(work, items)
+        if not self._side_by_side:
+            return map(work, items)
+        if self._pool is None or self._pool_process != os.getpid():
+            self._pool = ThreadPoolExecutor(OPENING_THREADS, thread_name_prefix="esformat-collection")
+            self._pool_process = os.getpid()
+        return self._pool.map(work, items)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy opens the same files again by their names, in whatever process it is made."""
+        self._members.check_open()
+        assert self._named is not None  # Invariant: set by `open_many` before anybody has it
+        return _open_copy, (*self._named, (self.size_bytes, self.num_events))
 
     def __repr__(self) -> str:
         return f"<esformat.Collection of {len(self.paths)} files, {self.num_events} events>"

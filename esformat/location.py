@@ -8,12 +8,11 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
-from urllib.request import url2pathname
+from urllib.parse import unquote, urlsplit
 
 from esformat.commit_folder import CommitFolder, LocalFolder, StoredFolder
 from esformat.commits import committed, committed_objects
@@ -33,19 +32,49 @@ _SETTINGS = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_")  # variables that
 _WILD = re.compile(r"[*?[]")
 _CONNECTIONS = 32
 _PATHS = (str, bytes, os.PathLike)
+_AZURE = re.compile(r"(?P<container>[^@/]+)@(?P<account>[^@/.]+)\.(?:dfs|blob)\.core\.windows\.net")
 
 
 LocalPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
-Target = LocalPath | tuple[Any, str] | StoredAt | Source
-"""A path, as text or bytes, a URI, a pair of a filesystem and a path in it, a place in a store, or a source."""
+Target = LocalPath | tuple[Any, str] | StoredAt | Source | Any
+"""A path, as text or bytes, a URI, a pair of a filesystem and a path in it, a path or open file of fsspec (such as a
+`UPath`), a place in a store, or a source."""
+Options = Mapping[str, Any] | None
+"""How fsspec connects to the store of a URI: what its filesystem takes as keyword arguments."""
 Place = str | StoredAt
 """A path of the local disk, or a place in a store."""
+
+
+def located(storage_options: Options, *targets: Any) -> list[Any]:
+    """The targets of a verb; where there are options, each that is a URI as the place that they lead to.
+
+    Raises UsageError for options that go with none of them.
+    """
+    if storage_options is None:
+        return list(targets)
+    if not isinstance(storage_options, Mapping):
+        raise UsageError(f"storage_options must be a mapping, not {type(storage_options).__name__}")
+    schemes = [_URI.match(target) if isinstance(target, str) else None for target in targets]
+    named = [None if found is None or found[1].lower() == "file" else found[1].lower() for found in schemes]
+    if targets and not any(named):
+        raise UsageError(f"storage_options go with a URI, not with {targets[0]!r}", hint="such as s3://bucket/key")
+    return [
+        target if scheme is None else _through_fsspec(target, scheme, storage_options)
+        for target, scheme in zip(targets, named, strict=True)
+    ]
+
+
+def _of_fsspec(target: Any) -> bool:
+    """Whether it names a file in a filesystem of fsspec, as a `UPath` or an `fsspec.core.OpenFile` does."""
+    return hasattr(target, "fs") and hasattr(target, "path") and hasattr(target.fs, "cat_file")
 
 
 def locate(target: Any) -> Place:
     """The place that a path, a URI or a pair of filesystem and path names. Raises UsageError for anything else."""
     if isinstance(target, StoredAt):
         return target
+    if _of_fsspec(target):
+        return _in_filesystem(target.fs, str(target.path))
     if isinstance(target, tuple) and len(target) == 2 and isinstance(target[1], _PATHS):
         return _in_filesystem(target[0], os.fsdecode(target[1]))
     if not isinstance(target, _PATHS):
@@ -57,9 +86,15 @@ def locate(target: Any) -> Place:
     return path if found is None else _in_uri(path, found[1].lower())
 
 
+def lasting(target: Any) -> Any:
+    """The target by a name that holds in other processes, too: a local path from the root on."""
+    local = isinstance(target, (str, bytes, os.PathLike)) and isinstance(locate(target), str)
+    return os.path.abspath(str(locate(target))) if local else target  # noqa: PTH100 - symbolic links stay
+
+
 def source_of(target: Any) -> Source:
     """A source of the bytes of what `target` names: see `locate`; a Source is given back as it is. Raises OSError."""
-    if not isinstance(target, (*_PATHS, tuple)) and isinstance(target, Source):
+    if not isinstance(target, (*_PATHS, tuple)) and isinstance(target, Source) and not _of_fsspec(target):
         return target
     place = locate(target)
     return RemoteSource(place.store, place.path) if isinstance(place, StoredAt) else FileSource(place)
@@ -79,16 +114,19 @@ def folder_at(target: Any) -> CommitFolder:
     return StoredFolder(place.store, place.path.rstrip("/")) if isinstance(place, StoredAt) else LocalFolder(place)
 
 
-def within(directory: Any, name: str) -> Path | str | tuple[Any, str]:
+def within(directory: Any, name: str) -> Path | str | tuple[Any, str] | StoredAt:
     """What names a file in a directory, below a URI, or in a pair of filesystem and directory. Raises UsageError."""
     if isinstance(directory, tuple):
         filesystem, path = directory
         return filesystem, "/".join([*filter(None, [os.fsdecode(path).rstrip("/")]), name])
+    found = _URI.match(directory) if isinstance(directory, str) else None
+    if found is not None and found[1].lower() != "file":
+        uri, *query = _QUERY.split(directory, maxsplit=1)
+        return "?".join([f"{uri.rstrip('/')}/{name}", *query])
     place = locate(directory)
     if isinstance(place, str):
         return Path(place) / name
-    uri, *query = _QUERY.split(directory, maxsplit=1)
-    return "?".join([f"{uri.rstrip('/')}/{name}", *query])
+    return StoredAt(place.store, "/".join([*filter(None, [place.path.rstrip("/")]), name]))
 
 
 def _in_filesystem(filesystem: Any, path: str) -> Place:
@@ -111,14 +149,21 @@ def _in_filesystem(filesystem: Any, path: str) -> Place:
 
 def _in_uri(uri: str, scheme: str) -> Place:
     if scheme == "file":
-        return url2pathname(urlsplit(uri).path)
+        return unquote(urlsplit(uri).path)
     if scheme not in _ARROW_SCHEMES:
         return _through_fsspec(uri, scheme)
     rest, *query = _QUERY.split(uri, maxsplit=1)
     authority, _, path = rest[len(scheme) + 3 :].partition("/")
+    if scheme in ("abfs", "abfss"):
+        azure = _AZURE.fullmatch(authority)
+        if azure is not None:  # both hosts of an account name the same files; Arrow takes the one with a container
+            authority = f"{azure['container']}@{azure['account']}.dfs.core.windows.net"
+        elif "." not in authority and "@" not in authority:  # a container: adlfs finds the account in the environment
+            return _through_fsspec(uri, scheme)
     settings = tuple(sorted(item for item in os.environ.items() if item[0].startswith(_SETTINGS)))
     filesystem, root = _connect("?".join([f"{scheme}://{authority}", *query]), settings)
-    return StoredAt(ArrowStore(filesystem), f"{root.rstrip('/')}/{path}")
+    whole = f"{root.rstrip('/')}/{path}"
+    return StoredAt(ArrowStore(filesystem), whole.lstrip("/") if scheme in ("abfs", "abfss") else whole)
 
 
 @lru_cache(_CONNECTIONS)
@@ -133,7 +178,7 @@ def _connect(uri: str, _settings: tuple[tuple[str, str], ...]) -> tuple[Any, str
     return found
 
 
-def _through_fsspec(uri: str, scheme: str) -> Place:
+def _through_fsspec(uri: str, scheme: str, options: Mapping[str, Any] | None = None) -> Place:
     try:
         import fsspec
     except ImportError:
@@ -141,8 +186,9 @@ def _through_fsspec(uri: str, scheme: str) -> Place:
             f"{uri}: for {scheme}:// the package fsspec is needed", hint='pip install "esformat[cloud]"'
         ) from None
     try:
-        filesystem, path = fsspec.core.url_to_fs(uri)
-    except (ValueError, ImportError) as error:  # no such scheme; a package for it is missing
+        known = f"abfs{uri[len(scheme) :]}" if scheme == "abfss" else uri  # the same store: it speaks TLS in any case
+        filesystem, path = fsspec.core.url_to_fs(known, **(options or {}))
+    except (ValueError, ImportError, TypeError) as error:  # no such scheme or option; a package for it is missing
         raise UsageError(f"{uri}: {error}") from None
     return StoredAt(FsspecStore(filesystem), path)
 
@@ -150,18 +196,20 @@ def _through_fsspec(uri: str, scheme: str) -> Place:
 # ------------------------------------------------------------ many files
 
 
-def segments_at(targets: Any) -> Iterator[Place | Source]:
+def segments_at(targets: Any, storage_options: Options = None) -> Iterator[Place | Source]:
     """The places of the segments that files, directories, patterns and prefixes name, each once.
 
     One target or several, in order; what a directory or pattern holds comes by name. Raises UsageError where
     nothing is.
     """
-    one = isinstance(targets, (*_PATHS, StoredAt, Source)) or (
-        isinstance(targets, tuple) and len(targets) == 2 and not isinstance(targets[0], (*_PATHS, Source))
+    one = (
+        isinstance(targets, (*_PATHS, StoredAt, Source))
+        or _of_fsspec(targets)
+        or (isinstance(targets, tuple) and len(targets) == 2 and not isinstance(targets[0], (*_PATHS, Source)))
     )
     seen: set[str] = set()
-    for target in [targets] if one else targets:
-        if isinstance(target, Source) and not isinstance(target, _PATHS):
+    for target in located(storage_options, *([targets] if one else targets)):
+        if isinstance(target, Source) and not isinstance(target, _PATHS) and not _of_fsspec(target):
             yield target
             continue
         for place in _all_at(locate(target)):

@@ -12,6 +12,7 @@ from esformat.block import Block
 from esformat.cache import Budgets, Cache
 from esformat.checksum import checksum64
 from esformat.errors import ClosedError, CorruptSegmentError, EsdbError
+from esformat.forked import unlock_in_forks
 from esformat.handles import Handles, SharedFile, changed_file, open_files
 from esformat.layout import BlockKind
 from esformat.location import Place
@@ -56,6 +57,7 @@ class Members:
         self._segments: OrderedDict[int, Segment] = OrderedDict()
         self._ever_open: WeakSet[Segment] = WeakSet()
         self._lock = Lock()
+        unlock_in_forks(self)
         self._closed = False
         self.all: list[Member] = []
 

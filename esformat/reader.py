@@ -17,6 +17,7 @@ from esformat.dictionary import ColumnDictionary, StoredDictionary, open_diction
 from esformat.directory import Leaf, Root
 from esformat.errors import CorruptSegmentError, EsdbError, UnsupportedVersionError
 from esformat.footer import Key, decode_footer
+from esformat.forked import unlock_in_forks
 from esformat.layout import BlockHandle, BlockKind, Trailer
 from esformat.metadata import Metadata, Statistics
 from esformat.node import DecodeContext, Shape, shape_of
@@ -109,6 +110,7 @@ class Reader:
         """Decompressed frames of strings and binary."""
         self._dictionaries: dict[int, list[StoredDictionary]] = {}
         self._lock = Lock()
+        unlock_in_forks(self)
 
     def shown(self, key: bytes) -> str | bytes:
         """A space or grouping as callers see it. Raises CorruptSegmentError for text that is none."""

@@ -12,15 +12,15 @@ from esformat.ahead import leaves_ahead
 from esformat.cache import Budgets
 from esformat.checksum import checksum64
 from esformat.counts import Counts
-from esformat.errors import CorruptSegmentError, EsdbError, SpaceNotFoundError, UsageError
+from esformat.errors import CorruptSegmentError, EsdbError, SegmentChangedError, SpaceNotFoundError, UsageError
 from esformat.event import to_key
 from esformat.index import Index
 from esformat.layout import BlockKind
-from esformat.location import Target, source_of
+from esformat.location import Options, Target, lasting, located, source_of
 from esformat.query import Query, Stretch, conditions_of, make_query
 from esformat.reader import SHARED_CACHE, Reader
 from esformat.scan import Scan
-from esformat.source import explained
+from esformat.source import ClosedSource, explained
 from esformat.space import Space
 from esformat.space_filter import bucket_count, page_may_contain, page_of
 
@@ -28,20 +28,34 @@ if TYPE_CHECKING:
     from esformat.dataset import EventDataset
 
 
-def open_segment(path: Target, *, cache_bytes: int | None = None) -> Segment:
+def open_segment(path: Target, *, cache_bytes: int | None = None, storage_options: Options = None) -> Segment:
     """Open a finished segment for reading.
 
     path: of a file; or a URI (`s3://bucket/key`, `gs://…`, `abfs://…`; others through fsspec), a pair of a filesystem
-    (of `pyarrow.fs` or fsspec) and a path in it, or any `Source` of bytes.
+    (of `pyarrow.fs` or fsspec) and a path in it, a `UPath`, or any `Source` of bytes.
     cache_bytes: how much of what questions decode is kept for the next one, by this segment alone; None shares one
     cache with all other segments of the process (see `set_cache_bytes`).
+    storage_options: how to connect to the store of a URI, as its filesystem of fsspec takes it (`key`, `account_name`
+        …); the URI then goes through fsspec, whatever its scheme.
     Raises OSError (no such file …), UsageError, CorruptSegmentError, UnsupportedVersionError.
     """
-    source = source_of(path)
+    (target,) = located(storage_options, path)
+    source = source_of(target)
     try:
-        return Segment(Reader(source, SHARED_CACHE if cache_bytes is None else Budgets.of(cache_bytes)))
+        opened = Segment(Reader(source, SHARED_CACHE if cache_bytes is None else Budgets.of(cache_bytes)))
     except EsdbError as error:
         raise explained(error, source) from None
+    opened._named = lasting(target), cache_bytes
+    return opened
+
+
+def _open_copy(path: Any, cache_bytes: int | None, facts: tuple[Any, ...]) -> Segment:
+    """The segment that was pickled. Raises SegmentChangedError where another file has its name by now."""
+    opened = open_segment(path, cache_bytes=cache_bytes)
+    if opened._facts() != facts:
+        opened.close()
+        raise SegmentChangedError("another file has this name by now", path=opened.path, hint="open it again")
+    return opened
 
 
 def set_cache_bytes(cache_bytes: int) -> None:
@@ -62,6 +76,18 @@ class Segment:
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
+        self._named: tuple[Any, int | None] | None = None  # what it was opened with, for copies in other processes
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy opens the file again by its name, as Dask, Ray and multiprocessing ask for in other processes."""
+        if self._named is None or isinstance(self._reader.source, ClosedSource):
+            raise UsageError("only an open file of its own can be pickled", path=self.path, hint="open it there")
+        path, cache_bytes = self._named
+        return _open_copy, (path, cache_bytes, self._facts())
+
+    def _facts(self) -> tuple[Any, ...]:
+        """Tell a file from another one of its name."""
+        return self.size_bytes, self.num_events, self.num_spaces, self.min_timestamp, self.max_timestamp
 
     def __repr__(self) -> str:
         return f"<esformat.Segment {self.path!r}, {self.num_events} events in {self.num_spaces} spaces>"

@@ -16,7 +16,7 @@ from esformat.codec import Codec, codec_from_name
 from esformat.errors import ClosedError, InvalidEventError, UsageError
 from esformat.event_sorter import EventSorter
 from esformat.intake import EventRows, check_table
-from esformat.location import Target, publication_of
+from esformat.location import Options, Target, located, publication_of
 from esformat.metadata import Metadata, Statistics, check_properties, is_unicode
 from esformat.pieces import pieces_of
 from esformat.schema import KEY_COLUMNS, EventSchema, default_schema, make_schema
@@ -52,6 +52,7 @@ def create(
     threads: int | None = None,
     memory: int | str | None = None,
     temp_dir: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
+    storage_options: Options = None,
 ) -> Writer:
     """Start a segment that will appear at `path` when the writer finishes.
 
@@ -71,11 +72,13 @@ def create(
         for any number. The interpreter and its libraries take some 100 MiB besides, and so do tables of yours.
     temp_dir: where temporary files go; by default beside the file, or for an object where the system keeps them. They
         take less space than the events and are gone when the writer is, whatever ends it.
+    storage_options: how to connect to the store of a URI, as for `open`.
 
     Use it as a context manager: leaving the block finishes the file, an exception leaves nothing.
     Raises UsageError, InvalidEventError (a schema that cannot be stored), UnsupportedVersionError (no such codec
     installed), OSError.
     """
+    (path,) = located(storage_options, path)
     if keys not in ("text", "binary"):
         raise UsageError(f'keys must be "text" or "binary", not {keys!r}')
     if isinstance(indexes, str):

@@ -21,11 +21,11 @@ SCAN = "*, grouping=None, start=None, end=None, reverse=False, limit=None, colum
 SIGNATURES = {
     "create": (
         "path, *, indexes=(), schema=None, keys='text', codec='zstd', level=None, frame_bytes=None, properties=None, "
-        "overwrite=False, threads=None, memory=None, temp_dir=None"
+        "overwrite=False, threads=None, memory=None, temp_dir=None, storage_options=None"
     ),
-    "open": "path, *, cache_bytes=...",
+    "open": "path, *, cache_bytes=..., storage_options=None",
     "set_cache_bytes": "cache_bytes",
-    "open_many": "targets, *, max_open=None, cache_bytes=...",
+    "open_many": "targets, *, max_open=None, cache_bytes=..., storage_options=None",
     "Collection.find": "self, space",
     "Collection.spaces": "self, prefix=None",
     "Collection.index_values": "self, name",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from esformat.location import Target
+from esformat.location import Options, Target, located
 from esformat.segment import Segment, open_segment
 from esformat.tools.new_segment import Progress
 
@@ -47,11 +47,15 @@ class DiffReport:
         return not self.schema and not self.only_left and not self.only_right
 
 
-def diff(left: Target, right: Target, *, progress: Progress | None = None) -> DiffReport:
+def diff(
+    left: Target, right: Target, *, progress: Progress | None = None, storage_options: Options = None
+) -> DiffReport:
     """Compare the events of two segments. Memory holds a few batches of each.
 
-    progress: called now and then with the events done and the events in all. Raises CorruptSegmentError, OSError.
+    progress: called now and then with the events done and the events in all. storage_options: as for
+    `merge`. Raises CorruptSegmentError, OSError.
     """
+    left, right = located(storage_options, left, right)
     with open_segment(left) as one, open_segment(right) as other:
         schema = tuple(_schema_lines(one, other))
         names = [name for name in one.schema.names if _type(other, name) == one.schema.field(name).type]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from esformat.errors import SpaceNotFoundError, UsageError
-from esformat.location import Target, source_of
+from esformat.location import Options, Target, located, source_of
 from esformat.metadata import Statistics, check_properties
 from esformat.segment import Segment, open_segment
 from esformat.tools.new_segment import (
@@ -79,6 +79,7 @@ def erase(
     properties: Mapping[str, str] | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    storage_options: Options = None,
 ) -> EraseReport:
     """Write a segment without the events of some spaces to `out`; the segment itself stays as it is: delete it.
 
@@ -87,9 +88,10 @@ def erase(
     dictionaries. If the dictionary that payloads are compressed with shares text with them that is not found in other
     events, all blocks are encoded anew with a new one. Left as they are: what other events say, and properties, but for
     those that `properties` adds or replaces.
-    progress: as for `merge`. Raises SpaceNotFoundError if the segment has none of the spaces, UsageError,
-    CorruptSegmentError, OSError; nothing appears at `out` then.
+    progress, storage_options: as for `merge`. Raises SpaceNotFoundError if the segment has none of the spaces,
+    UsageError, CorruptSegmentError, OSError; nothing appears at `out` then.
     """
+    path, out = located(storage_options, path, out)
     if isinstance(spaces, str | bytes) or not spaces:
         raise UsageError("erase needs a list of at least one space")
     check_output(out, [path])

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from esformat.errors import UsageError
-from esformat.location import Target
+from esformat.location import Options, Target, located
 from esformat.metadata import Metadata, check_properties
 from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
 from esformat.tools.original import OpenOriginal
@@ -21,6 +21,7 @@ def merge(
     properties: Mapping[str, str] | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    storage_options: Options = None,
 ) -> Made:
     """Merge segments with one schema into a new segment at `out`; the segments stay as they are.
 
@@ -28,12 +29,14 @@ def merge(
     other segment's events fall into are copied as they are; where segments interleave, blocks are decoded and encoded
     anew, a few at a time. Properties are taken over where no other segment has another text under the
     name; `properties` adds to them or replaces them.
-    progress: called now and then with the bytes done and the bytes in all.
+    progress: called now and then with the bytes done and the bytes in all. storage_options: as for `esformat.open`, of
+    every place that is a URI.
     Raises UsageError (no segment, schemas that differ, a file that exists), CorruptSegmentError, OSError; nothing
     appears at `out` then.
     """
     if isinstance(paths, str | bytes) or not paths:
         raise UsageError("merge needs a list of at least one segment")
+    *paths, out = located(storage_options, *paths, out)
     check_output(out, paths)
     with opened(paths) as originals:
         _check_schemas(originals)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from esformat.codec import codec_from_name
 from esformat.errors import UsageError
-from esformat.location import Target
+from esformat.location import Options, Target, located
 from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
 from esformat.tools.plan import plan_anew
 from esformat.tools.selection import everything
@@ -20,12 +20,14 @@ def recompress(
     level: int | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    storage_options: Options = None,
 ) -> Made:
     """Write a segment anew with another codec or level, in blocks of full size, with freshly trained dictionaries.
 
-    codec, level: as for `create`. Memory does not grow with the segment. progress: as for `merge`.
+    codec, level: as for `create`. Memory does not grow with the segment. progress, storage_options: as for `merge`.
     Raises UsageError, UnsupportedVersionError (no such codec installed), CorruptSegmentError, OSError.
     """
+    path, out = located(storage_options, path, out)
     codec_from_name(codec)
     if level is not None and codec != "zstd":
         raise UsageError(f"codec {codec!r} has no levels")

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from esformat.location import Target
+from esformat.location import Options, Target, located
 from esformat.schema import make_schema
 from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
 from esformat.tools.plan import plan_assembly
@@ -22,12 +22,15 @@ def reindex(
     rebuild: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
+    storage_options: Options = None,
 ) -> Made:
     """Write a segment anew with indexes on exactly these columns; data blocks are copied as they are.
 
-    Indexes that it has are carried over; rebuild: they are built from their columns, too, as new ones are. progress: as
-    for `merge`. Raises UsageError, InvalidEventError (a column that cannot be indexed), CorruptSegmentError, OSError.
+    Indexes that it has are carried over; rebuild: they are built from their columns, too, as new ones are.
+    progress, storage_options: as for `merge`. Raises UsageError, InvalidEventError (a column that cannot be
+    indexed), CorruptSegmentError, OSError.
     """
+    path, out = located(storage_options, path, out)
     check_output(out, [path])
     with opened([path]) as (original,):
         schema = original.metadata.schema

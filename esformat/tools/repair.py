@@ -13,7 +13,7 @@ from esformat.data_block import DataBlock, Runs
 from esformat.dictionary import ColumnDictionary, with_null, zstd_of
 from esformat.errors import CorruptSegmentError
 from esformat.layout import BlockHandle, BlockKind
-from esformat.location import Target, source_of
+from esformat.location import Options, Target, located, source_of
 from esformat.metadata import Metadata
 from esformat.node import DecodeContext
 from esformat.tools.new_segment import Progress, check_output, make_segment, published
@@ -63,15 +63,23 @@ class _Saved:
     high: Bound
 
 
-def repair(path: Target, out: Target, *, overwrite: bool = False, progress: Progress | None = None) -> RepairReport:
+def repair(
+    path: Target,
+    out: Target,
+    *,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+    storage_options: Options = None,
+) -> RepairReport:
     """Write every event that can still be read of a damaged segment to a new segment at `out`.
 
     Blocks are found by walking through the file; directory, indexes, filter and statistics are made anew, so a file
     that was cut off, or that lost everything but its data blocks, still gives its events. Blocks that were moved or
     doubled are put in their place, once. A block needs a copy of the metadata and of its dictionary, or it is lost.
-    progress: as for `merge`. The damaged file stays as it is.
+    progress, storage_options: as for `merge`. The damaged file stays as it is.
     Raises CorruptSegmentError if nothing tells the schema, UnsupportedVersionError, UsageError, OSError.
     """
+    path, out = located(storage_options, path, out)
     check_output(out, [path])
     source = in_windows(source_of(path))
     wreck = examine(source, progress)

@@ -12,15 +12,16 @@ from typing import Any
 
 from esformat.errors import UsageError
 from esformat.event import to_microseconds
-from esformat.location import Target, publication_of, within
+from esformat.location import Options, Target, located, publication_of, within
 from esformat.publish import Publication
+from esformat.store import StoredAt
 from esformat.tools.new_segment import Progress, check_output, make_segment, opened
 from esformat.tools.original import OpenOriginal
 from esformat.tools.plan import plan_assembly
 from esformat.tools.selection import Selection, rows_in, times_between
 from esformat.upload import Upload
 
-Part = Path | str | tuple[Any, str]
+Part = Path | str | tuple[Any, str] | StoredAt
 """Where a part lies, as `open` takes it."""
 
 
@@ -33,6 +34,7 @@ def split(
     times: Sequence[int | dt.datetime] | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
+    storage_options: Options = None,
 ) -> list[Part]:
     """Split a segment into new ones in `directory`, numbered in order: `name-0000.esdb`, `name-0001.esdb` …
 
@@ -41,12 +43,13 @@ def split(
     last space. spaces: ascending keys, at each of which a part begins. times: ascending moments (int µs or aware
     datetimes), at each of which a part begins. A part without events is not written and its number left out. The
     segment stays as it is; blocks that lie within one part are copied. When it fails, the parts that are complete go
-    away again, unless they replaced files. progress: as for `merge`.
+    away again, unless they replaced files. progress, storage_options: as for `merge`.
     Raises UsageError, CorruptSegmentError, OSError.
     """
     if (size_bytes is not None) + (spaces is not None) + (times is not None) != 1:
         raise UsageError("split by one of size_bytes, spaces or times")
-    with opened([path]) as (original,):
+    source, _ = located(storage_options, path, directory)
+    with opened([source]) as (original,):
         if size_bytes is not None:
             selections = list(_by_size(original, size_bytes))
         elif spaces is not None:
@@ -58,20 +61,21 @@ def split(
         for number, selection in enumerate(selections):
             if next(selection(original), None) is not None:
                 target = within(directory, f"{name}-{number:04}.esdb")
-                check_output(target, [path])
-                parts.append((target, selection))
+                _, place = located(storage_options, path, target)
+                check_output(place, [source])
+                parts.append((target, place, selection))
         return _write(original, parts, overwrite=overwrite, progress=progress)
 
 
 def _write(
-    original: OpenOriginal, parts: Sequence[tuple[Part, Selection]], *, overwrite: bool, progress: Progress | None
+    original: OpenOriginal, parts: Sequence[tuple[Part, Any, Selection]], *, overwrite: bool, progress: Progress | None
 ) -> list[Part]:
     plan, copied = plan_assembly([original], replace(original.metadata, statistics=None))
     publications: list[tuple[Part, Publication | Upload]] = []
     written = 0
     try:
-        for number, (target, selection) in enumerate(parts):
-            publication = publication_of(target, overwrite=overwrite)
+        for number, (target, place, selection) in enumerate(parts):
+            publication = publication_of(place, overwrite=overwrite)
             publications.append((target, publication))
             shown = _share(progress, number, len(parts))
             made = make_segment(publication, [original], [selection], plan, copied, progress=shown)

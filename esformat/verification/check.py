@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from esformat.errors import UnsupportedVersionError
 from esformat.layout import HEADER_BYTES, TRAILER_BYTES, BlockKind
-from esformat.location import Target, source_of
+from esformat.location import Options, Target, located, source_of
 from esformat.verification.blocks import BAD_BYTES, KINDS, Blocks
 from esformat.verification.contents import Contents
 from esformat.verification.loose import Loose
@@ -21,15 +21,18 @@ from esformat.verification.report import Findings, Report
 from esformat.windows import in_windows
 
 
-def verify(path: Target, *, progress: Callable[[int, int], None] | None = None) -> Report:
+def verify(
+    path: Target, *, progress: Callable[[int, int], None] | None = None, storage_options: Options = None
+) -> Report:
     """Hold every byte of a segment against every rule of the format; `path` is whatever `open` takes.
 
-    progress: called now and then with the bytes done and the bytes in all.
+    progress: called now and then with the bytes done and the bytes in all. storage_options: as for `open`.
     A damaged block is one problem of the report and does not stop the rest; a file that does not even open is checked
     as far as its blocks tell. Raises OSError where the file cannot be read, SegmentChangedError where
     an object was replaced meanwhile, and nothing for what its bytes say.
     """
-    source = source_of(path)
+    (target,) = located(storage_options, path)
+    source = source_of(target)
     findings = Findings()
     blocks = Blocks(in_windows(source), findings, progress)
     opening = Opening(blocks, source.size)
