@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from esformat import Event
+from esformat.parts import html_events
 
 
 class Answer(ABC):
@@ -33,6 +34,11 @@ class Answer(ABC):
     @abstractmethod
     def schema(self) -> pa.Schema:
         """Arrow schema of the batches, as it is now: topics may gain columns."""
+
+    def _repr_html_(self) -> str:
+        """The first events, as notebooks show them."""
+        reader = self.to_reader()
+        return html_events(repr(self), reader.schema.names, reader)
 
     @property
     def column_names(self) -> tuple[str, ...]:

@@ -37,7 +37,7 @@ from aggregator.topic import DEFAULT_PARTITION, Backend, Topic, writer_of
 from aggregator.uninterrupted import uninterrupted
 from aggregator.writing import Writing, now_us
 from esformat import ClosedError
-from esformat.parts import EventSchema
+from esformat.parts import EventSchema, html_facts
 
 STREAMS_TOPIC = "logs"
 """The topic that streams are written to where none is named."""
@@ -71,6 +71,10 @@ class Catalog:
 
     def __repr__(self) -> str:
         return f"<aggregator.Catalog {str(self.path)!r}, {len(self._backend.state.topics)} topics>"
+
+    def _repr_html_(self) -> str:
+        """The topics and what each holds, as notebooks show it."""
+        return html_facts(repr(self), {name: f"{self.topic(name).stats()['rows']:,} events" for name in self.topics()})
 
     @property
     def path(self) -> Path:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from aggregator.policy import Retention, Roll
-from esformat.parts import EventSchema
+from esformat.parts import EventSchema, html_facts
 
 RECORD_INDEX = "record_index"
 """The column of a segment that holds each event's record index."""
@@ -218,3 +218,7 @@ class Receipt:
 
     def __len__(self) -> int:
         return self.last - self.first + 1
+
+    def _repr_html_(self) -> str:
+        """The receipt, as notebooks show it."""
+        return html_facts(f"{len(self):,} events in {self.topic}", {name: str(v) for name, v in asdict(self).items()})

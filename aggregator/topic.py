@@ -24,6 +24,7 @@ from aggregator.tombstones import erased_spaces
 from aggregator.traces import look_for
 from aggregator.writing import Writing
 from esformat import UsageError
+from esformat.parts import html_facts, html_time
 
 DEFAULT_PARTITION = "0"
 
@@ -51,6 +52,14 @@ class Topic:
 
     def __repr__(self) -> str:
         return f"<aggregator.Topic {self.name!r}, {len(self.partitions)} partitions>"
+
+    def _repr_html_(self) -> str:
+        """What the topic holds, as notebooks show it."""
+        facts = self.stats()
+        shown: dict[str, object] = {name: facts[name] for name in ("rows", "bytes", "segments")}
+        shown |= {"first": html_time(facts["min_timestamp"]), "last": html_time(facts["max_timestamp"])}
+        shown |= {"partitions": ", ".join(facts["partitions"]), "indexes": ", ".join(self.indexes)}
+        return html_facts(f"topic {self.name}", shown)
 
     # ------------------------------------------------------------ facts
 

@@ -24,6 +24,7 @@ from esformat.event import to_key
 from esformat.index import index_type
 from esformat.location import Options, lasting, segments_at
 from esformat.members import Member, Members
+from esformat.notebook import html_facts, html_time
 from esformat.query import Query, conditions_of, make_query
 from esformat.scan import Scan
 from esformat.schema import EventSchema
@@ -115,6 +116,18 @@ class Collection:
 
     def __repr__(self) -> str:
         return f"<esformat.Collection of {len(self.paths)} files, {self.num_events} events>"
+
+    def _repr_html_(self) -> str:
+        """What the files hold, as notebooks show it."""
+        return html_facts(
+            repr(self),
+            {
+                "files": len(self.paths), "events": self.num_events, "bytes": self.size_bytes,
+                "first": html_time(self.min_timestamp), "last": html_time(self.max_timestamp),
+                "indexes": ", ".join(self.indexes),
+                "columns": ", ".join(self.schema.names),
+            },
+        )  # fmt: skip
 
     # ------------------------------------------------------------ facts
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from esformat.event import Event
 from esformat.event_rows import rows_of_batch
+from esformat.notebook import html_events
 from esformat.query import Query
 from esformat.scan import Scan
 from esformat.schema import KEY_COLUMNS, EventSchema
@@ -62,6 +63,10 @@ class CollectionScan:
         return f"<esformat.CollectionScan of {', '.join(parts) or 'all'}>"
 
     # ------------------------------------------------------------ columns
+
+    def _repr_html_(self) -> str:
+        """The first events, as notebooks show them."""
+        return html_events(repr(self), self.column_names, self.batches())
 
     @property
     def column_names(self) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ from esformat.kept_group import KeptGroup
 from esformat.matched_rows import MatchedRows, completed
 from esformat.merge import Source as MergeSource
 from esformat.merge import merge_by_time
+from esformat.notebook import html_events
 from esformat.payloads_ahead import with_payloads_ahead
 from esformat.query import Narrowed, Portion, Query, Stretch, narrow, portions
 from esformat.reader import Reader
@@ -80,6 +81,10 @@ class Scan:
         ]
         parts += [f"{name}={value!r}" for name, value in query.conditions] + ["reverse"] * query.reverse
         return f"<esformat.Scan of {', '.join([repr(self._reader.name), *parts])}>"
+
+    def _repr_html_(self) -> str:
+        """The first events, as notebooks show them."""
+        return html_events(repr(self), self.column_names, self.batches())
 
     # ------------------------------------------------------------ columns
 

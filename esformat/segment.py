@@ -17,6 +17,7 @@ from esformat.event import to_key
 from esformat.index import Index
 from esformat.layout import BlockKind
 from esformat.location import Options, Target, lasting, located, source_of
+from esformat.notebook import html_facts, html_time
 from esformat.query import Query, Stretch, conditions_of, make_query
 from esformat.reader import SHARED_CACHE, Reader
 from esformat.scan import Scan
@@ -91,6 +92,18 @@ class Segment:
 
     def __repr__(self) -> str:
         return f"<esformat.Segment {self.path!r}, {self.num_events} events in {self.num_spaces} spaces>"
+
+    def _repr_html_(self) -> str:
+        """What the file holds, as notebooks show it."""
+        return html_facts(
+            self.path,
+            {
+                "events": self.num_events, "spaces": self.num_spaces, "bytes": self.size_bytes,
+                "first": html_time(self.min_timestamp), "last": html_time(self.max_timestamp),
+                "indexes": ", ".join(self.indexes),
+                "columns": ", ".join(self.schema.names),
+            },
+        )  # fmt: skip
 
     # ------------------------------------------------------------ facts
 

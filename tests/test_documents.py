@@ -216,3 +216,11 @@ def test_failing_command_is_reported(tmp_path):
     run_console(
         Block(ROOT / "README.md", 1, "console", f"$ {shlex.quote(sys.executable)} -c 'print(1)'\n1\n"), tmp_path
     )
+
+
+def test_what_the_readme_links_to_is_distributed():
+    """An index shows README.md without the files beside it; the source distribution has them."""
+    rules = [line.split() for line in (ROOT / "MANIFEST.in").read_text("utf-8").splitlines() if line[:1] not in "#"]
+    sent = {rule[1] for rule in rules if rule[0] in ("graft", "include")} | {"LICENSE"}
+    targets = LINK.findall(FENCE.sub("", (ROOT / "README.md").read_text("utf-8")))
+    assert {target.partition("/")[0] for target in targets if "://" not in target} <= sent

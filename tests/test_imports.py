@@ -36,6 +36,7 @@ LEVELS = (
         "in_flight",
         "leftovers",
         "merge",
+        "notebook",
         "order",
         "ranges",
         "write_owner",

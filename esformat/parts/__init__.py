@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from esformat.intake import EventRows, check_table, to_arrow
     from esformat.json_text import as_text
     from esformat.launch import launch
+    from esformat.notebook import html_events, html_facts, html_time
     from esformat.plain_array import plain_array, plain_column
     from esformat.row_range import scan_rows
     from esformat.schema import (
@@ -39,6 +40,7 @@ else:
             "esformat.intake": "EventRows check_table to_arrow",
             "esformat.json_text": "as_text",
             "esformat.launch": "launch",
+            "esformat.notebook": "html_events html_facts html_time",
             "esformat.plain_array": "plain_array plain_column",
             "esformat.row_range": "scan_rows",
             "esformat.schema": (
@@ -63,6 +65,9 @@ __all__ = [
     "check_table",
     "default_schema",
     "first_cut",
+    "html_events",
+    "html_facts",
+    "html_time",
     "launch",
     "lazily",
     "make_schema",
