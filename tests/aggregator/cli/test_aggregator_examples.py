@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import shlex
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -14,10 +16,13 @@ import pytest
 import aggregator
 import esformat
 from aggregator.cli import main
+from aggregator.server import RunningServer, Settings
+from aggregator.server.settings import Http
 
 SHOWN_ELSEWHERE = {"demo", "bench", "serve", "quarantine"}
 """They take seconds, run until they are stopped, or need a catalog that no gate lets through."""
 ENDLESS = " -f"
+SERVER = "http://127.0.0.1:3030"
 
 
 def examples(name: str) -> list[str]:
@@ -52,6 +57,17 @@ def _logs_and_streams(path: Path) -> None:
     Path("statements.lql").write_text("SHOW PARTITIONS;\nSELECT COUNT;\n")
 
 
+@contextmanager
+def _served(path: Path, line: str) -> Iterator[str]:
+    """The line with the address of a server over the catalog, where it asks one."""
+    if SERVER not in line:
+        yield line
+        return
+    Path("token").write_text("any\n")  # a server without tokens asks for none
+    with aggregator.open(path) as catalog, RunningServer(catalog, Settings(http=Http(bind="127.0.0.1:0"))) as server:
+        yield line.replace(SERVER, server.url)
+
+
 @pytest.mark.parametrize("name", [name for name in main.commands if name not in SHOWN_ELSEWHERE])
 def test_examples(command, clicks, name):
     """Each line runs, one after the other, and prints something."""
@@ -70,7 +86,8 @@ def test_examples(command, clicks, name):
     lines = examples(name)
     assert len(lines) >= 2
     for line in lines:
-        arguments, stdin = parts(line)
-        done = command(*arguments, stdin=stdin)
+        with _served(clicks, line) as asked:
+            arguments, stdin = parts(asked)
+            done = command(*arguments, stdin=stdin)
         assert (done.status, done.err) == (0, ""), line
         assert done.text or "-o" in arguments or "file:web.txt" in arguments, line
