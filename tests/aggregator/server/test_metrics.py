@@ -48,7 +48,7 @@ def test_figures(server, web):
     send(web, records(100))
     server.catalog.seal()
     send(web, records(50, x=["y"] * 50))
-    assert web.get("/topic/none").status_code == 404
+    assert web.get("/v1/topics/none").status_code == 404
     found = figures(web)
     assert not {key[0] for key in found} & PLATEAU
     assert found["aggregator_appended_records_total",] == 150
@@ -64,7 +64,7 @@ def test_figures(server, web):
     route = ("route", "/topic/{topic}/partition/{partition}")
     assert found["aggregator_requests_total", ("method", "POST"), route, ("status", "200")] == 2
     assert found["aggregator_request_seconds_count", ("method", "POST"), route] == 2
-    assert found["aggregator_requests_total", ("method", "GET"), ("route", "/topic/{topic}"), ("status", "404")] == 1
+    assert found["aggregator_requests_total", ("method", "GET"), ("route", "/v1/topics/{topic}"), ("status", "404")] == 1
     assert found["aggregator_open_requests",] == 1
     assert found["aggregator_open_requests_by_route", ("route", "/metrics")] == 1
     assert found["aggregator_log_bytes",] > 0
