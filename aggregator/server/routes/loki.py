@@ -18,6 +18,7 @@ from aggregator.server.media import JSON, media_of
 from aggregator.server.operation import operation, parameter
 from aggregator.server.otlp import PROTOBUF
 from aggregator.server.problems import Problem, ProblemError, problem_of
+from aggregator.server.schemas import BINARY, PROBLEM
 from aggregator.server.shipped import TAGS_AND_RECORD, Refusal, Target, make_stream_topic, store
 
 TENANT = "X-Scope-OrgID"
@@ -35,10 +36,11 @@ def routes(context: Context) -> list[Route]:
     """`/loki/api/v1/push`, and `/ready`, which some shippers ask first."""
 
     @operation(
-        "write", "Push logs as to Loki", tag="shippers", parameters=_PARAMETERS, checks_topics=True,
+        "write", "Push logs as to Loki", tag="shippers", source="loki",
+        parameters=_PARAMETERS, checks_topics=True, errors={"text/plain": {}, **PROBLEM},
         description="Labels are the tags of the stream; the line is the message, structured metadata are fields. "
         "Protobuf is compressed with snappy. Durable when the answer comes. Errors are plain text, as Loki has them.",
-        body={PROTOBUF: {}, JSON: {"example": _EXAMPLE}},
+        body={PROTOBUF: BINARY, JSON: {"schema": {"type": "object", "format": "loki"}, "example": _EXAMPLE}},
         answers={"204": {"description": "stored"}, "429": {"description": "try again after Retry-After"},
                  "400": {"description": "no push request; or so many entries can never be stored, and all others are"}},
     )  # fmt: skip
@@ -82,7 +84,10 @@ def routes(context: Context) -> list[Route]:
 
         await context.appends.run(work)
 
-    @operation("open", "Whether the server is ready, as Loki says it", tag="shippers")
+    @operation(
+        "open", "Whether the server is ready, as Loki says it", tag="shippers", errors={"text/plain": {}, **PROBLEM},
+        answers={"200": {"description": "ready", "content": {"text/plain": {}}}, "503": {"description": "not ready"}},
+    )  # fmt: skip
     async def loki_ready(request: Request) -> Response:
         return PlainTextResponse("ready\n" if context.ready else "not ready\n", 200 if context.ready else 503)
 

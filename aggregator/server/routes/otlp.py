@@ -35,6 +35,9 @@ _EXAMPLE: dict[str, Any] = {
 }  # fmt: skip
 
 
+_ERRORS: dict[str, Any] = {PROTOBUF: BINARY, JSON: {"schema": ref("Status")}, **PROBLEM}
+
+
 def routes(context: Context) -> list[Route]:
     """`/v1/logs`; and `/v1/traces` and `/v1/metrics`, which refuse."""
 
@@ -45,7 +48,7 @@ def routes(context: Context) -> list[Route]:
         "severity, all other attributes, trace and span become message and fields. Durable when the answer comes. "
         "Errors are a google.rpc.Status, as OTLP has it.",
         body={PROTOBUF: BINARY, JSON: {"schema": {"type": "object", "format": "otlp"}, "example": _EXAMPLE}},
-        errors={PROTOBUF: BINARY, JSON: {"schema": ref("Status")}, **PROBLEM},
+        errors=_ERRORS,
         answers={"200": {"description": "stored; partialSuccess tells of records that never can be",
                          "content": {PROTOBUF: BINARY, JSON: {"schema": {"type": "object"}}}},
                  "400": {"description": "no export request"}, "429": {"description": "try again after Retry-After"}},
@@ -80,14 +83,14 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "open", "Export traces by OTLP: refused", tag="shippers", description="Only logs are stored here.",
-        answers={"404": {"description": "traces are not stored here"}},
+        errors=_ERRORS, answers={"404": {"description": "traces are not stored here"}},
     )  # fmt: skip
     async def export_traces(request: Request) -> Response:
         return refuse(request, "traces")
 
     @operation(
         "open", "Export metrics by OTLP: refused", tag="shippers", description="Only logs are stored here.",
-        answers={"404": {"description": "metrics are not stored here"}},
+        errors=_ERRORS, answers={"404": {"description": "metrics are not stored here"}},
     )  # fmt: skip
     async def export_metrics(request: Request) -> Response:
         return refuse(request, "metrics")
