@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -42,24 +42,24 @@ class Body:
         return found
 
 
-async def read_body(request: Request, http: Http, *, may_be_empty: bool = False) -> Body:
-    """The body of an append, once all of it is there.
+async def read_body(request: Request, http: Http, *, may_be_empty: bool = False, as_it_is: Container[str] = ()) -> Body:
+    """The body of an append, once all of it is there. as_it_is: encodings that the caller undoes.
 
     One without a byte is refused: nearly always something on its way has lost it, and its sender must not believe that
     it is stored. may_be_empty: where a message of no bytes means something, it only has to be said that there is one.
 
     Raises ProblemError: 415 for an encoding that is not known, 400 where there is no body.
     """
-    body = await _read(request, http)
+    body = await _read(request, http, as_it_is)
     said = "content-length" in request.headers or "transfer-encoding" in request.headers
     if not body.stored and not (may_be_empty and said):
         raise ProblemError(400, "empty-body", "the request has no body", "nothing was stored; send the events in it")
     return body
 
 
-async def _read(request: Request, http: Http) -> Body:
+async def _read(request: Request, http: Http, as_it_is: Container[str] = ()) -> Body:
     named = request.headers.get("content-encoding", "identity").strip().lower()
-    encoding = _OTHER_NAMES.get(named, named)
+    encoding = "identity" if named in as_it_is else _OTHER_NAMES.get(named, named)
     if encoding not in ("identity", *ENCODINGS):
         raise ProblemError(415, "unsupported-encoding", f"Content-Encoding {encoding[:40]!r} is not spoken here",
                            "send gzip, zstd, deflate or none", accept_encoding=", ".join(ENCODINGS))  # fmt: skip

@@ -139,7 +139,7 @@ class Calls:
         try:
             if context.body_bytes > context.settings.work.body_bytes:
                 raise _too_many()
-            body = Body(message, _encoding(message), context.settings.http.max_append_bytes)
+            body = Body(message, _encoding(message), context.settings.http.max_append_bytes, context.body_room)
             return await context.appends.run(export, context, lambda: body.plain().to_pybytes(), PROTOBUF, target)
         finally:
             context.body_bytes -= len(message)

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from aggregator.catalog import STREAMS_TOPIC
 from aggregator.server.asked import Asked, header, idempotency_key
-from aggregator.server.body import Body, read_body
+from aggregator.server.body import read_body
 from aggregator.server.context import Context
 from aggregator.server.loki import read_json_push, read_push, unpack_snappy
 from aggregator.server.media import JSON, media_of
@@ -61,9 +61,7 @@ def routes(context: Context) -> list[Route]:
         as_json = media_of(request.headers.get("content-type")) == JSON
         snappy = not as_json and request.headers.get("content-encoding", "").strip().lower() == "snappy"
         most = context.settings.http.max_append_bytes
-        body = (
-            Body(await request.body(), "identity", most) if snappy else await read_body(request, context.settings.http)
-        )
+        body = await read_body(request, context.settings.http, as_it_is=("snappy",) if snappy else ())
 
         def work() -> None:
             with context.telling("loki") as tell:

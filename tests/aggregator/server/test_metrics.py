@@ -64,7 +64,9 @@ def test_figures(server, web):
     route = ("route", "/topic/{topic}/partition/{partition}")
     assert found["aggregator_requests_total", ("method", "POST"), route, ("status", "200")] == 2
     assert found["aggregator_request_seconds_count", ("method", "POST"), route] == 2
-    assert found["aggregator_requests_total", ("method", "GET"), ("route", "/v1/topics/{topic}"), ("status", "404")] == 1
+    assert (
+        found["aggregator_requests_total", ("method", "GET"), ("route", "/v1/topics/{topic}"), ("status", "404")] == 1
+    )
     assert found["aggregator_open_requests",] == 1
     assert found["aggregator_open_requests_by_route", ("route", "/metrics")] == 1
     assert found["aggregator_log_bytes",] > 0

@@ -70,7 +70,7 @@ def messages(server):
     return [event.data.decode() for event in server.catalog.topic("logs").scan()]
 
 
-COMPRESSIONS = [grpc.Compression.NoCompression, grpc.Compression.Gzip]
+COMPRESSIONS = list(grpc.Compression)
 
 
 @pytest.mark.filterwarnings("ignore:.*LoggingHandler.*:DeprecationWarning")
