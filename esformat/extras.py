@@ -11,6 +11,7 @@ _EXTRAS = {
     "server": (
         "starlette", "uvicorn", "httptools", "uvloop", "prometheus_client", "yaml", "orjson", "opentelemetry", "google",
     ),
+    "grpc": ("grpc",),
     "cloud": ("tenacity", "fsspec"),
     "customerio": ("google_crc32c",),
     "spark": ("pyspark", "py4j"),

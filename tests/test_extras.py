@@ -116,7 +116,8 @@ def test_extras_are_those_of_the_project():
 
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     assert set(_EXTRAS) <= set(extras)
-    named = {"yaml": "pyyaml", "google": "opentelemetry-proto", "opentelemetry": "opentelemetry-proto",
+    named = {"yaml": "pyyaml", "grpc": "grpcio", "google": "opentelemetry-proto",
+             "opentelemetry": "opentelemetry-proto",
              "google_crc32c": "google-crc32c", "prometheus_client": "prometheus-client", "py4j": "pyspark"}  # fmt: skip
     for extra, packages in _EXTRAS.items():
         required = " ".join(extras[extra])
