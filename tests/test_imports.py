@@ -55,6 +55,7 @@ LEVELS = (
         "source",
         "spill",
         "union",
+        "unix_time",
     ),
     ("block", "packing", "schema", "store", "windows"),
     (

@@ -83,3 +83,5 @@ def report(fed: Fed, seconds: float, format_: str) -> None:
         say(f"{fed.duplicates:,} of {fed.batches:,} batches were there already")
     if fed.bad_rows:
         say(f"{count(fed.bad_rows, 'bad row')} left out")
+    for assumption in fed.assumptions:
+        say(assumption)

@@ -36,7 +36,7 @@ Examples:
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--space", metavar="KEY", help="Only the events of this space.")
 @click.option("--space-hex", type=Hex(), metavar="HEX", help="The same, with the bytes of the key in hexadecimal.")
-@click.option("--start", type=Moment(), metavar="TIME", help="From this time on: ISO 8601, or µs since 1970.")
+@click.option("--start", type=Moment(), metavar="TIME", help="From this time on: ISO 8601, or Unix time.")
 @click.option("--end", type=Moment(), metavar="TIME", help="Before this time.")
 @click.option("--partition", metavar="NAME", help="Only the events of this partition.")
 @click.option("--to", "format_", type=click.Choice(_FORMATS), help="Default: by the name of FILE.")

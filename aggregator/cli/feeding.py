@@ -38,6 +38,7 @@ class Fed:
     first: int | None = None
     last: int | None = None
     bad_rows: int = 0
+    assumptions: tuple[str, ...] = ()
 
     def take(self, receipt: aggregator.Receipt) -> None:
         """Count a receipt."""
@@ -116,7 +117,7 @@ def feed_files(topic: AnyTopic | NewTopic, inputs: tuple[str, ...], options: dic
             topic, batches, options["partition"],
             batch_rows=options["batch_rows"], producer=options["producer"], fed=fed, receipts=options["receipts"],
         )  # fmt: skip
-        fed.bad_rows = bad_rows.count
+        fed.bad_rows, fed.assumptions = bad_rows.count, tuple(load.assumptions())
     return fed
 
 

@@ -201,7 +201,8 @@ def scan_parameters(
     }
     return keys | {
         "start": None if start is None else to_microseconds(start, "start"),
-        "end": None if end is None else to_microseconds(end, "end"), "reverse": reverse or None, "limit": limit,
+        "end": None if end is None else to_microseconds(end, "end"),
+        "time_unit": None if start is None and end is None else "us", "reverse": reverse or None, "limit": limit,
         "columns": None if columns is None else list(columns), "partition": partition,
     }  # fmt: skip
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.lql import times as lql_times
+from esformat.parts import from_text
 
 I64 = npt.NDArray[np.int64]
 _MONTHS = pa.array(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])
@@ -16,9 +17,6 @@ _WEB = (
     r" (?P<s>[+-])(?P<h>[0-2][0-9])(?P<m>[0-5][0-9])$"
 )
 _ISO = r"^[12]\d{3}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:?\d\d)$"
-_NUMBER = r"^[0-9]{1,19}(?:\.[0-9]+)?$"
-_SCALES = ((1e11, 1e6), (1e14, 1e3), (1e17, 1.0), (np.inf, 1e-3))
-"""Numbers below the first are seconds, milliseconds, microseconds, else nanoseconds; what makes them microseconds."""
 
 
 def to_micros(texts: pa.Array, now_us: int) -> pa.Array:
@@ -29,9 +27,9 @@ def to_micros(texts: pa.Array, now_us: int) -> pa.Array:
 
 
 def _distinct(texts: pa.Array, now_us: int) -> pa.Array:
-    made = np.zeros(len(texts), np.int64)
-    done = np.zeros(len(texts), np.bool_)
-    for pattern, read in ((_WEB, _of_web), (_ISO, _of_iso), (_NUMBER, _of_numbers)):
+    numbers = from_text(texts)
+    made, done = numbers.micros.copy(), numbers.ok.copy()
+    for pattern, read in ((_WEB, _of_web), (_ISO, _of_iso)):
         fits = np.asarray(pc.match_substring_regex(texts, pattern).fill_null(False)) & ~done
         rows = np.flatnonzero(fits)
         if len(rows):
@@ -74,11 +72,3 @@ def _of_iso(texts: pa.Array) -> I64 | None:
         return np.asarray(texts.cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
     except pa.ArrowInvalid:  # one of them is no day of the calendar
         return None
-
-
-def _of_numbers(texts: pa.Array) -> I64 | None:
-    """Unix time: its size tells the unit."""
-    numbers = np.asarray(texts.cast(pa.float64()))
-    below = [numbers < bound for bound, _ in _SCALES]
-    micros = np.select(below, [numbers * scale for _, scale in _SCALES])
-    return None if (micros >= 2.0**62).any() else np.rint(micros).astype(np.int64)

@@ -1,6 +1,6 @@
 """Points in time as people write them: relative, named, absolute in many forms; text and a clock to nanoseconds.
 
-Nanoseconds, because a Unix time in statements counts them; what is stored counts microseconds, see `micros_bound`.
+Nanoseconds, because texts and numbers may have them; what is stored counts microseconds, see `micros_bound`.
 A time without a zone is UTC.
 """
 
@@ -10,13 +10,14 @@ import datetime as dt
 import re
 from decimal import Decimal
 
+from esformat.parts import is_number, to_nanos
+
 NANOS_PER_MICRO = 1000
 _LONGEST = 80
 _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _RELATIVE = re.compile(r"([-+])([0-9]{0,15}\.?[0-9]{1,15})([smhdw])")
-_INTEGER = re.compile(r"[-+]?[0-9]{1,19}")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _FULL_MONTHS = (
     "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
@@ -68,18 +69,18 @@ def resolve(text: str, now_ns: int) -> int:
     """Nanoseconds since 1970 of the time `text`, `now_ns` being now. Raises ValueError, which tells what may stand.
 
     Forms: `-1.5h` (s, m, h, d, w), `now`, `minute`, `hour`, `day`, `week` (start of the current one; weeks begin on
-    Sunday), whole numbers (nanoseconds), and absolute times.
+    Sunday), numbers since 1970 (seconds to nanoseconds, as their size tells), and absolute times.
     """
     written = text.lower().strip() if len(text) <= _LONGEST else ""
     nanos = _relative(written, now_ns)
     if nanos is None:
         nanos = _named(written, now_ns)
-    if nanos is None and _INTEGER.fullmatch(written):
-        nanos = int(written)
+    if nanos is None and is_number(written) and not (written[0] in "-+" and "." in written):  # -1.5 of what?
+        nanos, _ = to_nanos(written)
     if nanos is None:
         nanos = _absolute(written, now_ns)
     if nanos is None:
-        raise ValueError(f"{text[:_LONGEST]!r} is no time; write {_EXAMPLES} or Unix nanoseconds")
+        raise ValueError(f"{text[:_LONGEST]!r} is no time; write {_EXAMPLES} or Unix time")
     if not _FIRST_NS <= nanos <= _LAST_NS:
         raise ValueError(f"{text!r} is outside the years 1 to 9999")
     return nanos

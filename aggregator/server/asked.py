@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -12,10 +13,12 @@ from starlette.requests import Request
 
 from aggregator.server.body import read_plain
 from aggregator.server.context import Context
-from aggregator.server.formats import Names, read_time
+from aggregator.server.formats import Names
 from aggregator.server.problems import ProblemError
+from aggregator.server.times import TIME_UNITS, TimeReader
 from esformat import InvalidEventError
 
+_WHOLE = re.compile(r"-?[0-9]{1,19}")
 _TRUE, _FALSE = ("true", "1", "yes"), ("false", "0", "no", "")
 
 
@@ -66,16 +69,25 @@ class Asked:
         return found
 
     def time(self, name: str) -> int | None:
-        """A time in µs: ISO 8601 text, or whole microseconds."""
-        given = self._given.get(name)
-        if given is None:
-            return None
-        digits = given.removeprefix("-")
+        """A time in µs: ISO 8601 text, or a number since 1970, in `time_unit` or as its size tells."""
+        given, unit = self._given.get(name), self.time_unit()
+        if unit == "us" and given is not None and _WHOLE.fullmatch(given):
+            return int(given)  # as events have it, beyond the years of the calendar, too
         try:
-            found = int(given) if digits.isascii() and digits.isdecimal() and len(digits) < 20 else given
-            return int(read_time(found, name))
+            return TimeReader(unit).read(given, name)
         except InvalidEventError as error:
             raise wrong(error.message, "such as 2026-03-01T08:00:00Z; a + in a URL is written %2B") from None
+
+    def time_unit(self) -> str | None:
+        """The unit of times that are numbers; None where their size tells it."""
+        return self.one_of("time_unit", TIME_UNITS)
+
+    def one_of(self, name: str, known: Sequence[str]) -> str | None:
+        """One of some words; None where it is absent."""
+        given = self._given.get(name)
+        if given is not None and given not in known:
+            raise wrong(f"{name} is {given[:40]!r}", f"give one of {', '.join(known)}")
+        return given
 
     def names(self, name: str) -> list[str] | None:
         """Names with commas between them."""

@@ -15,10 +15,11 @@ import orjson
 
 from aggregator.server.document_ids import ID_FIELD, INDEX_TAG
 from aggregator.server.elastic import error_body
-from aggregator.server.formats import read_time, split_lines
+from aggregator.server.formats import split_lines
 from aggregator.server.odd_text import read_json
 from aggregator.server.refusals import Tell, untold
 from aggregator.server.shipped import TAGS_AND_RECORD, Outcome, Place, Refusal, free_name
+from aggregator.server.times import TimeReader
 from esformat import InvalidEventError
 
 _STORING = ("index", "create")
@@ -136,7 +137,7 @@ def _record(document: dict[str, Any], document_id: str | None, tell: Tell) -> di
     made: dict[str, Any] = {} if document_id is None else {ID_FIELD: document_id}
     if "@timestamp" in document:
         try:
-            made["ts"] = _time(document["@timestamp"])
+            made["ts"] = TimeReader().read(document["@timestamp"], "@timestamp")
             del document["@timestamp"]
         except InvalidEventError:  # it stays a field
             tell("time_replaced")
@@ -147,15 +148,6 @@ def _record(document: dict[str, Any], document_id: str | None, tell: Tell) -> di
     for name, value in _flat(document):
         made[free_name(name, "_", made)] = value
     return made
-
-
-def _time(given: Any) -> Any:
-    """µs; numbers are milliseconds, as in Elasticsearch."""
-    if isinstance(given, bool) or not isinstance(given, int | float):
-        return read_time(given, "@timestamp")
-    if not -(2**52) < given < 2**52:
-        raise InvalidEventError(f"@timestamp: {given!r} are no milliseconds since 1970")
-    return round(given * 1000)
 
 
 def _flat(members: Mapping[str, Any], before: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:

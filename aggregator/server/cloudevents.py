@@ -18,8 +18,9 @@ import orjson
 import pyarrow as pa
 
 from aggregator.intake import MAX_KEY_BYTES
-from aggregator.server.formats import as_json, read_time
+from aggregator.server.formats import as_json
 from aggregator.server.refusals import Tell, untold
+from aggregator.server.times import read_iso
 from esformat import InvalidEventError
 
 BATCH = "application/cloudevents-batch+json"
@@ -138,7 +139,7 @@ def _time(event: Mapping[str, Any], number: int, now_us: int | None) -> int:
         raise InvalidEventError(f"event {number}: it has no time", hint="with an Idempotency-Key each event needs one")
     if "time" in event and not isinstance(given, str):
         raise InvalidEventError(f"event {number}: time must be a text of RFC 3339")
-    return int(read_time(given, f"event {number}: time"))
+    return read_iso(given, f"event {number}: time") if isinstance(given, str) else int(given)
 
 
 def _data(event: Mapping[str, Any], number: int) -> bytes:

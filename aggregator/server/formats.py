@@ -10,7 +10,6 @@ import base64
 import binascii
 import contextlib
 import csv
-import datetime as dt
 import io
 import json
 import re
@@ -18,7 +17,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,38 +24,14 @@ import pyarrow.compute as pc
 from aggregator.server.arrow_body import MAX_ROWS, read_arrow
 from aggregator.server.media import ARROW_FILE, ARROW_STREAM, CSV, JSON, LINES
 from aggregator.server.shipped import free_name
+from aggregator.server.times import TIMES_HINT, TimeReader
 from esformat import InvalidEventError
 from esformat.convert import BadRow, Clock, InputError, InputOptions, Load, Roles
 from esformat.parts import as_text
 
 _COMPRESSED = (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"BZh")
 _BINARY_DATA = re.compile(rb'"data"\s*+:\s*+\{\s*+"base64"')
-_ISO = Clock("iso")
-_MICROS = Clock("us")
-_PLAIN_ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)?")
-_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _NO_EVENTS = pa.table({"space": pa.array([], pa.string()), "timestamp": pa.array([], pa.int64())})
-
-
-class EventTimes(Clock):
-    """Times over HTTP: whole microseconds, or ISO 8601 text, in UTC where no zone stands."""
-
-    def read(self, column: pa.Array) -> Any:
-        """The times of a column of either."""
-        if pa.types.is_integer(column.type):
-            return _MICROS.read(column)
-        found = _ISO.read(column)
-        if found.ok.all() or not pa.types.is_string(column.type):
-            return found
-        numbers = _MICROS.read(column)  # of CSV, or of lines that have both
-        chosen = {
-            name: np.where(found.ok, getattr(found, name), getattr(numbers, name)) for name in ("micros", "below")
-        }
-        return replace(found, ok=found.ok | numbers.ok, **chosen)
-
-    def complaint(self, value: pa.Scalar) -> str:
-        """What is wrong with a time."""
-        return f"timestamp {str(value)[:40]!r} is neither ISO 8601 text nor whole microseconds since 1970"
 
 
 class _Refuse:
@@ -72,7 +46,8 @@ class _Refuse:
         """Raise InvalidEventError for the first."""
         for row in rows:
             reason = re.sub(r"[;:,] (?:give|say|mend)\b.*", "", row.reason)  # the rest is about a command's options
-            raise InvalidEventError(f"{row.unit} {row.number}: {reason}", hint="nothing of the body was stored")
+            hint = f"; {TIMES_HINT}" if reason.startswith("timestamp ") else ""
+            raise InvalidEventError(f"{row.unit} {row.number}: {reason}", hint=f"nothing of the body was stored{hint}")
 
     def close(self) -> None:
         """Nothing is open."""
@@ -102,14 +77,18 @@ def read_events(
     binary_keys: bool,
     max_bytes: int,
     names: Names = OURS,
+    times: TimeReader | None = None,
 ) -> pa.Table:
     """The events of a body: columns space, timestamp, perhaps grouping and data, and any others.
 
     media: one of media.INPUTS. types: of columns that the topic has; others become what their values look like.
-    Raises InvalidEventError, with the line of what is wrong, or the number of the object.
+    times: how times that are numbers are read. Raises InvalidEventError, with the line of what is wrong, or the number
+    of the object.
     """
+    times = TimeReader() if times is None else times
     if media in (ARROW_STREAM, ARROW_FILE):
-        return _renamed(read_arrow(body, max_bytes), names.ours("timestamp", "data"))
+        table = _renamed(read_arrow(body, max_bytes), names.ours("timestamp", "data"))
+        return times.of_arrow(table, "timestamp")
     if media not in (LINES, CSV, JSON):
         raise ValueError(media)
     text = body.to_pybytes()
@@ -119,16 +98,16 @@ def read_events(
         text = _as_lines(text)
     if not text or text.isspace():
         return _NO_EVENTS
-    return _with_message(_read_text(text, media, _roles(types, binary_keys, names)), names)
+    return _with_message(_read_text(text, media, _roles(types, binary_keys, names, times.unit), times), names)
 
 
-def _read_text(text: bytes, media: str, roles: Roles) -> pa.Table:
+def _read_text(text: bytes, media: str, roles: Roles, times: TimeReader) -> pa.Table:
     if media == CSV:
-        return _load(text, "csv", _with_grouping(roles, text))
+        return _load(text, "csv", _with_grouping(roles, text), times)
     roles = replace(roles, grouping="grouping" if b'"grouping"' in text else None)
     if b'"base64"' in text and _BINARY_DATA.search(text):
-        return _with_bytes(text, roles)
-    return _load(text, "jsonl", roles)
+        return _with_bytes(text, roles, times)
+    return _load(text, "jsonl", roles, times)
 
 
 def _with_message(table: pa.Table, names: Names) -> pa.Table:
@@ -171,13 +150,13 @@ def _as_lines(text: bytes) -> bytes:
     return b"\n".join([as_json(each, f"object {number}") for number, each in enumerate(objects, 1)])
 
 
-def _roles(types: Mapping[str, pa.DataType], binary_keys: bool, names: Names) -> Roles:
+def _roles(types: Mapping[str, pa.DataType], binary_keys: bool, names: Names, unit: str | None) -> Roles:
     return Roles(
         space="space",
         timestamp=names.time or "timestamp",
         types=dict(types),
         keys="binary" if binary_keys else "text",
-        clock=EventTimes(),
+        clock=Clock(unit=unit),
     )
 
 
@@ -190,7 +169,7 @@ def _with_grouping(roles: Roles, text: bytes) -> Roles:
     return replace(roles, grouping="grouping") if "grouping" in names else roles
 
 
-def _load(text: bytes, format_: str, roles: Roles) -> pa.Table:
+def _load(text: bytes, format_: str, roles: Roles, times: TimeReader) -> pa.Table:
     if not text.endswith(b"\n"):
         text += b"\n"
     try:
@@ -198,6 +177,7 @@ def _load(text: bytes, format_: str, roles: Roles) -> pa.Table:
             batches = list(load.batches())
             if any(batch.schema != batches[0].schema for batch in batches):  # of a long body: look at all of it first
                 batches = list(load.batches(load.survey()))
+            times.assumed |= load.assumed
     except InputError as error:
         hint = error.hint if error.hint is not None and "--" not in error.hint else None
         raise InvalidEventError(f"the body {error.message}", hint=hint) from None
@@ -212,7 +192,7 @@ def _load(text: bytes, format_: str, roles: Roles) -> pa.Table:
 # ------------------------------------------------------------ payloads that are no text
 
 
-def _with_bytes(text: bytes, roles: Roles) -> pa.Table:
+def _with_bytes(text: bytes, roles: Roles, times: TimeReader) -> pa.Table:
     """Lines of which some have their payload as {"base64": "…"}, as answers give what is no text."""
     lines, payloads = [], []
     for number, line in enumerate(split_lines(text), 1):
@@ -221,7 +201,7 @@ def _with_bytes(text: bytes, roles: Roles) -> pa.Table:
         record = parse_object(line, number)
         payloads.append(_payload(record.pop("data", None), number))
         lines.append(json.dumps(record))
-    table = _load("\n".join(lines).encode(), "jsonl", roles)
+    table = _load("\n".join(lines).encode(), "jsonl", roles, times)
     return table.append_column("data", pa.array(payloads, pa.binary()))
 
 
@@ -250,11 +230,12 @@ def as_json(value: Any, what: str) -> bytes:
 
 
 def read_records(
-    body: pa.Buffer, media: str, *, max_bytes: int, names: Names = OURS
+    body: pa.Buffer, media: str, *, max_bytes: int, names: Names = OURS, times: TimeReader | None = None
 ) -> pa.Table | list[dict[str, Any]]:
     """The records of a stream: `ts`, `msg` and fields, as `Catalog.write` takes them. Raises InvalidEventError."""
+    times = TimeReader() if times is None else times
     if media in (ARROW_STREAM, ARROW_FILE):
-        return _renamed(read_arrow(body, max_bytes), names.ours("ts", "msg"))
+        return times.of_arrow(_renamed(read_arrow(body, max_bytes), names.ours("ts", "msg")), "ts")
     if media not in (LINES, JSON):
         raise ValueError(media)
     text = body.to_pybytes()
@@ -265,7 +246,7 @@ def read_records(
             if names != OURS:
                 record = _with_our_names(record, names)
             if "ts" in record:
-                record["ts"] = read_time(record["ts"], f"line {number}: {names.time or 'ts'}")
+                record["ts"] = times.read(record["ts"], f"line {number}: {names.time or 'ts'}")
             records.append(record)
     return records
 
@@ -302,19 +283,3 @@ def parse_object(line: bytes, number: int) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise InvalidEventError(f"line {number}: a JSON object is expected")
     return found
-
-
-def read_time(given: Any, what: str) -> Any:
-    """A time of JSON in µs: whole microseconds, or ISO 8601 text, in UTC where no zone stands. None stays None."""
-    if given is None or (isinstance(given, int) and not isinstance(given, bool)):
-        return given
-    if isinstance(given, str):
-        if _PLAIN_ISO.fullmatch(given):  # hundreds of times faster for one value
-            with contextlib.suppress(ValueError):
-                moment = dt.datetime.fromisoformat(given)
-                utc = moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment
-                return (utc - _EPOCH) // dt.timedelta(microseconds=1)
-        times = _ISO.read(pa.array([given]))
-        if times.ok[0]:
-            return int(times.micros[0])
-    raise InvalidEventError(f"{what}: {str(given)[:40]!r} is neither ISO 8601 text nor whole microseconds since 1970")

@@ -82,7 +82,8 @@ SCHEMAS: Mapping[str, Schema] = {
     "ElasticError": shape({"error": {"type": "object"}, "status": {"type": "integer"}}),
     "Status": {"description": "A google.rpc.Status.", **shape({"message": _TEXT}, more=True)},
     "Receipt": shape(
-        {"topic": _TEXT, "partition": _TEXT, "first": WHOLE, "last": {"type": "integer"}}, {"repeated": _FLAG}
+        {"topic": _TEXT, "partition": _TEXT, "first": WHOLE, "last": {"type": "integer"}},
+        {"repeated": _FLAG, "assumed_time_units": _TEXTS},
     ),
     "Names": shape({"topics": many(shape({"name": _TEXT}))}),
     "Topic": shape({**_DEFINED, **_POLICIES}),

@@ -60,7 +60,8 @@ _OPTIONS = (
     ),
     click.option(
         "--timestamp-format", metavar="FORMAT",
-        help="How times are written: s, ms, us, ns since 1970, iso, or as '%d/%m/%Y %H:%M'. Default: ISO 8601.",
+        help="How times are written: s, ms, us, ns since 1970, iso, or as '%d/%m/%Y %H:%M'. Default: ISO 8601, "
+        "or numbers since 1970, whose size tells the unit.",
     ),
     click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="Zone of times that name none."),
     click.option("--input-format", type=click.Choice(convert.FORMATS), help="Default: by the file's name."),

@@ -12,25 +12,32 @@ TYPES = ("string", "int64", "float64", "bool", "timestamp", "date", "binary")
 
 
 class Moment(click.ParamType[int]):
-    """A time as microseconds since 1970: ISO 8601 text, UTC where it has no zone, or those microseconds."""
+    """A time as µs since 1970: ISO 8601 text, UTC where it has no zone, or Unix time with its unit, or by its size."""
 
     name = "time"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        if re.fullmatch(r"[+-]?\d+", value):
-            return int(value)
         import pyarrow as pa  # here: slow to import
 
         from esformat.convert import Clock
+        from esformat.parts import is_number, to_nanos
 
-        times = Clock().read(pa.array([value]))
-        if not times.ok[0]:
-            self.fail(f"{value!r} is no ISO 8601 time, as 2006-04-07T17:08, nor microseconds since 1970", param, ctx)
-        if times.has_nanos:
+        counted = re.fullmatch(r"([^a-z]*)(s|ms|us|ns)?", value)
+        if counted and is_number(counted[1]):
+            try:
+                nanos, _ = to_nanos(counted[1], counted[2])
+            except ValueError as error:
+                self.fail(f"{error}, such as 1700000000s", param, ctx)
+        else:
+            times = Clock("iso").read(pa.array([value]))
+            if not times.ok[0]:
+                self.fail(f"{value!r} is no ISO 8601 time, as 2006-04-07T17:08, nor a number since 1970", param, ctx)
+            nanos = int(times.micros[0]) * 1000 + int(times.below[0])
+        if nanos % 1000:
             self.fail(f"{value!r} is finer than the microseconds that are stored", param, ctx)
-        return int(times.micros[0])
+        return nanos // 1000
 
 
 class Limit(click.ParamType[int]):

@@ -24,7 +24,7 @@ _OPTIONS = (
         "--index", "conditions", type=Pair(), multiple=True, metavar="NAME=VALUE",
         help="Only events with this value of an index. Repeatable: all must hold.",
     ),
-    click.option("--start", type=Moment(), metavar="TIME", help="From this time on: ISO 8601, or µs since 1970."),
+    click.option("--start", type=Moment(), metavar="TIME", help="From this time on: ISO 8601, or Unix time."),
     click.option("--end", type=Moment(), metavar="TIME", help="Before this time."),
     click.option("--reverse", is_flag=True, help="Last event first."),
     click.option("--limit", type=Limit(), metavar="N", help="At most N events. Default: 50 in a table."),

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.convert import epoch
+from esformat import unix_time
 from esformat.convert.arrays import Ints, Mask, ints
 from esformat.convert.time_format import Parsed, TimeFormat
 
 _UTC_NAMES = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 # With nanoseconds, 64 bits reach from 1677 to 2262.
 _FIRST_NANO_US = -(2**63) // 1000 + 1
 _LAST_NANO_US = (2**63 - 1) // 1000 - 1
@@ -31,6 +29,7 @@ class Times:
     below: Ints  # nanoseconds below the microsecond, 0..999
     ok: Mask
     repeated_count: int  # local times that occur twice, taken as the first
+    assumed: frozenset[str] = frozenset()  # the units that sizes of numbers told, where none was given
 
     @property
     def has_nanos(self) -> bool:
@@ -50,14 +49,17 @@ class Times:
 class Clock:
     """How the times of an input are written, and in which zone those that do not say are."""
 
-    def __init__(self, written: str | None = None, zone: str = "UTC") -> None:
+    def __init__(self, written: str | None = None, zone: str = "UTC", *, unit: str | None = None) -> None:
         """Take `written` as s, ms, us, ns, iso or a format such as "%d/%m/%Y %H:%M".
 
-        None means ISO 8601 for text and refuses numbers. Raises ValueError if either says nothing that we know.
+        None means ISO 8601 or numbers since 1970, which count `unit`, or what their size tells. Raises ValueError if
+        one of them says nothing that we know.
         """
-        self.unit = written if written in epoch.NANOS else None
+        self.unit = written if written in unix_time.NANOS else unit
         self.written = None if written == "iso" else written
-        self._format = TimeFormat.iso() if self.unit or not self.written else TimeFormat.of(self.written)
+        self._mixed = written is None  # texts and numbers
+        iso = not self.written or self.written in unix_time.NANOS
+        self._format = TimeFormat.iso() if iso else TimeFormat.of(self.written or "")
         self.zone = None if zone in _UTC_NAMES else zone
         _check_zone(zone, self.zone)
 
@@ -65,9 +67,9 @@ class Clock:
         """Read `column`, of any type. What is null or no time is not ok; `complaint` tells why."""
         parsed = self._parse(column)
         micros, in_zone, repeated = self._localized(parsed)
-        ok = parsed.ok & in_zone & (micros >= epoch.FIRST_US) & (micros <= epoch.LAST_US)
+        ok = parsed.ok & in_zone & (micros >= unix_time.FIRST_US) & (micros <= unix_time.LAST_US)
         ok &= (parsed.nanos == 0) | _fits_nanos(micros)
-        return Times(np.where(ok, micros, 0), np.where(ok, parsed.nanos, 0), ok, repeated)
+        return Times(np.where(ok, micros, 0), np.where(ok, parsed.nanos, 0), ok, repeated, parsed.assumed)
 
     def complaint(self, value: pa.Scalar) -> str:
         """Say why `value`, of which `read` made nothing, is no time, and what to do."""
@@ -78,14 +80,21 @@ class Clock:
             why = self._why_unfit(parsed)
         elif pa.types.is_timestamp(value.type) or pa.types.is_date(value.type):
             why = _OUTSIDE
-        elif self.unit is not None:
-            why = f"is no number of {self.unit}" if number is None else f"{_OUTSIDE}: is {_OPTION} {self.unit} right?"
+        elif self.unit is not None and (number is not None or not self._mixed):
+            why = (
+                f"is no number of {self.unit}"
+                if number is None
+                else f"{_OUTSIDE}: give another {_OPTION} than {self.unit}"
+            )
         elif self.written is not None:
             why = f"is not written as {self.written!r}, which {_OPTION} gives"
+        elif number is not None and not self._mixed:
+            why = f"is a number: say what it counts with {_OPTION} s, ms, us or ns"
         elif number is not None:
-            why = f"is a number: say what it counts with {_OPTION} {_units(number)}"
+            why = _why_no_count(number)
         else:
-            why = f"is not an ISO 8601 time: say how times are written with {_OPTION}"
+            known = "neither an ISO 8601 time nor a number since 1970" if self._mixed else "not an ISO 8601 time"
+            why = f"is {known}: say how times are written with {_OPTION}"
         return f"timestamp {text} {why}"
 
     def _why_unfit(self, parsed: Parsed) -> str:
@@ -100,24 +109,28 @@ class Clock:
         type_ = column.type
         if pa.types.is_timestamp(type_) or pa.types.is_date(type_):
             return _from_arrow(column)
-        if pa.types.is_integer(type_) and self.unit:
-            return epoch.from_integers(column, self.unit)
-        if pa.types.is_floating(type_) and self.unit:
-            return epoch.from_floats(column, self.unit)
-        if pa.types.is_string(type_) or (_is_number(type_) and self.written):
+        counted = self.unit is not None or self._mixed
+        if pa.types.is_integer(type_) and counted:
+            return _zoned(unix_time.from_integers(column, self.unit))
+        if pa.types.is_floating(type_) and counted:
+            return _zoned(unix_time.from_floats(column, self.unit))
+        if pa.types.is_string(type_) or (_is_number(type_) and (self.written or self._mixed)):
             return self._from_text(column.cast(pa.string()))
         return _nothing(len(column))
 
     def _from_text(self, text: pa.StringArray) -> Parsed:
-        if self.unit:
-            return epoch.from_text(text, self.unit)
+        if self.unit and not self._mixed:
+            return _zoned(unix_time.from_text(text, self.unit))
         if not self.written:
             for type_ in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
                 try:
                     return _from_arrow(text.cast(type_))  # ten times faster than a pattern, if all are written alike
                 except pa.ArrowInvalid:
                     continue
-        return self._format.parse(text)
+        parsed = self._format.parse(text)
+        if not self._mixed or parsed.ok.all():
+            return parsed
+        return _either(parsed, _zoned(unix_time.from_text(text, self.unit)))
 
     def _localized(self, parsed: Parsed) -> tuple[Ints, Mask, int]:
         """Give UTC microseconds, which of them are times of the zone, and how many are so twice."""
@@ -140,9 +153,22 @@ def _from_arrow(column: pa.Array) -> Parsed:
     """Read timestamps and dates of any unit."""
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("s" if pa.types.is_date32(column.type) else "ms"))
-    parsed = epoch.from_integers(column.cast(pa.int64()), column.type.unit)
+    found = unix_time.from_integers(column.cast(pa.int64()), column.type.unit)
     zoned = np.full(len(column), column.type.tz is not None)
-    return Parsed(parsed.micros, parsed.nanos, zoned, parsed.ok)
+    return Parsed(found.micros, found.nanos, zoned, found.ok)
+
+
+def _zoned(found: unix_time.UnixTimes) -> Parsed:
+    """Numbers count from 1970 in UTC."""
+    return Parsed(found.micros, found.nanos, np.ones(len(found.ok), dtype=np.bool_), found.ok, found.assumed)
+
+
+def _either(first: Parsed, second: Parsed) -> Parsed:
+    """Take the rows of the first that are ok, else those of the second."""
+    return Parsed(
+        np.where(first.ok, first.micros, second.micros), np.where(first.ok, first.nanos, second.nanos),
+        np.where(first.ok, first.zoned, second.zoned), first.ok | second.ok, second.assumed,
+    )  # fmt: skip
 
 
 def _nothing(length: int) -> Parsed:
@@ -175,14 +201,12 @@ def _number_of(value: pa.Scalar) -> float | None:
         return None
 
 
-def _units(number: float) -> str:
-    """List the units, first the one that makes `number` a time of our days, with that time."""
-    for unit, nanos in epoch.NANOS.items():
-        seconds = number * nanos / 1e9
-        if 315_532_800 <= seconds < 4_102_444_800:  # 1980 to 2100
-            others = ", ".join(other for other in epoch.NANOS if other != unit)
-            return f"{unit} (which makes it {_EPOCH + timedelta(seconds=seconds):%Y-%m-%d}), {others}"
-    return "s, ms, us or ns"
+def _why_no_count(number: float) -> str:
+    try:
+        unix_time.unit_of(number)
+    except ValueError:
+        return f"may be a date or a number since 1970: give {_OPTION} %Y%m%d, or what it counts: s, ms, us or ns"
+    return f"{_OUTSIDE}, whatever it counts since 1970"
 
 
 def _check_zone(given: str, zone: str | None) -> None:

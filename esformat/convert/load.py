@@ -79,6 +79,8 @@ class Load:
         self._roles = roles
         self._bad_rows = Stop() if bad_rows is None else bad_rows
         self._progress = progress
+        self.assumed: set[str] = set()
+        """Units of timestamps that are numbers, as their sizes told them, of what was read so far."""
         with ExitStack() as opened:
             self._sources = [opened.enter_context(closing(Source(path, stdin=stdin))) for path in inputs]
             self._readers = [_reader(source, roles, options) for source in self._sources]
@@ -124,6 +126,12 @@ class Load:
             if events.num_rows:
                 yield events
 
+    def assumptions(self) -> Iterator[str]:
+        """Say which units of numbers their sizes told, of what was read so far."""
+        if self.assumed:
+            units = " and ".join(sorted(self.assumed))
+            yield f"numbers of timestamps were taken to count {units} since 1970: --timestamp-format can say otherwise"
+
     def survey(self) -> Plan:
         """Read everything for its types alone."""
         plan = Plan(self._roles)
@@ -153,7 +161,7 @@ class Load:
             if writer is None:
                 writing.enter_context(create(plan)).add_table(no_events(plan))
         read_bytes = sum(source.stored_bytes() for source in self._sources)
-        notes = (*_notes(plan), *_repeated_note(self._roles, repeated_count))
+        notes = (*_notes(plan), *_repeated_note(self._roles, repeated_count), *self.assumptions())
         return Summary(num_events=num_events, bad_row_count=self._bad_rows.count, input_bytes=read_bytes, notes=notes)
 
     def _rows(self) -> Iterator[tuple[Rows, Times]]:
@@ -162,7 +170,9 @@ class Load:
         done = 0
         for source, reader in zip(self._sources, self._readers, strict=True):
             for rows in reader.rows():
-                yield rows, read_times(rows, self._roles)
+                times = read_times(rows, self._roles)
+                self.assumed |= times.assumed
+                yield rows, times
                 if self._progress is not None:
                     self._progress(done + source.position_bytes(), total)
             done += source.stored_bytes()

@@ -51,6 +51,7 @@ class Parsed:
     nanos: Ints  # 0..999 below the microsecond
     zoned: Mask  # an offset was written and is taken off
     ok: Mask
+    assumed: frozenset[str] = frozenset()  # units that sizes of numbers told
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         make_schema,
         normalise_type,
     )
+    from esformat.unix_time import UNIX_UNITS, from_integers, from_text, is_number, to_nanos
     from esformat.writer import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
 else:
     __getattr__, __dir__ = lazily(
@@ -46,6 +47,7 @@ else:
             "esformat.schema": (
                 "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field default_schema make_schema normalise_type"
             ),
+            "esformat.unix_time": "UNIX_UNITS from_integers from_text is_number to_nanos",
             "esformat.writer": "LEAST_FRAME_BYTES MOST_FRAME_BYTES",
         },
     )
@@ -55,6 +57,7 @@ __all__ = [
     "LEAST_FRAME_BYTES",
     "MOST_FRAME_BYTES",
     "TIMESTAMP_TYPE",
+    "UNIX_UNITS",
     "EventRows",
     "EventSchema",
     "Field",
@@ -65,9 +68,12 @@ __all__ = [
     "check_table",
     "default_schema",
     "first_cut",
+    "from_integers",
+    "from_text",
     "html_events",
     "html_facts",
     "html_time",
+    "is_number",
     "launch",
     "lazily",
     "make_schema",
@@ -79,4 +85,5 @@ __all__ = [
     "scan_rows",
     "to_arrow",
     "to_microseconds",
+    "to_nanos",
 ]

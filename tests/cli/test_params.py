@@ -17,18 +17,26 @@ MOMENTS = [
     ("2006-04-07T17:08+02:00", 1_144_422_480_000_000),
     ("1969-12-31T23:59:59.999999", -1),
     ("1144429680000000", 1_144_429_680_000_000),
-    ("-5", -5),
+    ("1144429680000000000", 1_144_429_680_000_000),
+    ("1144429680", 1_144_429_680_000_000),
+    ("1144429680.25", 1_144_429_680_250_000),
+    ("1144429680250", 1_144_429_680_250_000),
+    ("-5us", -5),
+    ("20060407ms", 20_060_407_000),
     ("0", 0),
 ]
 
 
 @pytest.mark.parametrize(("text", "micros"), MOMENTS)
 def test_moment(text, micros):
-    """ISO 8601, UTC without a zone, or microseconds."""
+    """ISO 8601, UTC without a zone, or a number since 1970, whose unit stands there or is told by its size."""
     assert Moment().convert(text, None, None) == micros
 
 
-@pytest.mark.parametrize("text", ["", "now", "-1h", "2006-02-30", "12:00", "1.5", "2006-04-07T17:08:00.0000001"])
+@pytest.mark.parametrize("text", [
+    "", "now", "-1h", "2006-02-30", "12:00", "2006-04-07T17:08:00.0000001", "20060407", "20060407170800", "1.5us",
+    "9e9", "99999999999999s", "ms",
+])  # fmt: skip
 def test_no_moment(text):
     """Everything else is refused."""
     with pytest.raises(click.BadParameter):

@@ -21,6 +21,7 @@ from aggregator.server.media import ARROW_STREAM, CSV, INPUTS, JSON, LINES, medi
 from aggregator.server.operation import operation, parameter
 from aggregator.server.problems import ProblemError
 from aggregator.server.schemas import BINARY, json_answer, ref, text
+from aggregator.server.times import TIME_UNITS, TimeReader
 
 _KEYS_AND_PAYLOAD = ("space", "grouping", "timestamp", "data")
 _LINE = '{"space": "customer-1", "timestamp": "2026-03-01T08:00:00Z", "data": "{\\"url\\": \\"/\\"}", "type": "page"}\n'
@@ -40,9 +41,15 @@ NAMES = (
     parameter("msg", "What the body calls the message, or payload", example="message"),
 )
 JSON_ROWS: Any = {"oneOf": [{"type": "object"}, {"type": "array", "items": {"type": "object"}, "minItems": 1}]}
+TIME_UNIT = parameter(
+    "time_unit", "What times that are numbers count since 1970; where it is not given, their size tells, and the "
+    "answer says it as `assumed_time_units`. Integers of Arrow count µs",
+    enum=list(TIME_UNITS),
+)  # fmt: skip
 RECEIPT: dict[str, Any] = {
     "200": {
-        **json_answer("stored, durably; record indexes, both included. `repeated`: it was there already",
+        **json_answer("stored, durably; record indexes, both included. `repeated`: it was there already; "
+                      "`assumed_time_units`: what times that are numbers were taken to count",
                       ref("Receipt"), {"topic": "activity", "partition": "0", "first": 0, "last": 999}),
     },
     "400": {"description": "something that cannot be stored; nothing was"},
@@ -66,9 +73,12 @@ _VALUES = {"text": pa.string(), "integer": pa.int64(), "boolean": pa.bool_()}
 _QUESTION = (
     parameter("space", "Of this space only", example="customer-1"),
     parameter("grouping", "Of this grouping only"),
-    parameter("start", "From this time on: ISO 8601, or µs since 1970", example="2026-03-01T00:00:00Z",
+    parameter("start", "From this time on: ISO 8601, or a number since 1970", example="2026-03-01T00:00:00Z",
               **_WHEN),
     parameter("end", "Before this time", **_WHEN),
+    parameter(
+        "time_unit", "What start and end count, where they are numbers; else their size tells", enum=list(TIME_UNITS)
+    ),
     parameter("reverse", "The newest first", kind="boolean", default=False),
     parameter("limit", "So many at most", kind="integer", minimum=0, maximum=2**63 - 1),
     parameter("columns", "Names with commas between them; record_index and partition can be asked for",
@@ -84,16 +94,15 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "write", "Append a batch of events", tag="events", source="events",
-        parameters=(TOPIC, PARTITION, *NAMES, KEY), answers=RECEIPT,
-        description="All of it, durable when the answer comes, or nothing. Columns: `space`, `timestamp` (ISO 8601 or "
-        "whole µs), perhaps `grouping` and `data`, and any others.",
+        parameters=(TOPIC, PARTITION, TIME_UNIT, *NAMES, KEY), answers=RECEIPT,
+        description="All of it, durable when the answer comes, or nothing. Columns: `space`, `timestamp` (ISO 8601, or "
+        "a number since 1970), perhaps `grouping` and `data`, and any others.",
         body={LINES: text("event-lines", _LINE), JSON: {"schema": JSON_ROWS, "example": [json.loads(_LINE)]},
-              CSV: text("event-csv", _CSV),
-              **dict.fromkeys(INPUTS[:2], BINARY)},
+              CSV: text("event-csv", _CSV), **dict.fromkeys(INPUTS[:2], BINARY)},
     )  # fmt: skip
     async def append_events(request: Request) -> Response:
-        asked = Asked(request, ["partition", "ts", "msg"])
-        names = names_in(asked)
+        asked = Asked(request, ["partition", "time_unit", "ts", "msg"])
+        names, times = names_in(asked), TimeReader(asked.time_unit())
         producer, sequence = idempotency_key(request)
         media = input_media(request, INPUTS)
         body = await read_body(request, context.settings.http)
@@ -103,12 +112,12 @@ def routes(context: Context) -> list[Route]:
             events = context.understand(
                 lambda: read_events(
                     body.plain(), media, types=_types(topic, media), binary_keys=topic.keys == "binary",
-                    max_bytes=body.max_bytes, names=names,
+                    max_bytes=body.max_bytes, names=names, times=times,
                 )
             )  # fmt: skip
             return topic.append(events, asked.text("partition", "0") or "", producer=producer, sequence=sequence)
 
-        return receipt_answer(await context.appends.run(store))
+        return receipt_answer(await context.appends.run(store), times)
 
     @operation("read", "Events by time", tag="events", parameters=(TOPIC, *_QUESTION), answers=EVENTS)
     async def scan_events(request: Request) -> Response:
@@ -167,13 +176,15 @@ def input_media(request: Request, known: tuple[str, ...]) -> str:
     return media
 
 
-def receipt_answer(receipt: Receipt) -> Response:
-    """What an append answers."""
+def receipt_answer(receipt: Receipt, times: TimeReader | None = None) -> Response:
+    """What an append answers. times: how times were read."""
     facts: dict[str, Any] = {
         "topic": receipt.topic, "partition": receipt.partition, "first": receipt.first, "last": receipt.last,
     }  # fmt: skip
     if receipt.duplicate:
         facts["repeated"] = True
+    if times is not None and times.assumed:
+        facts["assumed_time_units"] = [unit for unit in TIME_UNITS if unit in times.assumed]
     return JSONResponse(facts)
 
 

@@ -26,9 +26,19 @@ from aggregator.server.media import ARROW_FILE, ARROW_STREAM, JSON, LINES, TEXT
 from aggregator.server.operation import operation, parameter
 from aggregator.server.problems import ProblemError
 from aggregator.server.refusals import Tell
-from aggregator.server.routes.events import JSON_ROWS, KEY, NAMES, PARTITION, RECEIPT, input_media, receipt_answer
+from aggregator.server.routes.events import (
+    JSON_ROWS,
+    KEY,
+    NAMES,
+    PARTITION,
+    RECEIPT,
+    TIME_UNIT,
+    input_media,
+    receipt_answer,
+)
 from aggregator.server.schemas import BINARY, each, many, text
 from aggregator.server.shipped import make_stream_topic
+from aggregator.server.times import TimeReader
 
 _TAGS = parameter(
     "tags",
@@ -65,8 +75,8 @@ def routes(context: Context) -> list[Route]:
     catalog = context.catalog
 
     async def write(request: Request, known: tuple[str, ...]) -> Response:
-        asked = Asked(request, ["topic", "partition", "tags", "ts", "msg"])
-        called = names_in(asked)
+        asked = Asked(request, ["topic", "partition", "tags", "time_unit", "ts", "msg"])
+        called, times = names_in(asked), TimeReader(asked.time_unit())
         topic = asked.text("topic") or STREAMS_TOPIC
         request.state.access.require("write", topic)
         tags = asked.text("tags", header(request, "tags"))
@@ -81,7 +91,7 @@ def routes(context: Context) -> list[Route]:
             plain = body.plain()
             if media == TEXT:
                 return read_lines(plain)
-            records = read_records(plain, media, max_bytes=body.max_bytes, names=called)
+            records = read_records(plain, media, max_bytes=body.max_bytes, names=called, times=times)
             for record in records if isinstance(records, list) else ():
                 add_level(record, words=True)
             return records
@@ -95,13 +105,13 @@ def routes(context: Context) -> list[Route]:
             partition = asked.text("partition") or "0"
             return catalog.write(names, records, topic, partition=partition, producer=producer, sequence=sequence)
 
-        return receipt_answer(await context.appends.run(store))
+        return receipt_answer(await context.appends.run(store), times)
 
     @operation(
         "write", "Append records to a stream", tag="streams", source="streams",
-        parameters=(_TAGS, _TOPIC, PARTITION, *NAMES, KEY), answers=RECEIPT, checks_topics=True,
-        description="The tags name the stream; its first record makes it. A record has `ts` (ISO 8601 or whole µs; now "
-        "where it is missing), `msg` and any fields.",
+        parameters=(_TAGS, _TOPIC, PARTITION, TIME_UNIT, *NAMES, KEY), answers=RECEIPT, checks_topics=True,
+        description="The tags name the stream; its first record makes it. A record has `ts` (ISO 8601, or a number "
+        "since 1970; now where it is missing), `msg` and any fields.",
         body={LINES: text("record-lines", _RECORD),
               JSON: {"schema": JSON_ROWS, "example": [json.loads(_RECORD)]}, ARROW_STREAM: BINARY, ARROW_FILE: BINARY},
     )  # fmt: skip
@@ -110,7 +120,7 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "write", "Append lines of text to a stream", tag="streams", source="lines",
-        parameters=(_TAGS, _TOPIC, PARTITION, *NAMES, KEY), answers=RECEIPT, checks_topics=True,
+        parameters=(_TAGS, _TOPIC, PARTITION, TIME_UNIT, *NAMES, KEY), answers=RECEIPT, checks_topics=True,
         description="Each line is the message of a record of now; empty lines are none. JSON is taken as by "
         "`/v1/streams`.",
         body={TEXT: text("lines", "no disk\nstill no disk\n"),

@@ -50,7 +50,7 @@ def records(catalog, app) -> list[tuple]:
 def test_records_of_a_stream(shared):
     """Lines and Arrow; tags as a parameter or as a header."""
     catalog, web = shared
-    body = b'{"ts": 5, "msg": "a", "n": 1.5}\n\n{"ts": "1970-01-01T00:00:00.000007Z", "msg": "b", "l": [1]}\n'
+    body = b'{"ts": 0.000005, "msg": "a", "n": 1.5}\n\n{"ts": "1970-01-01T00:00:00.000007Z", "msg": "b", "l": [1]}\n'
     receipt = post(web, "/v1/streams", body, tags="{app=one}")
     assert receipt["last"] - receipt["first"] == 1
     table = pa.table({"ts": pa.array([9]), "msg": ["c"]})
@@ -69,9 +69,9 @@ def test_json(shared, path):
     sent = [{"@timestamp": "1970-01-01T00:00:00.000005Z", "message": "a", "ts": 1, "msg": "mine"}, {"message": "b"}]
     names = {"tags": f"app={app}", "ts": "@timestamp", "msg": "message"}
     post(web, path, json.dumps(sent, indent=2).encode(), JSON_TYPE, **names)
-    post(web, path, b'{"ts": 7, "msg": "c"}', JSON_TYPE, tags=f"app={app}")
+    post(web, path, b'{"ts": 7, "msg": "c"}', JSON_TYPE, tags=f"app={app}", time_unit="us")
     post(web, path, b'{"msg": 9, "text": "d"}\n{"msg": 11, "text": "e", "ts": "x"}', ts="msg", msg="text",
-         tags=f"app={app}")  # fmt: skip
+         tags=f"app={app}", time_unit="us")  # fmt: skip
     found = records(catalog, app)
     assert found[:4] == [
         (5, b"a", {"_ts": "1", "_msg": "mine"}), (7, b"c", {}), (9, b"d", {}), (11, b"e", {"_ts": "x"}),
@@ -85,6 +85,76 @@ def test_json(shared, path):
     assert records(catalog, app)[0] == (3, b"f", {})
 
 
+NOON = 1_772_366_400  # 2026-03-01T12:00:00Z
+
+
+@pytest.mark.parametrize(("written", "micros", "unit"), [
+    (NOON, 0, "s"), (f"{NOON}.25", 250_000, "s"), (f'"{NOON}.25"', 250_000, "s"), (f"{NOON}000", 0, "ms"),
+    (f"{NOON}250.5", 250_500, "ms"), (f"{NOON}250000", 250_000, "us"), (f"{NOON}250000999", 250_000, "ns"),
+    (f'"{NOON}250000999"', 250_000, "ns"),
+])  # fmt: skip
+def test_times_that_are_numbers(shared, written, micros, unit):
+    """Seconds to nanoseconds, with fractions, numbers or texts: the size tells, and the answer says what it told."""
+    catalog, web = shared
+    for name, topic, line in (
+        ("streams", "logs", f'{{"ts": {written}, "msg": "x"}}'),
+        ("topics/logs/events", "logs", f'{{"space": "numbers", "timestamp": {written}}}'),
+    ):
+        how = {"tags": "app=numbers"} if name == "streams" else {}
+        receipt = post(web, f"/v1/{name}", line.encode(), **how)
+        assert receipt["assumed_time_units"] == [unit]
+        (stored,) = catalog.topic(topic).read("0", receipt["first"])
+        assert stored.timestamp == NOON * 1_000_000 + micros
+    space = str(written).replace('"', "t")
+    post(web, "/v1/topics/logs/events", f"space,timestamp\n{space},{written}\n".encode(), "text/csv")
+    (stored,) = catalog.topic("logs").scan(space=space)
+    assert stored.timestamp == NOON * 1_000_000 + micros
+
+
+def test_the_unit_of_times(shared):
+    """A unit that is given holds, for integers of Arrow, too, and nothing is assumed."""
+    catalog, web = shared
+    for unit, micros in (("s", 5_000_000), ("ms", 5000), ("us", 5), ("ns", 0)):
+        receipt = post(web, "/v1/streams", b'{"ts": 5}', tags="app=units", time_unit=unit)
+        assert "assumed_time_units" not in receipt
+        assert next(iter(catalog.topic("logs").read("0", receipt["first"]))).timestamp == micros
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([("ts", pa.int64())])) as writer:
+        writer.write_table(pa.table({"ts": pa.array([NOON, None, 7])}))
+    body = sink.getvalue().to_pybytes()
+    receipt = post(web, "/v1/streams", body, STREAM, tags="app=arrow", time_unit="s")
+    stored = [event.timestamp for event in catalog.topic("logs").read("0", receipt["first"])]
+    assert (stored[0], stored[2]) == (NOON * 1_000_000, 7_000_000)
+    assert "logs" in post(web, "/v1/streams", body, STREAM, tags="app=arrow")["topic"]  # µs, as Arrow's integers are
+    found = web.get("/v1/topics/logs/events", params={"space": "{app=units}", "start": 5, "end": 6, "time_unit": "us"})
+    assert found.text.count("\n") == 1
+    noon = {"space": "{app=arrow}", "start": NOON, "end": f"{NOON}000001"}
+    assert web.get("/v1/topics/logs/events", params=noon).text.count("\n") == 1
+
+
+@pytest.mark.parametrize(("written", "parameters"), [
+    ("20260301", {}), ("20260301120000", {}), ('"20260301"', {}), ("9e30", {}), ("-99999999999", {}), ("true", {}),
+    (f"{NOON}000", {"time_unit": "s"}), ("5", {"time_unit": "h"}), ("[5]", {}),
+])  # fmt: skip
+def test_numbers_that_are_no_times(shared, written, parameters):
+    """Dates that look like numbers and what no calendar has are refused, with what to do; nothing is stored."""
+    _, web = shared
+    line = f'{{"ts": {written}, "space": "a", "timestamp": {written}}}'.encode()
+    for name, how in (("streams", {"tags": "app=none"}), ("topics/logs/events", {})):
+        problem = post(web, f"/v1/{name}", line, status=400, **how, **parameters)
+        assert "time_unit" in str(problem)
+
+
+def test_arrow_times_beyond_the_calendar(shared):
+    """Nanoseconds as integers of Arrow, which count µs, are refused instead of stored in the year 58134."""
+    _, web = shared
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, pa.schema([("ts", pa.int64())])) as writer:
+        writer.write_table(pa.table({"ts": pa.array([NOON * 10**9])}))
+    problem = post(web, "/v1/streams", sink.getvalue().to_pybytes(), STREAM, 400, tags="app=arrow")
+    assert "outside the years 1 to 9999" in problem["detail"]
+
+
 def test_lines_of_text(shared):
     """Each line is a record of now; what is no text is kept as it is."""
     catalog, web = shared
@@ -92,8 +162,8 @@ def test_lines_of_text(shared):
     found = records(catalog, "lines")
     assert [data for _, data, _ in found] == [b"one", b"  two", "thrü".encode(), b"\xff"]
     assert found[0][0] > 1_700_000_000_000_000
-    post(web, "/v1/lines", b'{"ts": 1, "msg": "json"}', tags="app=lines")
-    assert records(catalog, "lines")[0] == (1, b"json", {})
+    post(web, "/v1/lines", b'{"ts": 1, "msg": "json"}', tags="app=lines", time_unit="ms")
+    assert records(catalog, "lines")[0] == (1000, b"json", {})
 
 
 @pytest.mark.parametrize(("path", "body", "media", "status", "parameters"), [
@@ -127,7 +197,7 @@ def test_keys(shared):
     first = post(web, "/v1/streams", body, headers=key, tags="app=keys")
     assert post(web, "/v1/streams", body, headers=key, tags="app=keys") == {**first, "repeated": True}
     post(web, "/v1/streams", body, status=409, headers=key, tags="app=other")
-    assert records(catalog, "keys") == [(5, b"once", {})]
+    assert records(catalog, "keys") == [(5_000_000, b"once", {})]
 
 
 # ------------------------------------------------------------ CloudEvents

@@ -1,0 +1,86 @@
+"""Times over HTTP: ISO 8601 text, or numbers since 1970 in the unit that is given, or else that their size tells."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime as dt
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from esformat import InvalidEventError
+from esformat.convert import Clock
+from esformat.parts import UNIX_UNITS, from_integers, is_number, to_nanos
+
+_ISO = Clock("iso")
+_PLAIN_ISO = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:\d\d)?")
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+TIME_UNITS = tuple(UNIX_UNITS)
+TIMES_HINT = f"give ISO 8601 text, or ?time_unit= with one of {', '.join(TIME_UNITS)}"
+
+
+@dataclass(slots=True)
+class TimeReader:
+    """Reads the times of one request. unit: of numbers, as the request says; None: their size tells.
+
+    assumed: the units that sizes told.
+    """
+
+    unit: str | None = None
+    assumed: set[str] = field(default_factory=set)
+
+    def read(self, given: Any, what: str) -> int | None:
+        """A value of JSON in µs; in UTC where text has no zone. None stays None. Raises InvalidEventError."""
+        if given is None:
+            return None
+        if isinstance(given, str) and not is_number(given):
+            return read_iso(given, what)
+        if isinstance(given, bool) or not isinstance(given, int | float | str):
+            raise _no_time(given, what)
+        try:
+            nanos, unit = to_nanos(given, self.unit)
+        except ValueError as error:
+            raise InvalidEventError(f"{what}: {error}", hint=TIMES_HINT) from None
+        if self.unit is None:
+            self.assumed.add(unit)
+        return nanos // 1000
+
+    def of_arrow(self, table: pa.Table, name: str) -> pa.Table:
+        """The table with its times in µs, which integers count unless a unit is given. Raises InvalidEventError."""
+        place = table.schema.get_field_index(name)
+        if place < 0 or not pa.types.is_integer(table.schema.field(place).type):
+            return table
+        column = pa.concat_arrays(table.column(place).chunks or [pa.array([], pa.int64())])
+        times = from_integers(column, self.unit or "us")
+        null = column.is_null().to_numpy(zero_copy_only=False)
+        wrong = np.flatnonzero(~times.ok & ~null)
+        if len(wrong):
+            raise InvalidEventError(
+                f"{name} {column[int(wrong[0])]} {self.unit or 'us'} since 1970 is outside the years 1 to 9999",
+                hint="give timestamps of Arrow, which have a unit, or ?time_unit=",
+            )
+        if self.unit in (None, "us"):
+            return table
+        return table.set_column(place, name, pa.array(times.micros, pa.int64(), mask=null))
+
+
+def read_iso(given: str, what: str) -> int:
+    """ISO 8601 text in µs, in UTC where no zone stands. Raises InvalidEventError."""
+    if _PLAIN_ISO.fullmatch(given):  # hundreds of times faster for one value
+        with contextlib.suppress(ValueError):
+            moment = dt.datetime.fromisoformat(given)
+            utc = moment.replace(tzinfo=dt.UTC) if moment.tzinfo is None else moment
+            return (utc - _EPOCH) // dt.timedelta(microseconds=1)
+    times = _ISO.read(pa.array([given]))
+    if times.ok[0]:
+        return int(times.micros[0])
+    raise _no_time(given, what)
+
+
+def _no_time(given: Any, what: str) -> InvalidEventError:
+    return InvalidEventError(
+        f"{what}: {str(given)[:40]!r} is neither ISO 8601 text nor a number since 1970", hint=TIMES_HINT
+    )

@@ -1,0 +1,178 @@
+"""Unix time: numbers that count seconds, milliseconds, microseconds or nanoseconds from 1970. The one reader of them.
+
+Where nobody says what a number counts, its size tells: below 10¹¹ it counts seconds, below 10¹⁴ milliseconds, below
+10¹⁷ microseconds, from there on nanoseconds. Each reaches from 1973 to the year 5138, or to 2262 for nanoseconds. A
+number that reads as a date, such as 20260301, is refused then.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+I64 = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+UNIX_UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
+"""Nanoseconds in each unit."""
+# The years 1 to 9999, which ISO 8601 and datetime can write.
+FIRST_US = -62_135_596_800_000_000
+LAST_US = 253_402_300_799_999_999
+
+_UNITS = tuple(UNIX_UNITS)
+_BOUNDS = (10**11, 10**14, 10**17)
+_TOO_LARGE = 2**63  # nanoseconds of the year 2262
+_DATES = (1, 10_000, 1_000_000)  # 20260301, 202603010800, 20260301080005
+_DECIMAL = r"^(?P<sign>[+-]?)(?P<whole>\d{1,18}|[1-8]\d{18}|9[01]\d{17})(?:\.(?P<fraction>\d{1,9})\d*)?$"
+_ONE = re.compile(_DECIMAL, re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class UnixTimes:
+    """A column of times. Row i is one where `ok[i]`: `micros`, and `nanos` (0 to 999) below them.
+
+    assumed: the units that sizes told, of rows that are ok; empty where the unit was given.
+    """
+
+    micros: I64
+    nanos: I64
+    ok: Mask
+    assumed: frozenset[str] = frozenset()
+
+
+def unit_of(number: float | Decimal) -> str:
+    """The unit that the size of a number tells. Raises ValueError for one that reads as a date."""
+    if not -_TOO_LARGE < number < _TOO_LARGE:
+        raise ValueError(f"{str(number)[:40]} is too large for a number of seconds to nanoseconds since 1970")
+    if _reads_as_date(number):
+        raise ValueError(
+            f"{number} may be a date, or a number of {_by_size(number)} since 1970: write it as 2026-03-01, "
+            "or say which unit it counts"
+        )
+    return _by_size(number)
+
+
+def to_nanos(number: float | str, unit: str | None = None) -> tuple[int, str]:
+    """Nanoseconds since 1970 of one number, or of its decimal text, and the unit that it was taken to count.
+
+    unit: of UNIX_UNITS; None: the size tells. Text is exact; a float is rounded to the microsecond. Raises ValueError.
+    """
+    exact: int | Decimal
+    if isinstance(number, str):
+        if not is_number(number):
+            raise ValueError(f"{number[:40]!r} is no number of seconds to nanoseconds since 1970")
+        exact = Decimal(number)
+    elif isinstance(number, int):
+        exact = number
+    elif math.isfinite(number):
+        exact = Decimal(number)
+    else:
+        raise ValueError(f"{number} is no time")
+    taken = unit or unit_of(exact)
+    nanos = exact * UNIX_UNITS[taken] if -(10**30) < exact < 10**30 else 10**40
+    if not FIRST_US * 1000 <= nanos < (LAST_US + 1) * 1000:
+        raise ValueError(f"{str(number)[:40]} {taken} since 1970 is outside the years 1 to 9999")
+    return (round(nanos / 1000) * 1000 if isinstance(number, float) else int(nanos)), taken
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is a decimal number as `to_nanos` and `from_text` read it."""
+    return _ONE.match(text) is not None
+
+
+def from_integers(column: pa.Array, unit: str | None = None) -> UnixTimes:
+    """Read integers. What is null, or beyond the years 1 to 9999, is not ok."""
+    valid = _mask(column.is_valid())
+    whole = np.asarray(column.cast(pa.int64(), safe=False).fill_null(0))
+    if pa.types.is_uint64(column.type):
+        valid &= whole >= 0  # 2**63 and more came out negative
+    return _by_unit(whole, np.zeros_like(whole), unit, valid)
+
+
+def from_floats(column: pa.Array, unit: str | None = None) -> UnixTimes:
+    """Read floats, rounded to the microsecond: they hold no more digits for times of today."""
+    values = column.cast(pa.float64()).fill_null(float("nan")).to_numpy(zero_copy_only=False)
+    ok = np.abs(values) < 1e30  # false for NaN
+    codes, plausible = _codes(np.where(ok, values, 0), unit)
+    micros = np.where(ok, values, 0) * np.array([UNIX_UNITS[name] / 1000 for name in _UNITS])[codes]
+    ok = ok & plausible & (micros >= FIRST_US) & (micros <= LAST_US)
+    made = np.rint(np.where(ok, micros, 0)).astype(np.int64)
+    return UnixTimes(made, np.zeros_like(made), ok, _assumed(codes, ok, unit))
+
+
+def from_text(column: pa.StringArray, unit: str | None = None) -> UnixTimes:
+    """Read decimal text such as "1403534919.25", exact to the nanosecond."""
+    found = pc.extract_regex(column, _DECIMAL)
+    ok = _mask(found.is_valid())
+    whole = _number(found.field("whole"))
+    billionths = _number(pc.utf8_rpad(found.field("fraction"), 9, "0"))
+    negative = _mask(pc.equal(found.field("sign"), "-"))
+    return _by_unit(whole, billionths, unit, ok, negative)
+
+
+def _by_unit(whole: I64, billionths: I64, unit: str | None, ok: Mask, negative: Mask | None = None) -> UnixTimes:
+    """Times of `whole` units and billionths of one more; where `negative`, of the number with a minus in front."""
+    codes, plausible = _codes(whole if negative is None else np.where(negative, -whole, whole), unit)
+    ok = ok & plausible
+    micros, nanos = np.zeros_like(whole), np.zeros_like(whole)
+    for code in np.unique(codes[ok]).tolist():
+        rows = codes == code
+        size = UNIX_UNITS[_UNITS[code]]
+        if size == 1:
+            micros[rows], nanos[rows] = whole[rows] // 1000, whole[rows] % 1000
+            continue
+        scale = size // 1000
+        ok &= ~rows | ((whole >= FIRST_US // scale - 1) & (whole <= LAST_US // scale + 1))
+        below = billionths[rows] // (1_000_000_000 // size)
+        micros[rows] = np.where(ok[rows], whole[rows], 0) * scale + below // 1000
+        nanos[rows] = below % 1000
+    if negative is not None:
+        borrowed = negative & (nanos > 0)
+        micros = np.where(negative, -micros - borrowed, micros)
+        nanos = np.where(borrowed, 1000 - nanos, nanos)
+    ok &= (micros >= FIRST_US) & (micros <= LAST_US)
+    return UnixTimes(micros, nanos, ok, _assumed(codes, ok, unit))
+
+
+def _codes(numbers: npt.NDArray[np.int64] | npt.NDArray[np.float64], unit: str | None) -> tuple[I64, Mask]:
+    """What each number counts, as a place in _UNITS, and which of them do not read as dates."""
+    if unit is not None:
+        return np.full(len(numbers), _UNITS.index(unit)), np.ones(len(numbers), np.bool_)
+    codes = np.zeros(len(numbers), np.int64)
+    for bound in _BOUNDS:
+        codes += (numbers >= bound) | (numbers <= -bound)
+    return codes, ~_reads_as_date(numbers) & (numbers < _TOO_LARGE) & (numbers >= -_TOO_LARGE)
+
+
+def _by_size(number: Any) -> str:
+    return next((unit for unit, bound in zip(_UNITS, _BOUNDS, strict=False) if -bound < number < bound), "ns")
+
+
+def _reads_as_date(numbers: Any) -> Any:
+    """Whether a number, or each of an array, is written like a date of 1900 to 2100, perhaps with a time of the day."""
+    found = numbers != numbers  # nothing, or nowhere
+    for scale in _DATES:
+        near = (numbers >= 19_000_101 * scale) & (numbers < 21_010_000 * scale)
+        if near is not False and np.any(near):
+            month, day = numbers // (100 * scale) % 100, numbers // scale % 100
+            found |= near & (numbers % 1 == 0) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
+    return found
+
+
+def _assumed(codes: I64, ok: Mask, unit: str | None) -> frozenset[str]:
+    return frozenset() if unit is not None else frozenset(_UNITS[code] for code in np.unique(codes[ok]).tolist())
+
+
+def _number(text: pa.StringArray) -> I64:
+    return np.asarray(pc.if_else(pc.equal(text, ""), "0", text).cast(pa.int64()).fill_null(0))
+
+
+def _mask(column: pa.Array) -> Mask:
+    return np.asarray(column.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
