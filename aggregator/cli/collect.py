@@ -18,12 +18,15 @@ from aggregator import collect as collecting
 from aggregator.cli.opened import durability_option, say_json, state_file, writing
 from esformat.cli.parts import Pair, count, say
 
+_PLAIN = ("time", "multiline", "encoding", "max_line_bytes", "begin", "compressed", "container", "path_tags", "zone")
 _EXAMPLES = """\b
 Examples:
   aggregator collect --path 'logs/*.log' --into data --tags app=web --once
   aggregator collect --path logs/access.log --into data --format combined --tag-from client --once
   aggregator collect --path 'logs/*.jsonl' --into data --format json --time at --column took=integer --once
   aggregator collect --path logs/app.log --into data --format 'regex=^(?P<ts>[^ ]+) (?P<msg>.*)' --once
+  aggregator collect --path '/var/log/pods/*/*/*.log' --into data --format logfmt --file-tag '' \
+    --path-tags '/(?P<namespace>[^/_]+)_(?P<pod>[^/_]+)_[^/]+/(?P<container>[^/]+)/[^/]+$' --once
   aggregator collect collect.toml --once --report json
 """
 
@@ -36,7 +39,12 @@ Examples:
 @click.option("--tags", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Tags of the streams. Repeatable.")
 @click.option("--file-tag", metavar="NAME", help='The tag with the file\'s path. Default: file; "" for none.')
 @click.option("--format", "format_", metavar="FORMAT", help=f"{', '.join(collecting.FORMATS[:-1])}, or regex=PATTERN.")
-@click.option("--time", metavar="NAME", help="The key or group with the time. Default: time; of a regex ts.")
+@click.option(
+    "--time",
+    metavar="NAME",
+    help="The key or group with the time. Default: time; of a regex ts. "
+    "none: dates in lines of text are not looked for.",
+)
 @click.option("--tag-from", "tags_from", multiple=True, metavar="NAME", help="A key or group that becomes a tag.")
 @click.option("--field", "fields", multiple=True, metavar="NAME", help="A key that becomes a field.")
 @click.option(
@@ -44,6 +52,9 @@ Examples:
     help=f"A key or group that becomes a typed column: {', '.join(collecting.TYPES)}.",
 )  # fmt: skip
 @click.option("--multiline", metavar="PATTERN", help="What the first line of each record matches.")
+@click.option("--container", type=click.Choice(collecting.KINDS), help="Whose wrapping is taken off lines. Default: auto.")
+@click.option("--path-tags", metavar="PATTERN", help="Its named groups, found in a file's path, become tags.")
+@click.option("--zone", metavar="ZONE", help="Of times that name none, such as Europe/Stockholm. Default: UTC.")
 @click.option("--encoding", metavar="NAME", help="Of the files. Default: utf-8.")
 @click.option("--max-line-bytes", type=int, metavar="N", help="What is longer is cut. Default: 1 MiB.")
 @click.option("--begin", type=click.Choice(["start", "end"]), help="Where files are begun at the first start.")
@@ -87,7 +98,7 @@ def _settings(config: Path | None, path: tuple[str, ...], options: dict[str, Any
         return collecting.Settings.load(config)
     if not path or not options["into"]:
         raise click.UsageError("give CONFIG, or --path and --into")
-    given = {name: options[name] for name in ("time", "multiline", "encoding", "max_line_bytes", "begin", "compressed")}
+    given = {name: options[name] for name in _PLAIN}
     given = {name: value for name, value in given.items() if value is not None}
     kind, _, pattern = (options["format_"] or "text").partition("=")
     given |= {"format": kind, "pattern": pattern or None, "tags_from": options["tags_from"]}

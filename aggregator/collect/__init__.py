@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from esformat.parts import lazily
 
 if TYPE_CHECKING:
-    from aggregator.collect.choices import FORMATS, TYPES
+    from aggregator.collect.choices import FORMATS, KINDS, TYPES
     from aggregator.collect.collector import Collector
     from aggregator.collect.events import Counts
     from aggregator.collect.settings import Files, Settings
@@ -16,7 +16,7 @@ else:
         {
             "aggregator.collect.collector": "Collector",
             "aggregator.collect.events": "Counts",
-            "aggregator.collect.choices": "FORMATS TYPES",
+            "aggregator.collect.choices": "FORMATS KINDS TYPES",
             "aggregator.collect.settings": "Files Settings",
             "aggregator.collect.sinks": "CatalogSink ServerSink Sink StoppedError",
         },
@@ -24,6 +24,7 @@ else:
 
 __all__ = [
     "FORMATS",
+    "KINDS",
     "TYPES",
     "CatalogSink",
     "Collector",

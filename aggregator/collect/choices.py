@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-FORMATS = ("text", "json", "k8s-json", "logfmt", "common", "combined", "regex")
+FORMATS = ("text", "json", "logfmt", "common", "combined", "regex")
 """Of files."""
 TYPES = ("text", "integer", "number", "boolean")
 """Of columns."""
+KINDS = ("auto", "docker", "cri", "none")
+"""Of wrapping that a container runtime puts around lines."""

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aggregator.collect.containers import Unwrapped, join, may_hold, unwrap
 from aggregator.collect.lines import split
 from aggregator.collect.parsing import WEB_COLUMNS, WEB_FIELDS, Parsed, Parser, parser_of
 from aggregator.collect.settings import Files
-from aggregator.collect.times import to_micros
+from aggregator.collect.times import in_lines, to_micros
 from aggregator.level import LEVEL, LEVEL_TEXT, with_levels
 from aggregator.lql import TagSet
 from aggregator.lql.columns import as_text
@@ -21,6 +22,8 @@ from aggregator.records import FIELD_MAP, FIELDS
 
 _ARROW = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 MAX_TAG_LENGTH = 512  # characters of a value taken from a line: what is longer names nothing
+STREAM = "stream"
+"""The field that says whether a container wrote a line to stdout or to stderr."""
 FAILED = "parse_error"
 """The field of lines that are not of the format, with the name of the format."""
 
@@ -50,18 +53,17 @@ class Maker:
         self._parse: Parser = parser_of(files)
         web = files.format in ("common", "combined")
         self._columns: Mapping[str, str] = {**(WEB_COLUMNS if web else {}), **files.columns}
-        own = WEB_FIELDS if web else ("stream",) if files.format == "k8s-json" else ()
-        self._fields = None if files.format == "regex" else frozenset((*own, *files.fields))
+        own = WEB_FIELDS if web else ()
+        self._fields = None if files.format == "regex" else frozenset((*own, STREAM, *files.fields))
 
     def events(self, data: bytes, file: str, *, skipping: bool, now_us: int) -> tuple[pa.Table, Counts]:
         """The events of a piece of a file, and what became of its lines. Tags that are too long are cut."""
-        records = split(data, self._files.cutting, skipping=skipping)
-        lines = self._decoded(records.messages)
-        counts = Counts(len(lines), records.cut)
+        lines, wrapping, cut = self._lines(data, skipping)
+        counts = Counts(len(lines), cut)
         parsed = self._parse(lines)
-        times = pa.nulls(len(lines), pa.int64()) if parsed.times is None else to_micros(as_text(parsed.times), now_us)
-        if parsed.times is not None:
-            counts.untimed = times.null_count
+        if wrapping is not None and STREAM not in parsed.parts:
+            parsed.parts[STREAM] = wrapping.stream_names
+        times, counts.untimed = self._times(parsed, wrapping, now_us)
         if parsed.failed is not None:
             counts.failed = parsed.failed.true_count
         columns = {
@@ -74,6 +76,37 @@ class Maker:
         columns |= {FIELDS: self._field_map(parsed, typed), **typed}
         return pa.table(columns), counts
 
+    def _lines(self, data: bytes, skipping: bool) -> tuple[pa.Array, Unwrapped | None, int]:
+        """The records of a piece without their wrapping, what the wrapping told, and how many records were cut."""
+        cutting, kind = self._files.cutting, self._files.container
+        if not may_hold(data, kind):
+            records = split(data, cutting, skipping=skipping)
+            return self._decoded(records.messages), None, records.cut
+        records = split(data, replace(cutting, first_line=None), skipping=skipping)
+        found = unwrap(self._decoded(records.messages), kind)
+        if not found.streams.any():
+            records = split(data, cutting, skipping=skipping)
+            return self._decoded(records.messages), None, records.cut
+        found = join(found, cutting.first_line).without_empty()
+        long = pc.greater(pc.binary_length(found.messages), cutting.max_bytes).true_count
+        if long:
+            found = replace(found, messages=pc.binary_slice(found.messages, 0, cutting.max_bytes))
+        return found.messages, found, records.cut + long
+
+    def _times(self, parsed: Parsed, wrapping: Unwrapped | None, now_us: int) -> tuple[pa.Array, int]:
+        """µs since 1970 of each line, null where it has the time of collecting; how many have no time of their own."""
+        zone = self._files.zone
+        if parsed.times is not None:
+            times = to_micros(as_text(parsed.times), now_us, zone)
+        else:
+            times = pa.nulls(len(parsed.messages), pa.int64())
+        if wrapping is not None:
+            times = pc.coalesce(times, to_micros(wrapping.times, now_us))
+        if self._files.format == "text" and self._files.time != "none" and times.null_count:
+            found, untimed = in_lines(parsed.messages, now_us, zone)
+            return pc.coalesce(times, found), untimed if wrapping is None else min(untimed, times.null_count)
+        return times, times.null_count if parsed.times is not None else 0
+
     def _decoded(self, lines: pa.Array) -> pa.Array:
         if self._files.encoding.lower() in ("utf-8", "utf8"):
             return lines  # bytes that are no UTF-8 stay what they are
@@ -82,9 +115,10 @@ class Maker:
 
     def _streams(self, parsed: Parsed, file: str, count: int) -> pa.Array:
         """The canonical text of each line's tags, made once for each set of values."""
-        fixed = dict(self._files.tags)
+        path = os.fsencode(file).decode("utf-8", "backslashreplace")  # names are bytes
+        fixed = {**self._files.tags_of_path(path), **self._files.tags}
         if self._files.file_tag:
-            fixed[self._files.file_tag] = os.fsencode(file).decode("utf-8", "backslashreplace")  # names are bytes
+            fixed[self._files.file_tag] = path
         names = [name for name in self._files.tags_from if name in parsed.parts]
         if not names:
             return pa.repeat(pa.scalar(str(TagSet.cut(fixed)[0])), count)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aggregator.collect import containers
 from aggregator.collect.settings import Cutting
 from aggregator.lql.predicate import as_string
 
@@ -48,6 +49,10 @@ def measure(data: bytes, cutting: Cutting, *, skipping: bool = False, complete: 
     rest = len(data) - newline - 1
     if rest > cutting.max_bytes:
         return Piece(len(data), skipping=True)
+    if containers.may_hold(data, cutting.container):
+        return Piece(
+            containers.closed_length(data[: newline + 1], cutting.container, cutting.first_line, cutting.max_bytes)
+        )
     if cutting.first_line is None:
         return Piece(newline + 1)
     return Piece(_last_record(data[: newline + 1], cutting, skipping))

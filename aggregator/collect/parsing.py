@@ -52,9 +52,7 @@ def parser_of(files: Files) -> Parser:
         return _of_regex(_COMMON if files.format == "common" else _COMBINED, files.time or "time")
     if files.format == "logfmt":
         return _of_logfmt(wanted, files.time or "time")
-    if files.format == "k8s-json":
-        return _of_json((*wanted, "stream"), files.time or "time", "log")
-    return _of_json(wanted, files.time or "time", None)
+    return _of_json(wanted, files.time or "time")
 
 
 # ------------------------------------------------------------ regular expressions
@@ -115,7 +113,7 @@ def _of_logfmt(wanted: Sequence[str], time: str) -> Parser:
             quoted, plain = found.field("quoted"), found.field("plain")
             value = pc.if_else(pc.equal(quoted, ""), plain, _unescaped(quoted))
             parts[name] = pc.if_else(pc.is_null(found), pa.scalar(None, value.type), value)
-        failed = pc.invert(pc.match_substring_regex(as_string(lines), r"(?:^|\s)[^\s=\"]+="))
+        failed = pc.invert(pc.match_substring_regex(as_string(lines), r"^(?:[^{].*\s)?[^\s=\"{]+="))  # JSON is none
         return Parsed(lines, parts.pop(time), parts, failed)
 
     return parse
@@ -132,14 +130,13 @@ def _unescaped(texts: pa.Array) -> pa.Array:
 # ------------------------------------------------------------ JSON
 
 
-def _of_json(wanted: Sequence[str], time: str, message: str | None) -> Parser:
+def _of_json(wanted: Sequence[str], time: str) -> Parser:
     """Objects; `a.b` is b in a. Read one by one: 1 to 2 µs each, and Arrow's reader fails as a whole."""
     paths = [(name, name.split(".")) for name in dict.fromkeys([*wanted, time])]
     decode = json.JSONDecoder().decode
 
     def parse(lines: pa.Array) -> Parsed:
         columns: list[list[str | None]] = [[] for _ in paths]
-        messages: list[str | None] = []
         failed = np.zeros(len(lines), np.bool_)
         for row, text in enumerate(as_text(lines).to_pylist()):
             try:
@@ -150,16 +147,9 @@ def _of_json(wanted: Sequence[str], time: str, message: str | None) -> Parser:
             for column, (name, steps) in zip(columns, paths, strict=True):
                 value = held.get(name) if isinstance(held, dict) else None
                 column.append(_text(_inside(held, steps) if value is None and len(steps) > 1 else value))
-            if message is not None:
-                own = held.get(message) if isinstance(held, dict) else None
-                messages.append(_text(own))
         arrays = [pa.array([_utf8(value) for value in column], pa.string()) for column in columns]
         parts = {name: array for (name, _), array in zip(paths, arrays, strict=True)}
-        stored = lines
-        if message is not None:
-            own = pa.array([_utf8(text) for text in messages], pa.string())
-            stored = pc.coalesce(pc.ascii_rtrim(own, characters="\r\n").view(pa.binary()), lines)
-        return Parsed(stored, parts.pop(time), parts, pa.array(failed))
+        return Parsed(lines, parts.pop(time), parts, pa.array(failed))
 
     return parse
 

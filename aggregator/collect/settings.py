@@ -9,7 +9,10 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Self
 
-from aggregator.collect.choices import FORMATS, TYPES
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.collect.choices import FORMATS, KINDS, TYPES
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import Regex, RegexError, TagSet
 
@@ -20,11 +23,12 @@ BATCH_BYTES = 4 << 20
 @dataclass(frozen=True, slots=True)
 class Cutting:
     """How bytes become records. first_line: an RE2 pattern that the first line of each record matches; None: a record
-    is a line. max_bytes: what is longer is cut.
+    is a line. max_bytes: what is longer is cut. container: whose wrapping is taken off, of containers.KINDS.
     """
 
     max_bytes: int = MAX_LINE_BYTES
     first_line: str | None = None
+    container: str = "none"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +37,11 @@ class Files:
 
     path: globs. exclude: globs of names that are passed over. tags: of every stream; file_tag: the tag with the file's
     path, "" for none. format: of FORMATS; pattern: of the format regex, with named groups. time: the key or group with
-    the time; tags_from, fields, columns: keys or groups that become tags, fields, typed columns.
-    multiline: a pattern of first lines. begin: where files that are there at the first start are begun. compressed:
-    "skip" passes over .gz files, "once" reads each to its end.
+    the time; "none" not to look for dates in lines of text. tags_from, fields, columns: keys or groups that become
+    tags, fields, typed columns. multiline: a pattern of first lines. begin: where files that are there at the first
+    start are begun. compressed: "skip" passes over .gz files, "once" reads each to its end. container: whose wrapping
+    is taken off lines before they are read, "docker", "cri", "none", or "auto" for either where it is. path_tags: a
+    pattern of the file's path, whose named groups become tags. zone: of times that name none.
     """
 
     path: tuple[str, ...]
@@ -54,6 +60,9 @@ class Files:
     max_line_bytes: int = MAX_LINE_BYTES
     begin: str = "start"
     compressed: str = "skip"
+    container: str = "auto"
+    path_tags: str | None = None
+    zone: str = "UTC"
 
     def __post_init__(self) -> None:
         if not self.path:
@@ -61,22 +70,39 @@ class Files:
         _one_of("format", self.format, FORMATS)
         _one_of("begin", self.begin, ("start", "end"))
         _one_of("compressed", self.compressed, ("skip", "once"))
+        _one_of("container", self.container, KINDS)
+        if self.format == "text" and self.time not in (None, "none"):
+            raise InvalidRequestError(
+                "lines of text have no key with their time", hint='leave time out, or give "none"'
+            )
         if (self.format == "regex") != (self.pattern is not None):
             raise InvalidRequestError("the format regex and a pattern go together")
-        for what, pattern in (("pattern", self.pattern), ("multiline", self.multiline)):
+        for what, pattern in (
+            ("pattern", self.pattern), ("multiline", self.multiline), ("path_tags", self.path_tags),
+        ):  # fmt: skip
             if pattern is not None:
                 check_pattern(what, pattern)
+            if pattern is not None and what != "multiline":
+                _check_groups(what, pattern)
         for name, kind in self.columns.items():
             _one_of(f"the type of the column {name}", kind, TYPES)
         if not 64 <= self.max_line_bytes <= 16 << 20:
             raise InvalidRequestError("max_line_bytes lies between 64 and 16 MiB")
         _check_encoding(self.encoding)
+        _check_zone(self.zone)
         TagSet.of({**self.tags, **({self.file_tag: ""} if self.file_tag else {})})
 
     @property
     def cutting(self) -> Cutting:
         """How their bytes become records."""
-        return Cutting(self.max_line_bytes, self.multiline)
+        return Cutting(self.max_line_bytes, self.multiline, self.container)
+
+    def tags_of_path(self, path: str) -> dict[str, str]:
+        """What path_tags finds in a path; nothing where it does not match."""
+        if self.path_tags is None:
+            return {}
+        found = pc.extract_regex(pa.array([path]), self.path_tags)[0].as_py() or {}
+        return {name: value for name, value in found.items() if value}
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +193,28 @@ def check_pattern(what: str, pattern: str) -> None:
         Regex(pattern)
     except RegexError as error:
         raise InvalidRequestError(f"{what} is no regular expression: {error}") from None
+
+
+def _check_groups(what: str, pattern: str) -> None:
+    """Raises InvalidRequestError for a pattern that names none of its groups, or not all."""
+    try:
+        named = pc.extract_regex(pa.array([""]), pattern).type.num_fields > 0
+    except pa.ArrowInvalid:
+        named = False
+    if not named:
+        raise InvalidRequestError(
+            f"{what} has no named group, or one without a name",
+            hint="write (?P<name>…), or (?:…) for groups without one",
+        )
+
+
+def _check_zone(name: str) -> None:
+    try:
+        pc.assume_timezone(pa.array([0], pa.timestamp("us")), name)
+    except pa.ArrowInvalid:
+        raise InvalidRequestError(
+            f"the zone {name!r} is not known", hint="give a name such as Europe/Stockholm"
+        ) from None
 
 
 def _check_encoding(name: str) -> None:

@@ -1,4 +1,4 @@
-"""Times in lines: texts to microseconds, a column at a time. What is common is read by Arrow, the rest one by one."""
+"""Times of lines, a column at a time: of texts that are times, and of lines in which a date stands."""
 
 from __future__ import annotations
 
@@ -7,68 +7,92 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aggregator.collect import dates
 from aggregator.lql import times as lql_times
+from aggregator.lql.columns import as_text
 from esformat.parts import from_text
 
 I64 = npt.NDArray[np.int64]
-_MONTHS = pa.array(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])
-_WEB = (
-    r"^(?P<d>[0-3][0-9])/(?P<b>[A-Z][a-z]{2})/(?P<Y>[12][0-9]{3}):(?P<H>[0-2][0-9]):(?P<M>[0-5][0-9]):(?P<S>[0-6][0-9])"
-    r" (?P<s>[+-])(?P<h>[0-2][0-9])(?P<m>[0-5][0-9])$"
-)
-_ISO = r"^[12]\d{3}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\.\d{1,6})?(?:Z|[+-]\d\d:?\d\d)$"
+MOST_AHEAD_US = 86_400_000_000
+"""A date that was found in a line and lies further ahead of now is no time of an event."""
+CARRIED_LINES = 1_000
+"""So many lines without a date have the time of the line before them, as those of a stack trace have."""
 
 
-def to_micros(texts: pa.Array, now_us: int) -> pa.Array:
-    """µs since 1970 of each text, null where it is no time. Without a year or a date, the last that is not to come."""
+def to_micros(texts: pa.Array, now_us: int, zone: str = "UTC") -> pa.Array:
+    """µs since 1970 of each text, null where it is no time. Without a year or a date, the last that is not to come.
+
+    zone: of times that name none.
+    """
     encoded = texts.dictionary_encode()
-    known = _distinct(encoded.dictionary, now_us)
+    known = _distinct(encoded.dictionary, now_us, zone)
     return known.take(encoded.indices)
 
 
-def _distinct(texts: pa.Array, now_us: int) -> pa.Array:
+def _distinct(texts: pa.Array, now_us: int, zone: str) -> pa.Array:
     numbers = from_text(texts)
     made, done = numbers.micros.copy(), numbers.ok.copy()
-    for pattern, read in ((_WEB, _of_web), (_ISO, _of_iso)):
-        fits = np.asarray(pc.match_substring_regex(texts, pattern).fill_null(False)) & ~done
-        rows = np.flatnonzero(fits)
-        if len(rows):
-            found = read(texts.take(pa.array(rows)))
-            if found is not None:
-                made[rows], done[rows] = found, True
+    lines = texts.cast(pa.binary())
+    found = dates.Lines(lines).read(np.zeros(len(lines), np.int64), now_us)
+    whole = found.ok & (found.ends == np.asarray(pc.binary_length(lines).fill_null(-1))) & ~done
+    made[whole] = _in_zone(found.micros, found.zoned, zone)[whole]
+    done |= whole
     for row in np.flatnonzero(~done).tolist():
         text = texts[row].as_py()
         if text is None or not text[:1].isalnum() or not any(letter.isdigit() for letter in text):
             continue  # words such as "day", and "-5m", are times in statements only
-        try:
-            made[row] = lql_times.resolve(text, now_us * 1000) // 1000
-        except (ValueError, OverflowError):
-            continue
-        done[row] = True
+        micros = _resolved(text, now_us, zone)
+        if micros is not None:
+            made[row], done[row] = micros, True
     return pa.array(made, mask=~done)
 
 
-def _of_web(texts: pa.Array) -> I64 | None:
-    """17/May/2015:10:05:03 +0000"""
-    parts = pc.extract_regex(texts, _WEB)
-    month = pc.index_in(parts.field("b"), _MONTHS)
-    if month.null_count:
-        return None
-    number = {name: np.asarray(parts.field(name).cast(pa.int64())) for name in "dYHMShm"}
-    months = (number["Y"] - 1970) * 12 + np.asarray(month)
-    first = months.astype("datetime64[M]").astype("datetime64[D]")
-    days = first.astype(np.int64) + number["d"] - 1
-    if (days.astype("datetime64[D]").astype("datetime64[M]") != first.astype("datetime64[M]")).any():
-        return None  # one of them is no day of the calendar
-    east = np.asarray(pc.if_else(pc.equal(parts.field("s"), "-"), -1, 1))
-    zone = east * (number["h"] * 60 + number["m"])
-    made: I64 = ((days * 24 + number["H"]) * 60 + number["M"] - zone) * 60_000_000 + number["S"] * 1_000_000
-    return made
+def in_lines(lines: pa.Array, now_us: int, zone: str) -> tuple[pa.Array, int]:
+    """µs since 1970 of the first date near the start of each line (binary), and how many lines have none.
+
+    A line without one has the time of the line before it; null where that is too far, or there is none.
+    """
+    looked = dates.Lines(lines)
+    at = looked.find()
+    found = looked.read(at, now_us)
+    micros, ok = _in_zone(found.micros, found.zoned, zone), found.ok
+    others = np.flatnonzero((at >= 0) & ~ok)
+    if len(others):
+        texts = pc.extract_regex(pc.binary_slice(lines.take(pa.array(others)), 0, 2 * dates.NEAR), dates.OTHER)
+        read = to_micros_one_by_one(as_text(texts.field("date")), now_us, zone)
+        micros[others], ok[others] = np.asarray(read.fill_null(0)), np.asarray(read.is_valid())
+    ok &= micros <= now_us + MOST_AHEAD_US
+    places = np.arange(len(micros))
+    last = np.maximum.accumulate(np.where(ok, places, -1))
+    near = (last >= 0) & (places - last <= CARRIED_LINES)
+    return pa.array(micros[np.maximum(last, 0)], mask=~near), int((~ok).sum())
 
 
-def _of_iso(texts: pa.Array) -> I64 | None:
-    """2026-03-01T08:00:00.5+01:00"""
+def to_micros_one_by_one(texts: pa.Array, now_us: int, zone: str) -> pa.Array:
+    """µs since 1970 of texts of any form, null for none; each different one is read once."""
+    encoded = texts.dictionary_encode()
+    known = [None if text is None else _resolved(text, now_us, zone) for text in encoded.dictionary.to_pylist()]
+    return pa.array(known, pa.int64()).take(encoded.indices)
+
+
+def _resolved(text: str, now_us: int, zone: str) -> int | None:
     try:
-        return np.asarray(texts.cast(pa.timestamp("us", "UTC")).cast(pa.int64()))
-    except pa.ArrowInvalid:  # one of them is no day of the calendar
+        micros = lql_times.resolve(text, now_us * 1000) // 1000
+    except (ValueError, OverflowError):
         return None
+    if zone == "UTC":
+        return micros
+    try:
+        lql_times.resolve(f"{text} +0000", now_us * 1000)  # where another zone may follow, none is there
+    except (ValueError, OverflowError):
+        return micros
+    return int(_in_zone(np.array([micros]), np.zeros(1, np.bool_), zone)[0])
+
+
+def _in_zone(micros: I64, zoned: npt.NDArray[np.bool_], zone: str) -> I64:
+    """Times without a zone as those of `zone`: of one that clocks repeat the first, of one that they skip the next."""
+    if zone == "UTC" or zoned.all():
+        return micros
+    local = pa.array(micros, pa.timestamp("us"))
+    utc = pc.assume_timezone(local, zone, ambiguous="earliest", nonexistent="latest").cast(pa.int64())
+    return np.where(zoned, micros, np.asarray(utc))

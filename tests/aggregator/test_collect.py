@@ -504,7 +504,7 @@ def test_json_lines(rig):
 
 def test_container_lines(rig):
     """The log of a container: its line, time and stream."""
-    row = _only(rig, '{"log":"hello\\n","stream":"stderr","time":"2026-03-01T08:00:00.123456789Z"}', format="k8s-json")
+    row = _only(rig, '{"log":"hello\\n","stream":"stderr","time":"2026-03-01T08:00:00.123456789Z"}')
     assert (row["data"], row["fields"]) == (b"hello", {"stream": "stderr"})
     assert row["timestamp"].isoformat() == "2026-03-01T08:00:00.123456+00:00"
 
@@ -554,7 +554,9 @@ def test_times_in_lines():
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"format": "xml"}, {"format": "regex"}, {"pattern": "a"}, {"format": "regex", "pattern": "("},
+        {"format": "xml"}, {"format": "regex"}, {"pattern": "a"}, {"container": "podman"}, {"zone": "Nowhere"},
+        {"time": "ts"}, {"path_tags": "[^/]"}, {"pattern": "(a)", "format": "regex"},
+        {"format": "regex", "pattern": "("},
         {"multiline": "["}, {"encoding": "utf-16"}, {"encoding": "none"}, {"columns": {"a": "int7"}}, {"path": ()},
         {"max_line_bytes": 1}, {"begin": "middle"}, {"compressed": "twice"}, {"tags": {"a": "x" * 5000}},
     ],
