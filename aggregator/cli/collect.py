@@ -25,8 +25,7 @@ Examples:
   aggregator collect --path logs/access.log --into data --format combined --tag-from client --once
   aggregator collect --path 'logs/*.jsonl' --into data --format json --time at --column took=integer --once
   aggregator collect --path logs/app.log --into data --format 'regex=^(?P<ts>[^ ]+) (?P<msg>.*)' --once
-  aggregator collect --path '/var/log/pods/*/*/*.log' --into data --format logfmt --file-tag '' \
-    --path-tags '/(?P<namespace>[^/_]+)_(?P<pod>[^/_]+)_[^/]+/(?P<container>[^/]+)/[^/]+$' --once
+  aggregator collect --path 'pods/*/*/*.log' --into data --path-tags '/(?P<namespace>[^_]+)_(?P<pod>[^_]+)_' --once
   aggregator collect collect.toml --once --report json
 """
 
@@ -154,5 +153,6 @@ def _report(counts: collecting.Counts, report: str) -> None:
     told = [count(counts.lines, "line")]
     told += [f"{number:,} {what}" for number, what in (
         (counts.cut, "too long and cut"), (counts.failed, "not of the format"), (counts.untimed, "without a time"),
+        (counts.unread, "files not read"),
     ) if number]  # fmt: skip
     say(", ".join(told))

@@ -14,7 +14,17 @@ from time import monotonic
 import pyarrow as pa
 
 from aggregator.collect.events import Counts, Maker
-from aggregator.collect.files import Found, Handles, Key, Tracked, is_compressed, recognise, renamed_to
+from aggregator.collect.files import (
+    HEAD_BYTES,
+    Found,
+    Handles,
+    Key,
+    Tracked,
+    is_compressed,
+    recognise,
+    renamed_to,
+    why_unreadable,
+)
 from aggregator.collect.lines import measure
 from aggregator.collect.progress import Batch, Part, Progress, load, save
 from aggregator.collect.settings import Files, Settings
@@ -244,7 +254,7 @@ class Collector:
             cutting = self._groups[tracked.group].cutting
             length = max(self._settings.batch_bytes, 2 * cutting.max_bytes + 2)  # holds a record and its end
             data = self._read(tracked, length)
-            if data is None:
+            if data is None or (tracked.offset == 0 and self._is_no_text(tracked, data)):
                 continue
             waited_s = self._standing_s(place, tracked.offset + len(data), now)
             if not data:
@@ -257,6 +267,15 @@ class Collector:
             if piece.length:
                 part = Part(tracked, piece.length, piece.skipping, tracked.compressed and last)
                 yield part, data[: piece.length]
+
+    def _is_no_text(self, tracked: Tracked, data: bytes) -> bool:
+        """Whether a file holds no lines of text, which is told once."""
+        why = why_unreadable(tracked.path, data[:HEAD_BYTES])
+        if why is not None and tracked.key not in self._broken:
+            self._broken.add(tracked.key)
+            self.counts.unread += 1
+            _LOG.warning("%s is not collected: %s", tracked.path, why)
+        return why is not None
 
     def _standing_s(self, place: Place, end: int, now: float) -> float:
         """How long a file has ended where it ends."""
@@ -272,6 +291,7 @@ class Collector:
         except (OSError, EOFError, zlib.error) as error:
             if tracked.key not in self._broken:
                 self._broken.add(tracked.key)
+                self.counts.unread += 1
                 _LOG.warning("%s cannot be read: %s", tracked.path, error)
         return None
 

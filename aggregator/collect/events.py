@@ -24,18 +24,22 @@ _ARROW = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "b
 MAX_TAG_LENGTH = 512  # characters of a value taken from a line: what is longer names nothing
 STREAM = "stream"
 """The field that says whether a container wrote a line to stdout or to stderr."""
+_UTF8_MARK = b"\xef\xbb\xbf"  # which Windows puts at the beginning of files
 FAILED = "parse_error"
 """The field of lines that are not of the format, with the name of the format."""
 
 
 @dataclass(slots=True)
 class Counts:
-    """What became of lines: how many were stored, of those cut, not of the format, and without a time of their own."""
+    """What became of lines: how many were stored, of those cut, not of the format, and without a time of their own;
+    and how many files could not be read.
+    """
 
     lines: int = 0
     cut: int = 0
     failed: int = 0
     untimed: int = 0
+    unread: int = 0
 
     def add(self, other: Counts) -> None:
         """Take in what another counted."""
@@ -43,6 +47,7 @@ class Counts:
         self.cut += other.cut
         self.failed += other.failed
         self.untimed += other.untimed
+        self.unread += other.unread
 
 
 class Maker:
@@ -58,7 +63,7 @@ class Maker:
 
     def events(self, data: bytes, file: str, *, skipping: bool, now_us: int) -> tuple[pa.Table, Counts]:
         """The events of a piece of a file, and what became of its lines. Tags that are too long are cut."""
-        lines, wrapping, cut = self._lines(data, skipping)
+        lines, wrapping, cut = self._lines(data.removeprefix(_UTF8_MARK), skipping)
         counts = Counts(len(lines), cut)
         parsed = self._parse(lines)
         if wrapping is not None and STREAM not in parsed.parts:

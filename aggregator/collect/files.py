@@ -24,6 +24,8 @@ TELLING_BYTES = 64
 OPEN_FILES = 128
 """Files that are kept open: what is renamed beyond the globs, or deleted, is read to its end."""
 Key = tuple[int, int]
+_COMPRESSED = (b"\x1f\x8b\x08", b"BZh", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"\x04\x22\x4d\x18")
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +82,17 @@ class Found:
 def is_compressed(path: str) -> bool:
     """Whether a name is that of a gzip file."""
     return path.endswith(".gz")
+
+
+def why_unreadable(path: str, start: bytes) -> str | None:
+    """Why a file that begins so holds no lines of text, None where it may."""
+    if not is_compressed(path) and start.startswith(_COMPRESSED):
+        return "it is compressed: name it .gz, if it is of gzip, or leave it out with exclude"
+    pairs = start[: len(start) // 2 * 2]
+    alternate = len(pairs) >= 8 and any(pairs) and not (any(pairs[1::2]) and any(pairs[::2]))
+    if alternate or (start.startswith(_UTF_16) and b"\0" in start):
+        return "it is UTF-16: write it in UTF-8, or leave it out with exclude"
+    return None
 
 
 @dataclass(frozen=True, slots=True)

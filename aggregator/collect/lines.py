@@ -43,12 +43,14 @@ def measure(data: bytes, cutting: Cutting, *, skipping: bool = False, complete: 
     """
     if complete:
         return Piece(len(data))
+    if data.startswith(b"\0") and not skipping:  # a hole, as a writer leaves whose file was cut under it
+        return Piece(len(data) - len(data.lstrip(b"\0")))
     newline = data.rfind(b"\n")
     if skipping and newline < 0:
         return Piece(len(data), skipping=True)
     rest = len(data) - newline - 1
     if rest > cutting.max_bytes:
-        return Piece(len(data), skipping=True)
+        return Piece(newline + 1) if data.startswith(b"\0", newline + 1) else Piece(len(data), skipping=True)
     if containers.may_hold(data, cutting.container):
         return Piece(
             containers.closed_length(data[: newline + 1], cutting.container, cutting.first_line, cutting.max_bytes)
@@ -74,7 +76,8 @@ def split(data: bytes, cutting: Cutting, *, skipping: bool = False) -> Records:
         return Records(pa.array([], pa.binary()))
     offsets = np.append(starts, len(data)).astype(np.int32)
     whole = pa.BinaryArray.from_buffers(pa.binary(), len(starts), [None, pa.py_buffer(offsets), pa.py_buffer(data)])
-    messages = pc.ascii_rtrim(as_string(whole), characters="\r\n").view(pa.binary())
+    texts = pc.ascii_ltrim(as_string(whole), characters="\0") if b"\0" in data else as_string(whole)
+    messages = pc.ascii_rtrim(texts, characters="\r\n").view(pa.binary())
     lengths = pc.binary_length(messages)
     if pc.min(lengths).as_py() == 0:
         filled = pc.greater(lengths, 0)

@@ -461,6 +461,39 @@ def test_broken_bytes_and_encodings(rig):
     assert rig.messages() == ["Z\u00fcrich".encode(), b"\xff\xfe broken"]
 
 
+def test_a_mark_at_the_beginning(rig):
+    """That of UTF-8, which Windows writes, is no part of the first line."""
+    rig.files.update(format="json", fields=("n",))
+    rig.write("a.log", b'\xef\xbb\xbf{"n": 1}\r\n{"n": 2}\r\n')
+    assert rig.collect().counts.failed == 0
+    assert rig.messages() == [b'{"n": 1}', b'{"n": 2}']
+
+
+@pytest.mark.parametrize(("name", "data", "why"), [
+    ("a.log", "one\r\ntwo\r\n".encode("utf-16"), "UTF-16"), ("a.log", "one\r\ntwo\r\n".encode("utf-16-le"), "UTF-16"),
+    ("a.log", "one\r\ntwo\r\n".encode("utf-16-be"), "UTF-16"), ("a.log", gzip.compress(b"one\n"), "compressed"),
+    ("b.log", b"\x28\xb5\x2f\xfd\x04\x00\x01\x00\x00", "compressed"),
+])  # fmt: skip
+def test_files_that_are_no_text(rig, caplog, name, data, why):
+    """Told, with their names, and not stored as if they were; others beside them are collected."""
+    rig.write(name, data)
+    rig.write("c.log", "line\n")
+    assert rig.collect().counts.unread == 1
+    assert rig.messages() == [b"line"]
+    assert why in caplog.text
+    assert name in caplog.text
+
+
+@pytest.mark.parametrize("hole", [1, 500, 5000])
+def test_holes(rig, hole):
+    """A writer that does not append leaves a hole where its file was cut: the lines behind it are whole."""
+    rig.files["max_line_bytes"] = 100
+    rig.write("a.log", b"one\n" + bytes(hole) + b"two\nthree\n" + bytes(hole) + b"four\n")
+    counts = rig.collect(batch_bytes=1024).counts
+    assert rig.messages() == [b"four", b"one", b"three", b"two"]
+    assert counts.cut == 0
+
+
 # ------------------------------------------------------------ formats
 
 

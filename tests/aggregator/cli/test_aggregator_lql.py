@@ -179,7 +179,7 @@ def test_collect(command, streams):
     Path("logs").mkdir()
     Path("logs/a.log").write_text("first\nsecond")
     arguments = ("collect", "--path", "logs/*.log", "--into", "data", "--tags", "app=files", "--file-tag", "", "--once")
-    assert command(*arguments).text == "2 lines\n"
+    assert command(*arguments).text == "2 lines, 2 without a time\n"
     assert command(*arguments, "--report", "json").json["lines"] == 0
     assert command("query", "data", "SELECT '{msg}' FROM app = files").text == "first\nsecond\n"
     assert command("collect", "--path", "x").status == 2
@@ -201,7 +201,7 @@ def test_collect_until_it_is_ended(streams, tmp_path):
             time.sleep(0.05)
         collecting.terminate()
         assert collecting.wait(30) == 0
-        assert collecting.stdout.read() == b"1 line\n"
+        assert collecting.stdout.read() == b"1 line, 1 without a time\n"
 
 
 def test_forward(command, streams):
