@@ -51,7 +51,9 @@ Examples:
     help=f"A key or group that becomes a typed column: {', '.join(collecting.TYPES)}.",
 )  # fmt: skip
 @click.option("--multiline", metavar="PATTERN", help="What the first line of each record matches.")
-@click.option("--container", type=click.Choice(collecting.KINDS), help="Whose wrapping is taken off lines. Default: auto.")
+@click.option(
+    "--container", type=click.Choice(collecting.KINDS), help="Whose wrapping is taken off lines. Default: auto."
+)
 @click.option("--path-tags", metavar="PATTERN", help="Its named groups, found in a file's path, become tags.")
 @click.option("--zone", metavar="ZONE", help="Of times that name none, such as Europe/Stockholm. Default: UTC.")
 @click.option("--encoding", metavar="NAME", help="Of the files. Default: utf-8.")
