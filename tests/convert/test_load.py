@@ -170,6 +170,9 @@ NOTES = [
     ("u,t,x\na,2006-04-07,\n", {"indexes": ("x",)}, ("column 'x' has no value in any row",)),
     ("u,t\na,2006-10-29 02:30\n", {"clock": Clock(None, "Europe/Stockholm")},
      ("1 times occur twice in Europe/Stockholm, where clocks were put back: taken as the first",)),
+    ("u,t\na,1772352000\na,1772352000500\n", {},
+     ("numbers of timestamps were taken to count ms and s since 1970: --timestamp-format can say otherwise",)),
+    ("u,t\na,1772352000\n", {"clock": Clock("s")}, ()),
 ]  # fmt: skip
 
 
