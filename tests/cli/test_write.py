@@ -206,8 +206,8 @@ def test_refused(esdb, source, tmp_path, arguments, message):
 BAD_INPUT = [
     (b"user,date\n", ["--space", "nope", "--timestamp", "date"], "has no column 'nope', only 'user', 'date'; name the one to use with --space"),
     (b"user,date\na,b,c\n", NAMED, "line 2: 3 fields where the names of the columns are 2; mend it, or leave bad rows out with"),
-    (b"user,date\na,now\n", NAMED, "line 2: timestamp 'now' is not an ISO 8601 time: say how times are written"),
-    (b"user,date\na,1144429680\n", NAMED, "'1144429680' is a number: say what it counts with --timestamp-format s (which"),
+    (b"user,date\na,now\n", NAMED, "line 2: timestamp 'now' is neither an ISO 8601 time nor a number since 1970: say how times are written"),
+    (b"user,date\na,20060407\n", NAMED, "'20060407' may be a date or a number since 1970: give --timestamp-format %Y%m%d"),
     (b"user,date\n,2006-04-07\n", NAMED, "line 2: no space: 'user' has no value"),
     (b"user,date\n\xff,2006-04-07\n", NAMED, "line 2: space 'user' is not UTF-8 text: mend it, or take bytes with --keys binary"),
     (b"", NAMED, "is empty"),
