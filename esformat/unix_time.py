@@ -148,7 +148,7 @@ def _codes(numbers: npt.NDArray[np.int64] | npt.NDArray[np.float64], unit: str |
     codes = np.zeros(len(numbers), np.int64)
     for bound in _BOUNDS:
         codes += (numbers >= bound) | (numbers <= -bound)
-    return codes, ~_reads_as_date(numbers) & (numbers < _TOO_LARGE) & (numbers >= -_TOO_LARGE)
+    return codes, ~_reads_as_date(numbers) & (numbers < _TOO_LARGE) & (numbers > -_TOO_LARGE)
 
 
 def _by_size(number: Any) -> str:

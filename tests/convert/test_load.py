@@ -200,7 +200,11 @@ DIRTY = (
 REASONS = [
     (3, "2 fields where the names of the columns are 3"),
     (4, "no space: 'u' has no value"),
-    (5, "timestamp 'never' is neither an ISO 8601 time nor a number since 1970: say how times are written with --timestamp-format"),  # noqa: E501 - a line per case
+    (
+        5,
+        "timestamp 'never' is neither an ISO 8601 time nor a number since 1970: say how times are written with "
+        "--timestamp-format",
+    ),
     (6, "space 'u' is not UTF-8 text: mend it, or take bytes with --keys binary"),
     (7, "no timestamp: 't' has no value"),
     (9, "a quoted field begins here and its quote is never closed"),
