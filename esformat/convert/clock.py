@@ -55,10 +55,10 @@ class Clock:
         None means ISO 8601 or numbers since 1970, which count `unit`, or what their size tells. Raises ValueError if
         one of them says nothing that we know.
         """
-        self.unit = written if written in unix_time.NANOS else unit
+        self.unit = written if written in unix_time.UNIX_UNITS else unit
         self.written = None if written == "iso" else written
         self._mixed = written is None  # texts and numbers
-        iso = not self.written or self.written in unix_time.NANOS
+        iso = not self.written or self.written in unix_time.UNIX_UNITS
         self._format = TimeFormat.iso() if iso else TimeFormat.of(self.written or "")
         self.zone = None if zone in _UTC_NAMES else zone
         _check_zone(zone, self.zone)
