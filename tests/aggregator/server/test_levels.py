@@ -78,7 +78,8 @@ def collect(catalog, root):
     texts = {
         "json": '{"level":"error","text":"bad json"}\n{"level":"info","text":"good json"}\n',
         "logfmt": 'level=error text="bad logfmt"\nlevel=info text="good logfmt"\n',
-        "k8s-json": '{"log":"{\\"level\\":\\"error\\",\\"text\\":\\"bad k8s\\"}\\n","stream":"stdout","time":"x"}\n',
+        "docker": '{"log":"{\\"level\\":\\"error\\",\\"text\\":\\"bad docker\\"}\\n","stream":"stdout",'
+        '"time":"2026-03-01T10:00:00Z"}\n',
         "text": "E0301 10:00:00.000000 1 a.go:1] bad glog\nI0301 10:00:00.000000 1 a.go:1] good glog\n",
         "regex": "ERROR bad regex\nINFO good regex\n",
     }
@@ -86,11 +87,24 @@ def collect(catalog, root):
     for kind, text in texts.items():
         (root / f"{kind}.log").write_text(text)
         pattern = r"(?P<level>[A-Z]+) (?P<msg>.*)" if kind == "regex" else None
-        files.append(Files(path=(str(root / f"{kind}.log"),), name=kind, format=kind, pattern=pattern))
+        files.append(
+            Files(
+                path=(str(root / f"{kind}.log"),), name=kind, format={"docker": "json"}.get(kind, kind), pattern=pattern
+            )
+        )
     sink = CatalogSink(catalog, "logs", "0", time.sleep)
     Collector(Collecting("unused", tuple(files)), sink, root / "notes.json", lambda: 1_000_000).run(
         time.sleep, once=True
     )
+
+
+def push_loki(web):
+    streams = [
+        {"stream": {"app": "l", "level": "error"}, "values": [["1700000000000000000", "bad loki label"]]},
+        {"stream": {"app": "l"}, "values": [["1700000000000000000", "bad loki field", {"detected_level": "critical"}],
+                                            ["1700000000000000001", "good loki", {"detected_level": "info"}]]},
+    ]  # fmt: skip
+    assert web.post("/loki/api/v1/push", json={"streams": streams}).status_code == 204
 
 
 def log(url):
@@ -111,6 +125,7 @@ def test_one_question_finds_all_errors(running, tmp_path):
     send_bulk(web)
     send_lines(web)
     collect(server.catalog, tmp_path)
+    push_loki(web)
     log(server.url)
     topic = server.catalog.topic("logs")
     for _ in range(500):
@@ -120,7 +135,7 @@ def test_one_question_finds_all_errors(running, tmp_path):
         time.sleep(0.01)
     found = list(server.catalog.query(QUESTION).lines())
     assert sorted(found) == sorted(message for message in messages if "bad" in message)
-    assert len(found) == 20
+    assert len(found) == 22
     levels = {dict(event.columns["fields"] or ()).get("level") for event in topic.scan()}
     assert levels - {None, "3"} <= set(LEVELS)
 
