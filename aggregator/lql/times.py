@@ -17,6 +17,7 @@ _LONGEST = 80
 _SECOND = 1_000_000_000
 _DAY = 86_400 * _SECOND
 _UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_COUNTED = re.compile(r"([0-9.]+)(s|ms|us|ns)")
 _RELATIVE = re.compile(r"([-+])([0-9]{0,15}\.?[0-9]{1,15})([smhdw])")
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _FULL_MONTHS = (
@@ -69,14 +70,15 @@ def resolve(text: str, now_ns: int) -> int:
     """Nanoseconds since 1970 of the time `text`, `now_ns` being now. Raises ValueError, which tells what may stand.
 
     Forms: `-1.5h` (s, m, h, d, w), `now`, `minute`, `hour`, `day`, `week` (start of the current one; weeks begin on
-    Sunday), numbers since 1970 (seconds to nanoseconds, as their size tells), and absolute times.
+    Sunday), numbers since 1970 (seconds to nanoseconds: a unit behind it tells, as in `2000ns`, or else its size), and
+    absolute times.
     """
     written = text.lower().strip() if len(text) <= _LONGEST else ""
     nanos = _relative(written, now_ns)
     if nanos is None:
         nanos = _named(written, now_ns)
-    if nanos is None and is_number(written) and not (written[0] in "-+" and "." in written):  # -1.5 of what?
-        nanos, _ = to_nanos(written)
+    if nanos is None:
+        nanos = _counted(written)
     if nanos is None:
         nanos = _absolute(written, now_ns)
     if nanos is None:
@@ -84,6 +86,16 @@ def resolve(text: str, now_ns: int) -> int:
     if not _FIRST_NS <= nanos <= _LAST_NS:
         raise ValueError(f"{text!r} is outside the years 1 to 9999")
     return nanos
+
+
+def _counted(written: str) -> int | None:
+    """A number since 1970."""
+    found = _COUNTED.fullmatch(written)
+    if found and is_number(found[1]):
+        return to_nanos(found[1], found[2])[0]
+    if is_number(written) and not (written[0] in "-+" and "." in written):  # -1.5 of what?
+        return to_nanos(written)[0]
+    return None
 
 
 def _relative(written: str, now_ns: int) -> int | None:

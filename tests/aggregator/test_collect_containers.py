@@ -47,7 +47,10 @@ def test_formats_inside(wrap):
     assert (row["data"], row["timestamp"].hour) == (line.encode(), 7)
     assert row["fields"] == {"level": "warn", "log": "x", "stream": "stdout"}
     (row,) = rows_of([wrap("E db: gone")], format="regex", pattern=r"^(?P<level>\w) (?P<unit>\w+): (?P<msg>.*)$")
-    assert (row["data"], row["fields"]) == (b"gone", {"level": "E", "unit": "db", "stream": "stdout"})
+    assert (row["data"], row["fields"]) == (
+        b"gone",
+        {"level": "error", "level_text": "E", "unit": "db", "stream": "stdout"},
+    )
     (row,) = rows_of([wrap("2020-01-01 00:00:00 the runtime's time is exact")])
     assert row["timestamp"].year == 2026
 

@@ -71,8 +71,8 @@ QUESTIONS = [
         "SELECT FROM app LIKE 'i*' WHERE fields:n = 1 OR msg CONTAINS 3",
         lambda row: "it's" in row[3] and (row[5] == "1" or "3" in row[4]),
     ),
-    ("SELECT WHERE ts >= 200000 AND ts < 700000", lambda row: 200 <= row[0] < 700),
-    ("SELECT RANGE [200000 : 700000] WHERE NOT msg = m1", lambda row: 200 <= row[0] <= 700 and row[4] != "m1"),
+    ("SELECT WHERE ts >= 200000ns AND ts < 700000ns", lambda row: 200 <= row[0] < 700),
+    ("SELECT RANGE [200000ns : 700000ns] WHERE NOT msg = m1", lambda row: 200 <= row[0] <= 700 and row[4] != "m1"),
     ("SELECT FROM app = nobody", lambda row: False),
 ]  # fmt: skip
 
@@ -170,10 +170,10 @@ def test_positions_by_time(tmp_path):
     """AT begins with the first record that is not older; positions go on from there."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"ts": ts} for ts in (1, 2, 2, 3)])
-        answer = catalog.query("SELECT POSITION AT 2000 LIMIT 1")
+        answer = catalog.query("SELECT POSITION AT 2000ns LIMIT 1")
         assert [event.timestamp for event in answer] == [2]
         assert [event.timestamp for event in catalog.query(f"SELECT POSITION {answer.position}")] == [2, 3]
-        assert [event.timestamp for event in catalog.query("SELECT POSITION AT 2000 OFFSET -1")] == [1, 2, 2, 3]
+        assert [event.timestamp for event in catalog.query("SELECT POSITION AT 2000ns OFFSET -1")] == [1, 2, 2, 3]
 
 
 def test_wrong_positions_are_refused(tmp_path):

@@ -208,7 +208,7 @@ def test_truncations_under_way(root):
         catalog.write({"a": "1"}, [{"ts": n, "msg": str(n)} for n in range(10)])
         catalog.seal()
         catalog.write({"a": "1"}, [{"ts": n, "msg": str(n)} for n in range(10, 20)])
-        catalog.query("TRUNCATE BEFORE 15000")
+        catalog.query("TRUNCATE BEFORE 15000ns")
         expected = [event.data for event in catalog.query("SELECT")]
         assert len(expected) == 5
     assert rebuilt(root).hidden == 1

@@ -53,28 +53,28 @@ SELECTS = [
     ("SELECT WHERE size > 6 AND size <= 10", [2, 4, DAY + 1]),
     ("SELECT WHERE msg.took >= 12", [5]),
     ('SELECT WHERE msg["who"].id = 7', [5]),
-    ("SELECT WHERE ts > 2000 AND ts <= 4000", [3, 4]),
-    ("SELECT WHERE ts = 3000 OR ts != 3000 AND ts < 2000", [1, 3]),
-    ("SELECT RANGE 4000", [4, 5, DAY + 1]),
-    ("SELECT RANGE [:4000]", [1, 2, 3, 4]),
-    ("SELECT RANGE [:4999]", [1, 2, 3, 4]),
-    ("SELECT RANGE ['4000':'4000']", [4]),
-    ("SELECT RANGE ['4001':'4999']", []),
-    ("SELECT RANGE ['1970-01-01T00:00:00.000002Z':5000]", [2, 3, 4, 5]),
+    ("SELECT WHERE ts > 2000ns AND ts <= 4000ns", [3, 4]),
+    ("SELECT WHERE ts = 3000ns OR ts != 3000ns AND ts < 2000ns", [1, 3]),
+    ("SELECT RANGE 4000ns", [4, 5, DAY + 1]),
+    ("SELECT RANGE [:4000ns]", [1, 2, 3, 4]),
+    ("SELECT RANGE [:4999ns]", [1, 2, 3, 4]),
+    ("SELECT RANGE ['4000ns':'4000ns']", [4]),
+    ("SELECT RANGE ['4001ns':'4999ns']", []),
+    ("SELECT RANGE ['1970-01-01T00:00:00.000002Z':5000ns]", [2, 3, 4, 5]),
     ("SELECT RANGE '1970-01-02'", [DAY + 1]),
     ("SELECT RANGE '-1h'", []),
     ("SELECT POSITION HEAD LIMIT 1", [1]),
     ("SELECT POSITION TAIL", []),
     ("SELECT POSITION TAIL OFFSET -2", [5, DAY + 1]),
-    ("SELECT POSITION AT 4000 LIMIT 1", [4]),
-    ("SELECT POSITION AT 4000 OFFSET -1 LIMIT 2", [3, 4]),
+    ("SELECT POSITION AT 4000ns LIMIT 1", [4]),
+    ("SELECT POSITION AT 4000ns OFFSET -1 LIMIT 2", [3, 4]),
     ("SELECT OFFSET 4", [5, DAY + 1]),
     ("SELECT OFFSET -3", [1, 2, 3, 4, 5, DAY + 1]),
     ("SELECT LIMIT 0", []),
     ("SELECT LIMIT -1", [1, 2, 3, 4, 5, DAY + 1]),
     ("SELECT ORDER BY ts DESC LIMIT 2", [DAY + 1, 5]),
     ("SELECT ORDER BY ts ASC OFFSET 1 LIMIT 1", [2]),
-    ("SELECT POSITION AT 3000 ORDER BY ts DESC", [DAY + 1, 5, 4, 3]),
+    ("SELECT POSITION AT 3000ns ORDER BY ts DESC", [DAY + 1, 5, 4, 3]),
 ]
 
 
@@ -87,9 +87,9 @@ def test_select(catalog, text, times):
 LINES = [
     ("SELECT LIMIT 1", ["GET /a"]),
     ("SELECT '{ts} {vars:app}: {msg}' LIMIT 1", ["1970-01-01T00:00:00Z web: GET /a"]),
-    ("SELECT '{msg.json()}|{vars:code}|{{{}' WHERE ts = 2000", ['"POST /a"|500|{}']),
-    ("SELECT '{ts.format(%Y-%m-%d)} {ts.format(15:04)} {vars:none}.' WHERE ts = 4000", ["1970-01-01 00:00 ."]),
-    ("SELECT '{vars}' WHERE ts = 2000", ["app=web,zone=us,size=7,code=500"]),
+    ("SELECT '{msg.json()}|{vars:code}|{{{}' WHERE ts = 2000ns", ['"POST /a"|500|{}']),
+    ("SELECT '{ts.format(%Y-%m-%d)} {ts.format(15:04)} {vars:none}.' WHERE ts = 4000ns", ["1970-01-01 00:00 ."]),
+    ("SELECT '{vars}' WHERE ts = 2000ns", ["app=web,zone=us,size=7,code=500"]),
 ]
 
 
@@ -111,7 +111,7 @@ TABLES = [
     ("SELECT COUNT WHERE size = 10 GROUP BY size", [{"size": 10, "count": 2}]),
     ("SHOW PIPES", []),
     ("TRUNCATE", []),
-    ("TRUNCATE DRYRUN BEFORE 2000", [("{app=web,zone=eu}", 1, 2)]),
+    ("TRUNCATE DRYRUN BEFORE 2000ns", [("{app=web,zone=eu}", 1, 2)]),
     ("TRUNCATE DRYRUN {app=db} MAXSIZE 0", [("{app=db}", 2, 0)]),
     ("TRUNCATE DRYRUN app = db MAXSIZE 1t", []),
     ("TRUNCATE DRYRUN MINSIZE 1g MAXSIZE 0 BEFORE '-1h' MAXDBSIZE 1k", []),
@@ -145,10 +145,10 @@ def test_pipes_and_truncation(tmp_path):
     """CREATE, SHOW, DESCRIBE and DELETE PIPE, and a TRUNCATE that is none on trial."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"ts": 1}, {"ts": 2}])
-        assert catalog.query("CREATE PIPE p FROM {a=1} WHERE ts > 1000 BACKFILL")["name"].to_pylist() == ["p"]
+        assert catalog.query("CREATE PIPE p FROM {a=1} WHERE ts > 1000ns BACKFILL")["name"].to_pylist() == ["p"]
         while catalog.query("DESCRIBE PIPE p")["lag"].to_pylist() != [0]:
             pass
         assert catalog.query("SHOW PIPES LIMIT 9")["copied"].to_pylist() == [1]
-        assert catalog.query("TRUNCATE {a=1} BEFORE 2000")["removed records"].to_pylist() == [1]
+        assert catalog.query("TRUNCATE {a=1} BEFORE 2000ns")["removed records"].to_pylist() == [1]
         assert catalog.query("DELETE PIPE p")["copied"].to_pylist() == [1]
         assert [event.space for event in catalog.query("SELECT")] == ["{a=1}", "{logrange.pipe=p}"]

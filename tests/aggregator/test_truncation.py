@@ -174,8 +174,8 @@ def test_truncated_equals_a_list(tmp_path, monkeypatch, few):
         total = sum(size for _, size in before.values())
         text = stored.chance.choice(
             [
-                f"TRUNCATE BEFORE {stored.chance.randrange(60) * 1000}", "TRUNCATE app = web MAXSIZE 900",
-                f"TRUNCATE MINSIZE 1k MAXSIZE 700 BEFORE {stored.chance.randrange(60) * 1000}",
+                f"TRUNCATE BEFORE {stored.chance.randrange(60) * 1000}ns", "TRUNCATE app = web MAXSIZE 900",
+                f"TRUNCATE MINSIZE 1k MAXSIZE 700 BEFORE {stored.chance.randrange(60) * 1000}ns",
                 f"TRUNCATE MAXDBSIZE {total // 2}", f"TRUNCATE MINSIZE 500 MAXDBSIZE {total // 3}",
                 f"TRUNCATE app != db MAXSIZE 2k MAXDBSIZE {total // 3}", "TRUNCATE {app=nobody} MAXSIZE 0",
             ]
@@ -245,7 +245,7 @@ def test_hidden_at_once_for_everybody(tmp_path):
         first = catalog.query("SELECT LIMIT 2")
         assert messages(catalog, "SELECT LIMIT 2") == [event.data.decode() for event in first] == ["0", "1"]
         assert len(messages(reader)) == 10
-        catalog.query("TRUNCATE BEFORE 5000")
+        catalog.query("TRUNCATE BEFORE 5000ns")
         catalog.write({"a": "1"}, [{"ts": 2, "msg": "late"}])
         expected = ["late", "5", "6", "7", "8", "9"]
         assert messages(catalog) == messages(reader) == expected
@@ -269,7 +269,7 @@ def test_space_is_freed(tmp_path):
             catalog.write({"b": "1"}, [{"ts": start, "msg": "other"}])
             catalog.seal()
         before = catalog.stats()["disk"]["segments"]
-        catalog.query("TRUNCATE a = 1 BEFORE 2500000")
+        catalog.query("TRUNCATE a = 1 BEFORE 2500000ns")
         assert catalog.stats()["topics"]["logs"]["erasing"] == 0
         catalog.compact()
         assert catalog.stats()["topics"]["logs"]["truncating"] == 0
@@ -282,7 +282,7 @@ def test_space_is_freed(tmp_path):
         assert catalog.streams() == [{"b": "1"}]
         catalog.write({"a": "1"}, [{"ts": 1, "msg": "again"}])
         assert catalog.streams() == [{"a": "1"}, {"b": "1"}]
-        catalog.query("TRUNCATE BEFORE 4000000000")
+        catalog.query("TRUNCATE BEFORE 4000000000ns")
         catalog.topic("logs").erase("{b=1}")
         assert messages(catalog) == []
         catalog.compact()
@@ -293,13 +293,13 @@ def test_dry_runs_and_readers(tmp_path):
     """A dry run changes nothing, and may be asked of a catalog that is only read; a real one may not."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"ts": i} for i in range(10)])
-        told = catalog.query("TRUNCATE DRYRUN BEFORE 4000")
+        told = catalog.query("TRUNCATE DRYRUN BEFORE 4000ns")
         assert told["removed records"].to_pylist() == [4]
         assert told.schema.metadata[b"total removed records"] == b"4"
     with aggregator.open(tmp_path / "c", read_only=True) as reader:
-        assert reader.query("TRUNCATE DRYRUN BEFORE 4000").equals(told)
+        assert reader.query("TRUNCATE DRYRUN BEFORE 4000ns").equals(told)
         with pytest.raises(aggregator.ReadOnlyError):
-            reader.query("TRUNCATE BEFORE 4000")
+            reader.query("TRUNCATE BEFORE 4000ns")
         assert len(messages(reader)) == 10
 
 
@@ -307,7 +307,7 @@ def test_what_truncation_hides_pipes_do_not_copy(tmp_path):
     """And what they copied stays."""
     with aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"ts": i, "msg": str(i)} for i in range(10)])
-        catalog.query("TRUNCATE BEFORE 4000")
+        catalog.query("TRUNCATE BEFORE 4000ns")
         catalog.query("CREATE PIPE p BACKFILL")
         while catalog.stats()["pipes"][0]["lag"]:
             pass
@@ -335,7 +335,7 @@ def test_a_crash_while_space_is_freed(tmp_path, when):
         catalog.write({"a": "1"}, [{"ts": i, "msg": str(i)} for i in range(10)])
         catalog.write({"b": "1"}, [{"ts": i, "msg": f"b{i}"} for i in range(2)])
         catalog.seal()
-        catalog.query("TRUNCATE a = 1 BEFORE 5000")
+        catalog.query("TRUNCATE a = 1 BEFORE 5000ns")
         catalog.compact()
     for image in images:
         with aggregator.open(image) as catalog:
@@ -362,7 +362,7 @@ def test_a_manifest_rebuilt_while_space_is_freed(tmp_path):
     with mock.patch.object(Manifest, "apply", copying), aggregator.open(tmp_path / "c") as catalog:
         catalog.write({"a": "1"}, [{"ts": i, "msg": str(i)} for i in range(10)])
         catalog.seal()
-        catalog.query("TRUNCATE BEFORE 5000")
+        catalog.query("TRUNCATE BEFORE 5000ns")
         catalog.compact()
     for path in images[0].glob("manifest.sqlite*"):
         path.unlink()
@@ -382,7 +382,7 @@ def test_spark_reads_without_what_is_hidden(tmp_path, names):
         catalog.write({"a": "1"}, [{"ts": i, "msg": f"u{i}"} for i in range(3, 8)])
         backend = catalog._backend
         with backend.housekeeping._compacting:  # nothing is freed meanwhile
-            catalog.query("TRUNCATE a = 1 BEFORE 5000")
+            catalog.query("TRUNCATE a = 1 BEFORE 5000ns")
             snapshot, pin = backend.snapshot(backend.state.topics["logs"], None)
             union = plan.with_facts(plan.catalog_schema(snapshot.schemas, (), binary_keys=False).arrow)
             wanted = pa.schema([plan.readable(union).field(name) for name in names])

@@ -83,7 +83,7 @@ QUESTIONS = [
     (["--space", "ada"], [0, 2]),
     (["--space-hex", "626f62"], [1]),
     (["--index", "type=page", "--limit", "1"], [0]),
-    (["--start", "1", "--end", "2"], [1]),
+    (["--start", "1us", "--end", "2us"], [1]),
     (["--partition", "web"], [2]),
     (["--space", "nobody"], []),
 ]
@@ -214,7 +214,7 @@ def test_export_numbers_of_two_types(command, tmp_path):
 
 def test_export_a_part(command, clicks):
     """A space, a time range."""
-    assert command("export", "data", "clicks", "ada.esdb", "--space", "ada", "--start", "1").status == 0
+    assert command("export", "data", "clicks", "ada.esdb", "--space", "ada", "--start", "1us").status == 0
     with esformat.open("ada.esdb") as segment:
         assert [(event.space, event.timestamp) for event in segment.scan()] == [("ada", 2)]
         assert list(segment.indexes) == ["type"]

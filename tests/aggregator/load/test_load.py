@@ -190,7 +190,6 @@ def test_command(server, capsys):
         [*url, "--interface", "plateau", "--body", "jsonl"],
         ["bench", "--url", "http://127.0.0.1:9"],
         ["bench", "--url", "nowhere"],
-        [*url, "--interface", "plateau", "--work", "read", "--topic", "absent"],
     ):
         assert run_command(wrong) == 2
         assert capsys.readouterr().err.count("\n") == 1

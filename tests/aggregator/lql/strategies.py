@@ -85,7 +85,7 @@ positions = st.one_of(
     texts.filter(lambda text: text.lower() not in ("head", "tail")).map(lambda text: Position("token", text)),
     times.map(lambda text: Position("time", text)),
 )
-templates = st.sampled_from([None, "", "{msg}\n", "{ts.format(15:04)} {vars:a b} {{x}}", '"\\{msg.json()}'])
+templates = st.sampled_from([None, "{msg}\n", "{ts.format(15:04)} {vars:a b} {{x}}", '"\\{msg.json()}'])
 limits = st.one_of(st.none(), st.integers(-1, 2**62))
 group_keys = st.one_of(
     columns.map(Name), paths, st.builds(Every, st.integers(1, 2**40)), st.just(Call("UPPER", Name("x")))

@@ -122,7 +122,7 @@ def test_partial_success(running, monkeypatch):
 def test_refused_for_good(running):
     """What would be refused again says so, and nothing of it is stored."""
     server, address = running
-    zeros = b"\0" * 11_000_000
+    zeros = b"\0" * 21_000_000
     for body, method, expected in (
         (b"junk", EXPORT, Code.INVALID_ARGUMENT), (b"\x1f\x8bjunk", EXPORT, Code.INVALID_ARGUMENT),
         (gzip.compress(ONE)[:-9], EXPORT, Code.INVALID_ARGUMENT), (zeros, EXPORT, Code.RESOURCE_EXHAUSTED),
