@@ -112,7 +112,9 @@ class Removal:
             freed = 0
             folders = set()
             failed: OSError | None = None
-            waiting = self._manifest.retired()  # oldest change first
+            with self._state.view_lock:
+                shown = self._state.change  # a scan that begins from here on pins this change, or a later one
+            waiting = [each for each in self._manifest.retired() if each[2] <= shown]  # oldest change first
             self._manifest.keep_facts()
             if waiting:
                 self._manifest.check_mine()

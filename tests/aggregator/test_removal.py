@@ -35,3 +35,28 @@ def test_a_file_that_cannot_be_deleted(tmp_path, monkeypatch):
         removal.sweep()
         assert removal.waiting() == []
         assert not stuck.exists()
+
+
+@pytest.mark.usefixtures("quiet")
+def test_a_scan_that_begins_before_the_view_shows_a_removal(tmp_path, monkeypatch):
+    """The manifest has retired a segment, the view still shows it: its file stays for who begins to read now."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.create_topic("t")
+        for number in range(2):
+            topic.append([{"space": "a", "timestamp": number}])
+            catalog.seal()
+        state, removal = catalog._backend.state, catalog._backend.housekeeping.removal
+        show, read = state.change_segments, []
+
+        def sweep_first(*change):
+            removal.sweep()
+            read.append(topic.scan().to_table().num_rows)
+            show(*change)
+
+        with monkeypatch.context() as slowly:
+            slowly.setattr(state, "change_segments", sweep_first)
+            catalog.compact()
+        assert read == [2]
+        removal.sweep()
+        assert removal.waiting() == []
+        assert topic.scan().to_table().num_rows == 2
