@@ -471,7 +471,8 @@ def test_a_mark_at_the_beginning(rig):
 
 @pytest.mark.parametrize(("name", "data", "why"), [
     ("a.log", "one\r\ntwo\r\n".encode("utf-16"), "UTF-16"), ("a.log", "one\r\ntwo\r\n".encode("utf-16-le"), "UTF-16"),
-    ("a.log", "one\r\ntwo\r\n".encode("utf-16-be"), "UTF-16"), ("a.log", gzip.compress(b"one\n", mtime=0), "compressed"),
+    ("a.log", "one\r\ntwo\r\n".encode("utf-16-be"), "UTF-16"),
+    ("a.log", gzip.compress(b"one\n", mtime=0), "compressed"),
     ("b.log", b"\x28\xb5\x2f\xfd\x04\x00\x01\x00\x00", "compressed"),
 ])  # fmt: skip
 def test_files_that_are_no_text(rig, caplog, name, data, why):

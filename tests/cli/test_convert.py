@@ -101,7 +101,7 @@ def test_what_to_do(segment, tmp_path, monkeypatch, capsys, arguments, hint):
     monkeypatch.chdir(tmp_path)
     assert run(["convert", "a.esdb", "a.csv", "--allow-loss"]) == 0
     (tmp_path / "u.csv").write_text("user,when\nann,2024-01-01\n")
-    (tmp_path / "n.jsonl").write_text('{"space": "a", "timestamp": 5, "data": "x"}\n')
+    (tmp_path / "n.jsonl").write_text('{"space": "a", "timestamp": "soon", "data": "x"}\n')
     assert run(["convert", *arguments]) != 0
     assert hint in capsys.readouterr().err
 

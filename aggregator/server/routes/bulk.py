@@ -44,6 +44,7 @@ _INDEX = parameter("index", "The index, a tag of the stream", where="path", exam
 _ID = parameter("id", "The document's id", where="path", example="17")
 _ONE = "A record of the stream `{index=…}`, with its id as the field `_id`."
 _DOCUMENT = {"@timestamp": "2026-03-01T08:00:00Z", "message": "GET / 200"}
+_BODY: Any = {"application/json": {"schema": {"type": "object"}, "example": _DOCUMENT}}
 _STORED: dict[str, Any] = {
     "201": json_answer("stored", {"type": "object"}), "429": {"description": "try again"},
 }  # fmt: skip
@@ -121,7 +122,7 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "write", "Store a document", tag="shippers", checks_topics=True, description=_ONE, parameters=(_INDEX, _TOPIC),
-        body={"application/json": {"example": _DOCUMENT}}, answers=_STORED,
+        body=_BODY, answers=_STORED,
         errors=ELASTIC_ERROR, source="bulk",
     )  # fmt: skip
     async def store_document(request: Request) -> Response:
@@ -129,7 +130,7 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "write", "Store a document under an id", tag="shippers", checks_topics=True, description=_ONE,
-        parameters=(_INDEX, _ID, _TOPIC), body={"application/json": {"example": _DOCUMENT}},
+        parameters=(_INDEX, _ID, _TOPIC), body=_BODY,
         answers=_STORED, errors=ELASTIC_ERROR, source="bulk",
     )  # fmt: skip
     async def store_document_with_id(request: Request) -> Response:
@@ -137,7 +138,7 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "write", "Store a document under an id, once", tag="shippers", checks_topics=True, description=_ONE,
-        parameters=(_INDEX, _ID, _TOPIC), body={"application/json": {"example": _DOCUMENT}},
+        parameters=(_INDEX, _ID, _TOPIC), body=_BODY,
         answers={**_STORED, "409": {"description": "it is stored already"}}, errors=ELASTIC_ERROR, source="bulk",
     )  # fmt: skip
     async def create_document(request: Request) -> Response:

@@ -120,7 +120,7 @@ def routes(context: Context) -> list[Route]:
 
     @operation(
         "write", "Append lines of text to a stream", tag="streams", source="lines",
-        parameters=(_TAGS, _TOPIC, PARTITION, TIME_UNIT, *NAMES, KEY), answers=RECEIPT, checks_topics=True,
+        parameters=(_TAGS, _TOPIC, PARTITION, TIME_UNIT, *NAMES), answers=RECEIPT, checks_topics=True,
         description="Each line is the message of a record of now; empty lines are none. JSON is taken as by "
         "`/v1/streams`.",
         body={TEXT: text("lines", "no disk\nstill no disk\n"),
