@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary pyspark
 # pytest-xdist processes; two suit the smallest CI machines. Tests with Spark stay together in one of them.
 TEST_WORKERS ?= 2
+SIZE_demo := five
+SIZE_dev := twenty
 FUZZ_TARGETS ?= segment block_bodies go_esdb log lql position http_input
 
 .DEFAULT_GOAL := help
@@ -16,7 +18,7 @@ FUZZ_TARGETS ?= segment block_bodies go_esdb log lql position http_input
 help:  ## List these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
 
-demo: $(VENV)/dev.stamp  ## Real events and a million generated ones, into demo-output/ (under two minutes).
+demo: $(or $(wildcard $(VENV)/dev.stamp),$(VENV)/demo.stamp)  ## Real events and 300,000 generated ones, into demo-output/ (half a minute).
 	$(BIN)/esdb demo
 	$(BIN)/aggregator demo
 
@@ -60,6 +62,7 @@ clean:  ## Remove the environment and everything generated.
 # A stamp is newer than pyproject.toml exactly when the environment holds what it asks for.
 $(VENV)/%.stamp: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "esformat needs Python 3.11 or newer; try: make PYTHON=python3.11")'
-	@test -x $(BIN)/pip || { echo "Setting up $(VENV), once ..."; $(PYTHON) -m venv $(VENV); }
-	$(PIP_INSTALL) --editable '.[$*]'
+	@test -x $(BIN)/pip || { echo "Creating $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
+	@echo "Installing esformat and what '$*' needs into $(VENV), once; $(or $(SIZE_$*),some) hundred MB ..."
+	@$(PIP_INSTALL) --editable '.[$*]'
 	@touch $@

@@ -90,10 +90,10 @@ def run_console(block: Block, directory: Path) -> None:
 
 @pytest.mark.parametrize("page", pages_with("python", "console"), ids=names(pages_with("python", "console")))
 def test_code_runs(page, tmp_path, monkeypatch):
-    """What a page shows runs as shown, from top to bottom, and prints what the page says."""
+    """What a page shows runs as shown, from top to bottom, and prints what the page says; the README's also again."""
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "__main__"}
-    for block in blocks(page):
+    for block in blocks(page) * (2 if page == ROOT / "README.md" else 1):
         if block.language == "python":
             source = "\n" * block.line + block.text  # errors then name the line of the page
             exec(compile(source, str(page), "exec"), namespace)
