@@ -148,22 +148,23 @@ class Maintenance:
         now = time.monotonic()
         loads = self._sealer.loads()
         chosen = choose_to_seal(loads, self._limits, self._log.size_bytes, self._clock(), self._budget.wanted_bytes)
-        stuck = [number for number, (_, p) in list(self._state.partitions.items()) if p.sealing is not None]
-        for number in self._back_off.keys() - {*stuck, *(load.partition for load in loads)}:
+        begun = [number for number, (_, p) in list(self._state.partitions.items()) if p.sealing is not None]
+        for number in self._back_off.keys() - {*begun, *(load.partition for load in loads)}:
             self._sealed(number)  # somebody else did
-        for number in dict.fromkeys([*stuck, *chosen]):
+        for number in dict.fromkeys([*begun, *chosen]):
             running = self._running.get(number)
             if running is not None and not running.done():
                 continue
             if now >= self._back_off.get(number, (0.0, 0.0))[0]:
-                self._running[number] = self._pool.submit(self._seal, number)
+                # perhaps no seal failed, and another thread is at it: nothing is due once that has finished
+                self._running[number] = self._pool.submit(self._seal, number, number not in chosen)
 
-    def _seal(self, number: int) -> None:
+    def _seal(self, number: int, begun_only: bool) -> None:
         topic, partition = self._state.partitions[number]
         busy = sum(not future.done() for future in list(self._running.values()))
         try:
             threads = max(1, self._workers // max(1, busy))
-            self._sealer.seal(topic, partition, threads=threads, sealed=self.look_after)
+            self._sealer.seal(topic, partition, threads=threads, sealed=self.look_after, begun_only=begun_only)
         except Exception as error:  # noqa: BLE001  it shows as trouble, and is tried again
             pause = min(MAX_BACK_OFF_S, 2 * self._back_off.get(number, (0.0, MIN_BACK_OFF_S / 2))[1])
             self._back_off[number] = (time.monotonic() + pause, pause)

@@ -202,10 +202,11 @@ class Sealer:
         *,
         threads: int | None = None,
         sealed: Callable[[], None] = lambda: None,
+        begun_only: bool = False,
     ) -> list[SegmentInfo]:
         """Write what a partition holds to segments, one after the other; gives none where there is nothing.
 
-        sealed: called after each.
+        sealed: called after each. begun_only: finish a seal that failed, and leave events that came later.
         Events that cannot be sealed go to quarantine. Raises OSError, AggregatorError, esformat.EsdbError where the
         system cannot do it; then the events stay in memory and in the log, and the next call tries again.
         """
@@ -215,7 +216,7 @@ class Sealer:
                 end = partition.visible_end
             while partition.sealed_index < end:
                 few = sealed_at_once(SEALED_BYTES, topic.info.retention, self._kept_bytes)
-                frozen = partition.sealing or self._state.freeze(partition, few)
+                frozen = partition.sealing or (None if begun_only else self._state.freeze(partition, few))
                 if frozen is None:
                     break
                 written += self._seal(topic, partition, frozen, threads)

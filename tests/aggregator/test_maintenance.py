@@ -43,6 +43,25 @@ def root(tmp_path, monkeypatch):
     return tmp_path / "events"
 
 
+def test_background_beside_a_seal_that_was_asked_for(root, monkeypatch):
+    """It leaves the events that came meanwhile: nothing is due of them."""
+    write = sealing_module.write_segment
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append([{"space": "a", "timestamp": 1}])
+        running = catalog._backend.maintenance._running
+
+        def write_while_more_comes(*arguments, **options):
+            topic.append([{"space": "a", "timestamp": 2}])
+            until(lambda: running)  # the background looked, and waits for its turn
+            return write(*arguments, **options)
+
+        monkeypatch.setattr(sealing_module, "write_segment", write_while_more_comes)
+        catalog.seal("t")  # waits for the end of what it finds
+        until(lambda: all(each.done() for each in running.values()))
+        assert (topic.stats()["segments"], topic.stats()["unsealed_rows"]) == (1, 1)
+
+
 @pytest.mark.parametrize("error", [RuntimeError("can't start new thread"), KeyError("x")])
 def test_sealing_that_fails_in_a_way_that_nobody_thought_of(root, monkeypatch, error):
     """It shows as trouble, is tried again, and is no trouble any more when it succeeds."""

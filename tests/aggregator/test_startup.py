@@ -93,11 +93,7 @@ class Data:
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
     with mock.patch.object(Housekeeping, "chores", return_value=()):
-        for _ in range(20):
-            made = Data(tmp_path_factory.mktemp("original") / "data")
-            if len(made.segments()) == 4:  # else the background sealed the last ten events, before all was closed
-                return made
-    raise AssertionError("the last ten events are sealed each time")
+        return Data(tmp_path_factory.mktemp("original") / "data")
 
 
 @pytest.fixture
