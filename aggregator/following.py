@@ -17,7 +17,7 @@ from aggregator.forked import Owner
 from aggregator.lock import is_held
 from aggregator.log_file import Frame
 from aggregator.log_tail import LogTail
-from aggregator.manifest import RECOVER, Contents, IncarnationRows, Manifest
+from aggregator.manifest import RECOVER, Contents, IncarnationRows, Manifest, refuse_strangers
 from aggregator.model import Problem, SegmentInfo
 from aggregator.pins import Pin, Pins
 from aggregator.replay import Replay
@@ -47,6 +47,7 @@ class Following:
             undoing.pop_all()
 
     def _open_manifest(self) -> Manifest:
+        refuse_strangers(self.layout)
         for left in reversed(range(_TRIES)):
             try:
                 return Manifest(self.layout.manifest, read_only=True)

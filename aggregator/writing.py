@@ -23,7 +23,7 @@ from aggregator.lock import WriterLock
 from aggregator.log import FILE_BYTES, Log
 from aggregator.log_file import Marks
 from aggregator.maintenance import Maintenance
-from aggregator.manifest import IDENTITY, UNSYNCED, IncarnationRows, Manifest
+from aggregator.manifest import IDENTITY, UNSYNCED, IncarnationRows, Manifest, refuse_strangers
 from aggregator.model import Problem
 from aggregator.modes import change_modes
 from aggregator.pins import Pin, Pins
@@ -125,6 +125,7 @@ class Writing:
 
     def _open(self) -> None:
         layout = self.layout
+        refuse_strangers(layout)
         with ExitStack() as undoing:  # whatever fails: nothing stays open
             self.lock = WriterLock(layout.writer_lock)
             undoing.callback(self.lock.release)

@@ -5,6 +5,7 @@ from aggregator.manifest.fact_rows import FactRows
 from aggregator.manifest.incarnation_rows import IncarnationRows
 from aggregator.manifest.manifest import CLOCK, IDENTITY, UNSYNCED, Contents, Edit, Manifest
 from aggregator.manifest.pipe_rows import PipeRows
+from aggregator.manifest.strangers import refuse_strangers
 
 __all__ = [
     "CLOCK",
@@ -18,4 +19,5 @@ __all__ = [
     "Manifest",
     "PipeRows",
     "open_database",
+    "refuse_strangers",
 ]

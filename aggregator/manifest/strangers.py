@@ -1,0 +1,45 @@
+"""Directories of other programs that keep an SQLite file of the manifest's name, as plateau does.
+
+They are told apart from a damaged catalog before anything in them is opened: SQLite makes files beside one that it
+opens, and a rebuilt manifest would take the place of theirs.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from aggregator.errors import CatalogNotFoundError
+from aggregator.files import Layout
+from aggregator.manifest.database import APPLICATION_ID
+
+_MAGIC = b"SQLite format 3\0"
+_APPLICATION_ID = struct.Struct(">68xI")  # in SQLite's header
+_FIRST_PAGE = struct.Struct(">100xBxxH")  # behind the header: its kind, and how many entries of the schema it has
+_LEAF = 13
+
+
+def refuse_strangers(layout: Layout) -> None:
+    """Raises CatalogNotFoundError for a directory that another program keeps its data in."""
+    if layout.log.is_dir() or layout.segments.is_dir() or not layout.manifest.is_file():
+        return
+    whose = ""
+    if (layout.root / "topics").is_dir():
+        whose = "plateau"
+    elif _has_other_tables(layout):
+        whose = "another program"
+    if whose:
+        raise CatalogNotFoundError(
+            f"the directory holds the data of {whose}, not a catalog",
+            path=str(layout.root),
+            hint="give the catalog a directory of its own; nothing was changed",
+        )
+
+
+def _has_other_tables(layout: Layout) -> bool:
+    with layout.manifest.open("rb") as file:
+        head = file.read(_FIRST_PAGE.size)
+    if len(head) < _FIRST_PAGE.size or not head.startswith(_MAGIC):
+        return False
+    (owner,) = _APPLICATION_ID.unpack_from(head)
+    kind, entries = _FIRST_PAGE.unpack(head)
+    return owner != APPLICATION_ID and (kind != _LEAF or entries > 0)
