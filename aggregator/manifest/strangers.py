@@ -42,4 +42,4 @@ def _has_other_tables(layout: Layout) -> bool:
         return False
     (owner,) = _APPLICATION_ID.unpack_from(head)
     kind, entries = _FIRST_PAGE.unpack(head)
-    return owner != APPLICATION_ID and (kind != _LEAF or entries > 0)
+    return bool(owner != APPLICATION_ID and (kind != _LEAF or entries > 0))

@@ -14,10 +14,11 @@ from aggregator.server.body import read_body
 from aggregator.server.context import Context
 from aggregator.server.operation import operation, parameter
 from aggregator.server.plateau import parameters as query
-from aggregator.server.plateau.answers import ARROW_FILE, JSON, RECORDS, arrow_file, json_records, media_type
+from aggregator.server.plateau.answers import ARROW_FILE, JSON, RECORDS, arrow_file, media_type
 from aggregator.server.plateau.appending import append
 from aggregator.server.plateau.definition import Definition
 from aggregator.server.plateau.definitions import Definitions
+from aggregator.server.plateau.json_text import json_records
 from aggregator.server.plateau.paging import EMPTY, Page, Pager
 from aggregator.server.problems import ProblemError
 from aggregator.server.schemas import BINARY, PLATEAU_ERROR, by_name, json_answer, ref
