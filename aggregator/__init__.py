@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         CatalogNotFoundError,
         CorruptLogError,
         CorruptManifestError,
+        DiskFullError,
         InvalidRequestError,
         LogFailedError,
         ManifestFailedError,
@@ -55,9 +56,9 @@ else:
             "aggregator.catalog": "Catalog",
             "aggregator.errors": (
                 "AggregatorError CatalogLockedError CatalogNotFoundError CorruptLogError CorruptManifestError "
-                "InvalidRequestError LogFailedError ManifestFailedError OverloadedError QueryCancelledError "
-                "QueryLimitError ReadOnlyError SealingFailedError SegmentMissingError SequenceConflictError "
-                "TopicExistsError TopicNotFoundError UnknownVersionError"
+                "DiskFullError InvalidRequestError LogFailedError ManifestFailedError OverloadedError "
+                "QueryCancelledError QueryLimitError ReadOnlyError SealingFailedError SegmentMissingError "
+                "SequenceConflictError TopicExistsError TopicNotFoundError UnknownVersionError"
             ),
             "aggregator.model": "Problem Receipt",
             "aggregator.opening": "open=open_catalog rebuild_manifest",
@@ -82,6 +83,7 @@ __all__ = [
     "CompactionReport",
     "CorruptLogError",
     "CorruptManifestError",
+    "DiskFullError",
     "Durability",
     "Erasure",
     "InvalidRequestError",

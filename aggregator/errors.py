@@ -9,6 +9,7 @@
     ├── TopicNotFoundError           the caller: no such topic (also a KeyError)
     ├── SequenceConflictError        the caller: a producer's sequence came again with other events (also a ValueError)
     ├── OverloadedError              the load: try again after `retry_after_s`
+    │   └── DiskFullError            the disk: appends are refused until there is room
     ├── QueryLimitError              the caller: a query needs more time or memory than it may have
     ├── QueryCancelledError          nobody's: a query was told to stop before its end
     ├── LogFailedError               the disk: the log could not be written or synced; says whether to reopen
@@ -95,6 +96,10 @@ class OverloadedError(AggregatorError):
     """
 
     retry_after_s: float
+
+
+class DiskFullError(OverloadedError):
+    """The disk has no room left, or a limit of it was reached: appends are refused until somebody makes some."""
 
 
 class QueryLimitError(AggregatorError):

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from aggregator.budget import Budget
 from aggregator.disk import free_bytes
 from aggregator.disk_reserve import DiskReserve
-from aggregator.errors import OverloadedError
+from aggregator.errors import DiskFullError
 from aggregator.files import Layout
 from aggregator.log import Log
 from aggregator.manifest import Manifest
@@ -59,12 +59,12 @@ class Footprint:
         }  # fmt: skip
 
     def check_append(self, size_bytes: int) -> None:
-        """Raises OverloadedError where a hard limit has no room for a batch whose memory is reserved."""
+        """Raises DiskFullError where a hard limit has no room for a batch whose memory is reserved."""
         refusal = self.refusal(size_bytes)
         if refusal is not None:
             raise refusal
 
-    def refusal(self, size_bytes: int) -> OverloadedError | None:
+    def refusal(self, size_bytes: int) -> DiskFullError | None:
         """Why the disk may not take so many bytes more now; None where it may."""
         limit, floor = self._limits.disk_bytes, self._limits.min_free_bytes
         if self._reserve.trouble is not None:
@@ -73,6 +73,10 @@ class Footprint:
             parts = ", ".join(f"{what} {size:,}" for what, size in self._parts().items() if size)
             full = f"the catalog would pass its disk_bytes of {limit:,} with {size_bytes:,} bytes more: {parts}"
             return _refused(full, "raise disk_bytes, or let retention keep less (max_bytes)")
+        least = self._limits.min_available_bytes
+        if least is not None and (free := free_bytes(self._layout.root)) - size_bytes < least:
+            full = f"{free:,} bytes are free on the disk, and min_available_bytes is {least:,}"
+            return _refused(full, "make room on the disk, or lower min_available_bytes")
         if floor is not None and (free := free_bytes(self._layout.root)) - size_bytes < floor // FLOOR_SHARE:
             full = f"{free:,} bytes are free on the disk, and min_free_bytes is {floor:,}"
             return _refused(full, "make room on the disk, or lower min_free_bytes")
@@ -107,5 +111,5 @@ def _sealed_bytes(size_bytes: int) -> int:
     return size_bytes + size_bytes // INDEX_SHARE
 
 
-def _refused(full: str, hint: str) -> OverloadedError:
-    return OverloadedError(full, hint=f"{hint}; nothing was kept of what was refused", retry_after_s=RETRY_S)
+def _refused(full: str, hint: str) -> DiskFullError:
+    return DiskFullError(full, hint=f"{hint}; nothing was kept of what was refused", retry_after_s=RETRY_S)

@@ -150,6 +150,7 @@ class Limits(_Policy):
     min_free_bytes: what is left free on the disk: the oldest segments go where there is less, and appends are refused
         where there is less than half of it.
     disk_bytes: of everything on disk, more than max_bytes: nothing is removed, appends that could pass it are refused.
+    min_available_bytes: appends are refused where less is free on the disk; nothing is removed for it.
     """
 
     memory_bytes: int = 256 << 20
@@ -157,3 +158,4 @@ class Limits(_Policy):
     max_bytes: int | None = None
     min_free_bytes: int | None = None
     disk_bytes: int | None = None
+    min_available_bytes: int | None = None

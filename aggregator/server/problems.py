@@ -49,6 +49,7 @@ class ProblemError(Exception):
 
 # The first class that fits decides. Messages of the others are about files of the server, which callers need not see.
 _CALLERS = (
+    (aggregator.DiskFullError, 429, "disk-full"),
     (aggregator.OverloadedError, 429, "overloaded"),
     (aggregator.TopicNotFoundError, 404, "no-such-topic"),
     (aggregator.TopicExistsError, 409, "topic-exists"),
@@ -94,14 +95,12 @@ def answer(problem: Problem, path: str) -> Response:
     if problem.retry_after_s is not None:
         headers["Retry-After"] = str(max(1, math.ceil(problem.retry_after_s)))
     if is_plateau(path):
-        busy = problem.status == 429
-        body: dict[str, Any] = {"message": "writer busy" if busy else _sentence(problem), "code": problem.status}
-        return Response(json.dumps(body), problem.status, headers, "application/json")
+        return _plateaus(problem, headers)
     if is_elastic(path):
         headers |= PRODUCT | ({"WWW-Authenticate": CHALLENGE} if problem.status == 401 else {})
         return Response(json.dumps(error_body(problem.status, _sentence(problem))), problem.status, headers,
                         "application/json")  # fmt: skip
-    body = {
+    body: dict[str, Any] = {
         "type": f"/problems/{problem.kind}", "title": problem.title, "status": problem.status,
         "detail": problem.detail,
     }  # fmt: skip
@@ -110,6 +109,21 @@ def answer(problem: Problem, path: str) -> Response:
     if problem.retry_after_s is not None:
         body["retry_after_ms"] = math.ceil(problem.retry_after_s * 1000)
     return Response(json.dumps(body), problem.status, headers, PROBLEM_JSON)
+
+
+def _plateaus(problem: Problem, headers: dict[str, str]) -> Response:
+    """A problem in plateau's words, which its programs look at; what is to be done about it stands beside them."""
+    if problem.status == 413:
+        return Response("payload too large", 413, headers, "text/plain")
+    status, message, hint = problem.status, problem.detail, problem.hint
+    if problem.kind == "disk-full":
+        status, message, hint = 500, "insufficient disk space", _sentence(problem)
+    elif status == 429:
+        message, hint = "writer busy", None
+    elif status == 500:
+        message, hint = "unknown error", _sentence(problem)
+    body = {"message": message, "code": status} | ({} if hint is None else {"hint": hint})
+    return Response(json.dumps(body), status, headers, "application/json")
 
 
 def is_plateau(path: str) -> bool:

@@ -78,7 +78,7 @@ SCHEMAS: Mapping[str, Schema] = {
             {"hint": _TEXT, "retry_after_ms": {"type": "integer"}},
         ),
     },
-    "PlateauError": shape({"message": _TEXT, "code": {"type": "integer"}}),
+    "PlateauError": shape({"message": _TEXT, "code": {"type": "integer"}}, {"hint": _TEXT}),
     "ElasticError": shape({"error": {"type": "object"}, "status": {"type": "integer"}}),
     "Status": {"description": "A google.rpc.Status.", **shape({"message": _TEXT}, more=True)},
     "Receipt": shape(

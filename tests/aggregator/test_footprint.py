@@ -195,6 +195,27 @@ def test_too_little_free_disk(tmp_path, monkeypatch):
         assert topic.ends() == {"0": 3 * ROWS}
 
 
+def test_too_little_available_disk(tmp_path, monkeypatch):
+    """Below min_available_bytes appends are refused, and what is there stays, however little is free."""
+    usage = namedtuple("usage", "total used free")
+    free = [10**9]
+    monkeypatch.setattr(disk.shutil, "disk_usage", lambda _: usage(10**9, 0, free[0]))
+    with aggregator.open(tmp_path / "data", limits={"min_available_bytes": 1_000_000}) as catalog:
+        topic = catalog.create_topic("t")
+        topic.append(events(0))
+        catalog.seal()
+        free[0] = 1000
+        with pytest.raises(aggregator.DiskFullError, match="min_available_bytes is 1,000,000"):
+            topic.append(events(0))
+        with pytest.raises(aggregator.DiskFullError):
+            catalog.check_room(1)
+        assert catalog.retain().removed == ()
+        assert topic.scan().count() == ROWS
+        free[0] = 10**9
+        topic.append(events(0))
+        assert topic.ends() == {"0": 2 * ROWS}
+
+
 def test_merges_wait_for_room(tmp_path, monkeypatch):
     """Where the merged segment has no room beside the others, asking for it does nothing and ends."""
     monkeypatch.setattr(Housekeeping, "chores", lambda _: ())

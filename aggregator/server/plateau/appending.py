@@ -33,17 +33,9 @@ def append(
 
     Nothing is made for a body that is refused. Raises InvalidEventError, InvalidRequestError, OverloadedError.
     """
-    end = _MAGIC.rstrip(b"\x00")
-    begins = body.size >= len(_MAGIC) and body.slice(0, len(_MAGIC)).to_pybytes() == _MAGIC
-    if not begins or body.slice(body.size - len(end)).to_pybytes() != end:
-        raise InvalidEventError("the body is no Arrow file", hint="write it with an Arrow IPC file writer")
-    table = read_arrow(body, max_bytes)
-    try:
-        table.validate(full=True)
-        with pa.ipc.open_stream(body.slice(len(_MAGIC))) as reader:
-            schema = reader.schema
-    except pa.ArrowException as error:
-        raise InvalidEventError(f"the body is no Arrow file: {' '.join(str(error).split())[:200]}") from None
+    schema, table = _read(body, max_bytes)
+    if not len(table):
+        raise InvalidEventError("no body provided", hint="the Arrow file holds no records")
     schema, table = loosened(schema, table), relabelled(table, loosened(table.schema, table))
     name, partition = check_name(place[0], "topic"), check_name(place[1], "partition")
     if name in catalog.topics():
@@ -56,6 +48,36 @@ def append(
         topic = catalog.topic(name)
     definition = definitions.of_schema(topic, schema, table.schema)
     return topic.append(definition.events(table), partition), definition
+
+
+def _read(body: pa.Buffer, max_bytes: int) -> tuple[pa.Schema, pa.Table]:
+    """The schema of an Arrow file as it was sent, and its records, plain. Raises InvalidEventError."""
+    _check_ends(body)
+    try:
+        table = read_arrow(body, max_bytes)
+        table.validate(full=True)
+        with pa.ipc.open_stream(body.slice(len(_MAGIC))) as reader:
+            return reader.schema, table
+    except InvalidEventError as error:
+        raise InvalidEventError(f"arrow error: {error.message}", hint=error.hint) from None
+    except pa.ArrowException as error:
+        raise InvalidEventError(f"arrow error: {' '.join(str(error).split())[:200]}") from None
+
+
+def _check_ends(body: pa.Buffer) -> None:
+    """An Arrow file has its magic at both ends. Raises InvalidEventError in the words of plateau's reader."""
+    end = _MAGIC.rstrip(b"\0")
+    wrong = None
+    if body.size < len(_MAGIC):
+        wrong = "Io error: failed to fill whole buffer"
+    elif body.slice(0, len(_MAGIC)).to_pybytes() != _MAGIC:
+        wrong = "InvalidHeader"
+    elif body.slice(body.size - len(end)).to_pybytes() != end:
+        wrong = "InvalidFooter"
+    if wrong is not None:
+        raise InvalidEventError(
+            f"arrow error: {wrong}", hint="the body is no Arrow file: write it with an Arrow IPC file writer"
+        )
 
 
 def _check_keys(topic: Topic) -> None:

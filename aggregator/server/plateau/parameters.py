@@ -31,6 +31,11 @@ _MAX_INDEX = 2**63 - 1
 Given = dict[str, list[str]]
 
 
+def invalid(why: str) -> InvalidRequestError:
+    """The error for a question that makes no sense, in plateau's words; the hint says what is wrong with it."""
+    return InvalidRequestError("invalid query", hint=why)
+
+
 def parameters(pairs: Iterable[tuple[str, str]], known: Collection[str]) -> Given:
     """Values by name; `name[0]`, `name[]` and a repeated `name` are lists. Raises InvalidRequestError."""
     found: Given = {}
@@ -38,10 +43,10 @@ def parameters(pairs: Iterable[tuple[str, str]], known: Collection[str]) -> Give
         indexed = _INDEXED.fullmatch(name)
         plain = indexed[1] if indexed else name
         if plain not in known or (indexed and plain not in _LISTS):
-            raise InvalidRequestError(f"no parameter {name[:100]!r}", hint=f"there are {', '.join(known)}")
+            raise invalid(f"no parameter {name[:100]!r}; there are {', '.join(known)}")
         values = found.setdefault(plain, [])
         if values and plain not in _LISTS:
-            raise InvalidRequestError(f"parameter {plain!r} is given twice")
+            raise invalid(f"parameter {plain!r} is given twice")
         values.append(value)
     return found
 
@@ -51,10 +56,10 @@ def wanted(given: Given, max_page: int) -> Wanted:
     start = _time(given, "time.start", round_up=True)
     end = _time(given, "time.end", round_up=False)
     if start is not None and end is not None and start > end:
-        raise InvalidRequestError("the time range ends before it begins", hint="time.start comes before time.end")
+        raise invalid("the time range ends before it begins: time.start comes before time.end")
     order = (one(given, "order") or "asc").lower()
     if order not in ("asc", "desc"):
-        raise InvalidRequestError(f"order must be asc or desc, not {order[:100]!r}")
+        raise invalid(f"order must be asc or desc, not {order[:100]!r}")
     size = whole(given, "page_size")
     whole(given, "page_bytes")
     max_bytes = whole(given, "dataset.max_bytes")
@@ -79,7 +84,7 @@ def whole(given: Given, name: str, least: int = 0) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdecimal() and len(text) < 20 and least <= int(text) <= _MAX_INDEX):
-        raise InvalidRequestError(f"{name} must be a whole number from {least}, not {text[:100]!r}")
+        raise invalid(f"{name} must be a whole number from {least}, not {text[:100]!r}")
     return int(text)
 
 
@@ -95,7 +100,7 @@ def _time(given: Given, name: str, *, round_up: bool) -> int | None:
         date, time, fraction, zone = match.groups()
         moment = dt.datetime.fromisoformat(f"{date}T{time}{zone.upper().replace('Z', '+00:00')}")
     except ValueError:
-        raise InvalidRequestError(f"{name} must be a time such as 2026-03-01T08:00:00Z, not {text[:100]!r}") from None
+        raise invalid(f"{name} must be a time such as 2026-03-01T08:00:00Z, not {text[:100]!r}") from None
     digits = (fraction or "").ljust(9, "0")
     seconds = (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(seconds=1)
     return seconds * 1_000_000 + int(digits[:6]) + (round_up and digits[6:] > "000")
@@ -110,7 +115,7 @@ def matching(partitions: Sequence[str], filters: Sequence[str] | None) -> list[s
         return list(partitions)
     chosen = {text for text in filters if not text.startswith("regex:")}
     if sum(text.startswith("regex:") for text in filters) > MAX_EXPRESSIONS:
-        raise InvalidRequestError(f"partition_filter has more than {MAX_EXPRESSIONS} regular expressions")
+        raise invalid(f"partition_filter has more than {MAX_EXPRESSIONS} regular expressions")
     names = pa.array(partitions, pa.string())
     for text in filters:
         if text.startswith("regex:"):
@@ -133,11 +138,11 @@ def positions(body: bytes) -> Mapping[str, int]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
-        raise InvalidRequestError("the body is no JSON", hint='give {"partition": next record index}, or {}') from None
+        raise invalid('the body is no JSON: give {"partition": next record index}, or {}') from None
     if not isinstance(found, dict):
-        raise InvalidRequestError("the body must be a JSON object of record indexes by partition")
+        raise invalid("the body must be a JSON object of record indexes by partition")
     for name, index in found.items():
         check_name(name, "partition")
         if isinstance(index, bool) or not isinstance(index, int | float) or not 0 <= index <= _MAX_INDEX or index % 1:
-            raise InvalidRequestError(f"the record index of partition {name[:100]!r} must be a whole number from 0")
+            raise invalid(f"the record index of partition {name[:100]!r} must be a whole number from 0")
     return {name: int(index) for name, index in found.items()}  # 5.0 is a whole number in JSON

@@ -47,7 +47,7 @@ def routes(context: Context) -> list[Route]:
     )  # fmt: skip
     async def ok(request: Request) -> Response:
         if health.ill:
-            return JSONResponse({"message": "the last checkpoint is too long ago", "code": 500}, 500)
+            return JSONResponse({"message": "no heartbeat", "code": 500}, 500)
         return JSONResponse({"ok": "true"})
 
     @operation(

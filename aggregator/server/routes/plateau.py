@@ -107,7 +107,7 @@ def routes(context: Context) -> list[Route]:
             raise ProblemError(
                 400, "invalid-request", f"cannot parse Content-Type '{given[:100]}'", f"send {ARROW_FILE}"
             )
-        body = await read_body(request, settings.http)
+        body = await read_body(request, settings.http, may_be_empty=True)
         place = request.path_params["topic"], request.path_params["partition"]
 
         def store() -> tuple[Receipt, Definition]:
@@ -132,7 +132,7 @@ def routes(context: Context) -> list[Route]:
         given = query.parameters(request.query_params.multi_items(), query.PARTITION_PARAMETERS)
         start = query.whole(given, "start")
         if start is None:
-            raise ProblemError(400, "invalid-request", "parameter 'start' is missing", "give a record index")
+            raise query.invalid("parameter 'start' is missing: give a record index")
         wanted = query.wanted(given, settings.http.max_page)
         partition = request.path_params["partition"]
 
@@ -206,7 +206,7 @@ def _nothing(media: str) -> Response:
 
 
 def _answer(page: Page, media: str, status: object, metadata: dict[str, str]) -> Response:
-    text = json.dumps(status)
+    text = json.dumps(status, separators=(",", ":"))
     if media == ARROW_FILE:
         content = arrow_file(page.records, {"status": text, **metadata})
     else:

@@ -309,51 +309,74 @@ def test_events_of_other_routes(server, web):
     assert partition(web, 1)[0].replace_schema_metadata(None).equals(records(1))
 
 
+def cut_from(table: pa.Table, rows: int) -> bytes:
+    """An Arrow file with one batch of the first rows; of none, for less."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        if rows >= 0:
+            writer.write_batch(table.to_batches()[0].slice(0, rows))
+    return sink.getvalue().to_pybytes()
+
+
 BODIES = {
-    "no Arrow": b"hello",
-    "cut": arrow_file(records(3))[:-200],
-    "no time": arrow_file(records(1).select(["n"])),
-    "time is second": arrow_file(records(1).select(["n", "time"])),
-    "text times": arrow_file(pa.table({"time": ["now"]})),
-    "null times": arrow_file(pa.table({"time": pa.array([1, None], pa.int64())})),
-    "null type": arrow_file(records(1, x=pa.nulls(1))),
-    "null type inside": arrow_file(records(1, x=pa.array([[None]]))),
-    "times beyond": arrow_file(pa.table({"time": pa.array([2**62], pa.int64())})),
-    "twice": arrow_file(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["time", "time"])),
+    "no Arrow": (b"hello", "arrow error: Io error: failed to fill whole buffer"),
+    "nothing": (b"", "arrow error: Io error: failed to fill whole buffer"),
+    "text": (b"hello " * 20, "arrow error: InvalidHeader"),
+    "cut": (arrow_file(records(3))[:-200], "arrow error: InvalidFooter"),
+    "damaged": (arrow_file(records(3))[:200] + bytes(8) + arrow_file(records(3))[208:], "arrow error: …"),
+    "no batches": (cut_from(records(1), -1), "no body provided"),
+    "no rows": (cut_from(records(1), 0), "no body provided"),
+    "no time": (arrow_file(records(1).select(["n"])), "chunk error: column 0 must be 'time'"),
+    "time is second": (arrow_file(records(1).select(["n", "time"])), "chunk error: column 0 must be 'time'"),
+    "text times": (arrow_file(pa.table({"time": ["now"]})), "chunk error: column time type i64 != …"),
+    "null times": (arrow_file(pa.table({"time": pa.array([1, None], pa.int64())})), "chunk error: …"),
+    "null type": (arrow_file(records(1, x=pa.nulls(1))), "schema includes null datatypes"),
+    "null type inside": (arrow_file(records(1, x=pa.array([[None]]))), "schema includes null datatypes"),
+    "times beyond": (arrow_file(pa.table({"time": pa.array([2**62], pa.int64())})), "chunk error: …"),
+    "twice": (
+        arrow_file(pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["time", "time"])),
+        "arrow error: …",
+    ),
 }
 
 
-def test_bodies_that_are_refused(web):
-    """What cannot be stored is told in plateau's words, and makes no topic."""
-    for name, body in BODIES.items():
-        answer = web.post("/topic/clicks/partition/web-1", content=body, headers={"content-type": ARROW})
-        assert (name, answer.status_code, answer.json()["code"]) == (name, 400, 400)
-        assert answer.json()["message"]
+@pytest.mark.parametrize("name", BODIES)
+def test_bodies_that_are_refused(web, name):
+    """What cannot be stored is told in plateau's words, with a hint beside them, and makes no topic."""
+    body, told = BODIES[name]
+    answer = web.post("/topic/clicks/partition/web-1", content=body, headers={"content-type": ARROW})
+    assert (answer.status_code, answer.json()["code"]) == (400, 400)
+    message = answer.json()["message"]
+    assert message.startswith(told[:-1]) if told.endswith("…") else message == told
     assert web.get("/topics").json() == {"topics": []}
 
 
 QUERIES = [
     "", "start=-1", "start=x", "start=1&start=2", "start=0&page_size=many", "start=0&nothing=1",
     "start=0&time.start=yesterday", "start=0&time.start=1970-01-02T00:00:00Z&time.end=1970-01-01T00:00:00Z",
-    "start=0&time.start=2026-13-01T00:00:00Z", "start=0&dataset[0]=unknown",
-    "start=0&dataset.exclude[0]=none&dataset=x",
-    f"start={2**63}", "start=0&dataset.max_bytes=-1", "start=%00",
+    "start=0&time.start=2026-13-01T00:00:00Z", f"start={2**63}", "start=0&dataset.max_bytes=-1", "start=%00",
 ]  # fmt: skip
-
-
+PATHS = {
+    "start=0&dataset[0]=unknown": 'invalid path: key not found: ["unknown"]',
+    "start=0&dataset.exclude[0]=none&dataset=x": 'invalid path: key not found: ["x"]',
+    "start=0&dataset.separator=/&dataset[0]=n/x": 'invalid path: not a struct array: ["n"]',
+}
 POSITIONS = [b"[]", b"{", b'{"web-1": -1}', b'{"web-1": "x"}', b'{"web-1": true}', b"\xff"]
 
 
 def test_questions_that_are_refused(web):
-    """A parameter or position that makes no sense is an error, never a default."""
+    """A parameter or position that makes no sense is an error in plateau's words, and the hint says why."""
     send(web, records(1))
-    for query in QUERIES:
-        answer = web.get(f"/topic/clicks/partition/web-1/records?{query}")
-        assert (query, answer.status_code, answer.json().get("code")) == (query, 400, 400)
-    for body in POSITIONS:
-        answer = web.post("/topic/clicks/records", content=body)
-        assert (body, answer.status_code) == (body, 400)
-    assert web.post("/topic/clicks/records?order=sideways", json={}).json()["code"] == 400
+    part = "/topic/clicks/partition/web-1/records"
+    answers = [web.get(f"{part}?{query}") for query in QUERIES]
+    answers += [web.post("/topic/clicks/records", content=body) for body in POSITIONS]
+    answers.append(web.post("/topic/clicks/records?order=sideways", json={}))
+    for answer in answers:
+        told = answer.json()
+        assert (answer.status_code, told["message"], told["code"]) == (400, "invalid query", 400), answer.request
+        assert told["hint"]
+    for query, message in PATHS.items():
+        assert web.get(f"{part}?{query}").json() == {"message": message, "code": 400}
 
 
 def test_reads_make_nothing(web):
@@ -375,11 +398,16 @@ def test_other_refusals(web):
     """Another content type, and nothing that we can give, is 400; a body over the limit is 413 and tells it."""
     body = arrow_file(records(1))
     assert web.post("/topic/clicks/partition/web-1", content=body).status_code == 400
+    for kind, asked in (("application/octet-stream", {}), ("image/png", {"content-type": "image/png"})):
+        refused = web.post("/topic/clicks/partition/web-1", content=body, headers=asked)
+        assert refused.json()["message"] == f"cannot parse Content-Type '{kind}'"
     refused = web.get("/topic/clicks/partition/a/records?start=0", headers={"accept": "image/png"})
-    assert (refused.status_code, "cannot emit requested 'image/png' Accept format" in refused.text) == (400, True)
+    assert refused.status_code == 400
+    assert refused.json()["message"] == "cannot emit requested 'image/png' Accept format"
     for content in (b"x" * 20_971_521, iter([b"x" * 2_048_000] * 11)):  # with a length, and in chunks without one
         answer = web.post("/topic/clicks/partition/web-1", content=content, headers={"content-type": ARROW})
-        assert (answer.status_code, answer.json()["code"]) == (413, 413)
+        assert (answer.status_code, answer.text) == (413, "payload too large")
+        assert answer.headers["content-type"] == "text/plain; charset=utf-8"
         assert answer.headers["x-max-request-size"] == "20971520"
 
 
@@ -396,6 +424,27 @@ def test_overload(tmp_path, web_of):
         assert int(answers[-1].headers["retry-after"]) >= 1
         stored = 10_000 * (len(answers) - 1)
         assert web.get("/topic/t").json()["partitions"] == {"p": {"start": 0, "end": stored}}
+
+
+def test_a_full_disk(tmp_path, web_of, monkeypatch):
+    """With little room on the disk the server reads only, in plateau's words; what is there stays, and so do others'
+    answers.
+    """
+    free = [10**9]
+    monkeypatch.setattr("aggregator.footprint.free_bytes", lambda _: free[0])
+    with served(tmp_path, min_available_bytes=1_000_000) as server:
+        web, body = web_of(server), arrow_file(records(10))
+        send(web, records(10))
+        free[0] = 1000
+        for _ in range(2):  # the second at its headers
+            answer = web.post("/topic/clicks/partition/web-1", content=body, headers={"content-type": ARROW})
+            assert (answer.status_code, answer.json()["message"]) == (500, "insufficient disk space")
+            assert "min_available_bytes" in answer.json()["hint"]
+        other = web.post("/v1/topics/clicks/events", json=[{"space": "a", "timestamp": 1}])
+        assert (other.status_code, other.json()["type"]) == (429, "/problems/disk-full")
+        assert len(partition(web, 0)[0]) == 10
+        free[0] = 10**9
+        assert send(web, records(10)) == {"start": 10, "end": 20}
 
 
 def test_limits_from_settings(tmp_path, web_of):
