@@ -10,13 +10,15 @@ from typing import Any, Self
 from aggregator.errors import InvalidRequestError
 from esformat.parts import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*(|[kKmMgGtT]i?)[bB]?")
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(us|µs|ms|s|m|min|h|d|w)")
-_MICROSECONDS = {
-    "us": 1, "µs": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000, "h": 3_600_000_000,
-    "d": 86_400_000_000, "w": 604_800_000_000,
+_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(|[kmgtp]i?)b?", re.IGNORECASE)
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
+_TIME = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([a-zA-Zµ]+)\s*")
+_UNITS = {
+    0.001: "ns nsec", 1: "us µs usec", 1_000: "ms msec", 1_000_000: "s sec second seconds",
+    60_000_000: "m min minute minutes", 3_600_000_000: "h hr hour hours", 86_400_000_000: "d day days",
+    604_800_000_000: "w week weeks", 2_630_016_000_000: "M month months", 31_557_600_000_000: "y year years",
 }  # fmt: skip
+_MICROSECONDS = {name: length for length, names in _UNITS.items() for name in names.split()}
 
 
 def parse_size(given: Any, what: str) -> int:
@@ -31,15 +33,17 @@ def parse_size(given: Any, what: str) -> int:
 
 
 def parse_duration(given: Any, what: str) -> int:
-    """Microseconds: a timedelta, or text such as "90s", "1h", "7d". Raises InvalidRequestError."""
+    """Microseconds: a timedelta, or text such as "90s", "1h 30m", "7d". Raises InvalidRequestError."""
     if isinstance(given, dt.timedelta) and given >= dt.timedelta(0):
         return given // dt.timedelta(microseconds=1)
-    match = _TIME.fullmatch(given.strip()) if isinstance(given, str) else None
-    if match is None:
+    text = given.strip() if isinstance(given, str) else ""
+    pieces = _TIME.findall(text)
+    known = all(unit in _MICROSECONDS for _, unit in pieces)
+    if not pieces or not known or "".join(map("".join, pieces)) != "".join(text.split()):
         raise InvalidRequestError(
-            f"{what} {given!r} is no length of time", hint='give a timedelta, or text such as "90s", "1h", "7d"'
+            f"{what} {given!r} is no length of time", hint='give a timedelta, or text such as "90s", "1h 30m", "7d"'
         )
-    return int(float(match[1]) * _MICROSECONDS[match[2]])
+    return int(sum(float(number) * _MICROSECONDS[unit] for number, unit in pieces))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 A key is dotted, such as `http.max_page`: tables of a TOML or YAML file, `AGGREGATOR__http__max_page` in the
 environment (plateau's `PLATEAU__http__max_page` as well), `--set http.max_page=500` on the command line. Later ones
-win: file, environment, flags. A key that is not known is refused.
+win: file, environment, flags. A key that is not known is refused, but for plateau's own files and environment, where
+the server says in its log what it passed over. Names of plateau are taken everywhere: `plateau_settings` has them.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ import yaml
 from aggregator import Durability, InvalidRequestError, Limits, Retention, Roll
 from aggregator.modes import parse_mode
 from aggregator.policy import parse_duration, parse_size
+from aggregator.server import plateau_settings
 from aggregator.server.settings import Http, Logs, Otlp, Settings, Store, Tls, Work
 
-FILES = ("aggregator.toml", "plateau.toml", "plateau.yaml", "plateau.yml")
-"""Read from the working directory where no file is named; the first that is there."""
-PREFIXES = ("PLATEAU__", "AGGREGATOR__")
+FILE = "aggregator.toml"
+"""Read from the working directory where no file is named; where it is absent, plateau's files are."""
+_PLATEAU = "PLATEAU__"
+PREFIXES = (_PLATEAU, "AGGREGATOR__")
+_SYSTEM = Path("/etc")
 MAX_FILE_BYTES = 1 << 20
 
 Values = dict[str, Any]
@@ -139,6 +143,7 @@ KEYS: Mapping[str, Key] = {
     "http.public": Key(("http", "public"), _flag, "listen on any address although no token is asked for"),
     "http.max_append_bytes": Key(("http", "max_append_bytes"), _size, "largest request body"),
     "http.max_page": Key(("http", "max_page"), _whole, "largest page of plateau's routes, in records"),
+    "http.max_page_bytes": Key(("http", "max_page_bytes"), _size, "likewise, in bytes"),
     "http.max_header_bytes": Key(("http", "max_header_bytes"), _size, "largest headers of a request"),
     "http.max_connections": Key(("http", "max_connections"), _whole, "connections at once"),
     "http.stall": Key(("http", "stall_s"), _seconds, "patience with headers, each piece of a body, each reader"),
@@ -173,6 +178,12 @@ KEYS: Mapping[str, Key] = {
     "catalog.retain.max_bytes": Key(("limits", "max_bytes"), _size, "everything on disk; the oldest goes"),
     "catalog.min_free_bytes": Key(("limits", "min_free_bytes"), _size, "what stays free on the disk; the oldest goes"),
     "catalog.disk_bytes": Key(("limits", "disk_bytes"), _size, "everything on disk; appends beyond it are refused"),
+    "catalog.storage.min_available": Key(
+        ("limits", "min_available_bytes"), _size, "appends are refused where less is free on the disk; nothing goes"
+    ),
+    "catalog.storage.monitor": Key(
+        ("catalog", "storage_monitor"), _flag, "false: catalog.storage.min_available is off"
+    ),
     "catalog.checkpoint_interval": Key(("catalog", "checkpoint_interval_s"), _seconds, "how often health is checked"),
     "partition.retain.max_bytes": Key(("retention", "max_partition_bytes"), _size, "of topics that an append makes"),
     "partition.retain.max_segment_count": Key(("retention", "max_partition_segments"), _whole, "likewise, segments"),
@@ -185,9 +196,13 @@ KEYS: Mapping[str, Key] = {
     "syslog": Key(("", "syslog"), _text, "host:port for syslog over TCP and UDP"),
     "syslog_tls": Key(("", "syslog_tls"), _text, "host:port for syslog over TLS, with tls.certificate and tls.key"),
     "syslog_buffer": Key(("", "syslog_buffer_bytes"), _size, "datagrams that the kernel is to hold"),
+    "metrics.prometheus": Key(("", "metrics_bind"), _text, "host:port to give /metrics on as well, and nothing else"),
     "metrics.plateau": Key(("", "plateau_metrics"), _flag, "plateau's figures in /metrics, beside ours"),
 }
-_ALIASES = {"catalog.retain": "catalog.retain.max_bytes"}
+_ALIASES = {
+    "catalog.retain": "catalog.retain.max_bytes",
+    **{name: known.key for name, known in plateau_settings.NAMES.items() if known.key is not None},
+}
 
 
 def read_file(path: Path) -> Values:
@@ -201,22 +216,23 @@ def read_file(path: Path) -> Values:
         raise InvalidRequestError(f"cannot be read: {' '.join(str(error).split())}", path=str(path)) from None
     if not isinstance(found, dict | None):
         raise InvalidRequestError("holds no keys", path=str(path))
-    return _known(_flat(found or {}, ""), str(path))
+    return _known(_flat(found or {}, ""), str(path), plateaus=plateau_settings.is_plateaus(path))
 
 
-def default_file(directory: Path) -> Path | None:
-    """The file that is read where none is named."""
-    return next((directory / name for name in FILES if (directory / name).is_file()), None)
+def default_files(directory: Path) -> list[Path]:
+    """The files that are read where none is named, in order: our own, or plateau's there and in `/etc`."""
+    own = directory / FILE
+    return [own] if own.is_file() else plateau_settings.files(directory, _SYSTEM)
 
 
 def read_environment(environment: Mapping[str, str]) -> Values:
     """The keys in the environment. Raises InvalidRequestError."""
     found: Values = {}
     for prefix in PREFIXES:
-        for name in sorted(environment):
-            if name.upper().startswith(prefix):
-                key = name[len(prefix) :].replace("__", ".").lower()
-                found |= _known({key: environment[name]}, f"environment variable {name}")
+        names = {name[len(prefix) :].replace("__", ".").lower(): name for name in sorted(environment)
+                 if name.upper().startswith(prefix)}  # fmt: skip
+        values = {key: environment[name] for key, name in names.items()}
+        found |= _known(values, f"environment {prefix}…", plateaus=prefix == _PLATEAU)
     return found
 
 
@@ -234,26 +250,40 @@ def read_pairs(pairs: Iterable[str]) -> Values:
 def gather(
     file: Path | None, directory: Path, environment: Mapping[str, str], pairs: Iterable[str], flags: Mapping[str, Any]
 ) -> Settings:
-    """Settings from all places: the file, or the one that lies in `directory`; the environment; `pairs` of --set; flags
+    """Settings from all places: the file, or those that lie in `directory`; the environment; `pairs` of --set; flags
     that are not None. Raises InvalidRequestError, OSError.
     """
-    file = file or default_file(directory)
-    values = {} if file is None else read_file(file)
+    found = default_files(directory) if file is None else [file]
+    values: Values = {}
+    for each in found:
+        values |= read_file(each)
     values |= read_environment(environment) | read_pairs(pairs)
-    return settings_of(values | {name: value for name, value in flags.items() if value is not None})
+    values |= {name: value for name, value in flags.items() if value is not None}
+    as_plateau = any(map(plateau_settings.is_plateaus, found)) if found else _has_plateaus(environment)
+    settings = settings_of(plateau_settings.with_defaults(values) if as_plateau else values)
+    return replace(settings, as_plateau=as_plateau)
+
+
+def _has_plateaus(environment: Mapping[str, str]) -> bool:
+    return any(name.upper().startswith(_PLATEAU) for name in environment)
 
 
 def settings_of(values: Values) -> Settings:
     """Settings with these keys, the others as they are by default. Raises InvalidRequestError."""
     parts: dict[str, dict[str, Any]] = {}
+    ignored = tuple(plateau_settings.without_effect(name) for name in values if name not in KEYS)
     for name, given in values.items():
-        key = KEYS[name]
-        part, field = key.place
-        parts.setdefault(part, {})[field] = key.parse(given, name)
+        if name in KEYS and given is not None:
+            key = KEYS[name]
+            part, field = key.place
+            parts.setdefault(part, {})[field] = key.parse(given, name)
+    if not parts.get("catalog", {}).pop("storage_monitor", True):
+        parts.get("limits", {}).pop("min_available_bytes", None)
     catalog = Store(limits=Limits(**parts.get("limits", {})), **parts.get("catalog", {}))
     settings = Settings(
         http=Http(**parts.get("http", {})), work=Work(**parts.get("work", {})), tls=Tls(**parts.get("tls", {})),
-        log=Logs(**parts.get("log", {})), otlp=Otlp(**parts.get("otlp", {})), catalog=catalog, **parts.get("", {}),
+        log=Logs(**parts.get("log", {})), otlp=Otlp(**parts.get("otlp", {})), catalog=catalog, ignored=ignored,
+        **parts.get("", {}),
     )  # fmt: skip
     if "roll" in parts:
         settings = replace(settings, roll=Roll(**parts["roll"]))
@@ -269,20 +299,21 @@ def settings_of(values: Values) -> Settings:
 
 
 def _flat(found: Mapping[Any, Any], prefix: str) -> Values:
+    """Values by dotted names. None stays: in plateau's files it takes a default away."""
     flat: Values = {}
     for name, value in found.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name}.")
-        elif value is not None:
-            flat[f"{prefix}{name}"] = value
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
     return flat
 
 
-def _known(values: Values, where: str) -> Values:
+def _known(values: Values, where: str, *, plateaus: bool = False) -> Values:
+    """Values by our keys, and under their own names those of plateau that have no effect. plateaus: as in a place of
+    plateau's, which passes over names that it does not know, so do we.
+    """
     known: Values = {}
-    for given, value in values.items():
+    for given, value in plateau_settings.with_durations(values).items():
         name = _ALIASES.get(given, given)
-        if name not in KEYS:
+        if name not in KEYS and name not in plateau_settings.NAMES and not plateaus:
             close = difflib.get_close_matches(given, [*KEYS, *_ALIASES], 1, 0.5)
             hint = f"did you mean {close[0]!r}?" if close else f"the keys are {', '.join(KEYS)}"
             raise InvalidRequestError(f"{where}: no key {given!r}", hint=hint)

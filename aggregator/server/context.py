@@ -74,6 +74,8 @@ class Context:
     """What was refused, or kept otherwise than it came."""
     document_ids: DocumentIds = field(default_factory=DocumentIds)
     """Of what Elasticsearch's clients created."""
+    metrics_port: int | None = None
+    """Where only figures are given; None: nowhere."""
     datagrams: Datagrams = field(default_factory=Datagrams)
     """Of syslog."""
     listeners: list[Callable[[Told], None]] = field(default_factory=list)

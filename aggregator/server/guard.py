@@ -36,6 +36,8 @@ class Guard:
             await self._app(scope, receive, send)
             return
         http = self._context.settings.http
+        if self._context.metrics_port is not None and scope["server"][1] == self._context.metrics_port:
+            scope["raw_path"] = b"/metrics"  # whatever the path is, as plateau's exporter has it
         scope["path"] = scope["raw_path"].decode("ascii", "replace")  # names are decoded when a route has taken them
         address, port = scope.get("client") or ("", 0)
         client = asker(address, scope["headers"], http.trusted_proxies)

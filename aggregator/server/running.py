@@ -49,15 +49,17 @@ def serve(path: Path, settings: Settings) -> None:
     _allow_many_files()
     sys.setswitchinterval(SWITCH_S)
     store = settings.catalog
-    with listen(settings.http.bind) as listener:
+    with contextlib.ExitStack() as listening:
+        listeners = [listening.enter_context(each) for each in listen_all(settings)]
         with aggregator.open(
             path, durability=store.durability, limits=store.limits, sealing=store.sealing, file_mode=store.file_mode
         ) as catalog:
             server = _Server(catalog, settings)
             check_public(settings, server.context)
+            _tell_oddities(settings, server.context)
             gc.collect()
             gc.freeze()  # what is there by now stays: to look through it again holds everything up for 50 ms
-            server.run(sockets=[listener])
+            server.run(sockets=listeners)
             server.context.close()
         _log.info("stopped")
 
@@ -80,12 +82,13 @@ class RunningServer:
         self._settings = settings or Settings()
 
     def __enter__(self) -> Self:
-        self._listener = listen(self._settings.http.bind)
+        self._listeners = listen_all(self._settings)
         self._server = _Server(self.catalog, self._settings)
         self.context = self._server.context
         self.routes = self._server.routes
-        self.url = url_of(self._listener, secure=self._settings.tls.key is not None)
-        self._thread = threading.Thread(target=self._server.run, args=([self._listener],), name="server", daemon=True)
+        self.url, *more = (url_of(each, secure=self._settings.tls.key is not None) for each in self._listeners)
+        self.metrics_url = more[0] if more else None
+        self._thread = threading.Thread(target=self._server.run, args=(self._listeners,), name="server", daemon=True)
         self._thread.start()
         while not self._server.started:
             if not self._thread.is_alive():
@@ -99,7 +102,21 @@ class RunningServer:
         self._server.should_exit = True
         self._thread.join()
         self.context.close()
-        self._listener.close()
+        for listener in self._listeners:
+            listener.close()
+
+
+def listen_all(settings: Settings) -> list[socket.socket]:
+    """The listening socket of the server, and the one of its figures alone, if there is to be one.
+
+    Raises InvalidRequestError.
+    """
+    with contextlib.ExitStack() as undoing:
+        found = [undoing.enter_context(listen(settings.http.bind))]
+        if settings.metrics_bind is not None:
+            found.append(undoing.enter_context(listen(settings.metrics_bind)))
+        undoing.pop_all()
+        return found
 
 
 def listen(bind: str) -> socket.socket:
@@ -117,6 +134,10 @@ def listen(bind: str) -> socket.socket:
     return listener
 
 
+def _address(listener: socket.socket) -> str:
+    return "{}:{}".format(*listener.getsockname()[:2])
+
+
 def url_of(listener: socket.socket, *, secure: bool) -> str:
     """The URL by which a client on this machine reaches a listening socket."""
     host, port = listener.getsockname()[:2]
@@ -126,13 +147,26 @@ def url_of(listener: socket.socket, *, secure: bool) -> str:
 
 def check_public(settings: Settings, context: Context) -> None:
     """Raises InvalidRequestError where anybody could do anything from anywhere."""
-    host, _ = split_address(settings.http.bind)
-    asks = context.authority.asks or settings.tls.client_ca is not None
-    if not asks and not settings.http.public and not is_loopback(host):
-        raise InvalidRequestError(
-            f"{settings.http.bind} can be reached from elsewhere, and no token is asked for",
-            hint="make one with `aggregator token create`, ask for client certificates, or say --public",
-        )
+    for bind in (settings.http.bind, settings.metrics_bind):
+        if bind is not None and not settings.http.public and _is_open(bind, settings, context):
+            raise InvalidRequestError(
+                f"{bind} can be reached from elsewhere, and no token is asked for",
+                hint="make one with `aggregator token create`, ask for client certificates, or say --public",
+            )
+
+
+def _is_open(bind: str, settings: Settings, context: Context) -> bool:
+    host, _ = split_address(bind)
+    return not (context.authority.asks or settings.tls.client_ca is not None or is_loopback(host))
+
+
+def _tell_oddities(settings: Settings, context: Context) -> None:
+    """Say what a configuration of plateau's has without effect, and that it lets everybody in."""
+    if settings.ignored:
+        _log.warning("settings without effect here: %s", "; ".join(settings.ignored))
+    if settings.as_plateau and _is_open(settings.http.bind, settings, context):
+        _log.warning("everybody who reaches %s may read and write, as with plateau: make a token "
+                     "(`aggregator token create`), or set http.bind", settings.http.bind)  # fmt: skip
 
 
 def _allow_many_files() -> None:
@@ -209,13 +243,18 @@ class _Server(uvicorn.Server):
                 signal.signal(number, handler)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to take requests, and say so."""
+        """Begin to take requests, and say so. sockets: as of `listen_all`."""
+        self.context.metrics_port = sockets[1].getsockname()[1] if sockets and len(sockets) > 1 else None
         await super().startup(sockets)
-        for listener in sockets or ():
-            self.context.catalog.announce(url_of(listener, secure=self.config.is_ssl))
-            where = "{}:{}".format(*listener.getsockname()[:2])
-            catalog = str(self.context.catalog.path)
-            _log.info("serving", extra={"catalog": catalog, "address": where, "tls": self.config.is_ssl})
+        if not sockets:
+            return
+        listener, *more = sockets
+        self.context.catalog.announce(url_of(listener, secure=self.config.is_ssl))
+        catalog = str(self.context.catalog.path)
+        told = {"catalog": catalog, "address": _address(listener), "tls": self.config.is_ssl}
+        for figures in more:
+            told["metrics"] = _address(figures)
+        _log.info("serving", extra=told)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Let what is under way end; reads that take longer than that may are cancelled while they can be answered."""

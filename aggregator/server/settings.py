@@ -16,17 +16,18 @@ class Http:
     """How HTTP is spoken.
 
     bind: host and port, port 0 takes a free one. public: may listen on other than loopback addresses without tokens
-    or client certificates. max_append_bytes: of a request body. max_page: records of one page of plateau's routes.
-    max_connections: more are refused. stall_s: what a client may take for its headers, for the next piece of its
-    body, or to read on. keep_alive_s: how long an idle connection stays. drain_s: what open requests get at the end.
-    cors_origins: of pages that browsers may ask from, besides this server's own; "*": any. trusted_proxies: networks
-    whose word is taken for a client's address, and for the host that it asked.
+    or client certificates. max_append_bytes: of a request body. max_page, max_page_bytes: of one page of plateau's
+    routes. max_connections: more are refused. stall_s: what a client may take for its headers, for the next piece of
+    its body, or to read on. keep_alive_s: how long an idle connection stays. drain_s: what open requests get at the
+    end. cors_origins: of pages that browsers may ask from, besides this server's own; "*": any. trusted_proxies:
+    networks whose word is taken for a client's address, and for the host that it asked.
     """
 
     bind: str = "127.0.0.1:3030"
     public: bool = False
     max_append_bytes: int = 20 << 20
     max_page: int = 10_000
+    max_page_bytes: int = 10_240_000
     max_header_bytes: int = 65_536
     max_connections: int = 4000
     stall_s: float = 20.0
@@ -131,7 +132,9 @@ class Settings:
     tokens: the file of bearer tokens; None: `tokens.json` beside the data, if it is there. roll, retention: of topics
     that an append makes. syslog: host:port to listen on for syslog messages, TCP and UDP; syslog_tls: the same over
     TLS, with the server's certificate. syslog_buffer_bytes: what the kernel is asked to hold of datagrams.
-    plateau_metrics: `/metrics` has plateau's figures as well, under plateau's names.
+    plateau_metrics: `/metrics` has plateau's figures as well, under plateau's names. metrics_bind: host:port where
+    they are given as well, and nothing else. as_plateau: with plateau's defaults. ignored: what was given and has no
+    effect, for the log.
     """
 
     data_path: Path | None = None
@@ -148,3 +151,6 @@ class Settings:
     syslog_tls: str | None = None
     syslog_buffer_bytes: int = 8 << 20
     plateau_metrics: bool = False
+    metrics_bind: str | None = None
+    as_plateau: bool = False
+    ignored: tuple[str, ...] = ()

@@ -18,7 +18,6 @@ from aggregator.server.plateau.projection import Focus
 DEFAULT_PAGE = 1000
 MAX_EXPRESSIONS = 20
 """Regular expressions among the partition filters of a request."""
-MAX_PAGE_BYTES = 10_240_000
 _INDEXED = re.compile(r"(.+?)\[\d*\]")
 _FOCUS = ("dataset", "dataset.exclude", "dataset.separator", "dataset.max_bytes")
 _PAGE = ("page_size", "time.start", "time.end", "partition_filter", *_FOCUS)
@@ -51,7 +50,7 @@ def parameters(pairs: Iterable[tuple[str, str]], known: Collection[str]) -> Give
     return found
 
 
-def wanted(given: Given, max_page: int) -> Wanted:
+def wanted(given: Given, max_page: int, max_bytes: int) -> Wanted:
     """The page that parameters ask for. Raises InvalidRequestError."""
     start = _time(given, "time.start", round_up=True)
     end = _time(given, "time.end", round_up=False)
@@ -62,13 +61,12 @@ def wanted(given: Given, max_page: int) -> Wanted:
         raise invalid(f"order must be asc or desc, not {order[:100]!r}")
     size = whole(given, "page_size")
     whole(given, "page_bytes")
-    max_bytes = whole(given, "dataset.max_bytes")
     focus = Focus(
         tuple(given.get("dataset", ())), tuple(given.get("dataset.exclude", ())),
-        one(given, "dataset.separator"), max_bytes,
+        one(given, "dataset.separator"), whole(given, "dataset.max_bytes"),
     )  # fmt: skip
     return Wanted(
-        min(DEFAULT_PAGE if size is None else size, max_page), MAX_PAGE_BYTES, start,
+        min(DEFAULT_PAGE if size is None else size, max_page), max_bytes, start,
         None if end is None else end + 1, order == "desc", focus,
     )  # fmt: skip
 

@@ -133,7 +133,7 @@ def routes(context: Context) -> list[Route]:
         start = query.whole(given, "start")
         if start is None:
             raise query.invalid("parameter 'start' is missing: give a record index")
-        wanted = query.wanted(given, settings.http.max_page)
+        wanted = query.wanted(given, settings.http.max_page, settings.http.max_page_bytes)
         partition = request.path_params["partition"]
 
         def read() -> Response:
@@ -161,7 +161,7 @@ def routes(context: Context) -> list[Route]:
     async def topic_records(request: Request) -> Response:
         media = _media(request)
         given = query.parameters(request.query_params.multi_items(), query.TOPIC_PARAMETERS)
-        wanted = query.wanted(given, settings.http.max_page)
+        wanted = query.wanted(given, settings.http.max_page, settings.http.max_page_bytes)
         begin = query.positions(await request.body())
 
         def read() -> Response:

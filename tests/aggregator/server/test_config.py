@@ -9,7 +9,7 @@ import pytest
 from aggregator import InvalidRequestError, Retention
 from aggregator.server.config import (
     KEYS,
-    default_file,
+    default_files,
     gather,
     read_environment,
     read_file,
@@ -50,7 +50,7 @@ roll = { max_bytes = "10MiB", max_rows = 100000, max_duration = "1m" }
 def test_plateaus_files(tmp_path, name, text):
     """The files that plateau's users have, in both formats, mean the same here; they are found where they lie."""
     (tmp_path / name).write_text(text)
-    assert default_file(tmp_path) == tmp_path / name
+    assert default_files(tmp_path) == [tmp_path / name]
     settings = settings_of(read_file(tmp_path / name))
     assert settings.data_path == Path("/var/lib/plateau")
     assert (settings.http.bind, settings.http.max_append_bytes, settings.http.max_page) == (

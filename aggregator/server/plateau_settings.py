@@ -1,0 +1,122 @@
+"""plateau's configuration: every name that it knows, its default, and what becomes of it here.
+
+Values that are read from plateau's places get plateau's defaults, so that a server which is started where plateau was
+does what plateau did. `docs/from-plateau.md` tells its users the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from aggregator import InvalidRequestError
+
+Values = dict[str, Any]
+STEMS = ("plateau", "replication")
+"""Names of its files, without the ending."""
+_ENDINGS = ("yaml", "yml", "toml")
+_COUNT = "partition.retain.max_segment_count"
+_DURATION = "partition.roll.max_duration"
+_LONG = "1d"
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name of plateau's configuration.
+
+    default: as plateau has it; None: it has none. key: ours; None: the name has no effect, and `why` says why.
+    implied: the default holds here as well.
+    """
+
+    default: Any
+    key: str | None = None
+    why: str = ""
+    implied: bool = True
+
+
+_QUEUE = "the write-ahead log takes the place of the queue before plateau's writer"
+_REPLICATION = "this server does not replicate by itself: let plateau's own replication, or a script, ask it"
+_CHECKS = "free space is looked at before every append"
+
+NAMES: Mapping[str, Name] = {
+    "data_path": Name("./data", "data_path"),
+    "http.bind": Name("0.0.0.0:3030", "http.bind"),
+    "http.max_append_bytes": Name(10_240_000, "http.max_append_bytes"),
+    "http.max_page.max_records": Name(10_000, "http.max_page"),
+    "http.max_page.max_bytes": Name(10_240_000, "http.max_page_bytes"),
+    "catalog.checkpoint_interval": Name("1s", "catalog.checkpoint_interval"),
+    "catalog.retain.max_bytes": Name("99GiB", "catalog.retain.max_bytes"),
+    "catalog.retain.max_segment_count": Name(10_000, why="plateau itself does not look at it"),
+    "catalog.max_open_topics": Name(128, why="topics that nobody uses cost next to nothing here"),
+    "catalog.max_partition_bytes": Name("3500MiB", why="catalog.memory_bytes bounds what is in memory"),
+    "catalog.partition.retain.max_bytes": Name("1GiB", "partition.retain.max_bytes"),
+    # the default is out of reach, as 10,000 segments of 100,000 rows are more than 1 GiB; what is counted is not merged
+    "catalog.partition.retain.max_segment_count": Name(10_000, _COUNT, implied=False),
+    "catalog.partition.roll.max_bytes": Name("100MiB", "partition.roll.max_bytes"),
+    "catalog.partition.roll.max_rows": Name(100_000, "partition.roll.max_rows"),
+    "catalog.partition.roll.max_duration": Name(None, _DURATION),
+    "catalog.partition.slog.write_queue_timeout": Name("100ms", why=_QUEUE),
+    "catalog.partition.slog.write_queue_size": Name(1, why=_QUEUE),
+    "catalog.partition.slog.chunk_limits.max_bytes": Name("1MiB", why=_QUEUE),
+    "catalog.partition.slog.chunk_limits.max_rows": Name(1000, why=_QUEUE),
+    "catalog.partition.slog.chunk_limits.max_duration": Name(None, why=_QUEUE),
+    "catalog.partition.slog.segment.durable_checkpoints": Name(True, why="catalog.durability says what is durable"),
+    "catalog.partition.slog.segment.arrow": Name(True, why="segments have the format of this program"),
+    "catalog.storage.monitor": Name(True, "catalog.storage.monitor"),
+    "catalog.storage.min_available": Name("1GB", "catalog.storage.min_available"),
+    "catalog.storage.max_writes": Name(10_000, why=_CHECKS),
+    "catalog.storage.max_duration": Name("10s", why=_CHECKS),
+    "metrics.prometheus": Name("0.0.0.0:9000", "metrics.prometheus"),
+    "replication.period": Name(None, why=_REPLICATION),
+    "replication.replicate.config.parallel": Name(8, why=_REPLICATION),
+    "replication.replicate.hosts": Name(None, why=_REPLICATION),
+    "replication.replicate.topics": Name(None, why=_REPLICATION),
+    "replication.replicate.partitions": Name(None, why=_REPLICATION),
+    "replication.backoff.min": Name(None, why=_REPLICATION),
+    "replication.backoff.scale": Name(None, why=_REPLICATION),
+    "replication.backoff.jitter": Name(None, why=_REPLICATION),
+    "replication.backoff.max": Name(None, why=_REPLICATION),
+}
+
+
+def is_plateaus(path: Path) -> bool:
+    """Whether a file is one of plateau's, by its name."""
+    return path.stem in STEMS
+
+
+def files(directory: Path, system: Path) -> list[Path]:
+    """Its files that are there, in the order in which later ones win. system: `/etc`."""
+    candidates = (place / f"{stem}.{ending}" for stem in STEMS for ending in _ENDINGS for place in (system, directory))
+    return [path for path in candidates if path.is_file()]
+
+
+def with_defaults(values: Values) -> Values:
+    """Values by our keys with plateau's defaults beneath them."""
+    defaults = {
+        name.key: name.default
+        for name in NAMES.values()
+        if name.key is not None and name.implied and name.default is not None
+    }
+    defaults |= {"metrics.plateau": True, "http.public": True}
+    if values.get(_COUNT) is not None:  # small segments would soon be as many, and take what is kept with them
+        defaults[_DURATION] = _LONG
+    return defaults | values
+
+
+def with_durations(values: Values) -> Values:
+    """Values with each length of time that is written as `secs` and `nanos` as text. Raises InvalidRequestError."""
+    found = dict(values)
+    for name in [name for name in values if name.endswith((".secs", ".nanos"))]:
+        whole = name.rpartition(".")[0]
+        parts = [str(found.pop(f"{whole}.{part}", values.get(f"{whole}.{part}", 0))) for part in ("secs", "nanos")]
+        if not all(part.isdecimal() for part in parts) or len(parts[1]) > 9:
+            raise InvalidRequestError(f"{whole}.secs and .nanos must be whole numbers from 0", hint="such as 60 and 0")
+        found[whole] = f"{parts[0]}.{parts[1]:>09}s"
+    return found
+
+
+def without_effect(name: str) -> str:
+    """Why a name does nothing here, for the server's log."""
+    return f"{name} ({NAMES[name].why})" if name in NAMES else f"{name} (not known)"
