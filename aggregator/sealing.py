@@ -71,13 +71,19 @@ class Load:
 
 
 def sealed_at_once(most: int, keeps: Retention, catalog_bytes: int | None, partitions: int = 1) -> int:
-    """Bytes that become one segment: `most`, or fewer where topic or catalog keep few, so that little goes at a time.
+    """Bytes that become one segment: `most`, or fewer where topic or catalog keep few, so that little goes at a time;
+    but so many that as many segments as are kept can hold as many bytes as are kept.
 
     catalog_bytes: what the catalog keeps. partitions: so many share what topic and catalog keep.
     """
-    for kept, shared_by in ((keeps.max_bytes, partitions), (keeps.max_partition_bytes, 1), (catalog_bytes, partitions)):
+    for kept, segments, shared_by in (
+        (keeps.max_bytes, keeps.max_segments, partitions),
+        (keeps.max_partition_bytes, keeps.max_partition_segments, 1),
+        (catalog_bytes, None, partitions),
+    ):
         if kept is not None:
-            most = min(most, max(1, kept // (SHARES * shared_by)))
+            shares = SHARES * shared_by if segments is None else max(1, min(SHARES * shared_by, segments))
+            most = min(most, max(1, kept // shares))
     return most
 
 

@@ -41,7 +41,11 @@ NEWEST_ROWS = 2048
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
-    """A batch in a partition: its events have the record indexes [first_index, first_index + rows), or `indexes`."""
+    """A batch in a partition: its events have the record indexes [first_index, first_index + rows), or `indexes`.
+
+    ends: of batches that were put together, the rows behind their last ones. Only there may it be cut for sealing: the
+    log is read back by whole batches.
+    """
 
     first_index: int
     schema: SchemaInfo
@@ -52,6 +56,7 @@ class Piece:
     arrived_us: int
     joined: int = 0  # how often it was put together
     indexes: I64 | None = None
+    ends: I64 | None = None
 
     @property
     def rows(self) -> int:
@@ -79,7 +84,20 @@ class Piece:
             self, first_index=int(indexes[first]), batch=self.batch.slice(first, end - first),
             size_bytes=self.size_bytes * (end - first) // self.rows,
             indexes=None if self.indexes is None else indexes[first:end],
+            ends=None if self.ends is None else self.ends[(self.ends > first) & (self.ends <= end)] - first,
         )  # fmt: skip
+
+    def cut_at(self, size_bytes: int) -> tuple[Piece, Piece] | None:
+        """The first batches that were put together, of about so many bytes, and the others; None without two."""
+        if self.ends is None:
+            return None
+        ends = self.ends[self.ends < self.rows]
+        if not len(ends):
+            return None
+        place = min(int(np.searchsorted(ends, size_bytes * self.rows // max(1, self.size_bytes))), len(ends) - 1)
+        row = int(ends[place])
+        first = self.part(0, row)
+        return first, replace(self.part(row, self.rows), size_bytes=self.size_bytes - first.size_bytes)
 
     def record_indexes(self) -> I64:
         """The record index of each event."""
@@ -107,8 +125,15 @@ def _join(pieces: Sequence[Piece]) -> Piece:
         pieces[0].first_index, pieces[0].schema, pa.concat_batches([piece.batch for piece in pieces]),
         min(piece.min_timestamp for piece in pieces), max(piece.max_timestamp for piece in pieces),
         sum(piece.size_bytes for piece in pieces), pieces[0].arrived_us, pieces[0].joined + 1,
-        None if whole else np.concatenate([piece.record_indexes() for piece in pieces]),
+        None if whole else np.concatenate([piece.record_indexes() for piece in pieces]), _ends(pieces),
     )  # fmt: skip
+
+
+def _ends(pieces: Sequence[Piece]) -> I64:
+    """The rows behind each batch of pieces that are put together."""
+    mine = [np.array([piece.rows]) if piece.ends is None else piece.ends for piece in pieces]
+    bases = accumulate((piece.rows for piece in pieces[:-1]), initial=0)
+    return np.concatenate([ends + base for ends, base in zip(mine, bases, strict=True)])
 
 
 class Lookup:
@@ -291,10 +316,15 @@ class Unsealed:
         """The first batches, of about so many bytes, at least one, and the others; there may be none of these."""
         sizes = list(accumulate(piece.size_bytes for piece in self.pieces))
         count = 1 + bisect_left(sizes, size_bytes)
-        if count >= len(self.pieces):
-            return self, Unsealed.empty()
         first, others = self.pieces[:count], self.pieces[count:]
-        size, rows = sizes[count - 1], sum(piece.rows for piece in first)
+        if first and sizes[len(first) - 1] > size_bytes:
+            last = first[-1]
+            cut = last.cut_at(size_bytes - (sizes[len(first) - 1] - last.size_bytes))
+            if cut is not None:
+                first[-1], others = cut[0], [cut[1], *others]
+        if not others:
+            return self, Unsealed.empty()
+        size, rows = sum(piece.size_bytes for piece in first), sum(piece.rows for piece in first)
         return (
             Unsealed(first, rows, size, self.lookups),
             Unsealed(others, self.rows - rows, self.size_bytes - size),

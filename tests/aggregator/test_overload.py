@@ -156,6 +156,10 @@ def test_choice():
         (Retention(max_partition_bytes=5000), None, 50, 500),
         (Retention(max_partition_bytes=50_000, max_bytes=50_000), None, 1, 1000),
         (Retention(max_bytes=0), None, 1, 1),
+        (Retention(max_partition_bytes=4000, max_partition_segments=5), None, 50, 800),
+        (Retention(max_bytes=4000, max_segments=5), None, 50, 800),
+        (Retention(max_partition_bytes=4000, max_partition_segments=0), None, 1, 1000),
+        (Retention(max_partition_bytes=4000, max_partition_segments=10_000), None, 1, 400),
     ],
 )
 def test_sealed_at_once(keeps, catalog_bytes, partitions, expected):

@@ -307,3 +307,23 @@ def test_stats(root):
             for facts in (seen, stats, *seen["partitions"].values(), *stats["partitions"].values()):
                 facts.pop("oldest_unsealed_us")  # it came to each at another time
             assert seen == stats
+
+
+@pytest.mark.parametrize("count", [None, 3])
+def test_sealing_that_is_behind(tmp_path, monkeypatch, count):
+    """Small batches that wait together for sealing become segments of a size that retention can keep some of."""
+    monkeypatch.setattr("aggregator.maintenance.choose_to_seal", lambda *_: [])
+    keeps = Retention(max_partition_bytes=200_000, max_partition_segments=count)
+    with aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.create_topic("t", retention=keeps)
+        for number in range(70):  # of which 64 are put together
+            topic.append([{"space": "s", "timestamp": number, "data": os.urandom(5000)}] * 2)
+        assert any(piece.joined for piece in catalog._backend.state.partitions[1][1].unsealed.pieces)
+        catalog.seal()
+        catalog.retain()
+        kept = topic.stats()["bytes"]
+        assert 120_000 < kept <= 200_000
+        numbers = [event.timestamp for event in topic.scan()]
+        assert max(numbers) == 69
+    with aggregator.open(tmp_path / "data") as catalog:  # the log of batches that were put together fits
+        assert [event.timestamp for event in catalog.topic("t").scan()] == numbers

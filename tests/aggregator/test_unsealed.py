@@ -151,3 +151,26 @@ def test_split(counts, size_bytes):
     assert first.pieces
     assert first.size_bytes - first.pieces[-1].size_bytes < size_bytes or len(first.pieces) == 1
     assert not others.pieces or first.size_bytes >= size_bytes
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=40), st.integers(1, 400), st.integers(0, 3))
+def test_splits_fall_between_batches(sizes, size_bytes, passed):
+    """Parts hold all events in order and end where a batch ended; none has a batch more than it needs for its size."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "MERGED", 3)
+        left = Unsealed.empty()
+        ends = np.cumsum(sizes)
+        for rows, end in zip(sizes, ends, strict=True):
+            left.add(piece(int(end) - rows, ["a"] * rows))
+        left = left.after(min(passed, int(ends[-1]) - 1))  # as a reader does, who need not know where batches end
+        seen, most = [], max(size // rows for size, rows in ((p.size_bytes, p.rows) for p in left.pieces))
+        while left.pieces:
+            first, left = left.split(size_bytes)
+            assert first.end_index in ends
+            assert first.size_bytes <= size_bytes + (most + 1) * max(sizes) + len(sizes)
+            assert (first.rows, first.size_bytes) == (
+                sum(p.rows for p in first.pieces), sum(p.size_bytes for p in first.pieces),
+            )  # fmt: skip
+            seen += [index for p in first.pieces for index in p.record_indexes().tolist()]
+        assert seen == list(range(min(passed, int(ends[-1]) - 1), int(ends[-1])))
