@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 ARROW_FILE = "application/vnd.apache.arrow.file"
@@ -26,11 +29,13 @@ def media_type(accept: str | None) -> str | None:
     return None
 
 
-def arrow_file(records: pa.Table, metadata: dict[str, str]) -> bytes:
-    """An Arrow file, its schema's metadata and these."""
+def arrow_file(records: pa.Table, metadata: dict[str, str], cuts: Sequence[int] = ()) -> bytes:
+    """An Arrow file, its schema's metadata and these; a new record batch begins at each of the rows `cuts`."""
     kept = records.schema.metadata or {}
     schema = records.schema.with_metadata({**kept, **{name.encode(): text.encode() for name, text in metadata.items()}})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema) as writer:
-        writer.write_table(records.replace_schema_metadata(schema.metadata))
+        records = records.replace_schema_metadata(schema.metadata)
+        for begin, end in itertools.pairwise(sorted({0, *cuts, len(records)})):
+            writer.write_table(records.slice(begin, end - begin))
     return sink.getvalue().to_pybytes()  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
 """Pages of records: of one partition from a record index on, or of all partitions of a topic in turn.
 
-A page holds records of one schema. It ends where the schema changes, at the asked number of records, or at a number of
-bytes; its status says which, and where the next one begins.
+A page holds records of one schema. It ends where the schema changes, at the asked number of records, or with the append
+that brings it to a number of bytes; its status says which, and where the next one begins.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator import Topic
+from aggregator import Scan, Topic
 from aggregator.model import RECORD_INDEX
 from aggregator.server.plateau.definition import SCHEMA_COLUMN, TIME, Definition
 from aggregator.server.plateau.definitions import Definitions
@@ -40,24 +40,27 @@ class Page:
     """Records, why there are no more, and for each partition the record index from which the next page goes on.
 
     In descending order that index is the one after the next record. `first` is the record index of the first record.
+    cuts: rows at which an Arrow file of it should be cut, so that no piece is larger than what somebody appended.
     """
 
     records: pa.Table
     status: str
     next: Mapping[str, int]
     first: int | None = None
+    cuts: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Run:
     """Records of one partition and one schema, and whether another schema, or more of the same, comes behind them.
 
-    definition: None for events that came in by another way.
+    definition: None for events that came in by another way. ends: of the appends in it, where bytes limit it.
     """
 
     events: pa.Table
     definition: Definition | None
-    behind: str  # ALL, SCHEMA_CHANGE or RECORD_LIMITED
+    behind: str
+    ends: Sequence[int] = ()
 
 
 class Pager:
@@ -80,7 +83,7 @@ class Pager:
         made = _Making(wanted)
         other_schemas = False
         for name in order if wanted.page_size else ():
-            run = self._run(topic, name, ahead[name], wanted, max(1, wanted.page_size - made.rows))
+            run = self._run(topic, name, ahead[name], wanted, max(1, wanted.page_size - made.rows), made.room)
             if run is None:
                 ahead[name] = ahead[name] if wanted.descending else max(ahead[name], ends.get(name, 0))
                 continue
@@ -90,31 +93,32 @@ class Pager:
             if made.shape not in (None, (run.definition,)):
                 other_schemas = True  # its turn comes with another page; others may still have the same
                 continue
-            taken = made.take(run)
-            if taken:
-                last = run.events.column(RECORD_INDEX)[taken - 1].as_py()
-                ahead[name] = last if wanted.descending else last + 1
+            made.take(run)
+            last = run.events.column(RECORD_INDEX)[-1].as_py()
+            ahead[name] = last if wanted.descending else last + 1
             if made.status == SCHEMA_CHANGE:
                 other_schemas = True
             elif made.status != ALL:
                 break
             elif not wanted.descending:  # what is behind the last record has no time that was asked for
                 ahead[name] = max(ahead[name], ends.get(name, 0))
-        return Page(made.records(), SCHEMA_CHANGE if other_schemas else made.status, ahead, made.first)
+        return Page(made.records(), SCHEMA_CHANGE if other_schemas else made.status, ahead, made.first, made.cuts)
 
-    def _run(self, topic: Topic, partition: str, begin: int, wanted: Wanted, limit: int) -> _Run | None:
-        """Up to `limit` records of one partition and one schema; None where there is none."""
+    def _run(self, topic: Topic, partition: str, begin: int, wanted: Wanted, limit: int, room: int) -> _Run | None:
+        """Up to `limit` records of one partition and one schema, with whole appends of about `room` bytes; None where
+        there is none.
+        """
         if wanted.descending and begin == 0:
             return None
 
-        def read(columns: Sequence[str], limit: int) -> pa.Table:
+        def read(columns: Sequence[str], limit: int) -> Scan:
             return topic.read(
                 partition, begin - 1 if wanted.descending else begin, limit, reverse=wanted.descending,
                 columns=columns, start=wanted.start_us, end=wanted.end_us,
-            ).to_table()  # fmt: skip
+            )  # fmt: skip
 
         while True:
-            keys = read(_KEYS, limit + 1)
+            keys = read(_KEYS, limit + 1).to_table()
             if not len(keys):
                 return None
             definition, length = self._shape(topic, keys)
@@ -122,9 +126,17 @@ class Pager:
             if length > limit:
                 length, behind = limit, RECORD_LIMITED
             present = topic.scan().schema.names
-            events = read(_columns(definition, wanted.focus, present), length)
-            if events.column(RECORD_INDEX).equals(keys.column(RECORD_INDEX).slice(0, length)):
-                return _Run(events, definition, behind)
+            columns = _columns(definition, wanted.focus, present)
+            events = _begins_with(read(columns, length), room)
+            ends: Sequence[int] = ()
+            fitting = _rows_within(events, room)
+            if fitting is not None:
+                starts = None if definition is None else read((SCHEMA_COLUMN, RECORD_INDEX), length).to_table()
+                ends = _ends(starts, fitting, descending=wanted.descending)
+                length, behind = ends[-1], behind if ends[-1] == limit else BYTE_LIMITED
+                events = events.slice(0, length) if length <= len(events) else read(columns, length).to_table()
+            if len(events) and events.column(RECORD_INDEX).equals(keys.column(RECORD_INDEX).slice(0, length)):
+                return _Run(events, definition, behind, ends)
             # retention took records away between the two reads: what is left is another page
 
     def _shape(self, topic: Topic, keys: pa.Table) -> tuple[Definition | None, int]:
@@ -146,24 +158,27 @@ class _Making:
         self.status = ALL if wanted.page_size else RECORD_LIMITED
         self.rows = 0
         self.first: int | None = None
+        self.cuts: tuple[int, ...] = ()
         self.shape: tuple[Definition | None] | None = None  # of the records, once there are some
         self._wanted = wanted
         self._tables: list[pa.Table] = []
         self._bytes = 0
 
-    def take(self, run: _Run) -> int:
-        """Take as many records as fit; gives how many."""
-        events = run.events
-        fitting = _rows_within(events, self._wanted.max_bytes - self._bytes, at_least=0 if self.rows else 1)
-        self.status = run.behind if fitting == len(events) else BYTE_LIMITED
-        if fitting:
-            self._tables.append(events.slice(0, fitting))
-            self._bytes += self._tables[-1].nbytes
-            self.rows += fitting
-            self.shape = (run.definition,)
-            if self.first is None:
-                self.first = run.events.column(RECORD_INDEX)[0].as_py()
-        return fitting
+    @property
+    def room(self) -> int:
+        """Bytes that are left."""
+        return self._wanted.max_bytes - self._bytes
+
+    def take(self, run: _Run) -> None:
+        """Put a run behind those that are here."""
+        self.status = run.behind
+        self.cuts += tuple(self.rows + end for end in (0, *run.ends)) if run.ends else ()
+        self._tables.append(run.events)
+        self._bytes += run.events.nbytes
+        self.rows += len(run.events)
+        self.shape = (run.definition,)
+        if self.first is None:
+            self.first = run.events.column(RECORD_INDEX)[0].as_py()
 
     def records(self) -> pa.Table:
         """All of them, with the columns that are wanted."""
@@ -206,15 +221,37 @@ def _foreign(events: pa.Table) -> pa.Table:
     return pa.table(named)
 
 
-def _rows_within(records: pa.Table, max_bytes: int, at_least: int) -> int:
-    """How many of the first records have no more bytes than that."""
-    if records.nbytes <= max_bytes:
-        return len(records)
-    low, high = at_least, len(records)
+def _begins_with(found: Scan, max_bytes: int) -> pa.Table:
+    """The events up to the batch with which they have so many bytes: what is behind it is not read."""
+    batches, size = [], 0
+    for batch in found.batches():
+        batches.append(batch)
+        size += batch.nbytes
+        if size >= max_bytes:
+            break
+    return pa.Table.from_batches(batches, schema=None if batches else found.schema)
+
+
+def _rows_within(records: pa.Table, max_bytes: int) -> int | None:
+    """With how many of the first records they have so many bytes; None where they have fewer."""
+    if records.nbytes < max_bytes:
+        return None
+    low, high = 1, len(records)
     while low < high:
-        middle = (low + high + 1) // 2
-        if records.slice(0, middle).nbytes <= max_bytes:
-            low = middle
+        middle = (low + high) // 2
+        if records.slice(0, middle).nbytes < max_bytes:
+            low = middle + 1
         else:
-            high = middle - 1
+            high = middle
     return low
+
+
+def _ends(starts: pa.Table | None, fitting: int, *, descending: bool) -> list[int]:
+    """Where the appends end that the first `fitting` records, at least, are of. starts: all records, with a definition
+    in the first of each append; None: nothing tells, and the last ends with them.
+    """
+    if starts is None:
+        return [fitting]
+    begins = np.flatnonzero(np.asarray(starts.column(SCHEMA_COLUMN).is_valid()))
+    ends = [*(begins + 1 if descending else begins[begins > 0]).tolist(), len(starts)]
+    return ends[: int(np.searchsorted(ends, fitting)) + 1]

@@ -143,7 +143,7 @@ def routes(context: Context) -> list[Route]:
             page = pager.page(found, {partition: start}, wanted)
             end = page.next[partition]
             span = _span(min(start, end) if page.first is None else page.first, end)
-            return _answer(page, media, page.status, {"span": json.dumps(span)})
+            return _answer(page, media, page.status, {"span": json.dumps(span, separators=(",", ":"))})
 
         return await context.reads.run(read)
 
@@ -206,9 +206,9 @@ def _nothing(media: str) -> Response:
 
 
 def _answer(page: Page, media: str, status: object, metadata: dict[str, str]) -> Response:
-    text = json.dumps(status, separators=(",", ":"))
+    text = json.dumps(status, separators=(",", ":"))  # plateau's programs compare it as text
     if media == ARROW_FILE:
-        content = arrow_file(page.records, {"status": text, **metadata})
+        content = arrow_file(page.records, {"status": text, **metadata}, page.cuts)
     else:
         content = json_records(page.records)
     return Response(content, headers={STATUS_HEADER: text}, media_type=ARROW_FILE if media == ARROW_FILE else RECORDS)

@@ -177,14 +177,40 @@ def test_dictionaries_of_several_batches(web):
     assert pa.types.is_dictionary(found["d"].type)
 
 
-def test_bytes_end_a_page(web):
-    """A page has at most 10,240,000 bytes, but one record at least."""
-    for first in range(3):
-        send(web, records(1, first, blob=pa.array([b"x" * 6_000_000])))
-    found, status, span = partition(web, 0)
-    assert (len(found), status, span) == (1, "ByteLimited", {"start": 0, "end": 1})
-    assert topic(web, {"web-1": 1})[1] == {"status": "ByteLimited", "next": {"web-1": 2}}
-    assert partition(web, 2)[1] == "All"
+def test_bytes_end_a_page(server, web):
+    """A page ends with the append that brings it to 10,240,000 bytes, in either order; an Arrow file of it has a piece
+    for each append, as who sends it on sends it piece by piece. No more is read than that.
+    """
+    for first in range(0, 10, 2):
+        send(web, records(2, first, blob=pa.array([b"x" * 2_100_000] * 2)))
+    for sealed in (False, True):
+        found, status, span = partition(web, 0)
+        assert (found["n"].to_pylist(), status, span) == ([*range(6)], "ByteLimited", {"start": 0, "end": 6})
+        assert [len(piece) for piece in found.column("blob").chunks] == [2, 2, 2]
+        found, status = topic(web, {"web-1": 1})
+        assert (found["n"].to_pylist(), status) == ([*range(1, 6)], {"status": "ByteLimited", "next": {"web-1": 6}})
+        assert partition(web, 0, page_size=5)[1:] == ("RecordLimited", {"start": 0, "end": 5})
+        found, status = topic(web, order="desc")
+        assert (found["n"].to_pylist(), status["next"]) == ([9, 8, 7, 6, 5, 4], {"web-1": 4})
+        assert [len(piece) for piece in found.column("blob").chunks] == [2, 2, 2]
+        assert partition(web, 6)[1] == "All"
+        assert partition(web, 4)[1:] == ("ByteLimited", {"start": 4, "end": 10})
+        if not sealed:
+            server.catalog.seal()
+
+
+def test_bytes_of_other_events_end_a_page(server, web):
+    """Nothing tells where appends by other routes end: a page of them ends with the event that fills it."""
+    made = server.catalog.create_topic("clicks")
+    made.append([{"space": "a", "timestamp": time, "data": b"x" * 4_000_000} for time in range(4)], "web-1")
+    assert partition(web, 0)[1:] == ("ByteLimited", {"start": 0, "end": 3})
+
+
+def test_the_status_as_text(web):
+    """Programs compare it: without spaces, as plateau writes it."""
+    send(web, records(5))
+    answer = web.post("/topic/clicks/records?page_size=3", json={})
+    assert answer.headers["x-iteration-status"] == '{"status":"RecordLimited","next":{"web-1":3}}'
 
 
 def test_projection(web):
