@@ -17,13 +17,17 @@ _COPIED_BYTES = 4 << 20
 
 @dataclass(slots=True)
 class Recovered:
-    """The files of a log that was read back, the position at which it goes on, and what could not be read."""
+    """The files of a log that was read back, the position at which it goes on, and what could not be read.
+
+    marked: whether the log says how far it was acknowledged.
+    """
 
     files: list[LogFile] = field(default_factory=list)
     position: int = 0
     damages: list[Damage] = field(default_factory=list)
     gaps: list[tuple[int, int]] = field(default_factory=list)  # bytes [position, end) of the log that no file has
     torn_bytes: int = 0
+    marked: bool = False
 
 
 def recover(directory: Path, take: Callable[[Frame], None]) -> Recovered:
@@ -34,7 +38,7 @@ def recover(directory: Path, take: Callable[[Frame], None]) -> Recovered:
     """
     found = list_files(directory)
     marks = Marks.read(directory)
-    result = Recovered()
+    result = Recovered(marked=marks.position is not None)
     for number, (start, path) in enumerate(found):
         is_last = number == len(found) - 1
         if number and start > result.position:

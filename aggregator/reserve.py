@@ -1,11 +1,14 @@
 """Record indexes that may be given out: the manifest knows of them before appends that are not synced get them.
 
-After a crash nobody can tell which of them were given to events that are lost: the next opening passes over those that
-no event has. With every append synced nothing is lost, so nothing is reserved: docs/decisions/0025 says more.
+After a crash of the machine nobody can tell which of them were given to events that are lost: the next opening passes
+over those that no event has. Where only the program died, the kernel still has what was written, and nothing is lost.
+With every append synced nothing is lost either, so nothing is reserved: docs/decisions/0025 says more.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
+from pathlib import Path
 from threading import Lock
 
 from aggregator.manifest import Manifest
@@ -15,6 +18,17 @@ FIRST = 1 << 12
 """So many record indexes are reserved ahead of a partition's first append in a run, then each time twice as many,"""
 MOST = 1 << 20
 """up to so many: half a second of appends at full speed."""
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+def where_written(directory: Path) -> str:
+    """The boot of the kernel that has what is written to a directory now, and which directory that is; "" where the
+    system does not tell. The same text at two times: what was written at the first one is there at the second.
+    """
+    with suppress(OSError):
+        found = directory.stat()
+        return f"{_BOOT.read_text('ascii').strip()} {found.st_dev} {found.st_ino}"
+    return ""
 
 
 class Reserve:

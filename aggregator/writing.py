@@ -22,15 +22,16 @@ from aggregator.ingest import Ingest
 from aggregator.lock import WriterLock
 from aggregator.log import FILE_BYTES, Log
 from aggregator.log_file import Marks
+from aggregator.log_recovery import Recovered
 from aggregator.maintenance import Maintenance
-from aggregator.manifest import IDENTITY, UNSYNCED, IncarnationRows, Manifest, refuse_strangers
+from aggregator.manifest import IDENTITY, UNSYNCED, WRITTEN, IncarnationRows, Manifest, refuse_strangers
 from aggregator.model import Problem
 from aggregator.modes import change_modes
 from aggregator.pins import Pin, Pins
 from aggregator.poison import Quarantine
 from aggregator.policy import Durability, Limits
 from aggregator.replay import Replay
-from aggregator.reserve import Reserve
+from aggregator.reserve import Reserve, where_written
 from aggregator.sealing import Sealer
 from aggregator.sealing_process import POSSIBLE, PREFIX, SealingProcess
 from aggregator.segment_pool import SegmentPool
@@ -173,7 +174,7 @@ class Writing:
         self.startup.check_facts(self.facts.change)
         self.quarantine = Quarantine(layout, self.state, manifest, clock)
         self.quarantine.check(sealed, self.startup.is_in_log)
-        self._pass_over_reserved()
+        self._pass_over_reserved(recovered)
         self.pins = Pins(layout.reader_locks, read_only=False)
         undoing.callback(self.pins.close)
         self.pool = SegmentPool(layout)
@@ -207,6 +208,7 @@ class Writing:
         self.housekeeping.erasures.before_forgetting = self.streams.forget_erased
         self.sealer.pass_unreadable()
         manifest.put(UNSYNCED, str(int(self.durability.mode != "fsync")))
+        manifest.put(WRITTEN, where_written(layout.log))
         if manifest.get(IDENTITY) is None:
             manifest.put(IDENTITY, secrets.token_hex(8))
         incarnations = IncarnationRows(manifest)
@@ -226,18 +228,29 @@ class Writing:
             reserve=None if self.durability.mode == "fsync" else Reserve(manifest),
         )  # fmt: skip
 
-    def _pass_over_reserved(self) -> None:
+    def _pass_over_reserved(self, recovered: Recovered) -> None:
         """Where the last run ended without closing and did not sync, events that it acknowledged may be gone: give
         nobody the record indexes that it had reserved for them.
         """
         partitions = [partition for _, partition in self.state.partitions.values() if partition.reserved_index]
         holes = {p.number: (p.next_index, p.reserved_index) for p in partitions if p.next_index < p.reserved_index}
+        if self._has_all(recovered):
+            holes = {}
         if partitions:
             self.manifest.pass_over(holes)
         for partition in partitions:
             partition.reserved_index = 0
             if partition.number in holes:
                 partition.pass_over((*partition.holes, holes[partition.number]))
+
+    def _has_all(self, recovered: Recovered) -> bool:
+        """Whether the log has all that was acknowledged: the same kernel still tells how far that went."""
+        written = where_written(self.layout.log)
+        return (
+            self.manifest.get(WRITTEN) == written != ""
+            and recovered.marked
+            and not (recovered.damages or recovered.gaps or self.startup.is_old_copy)
+        )
 
     def close(self) -> None:
         """Stop the threads, sync the log, let go of everything, whatever fails on the way."""

@@ -3,7 +3,7 @@
 from aggregator.manifest.database import RECOVER, open_database
 from aggregator.manifest.fact_rows import FactRows
 from aggregator.manifest.incarnation_rows import IncarnationRows
-from aggregator.manifest.manifest import CLOCK, IDENTITY, UNSYNCED, Contents, Edit, Manifest
+from aggregator.manifest.manifest import CLOCK, IDENTITY, UNSYNCED, WRITTEN, Contents, Edit, Manifest
 from aggregator.manifest.pipe_rows import PipeRows
 from aggregator.manifest.strangers import refuse_strangers
 
@@ -12,6 +12,7 @@ __all__ = [
     "IDENTITY",
     "RECOVER",
     "UNSYNCED",
+    "WRITTEN",
     "Contents",
     "Edit",
     "FactRows",

@@ -33,9 +33,9 @@ from aggregator.model import (
 from aggregator.policy import Retention, Roll
 from esformat.parts import EventSchema
 
-IDENTITY, UNSYNCED, CLOCK = "identity", "unsynced", "clock"
+IDENTITY, UNSYNCED, CLOCK, WRITTEN = "identity", "unsynced", "clock", "written"
 """Facts of the catalog: what tells it from others, in hexadecimal; whether what the last run acknowledged may be gone,
-"1" or "0"; what is believed of the clock, as JSON.
+"1" or "0"; what is believed of the clock, as JSON; where the last run wrote its log, as `reserve` tells it.
 """
 _EPOCH = "epoch"  # how often the catalog was opened for writing
 _PARTITION = "SELECT number, topic, name, sealed_index FROM partitions WHERE topic = ? AND name = ?"

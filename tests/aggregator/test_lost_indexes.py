@@ -5,6 +5,9 @@ passed over is known, and not more than was reserved.
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -25,6 +28,66 @@ def crashed(path, copy, lost=False):
         for file in (copy / "log").iterdir():
             os.truncate(file, 32 if file.suffix == ".log" else 0)
     return copy
+
+
+KILLED = """
+import os, signal, sys
+import pyarrow as pa
+import aggregator
+catalog = aggregator.open(sys.argv[1], durability=sys.argv[2])
+topic = catalog.create_topic("t")
+for _ in range(3):
+    topic.append(pa.table({"space": ["a", "b"], "timestamp": pa.array([1, 2], pa.int64())}))
+catalog.seal()
+topic.append(pa.table({"space": ["a", "b"], "timestamp": pa.array([1, 2], pa.int64())}))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture(scope="module", params=UNSYNCED)
+def left(request, tmp_path_factory):
+    """A catalog whose process was killed behind eight events, and a copy of its files."""
+    root = tmp_path_factory.mktemp("killed") / "data"
+    assert subprocess.run([sys.executable, "-c", KILLED, str(root), request.param], check=False).returncode == -9
+    return root, Path(shutil.copytree(root, root.with_name("copy")))
+
+
+@pytest.fixture
+def killed(left):
+    """The catalog as it was left, in the directories where it was."""
+    root, copy = left
+    for path in root.rglob("*"):
+        if path.is_file():
+            path.unlink()
+    return Path(shutil.copytree(copy, root, dirs_exist_ok=True))
+
+
+def next_index(root):
+    with aggregator.open(root) as catalog:
+        return catalog.topic("t").append(EVENTS).first
+
+
+def test_a_killed_process_loses_nothing(killed):
+    """The kernel has what it wrote: record indexes go on without a hole, in all later runs."""
+    assert [next_index(killed) for _ in range(2)] == [8, 10]
+
+
+@pytest.mark.parametrize("why", ["another boot", "no word of the boot", "a copy", "an unknown end", "cut off"])
+def test_what_may_have_lost_events_has_a_hole(tmp_path, killed, monkeypatch, why):
+    """Where the kernel that had the log is not there any more, or the log does not tell that it has all of it."""
+    log = killed / "log"
+    if why == "a copy":
+        killed = shutil.copytree(killed, tmp_path / "data")
+    elif why == "an unknown end":
+        os.truncate(log / "acknowledged", 0)
+    elif why == "cut off":
+        newest = sorted(log.glob("*.log"))[-1]
+        os.truncate(newest, newest.stat().st_size - 8)
+    else:
+        monkeypatch.setattr(reserve, "_BOOT", tmp_path / "boot")
+        if why == "another boot":
+            (tmp_path / "boot").write_text("8c4d9a6e-0000-0000-0000-000000000000\n")
+    assert next_index(killed) >= reserve.FIRST
 
 
 @pytest.mark.parametrize("end", ["closed", "crashed"])
