@@ -74,7 +74,8 @@ class Pager:
 
         Those whose next records have another schema than the first are passed over: the page's status is SCHEMA_CHANGE.
 
-        None as a position: from the beginning, or, descending, from the end.
+        None as a position: from the beginning, or, descending, from the end. A partition that gives no record stays
+        where it is.
         Raises InvalidRequestError (a column that is not there).
         """
         ends = topic.ends()
@@ -83,9 +84,8 @@ class Pager:
         made = _Making(wanted)
         other_schemas = False
         for name in order if wanted.page_size else ():
-            run = self._run(topic, name, ahead[name], wanted, max(1, wanted.page_size - made.rows), made.room)
+            run = self._run(topic, name, ahead[name], wanted, max(1, wanted.page_size - made.rows), made)
             if run is None:
-                ahead[name] = ahead[name] if wanted.descending else max(ahead[name], ends.get(name, 0))
                 continue
             if made.rows == wanted.page_size:
                 made.status = RECORD_LIMITED
@@ -100,13 +100,11 @@ class Pager:
                 other_schemas = True
             elif made.status != ALL:
                 break
-            elif not wanted.descending:  # what is behind the last record has no time that was asked for
-                ahead[name] = max(ahead[name], ends.get(name, 0))
         return Page(made.records(), SCHEMA_CHANGE if other_schemas else made.status, ahead, made.first, made.cuts)
 
-    def _run(self, topic: Topic, partition: str, begin: int, wanted: Wanted, limit: int, room: int) -> _Run | None:
-        """Up to `limit` records of one partition and one schema, with whole appends of about `room` bytes; None where
-        there is none.
+    def _run(self, topic: Topic, partition: str, begin: int, wanted: Wanted, limit: int, made: _Making) -> _Run | None:
+        """Up to `limit` records of one partition and one schema, with the append that fills the page's bytes; None
+        where there is none. Of another schema than the page's nothing is read.
         """
         if wanted.descending and begin == 0:
             return None
@@ -122,14 +120,16 @@ class Pager:
             if not len(keys):
                 return None
             definition, length = self._shape(topic, keys)
+            if made.shape not in (None, (definition,)):
+                return _Run(EMPTY, definition, SCHEMA_CHANGE)
             behind = ALL if length == len(keys) else SCHEMA_CHANGE
             if length > limit:
                 length, behind = limit, RECORD_LIMITED
             present = topic.scan().schema.names
             columns = _columns(definition, wanted.focus, present)
-            events = _begins_with(read(columns, length), room)
+            events = _begins_with(read(columns, length), made.room)
             ends: Sequence[int] = ()
-            fitting = _rows_within(events, room)
+            fitting = _rows_within(events, made.room)
             if fitting is not None:
                 starts = None if definition is None else read((SCHEMA_COLUMN, RECORD_INDEX), length).to_table()
                 ends = _ends(starts, fitting, descending=wanted.descending)
@@ -198,9 +198,9 @@ EMPTY = pa.table({})
 
 
 def _begin(given: int | None, end: int, wanted: Wanted) -> int:
-    if wanted.descending:
-        return end if given is None else min(given, end)
-    return given or 0
+    if given is None:
+        return end if wanted.descending else 0
+    return given
 
 
 def _columns(definition: Definition | None, focus: Focus, present: Sequence[str]) -> list[str]:

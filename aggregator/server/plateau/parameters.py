@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
 
 import pyarrow as pa
 
@@ -18,7 +19,7 @@ from aggregator.server.plateau.projection import Focus
 DEFAULT_PAGE = 1000
 MAX_EXPRESSIONS = 20
 """Regular expressions among the partition filters of a request."""
-_INDEXED = re.compile(r"(.+?)\[\d*\]")
+_INDEXED = re.compile(r"(.+?)\[(\d{0,6})\]", re.ASCII)
 _FOCUS = ("dataset", "dataset.exclude", "dataset.separator", "dataset.max_bytes")
 _PAGE = ("page_size", "time.start", "time.end", "partition_filter", *_FOCUS)
 PARTITION_PARAMETERS = ("start", *_PAGE)  # which partitions is settled; its clients send a filter all the same
@@ -36,8 +37,11 @@ def invalid(why: str) -> InvalidRequestError:
 
 
 def parameters(pairs: Iterable[tuple[str, str]], known: Collection[str]) -> Given:
-    """Values by name; `name[0]`, `name[]` and a repeated `name` are lists. Raises InvalidRequestError."""
-    found: Given = {}
+    """Values by name; `name[0]`, `name[]` and a repeated `name` are lists, in the order of the numbers.
+
+    Raises InvalidRequestError.
+    """
+    found: dict[str, list[tuple[int, str]]] = {}
     for name, value in pairs:
         indexed = _INDEXED.fullmatch(name)
         plain = indexed[1] if indexed else name
@@ -46,8 +50,8 @@ def parameters(pairs: Iterable[tuple[str, str]], known: Collection[str]) -> Give
         values = found.setdefault(plain, [])
         if values and plain not in _LISTS:
             raise invalid(f"parameter {plain!r} is given twice")
-        values.append(value)
-    return found
+        values.append((int(indexed[2]) if indexed and indexed[2] else len(values), value))
+    return {name: [value for _, value in sorted(values, key=itemgetter(0))] for name, values in found.items()}
 
 
 def wanted(given: Given, max_page: int, max_bytes: int) -> Wanted:

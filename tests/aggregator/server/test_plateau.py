@@ -228,6 +228,7 @@ def test_projection(web):
     assert flat.to_pydict() == {"x_b_c": ["d", None]}
     assert names(**{"dataset[0]": "x"}) == ["a", "b"]
     assert names(dataset="x") == ["a", "b"]
+    assert names(**{"dataset[2]": "n", "dataset[10]": "time", "dataset[0]": "big"}) == ["big", "n", "time"]
     assert names(**{"dataset.separator": ".", "dataset[0]": "x.b", "dataset[1]": "n"}) == ["x.b.c", "n"]
     assert names(**{"dataset.separator": "::", "dataset[0]": "x", "dataset.exclude[0]": "x::b"}) == ["x::a"]
     assert names(**{"dataset.separator": ".", "dataset.exclude[0]": "x.b.c"}) == ["time", "n", "x.a", "big"]
@@ -249,7 +250,7 @@ def test_times(web):
     span = {"time.start": "1970-01-01T00:00:03Z", "time.end": "1970-01-01T01:00:05+01:00"}
     found, status, where = partition(web, 0, **span)
     assert found["n"].to_pylist() == [3, 4, 5]
-    assert (status, where) == ("All", {"start": 3, "end": 10})
+    assert (status, where) == ("All", {"start": 3, "end": 6})
     assert partition(web, 0, page_size=2, **span)[1:] == ("RecordLimited", {"start": 3, "end": 5})
     assert partition(web, 5, page_size=2, **span)[0]["n"].to_pylist() == [5]
     assert partition(web, 0, **{"time.start": "1970-01-01T00:00:08.000000001Z"})[0]["n"].to_pylist() == [9]
@@ -311,6 +312,35 @@ def test_other_schemas_are_passed_over(web):
     assert status == {"status": "SchemaChange", "next": {"a": 5, "b": 0, "c": 5, "d": 0, "e": 5}}
     found, status = topic(web, status["next"])
     assert (len(found), found.column_names, status["status"]) == (10, ["time", "n", "x"], "All")
+
+
+def test_where_times_end(web):
+    """Who reads a range of time and then goes on without one gets what comes behind the range: the position is behind
+    the last record that was given, and where there was none it stays.
+    """
+    send(web, records(10), partition="a")
+    send(web, records(2), partition="b")
+    span = {"time.start": "1970-01-01T00:00:03Z", "time.end": "1970-01-01T00:00:05Z"}
+    found, status = topic(web, **span)
+    assert (found["n"].to_pylist(), status) == ([3, 4, 5], {"status": "All", "next": {"a": 6, "b": 0}})
+    assert topic(web, status["next"])[0]["n"].to_pylist() == [0, 1, 6, 7, 8, 9]
+    assert partition(web, 7, partition="a", **span)[1:] == ("All", {"start": 7, "end": 7})
+    found, status = topic(web, {"a": 99, "b": 1}, order="desc", page_size=10)
+    assert (found["n"].to_pylist(), status["next"]) == ([*range(9, -1, -1)], {"a": 0, "b": 1})
+    assert topic(web, {"a": 0, "b": 99}, order="desc", page_size=0)[1]["next"] == {"a": 0, "b": 99}
+
+
+def test_columns_of_one_schema(web):
+    """Columns are asked of the records that a page gives: partitions that it passes over may lack them."""
+    send(web, records(2), partition="a")
+    send(web, records(2, url=pa.array(["/", "/cart"])).drop(["n"]), partition="b")
+    send(web, records(2, 2), partition="c")
+    for query in ({"dataset[0]": "n"}, {"dataset[0]": "n", "page_size": 4}):
+        found, status = topic(web, **query)
+        assert (found.to_pydict(), status["status"]) == ({"n": [0, 1, 2, 3]}, "SchemaChange")
+    assert topic(web, **{"dataset[0]": "n", "page_size": 2})[1]["next"] == {"a": 2, "b": 0, "c": 0}
+    refused = web.post("/topic/clicks/records?dataset[0]=n", json=status["next"])
+    assert (refused.status_code, "key not found" in refused.text) == (400, True)
 
 
 def test_schemas_of_partitions(web):
