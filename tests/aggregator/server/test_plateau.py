@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from served import served
@@ -242,6 +243,25 @@ def test_projection(web):
     small = partition(web, 0, **{"dataset.max_bytes": 500})[0]
     assert small["big"].to_pylist() == [None, None]
     assert small["n"].to_pylist() == [0, 1]
+
+
+def test_tensors(web):
+    """Tensors, and lists of one length, in structs: kept as they are, flattened in JSON, nulls where they are large."""
+    tensors = pa.FixedShapeTensorArray.from_numpy_ndarray(np.arange(8, dtype=np.float32).reshape(2, 2, 2))
+    sent = records(2, out=pa.StructArray.from_arrays(
+        [tensors, pa.array([[1, 2], None], pa.list_(pa.int64(), 2)), pa.array([[], None], pa.list_(pa.float64()))],
+        ["tensor", "fixed", "list"],
+    ))  # fmt: skip
+    send(web, sent)
+    assert partition(web, 0)[0].replace_schema_metadata(None).equals(sent)
+    flat = {"dataset[]": "*", "dataset.separator": ".", "dataset.exclude[]": "time"}
+    large = {**flat, "dataset.max_bytes": 20}
+    rows = [web.post("/topic/clicks/records", params=query, json=None).json() for query in (flat, large)]
+    assert rows[0] == [
+        {"n": 0, "out.tensor": [0.0, 1.0, 2.0, 3.0], "out.fixed": [1, 2], "out.list": []},
+        {"n": 1, "out.tensor": [4.0, 5.0, 6.0, 7.0], "out.fixed": None, "out.list": None},
+    ]
+    assert [row["out.tensor"] for row in rows[1]] == [None, None]
 
 
 def test_times(web):
