@@ -36,14 +36,13 @@ from aggregator.server.otlp_record import (
     plain,
     split,
 )
+from aggregator.server.otlp_size import MAX_RECORDS, check_records, check_size
 from aggregator.server.problems import Problem
 from aggregator.server.refusals import Tell, untold
 from aggregator.server.settings import OTLP_TAGS
 from aggregator.server.shipped import TAGS_AND_RECORD
 from esformat import InvalidEventError
 
-MAX_RECORDS = 500_000
-"""Of a request: each takes some 600 bytes of memory, however few it takes in the body."""
 PROTOBUF = "application/x-protobuf"
 JSON = "application/json"
 
@@ -66,12 +65,12 @@ def read_records(
     except (DecodeError, ValueError, TypeError, RecursionError) as error:
         why = " ".join(str(error).split())[:200]
         raise InvalidEventError(f"the body is no export request: {why}") from None
-    if len(records) > MAX_RECORDS:
-        raise InvalidEventError(f"the request has more than {MAX_RECORDS:,} records", hint="send them in smaller ones")
+    check_records(len(records))
     return records
 
 
 def _parsed(body: bytes) -> tuple[ExportLogsServiceRequest, bool]:
+    check_size(body)
     try:
         return ExportLogsServiceRequest.FromString(body), False
     except DecodeError:

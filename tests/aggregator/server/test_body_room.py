@@ -10,7 +10,7 @@ import httpx
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from served import served
 
-from aggregator.server import Settings, body_room, otlp
+from aggregator.server import Settings, body_room, otlp_size
 from aggregator.server.body_room import BodyRoom
 from aggregator.server.settings import Work
 
@@ -80,7 +80,7 @@ def test_the_servers_room(tmp_path):
 
 def test_more_records_than_are_taken(server, monkeypatch):
     """Records of three bytes each would take hundreds of times as many in memory."""
-    monkeypatch.setattr(otlp, "MAX_RECORDS", 10)
+    monkeypatch.setattr(otlp_size, "MAX_RECORDS", 10)
     for count, status in ((10, 200), (11, 400)):
         message = bytes([0x0A, 2 * count + 2, 0x12, 2 * count]) + b"\x12\x00" * count
         assert len(ExportLogsServiceRequest.FromString(message).resource_logs[0].scope_logs[0].log_records) == count

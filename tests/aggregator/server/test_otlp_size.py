@@ -1,0 +1,125 @@
+"""Export requests whose parts take much more memory than bytes are refused before they are read."""
+
+from __future__ import annotations
+
+import pytest
+from google.protobuf.message import DecodeError, Message
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, InstrumentationScope, KeyValue, KeyValueList
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+from aggregator.server import otlp_size
+from aggregator.server.otlp import PROTOBUF, read_records
+from esformat import InvalidEventError
+
+RECORDS, SCOPES, RESOURCES, VALUES = 0x12, 0x12, 0x0A, 0x0A
+
+
+def field(key: int, content: bytes) -> bytes:
+    """A field of bytes, with three bytes for its length."""
+    size = len(content)
+    return bytes([key, size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14]) + content
+
+
+def record(content: bytes) -> bytes:
+    return field(RESOURCES, field(SCOPES, field(RECORDS, content)))
+
+
+COUNT = 20_000
+MANY = {
+    "records": field(RESOURCES, field(SCOPES, b"\x12\x00" * COUNT)),
+    "records whose keys are written in two bytes": field(RESOURCES, field(SCOPES, b"\x92\x00\x00" * COUNT)),
+    "scopes": field(RESOURCES, b"\x12\x00" * COUNT),
+    "resources": b"\x0a\x00" * COUNT,
+    "attributes": record(b"\x32\x00" * COUNT),
+    "members of an array": record(field(0x2A, field(0x2A, b"\x0a\x00" * COUNT))),
+    "members of an object": record(field(0x2A, field(0x32, b"\x0a\x00" * COUNT))),
+    "attributes of a resource": field(RESOURCES, field(0x0A, b"\x0a\x00" * COUNT)),
+}
+
+
+@pytest.mark.parametrize("what", MANY)
+def test_many_empty_parts(monkeypatch, what):
+    """They take 70 to 140 bytes of memory each, and two of the body: none is made when they are too many."""
+    monkeypatch.setattr(otlp_size, "MAX_RECORDS", COUNT // 2)
+    monkeypatch.setattr(otlp_size, "MAX_MESSAGES", COUNT // 2)
+    body = MANY[what]
+    ExportLogsServiceRequest.FromString(body)  # it is a request
+    for read in (otlp_size.check_size, lambda body: read_records(body, PROTOBUF)):
+        with pytest.raises(InvalidEventError, match=f"the request has more than {COUNT // 2:,}"):
+            read(body)
+
+
+def test_a_message_of_control_characters(monkeypatch):
+    """Text may have any byte that a part could begin with."""
+    monkeypatch.setattr(otlp_size, "MAX_RECORDS", 3)
+    monkeypatch.setattr(otlp_size, "MAX_MESSAGES", 5)
+    text = "2*\n\x12\x1a" * 1000
+    made = ResourceLogs(scope_logs=[ScopeLogs(log_records=[LogRecord(body=AnyValue(string_value=text))])])
+    [(_, found)] = read_records(ExportLogsServiceRequest(resource_logs=[made]).SerializeToString(), PROTOBUF)
+    assert found["msg"] == text
+
+
+LEAVES = st.sampled_from([AnyValue(), AnyValue(string_value="é"), AnyValue(int_value=1), AnyValue(bytes_value=b"*2")])
+ANY = st.recursive(
+    LEAVES,
+    lambda values: (
+        st.lists(values, max_size=3).map(lambda found: AnyValue(array_value=ArrayValue(values=found)))
+        | st.lists(values, max_size=3).map(
+            lambda found: AnyValue(kvlist_value=KeyValueList(values=[KeyValue(key="k", value=each) for each in found]))
+        )
+    ),
+    max_leaves=6,
+)
+PAIRS = st.lists(st.builds(KeyValue, key=st.text(max_size=2), value=ANY), max_size=3)
+LOG_RECORDS = st.lists(
+    st.builds(LogRecord, time_unix_nano=st.just(9), severity_number=st.just(9), body=ANY, attributes=PAIRS,
+              trace_id=st.binary(max_size=16), flags=st.just(1)),
+    max_size=3,
+)  # fmt: skip
+SCOPE_LOGS = st.builds(ScopeLogs, scope=st.builds(InstrumentationScope, attributes=PAIRS), log_records=LOG_RECORDS)
+REQUESTS = st.builds(
+    ExportLogsServiceRequest,
+    resource_logs=st.lists(
+        st.builds(
+            ResourceLogs, resource=st.builds(Resource, attributes=PAIRS), scope_logs=st.lists(SCOPE_LOGS, max_size=2)
+        ),
+        max_size=2,
+    ),
+)
+
+
+def kinds(message: Message) -> list[str]:
+    """The kinds of the messages within one."""
+    found = []
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for each in [value] if isinstance(value, Message) else value:
+                found += [field.message_type.name, *kinds(each)]
+    return found
+
+
+@settings(max_examples=20)
+@given(REQUESTS)
+def test_every_message_is_counted(request):
+    """What is counted without reading is what reading finds."""
+    counted = [kind.name for kind in otlp_size._messages(request.SerializeToString())]
+    assert sorted(counted) == sorted(kinds(request))
+
+
+@given(
+    st.lists(st.sampled_from([b"\x0a", b"\x12", b"\x02", b"\x32\x00", b"\x92\x00", b"\xff", b"\x0b", b"\x0d"])).map(
+        b"".join
+    )
+)
+def test_bytes_that_are_no_request(body):
+    """Counting ends, whatever the bytes are: those that can be read have no more messages than were counted."""
+    counted = list(otlp_size._messages(body))
+    try:
+        request = ExportLogsServiceRequest.FromString(body)
+    except DecodeError:
+        return
+    assert len(kinds(request)) <= len(counted)
