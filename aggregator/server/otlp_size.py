@@ -17,7 +17,7 @@ from esformat import InvalidEventError
 MAX_RECORDS = 500_000
 """Of a request: each takes some 600 bytes of memory, however few it takes in the body."""
 MAX_MESSAGES = 3_000_000
-"""Of a request, attributes and their values included. They take nine bytes and more in the body, unless nearly empty."""
+"""Of a request, attributes and values included: each takes nine bytes and more of a body, unless it is nearly empty."""
 _DEEPEST = 100  # as protobuf's own reader has it
 _VARINT, _DELIMITED = 0, 2
 _FIXED_BYTES = {1: 8, 5: 4}  # by wire type
