@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import httptools
@@ -21,7 +22,9 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from aggregator.server.admission import Admission
 from aggregator.server.answers import ABORT
 from aggregator.server.exchange import Exchange, Way
+from aggregator.server.origins import Headers, cors_headers
 from aggregator.server.problems import Problem, answer
+from aggregator.server.settings import Http
 
 LINGER_S = 5.0
 """How long a connection waits for the next piece of a body that was refused."""
@@ -50,261 +53,274 @@ class _RefusedError(Exception):
         self.problem = problem
 
 
-def connection_type(stall_s: float, max_header_bytes: int, admission: Admission) -> type[HttpToolsProtocol]:
-    """The protocol class of a server. stall_s: for headers to be complete, and for a reader to go on reading."""
+class Connection(HttpToolsProtocol):
+    """A client's connection. uvicorn makes one for each; `connection_type` says what they have in common."""
 
-    class Connection(HttpToolsProtocol):
-        _timer: asyncio.TimerHandle | None = None  # Invariant: set while headers, or the rest of a body, are awaited
-        _write_timer: asyncio.TimerHandle | None = None
-        _unused_bytes = 0  # since the last request, its headers, or a piece of its body was complete
-        _in_headers = True
-        _offered = False  # Invariant: true from the headers of a request with an offer until it is read again
-        _refused = False  # Invariant: true from the answer to a request without a cycle to the end of its body
-        _surplus = False  # one more than there may be: its first request is refused
-        _lingering = False  # nothing is sent any more, and what comes is thrown away
-        _discard_until = 0.0
-        _discarded_bytes = 0
-        cycle: Exchange
-        _last_word: Problem | None = None  # the answer to what cannot be read, behind those to the requests before it
+    stall_s: float
+    """For headers to be complete, and for a reader to go on reading."""
+    max_header_bytes: int
+    admission: Admission
+    cors_origins: Sequence[str]
+    _timer: asyncio.TimerHandle | None = None  # Invariant: set while headers, or the rest of a body, are awaited
+    _write_timer: asyncio.TimerHandle | None = None
+    _unused_bytes = 0  # since the last request, its headers, or a piece of its body was complete
+    _in_headers = True
+    _offered = False  # Invariant: true from the headers of a request with an offer until it is read again
+    _refused = False  # Invariant: true from the answer to a request without a cycle to the end of its body
+    _surplus = False  # one more than there may be: its first request is refused
+    _lingering = False  # nothing is sent any more, and what comes is thrown away
+    _discard_until = 0.0
+    _discarded_bytes = 0
+    cycle: Exchange
+    _last_word: Problem | None = None  # the answer to what cannot be read, behind those to the requests before it
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
-            super().connection_made(transport)
-            self._surplus = self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency
-            self._wait(stall_s)
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
+        super().connection_made(transport)
+        self._surplus = self.limit_concurrency is not None and len(self.connections) > self.limit_concurrency
+        self._wait(self.stall_s)
 
-        def connection_lost(self, exc: Exception | None) -> None:
-            self._wait(None)
-            self._forget_writer()
-            super().connection_lost(exc)
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wait(None)
+        self._forget_writer()
+        super().connection_lost(exc)
 
-        # ------------------------------------------------------------ what comes
+    # ------------------------------------------------------------ what comes
 
-        def data_received(self, data: bytes) -> None:
-            if self._discarding:
-                self._discard(len(data))
-            if self._lingering or self._last_word is not None or self.transport.is_closing():
-                return
-            if self._in_headers and self._timer is None:
-                self._wait(stall_s)
-            self._unused_bytes += len(data)
-            self._unset_keepalive_if_required()
-            self._parse(data)
-            if self._unused_bytes > max_header_bytes and not self._lingering:
-                self._refuse(_TOO_LONG)
+    def data_received(self, data: bytes) -> None:
+        if self._discarding:
+            self._discard(len(data))
+        if self._lingering or self._last_word is not None or self.transport.is_closing():
+            return
+        if self._in_headers and self._timer is None:
+            self._wait(self.stall_s)
+        self._unused_bytes += len(data)
+        self._unset_keepalive_if_required()
+        self._parse(data)
+        if self._unused_bytes > self.max_header_bytes and not self._lingering:
+            self._refuse(_TOO_LONG)
 
-        def _parse(self, data: bytes) -> None:
-            try:
-                self.parser.feed_data(data)
-            except httptools.HttpParserUpgrade as offer:
-                self._parse_without_offer(data[offer.args[0] :])
-            except httptools.HttpParserError as error:
-                cause = error.__context__
-                self._refuse(cause.problem if isinstance(cause, _RefusedError) else _NO_HTTP)
+    def _parse(self, data: bytes) -> None:
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as offer:
+            self._parse_without_offer(data[offer.args[0] :])
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            self._refuse(cause.problem if isinstance(cause, _RefusedError) else _NO_HTTP)
 
-        def _parse_without_offer(self, rest: bytes) -> None:
-            """Read a request again as if it had not offered another protocol. rest: what came behind its headers."""
-            line = b"%b %b HTTP/1.1\r\n" % (self.parser.get_method(), self.url)
-            lines = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
-            self._offered = False
-            self.parser = httptools.HttpRequestParser(self)
-            self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
-            self._parse(b"".join([line, *lines, b"\r\n", rest]))
+    def _parse_without_offer(self, rest: bytes) -> None:
+        """Read a request again as if it had not offered another protocol. rest: what came behind its headers."""
+        line = b"%b %b HTTP/1.1\r\n" % (self.parser.get_method(), self.url)
+        lines = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
+        self._offered = False
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
+        self._parse(b"".join([line, *lines, b"\r\n", rest]))
 
-        def on_header(self, name: bytes, value: bytes) -> None:
-            if self._in_headers:  # and not behind a body: nothing that looks at headers has seen those
-                super().on_header(name, value)
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._in_headers:  # and not behind a body: nothing that looks at headers has seen those
+            super().on_header(name, value)
 
-        def on_headers_complete(self) -> None:
-            self._in_headers = False
-            self._unused_bytes = 0
-            self._wait(None)
-            method, version = self.parser.get_method(), self.parser.get_http_version()
-            self._check(method, version)
-            self._offered = bool(self.parser.should_upgrade())
-            if self._offered:
-                return
-            refusal = self._refusal()
-            if refusal is None:
-                self._begin(method, version)
-                return
-            self._refused = True
-            if self.expect_100_continue:  # its client may send the body or not
-                refusal.headers["connection"] = "close"
-            self._write(refusal)
-            self._begin_discarding()
-            if self.expect_100_continue:
-                self._linger()
-
-        def _check(self, method: bytes, version: str) -> None:
-            """Refuse what is HTTP, and not spoken here, or too much. Raises _RefusedError."""
-            if version not in ("1.0", "1.1") or method == b"CONNECT":
-                raise _RefusedError(_NO_HTTP)
-            if self._surplus or (self.limit_concurrency is not None and len(self.tasks) >= self.limit_concurrency):
-                raise _RefusedError(_TOO_MANY)
-            for name, value in self.headers:
-                if name == b"transfer-encoding" and (version == "1.0" or value.strip().lower() != b"chunked"):
-                    raise _RefusedError(_OTHER_CODING if version == "1.1" else _NO_HTTP)
-
-        def _begin(self, method: bytes, version: str) -> None:
-            """Start the task for a request whose headers are there, or put it behind those before it."""
-            path, query = b"*", b""
-            if self.url != b"*":
-                parsed = httptools.parse_url(self.url)  # also of a target with a host
-                path, query = parsed.path or b"/", parsed.query or b""
-            scope: dict[str, Any] = self.scope  # type: ignore[assignment]  # whose extensions uvicorn does not know
-            scope |= {"method": method.decode(), "http_version": version, "path": path.decode("ascii"),
-                      "raw_path": path, "query_string": query, "extensions": {ABORT: self._cut}}  # fmt: skip
-            before = self.cycle
-            self.cycle = exchange = Exchange(
-                scope=self.scope, transport=Way(self.transport, lambda: self._end(exchange)), flow=self.flow,
-                logger=self.logger,
-                access_logger=self.access_logger, access_log=False, default_headers=self.server_state.default_headers,
-                message_event=asyncio.Event(), expect_100_continue=self.expect_100_continue and version != "1.0",
-                keep_alive=version != "1.0" and self.parser.should_keep_alive(), on_response=self.on_response_complete,
-            )  # fmt: skip
-            if before is None or before.response_complete:
-                self._start_asgi_task(exchange, self.app)
-            else:
-                self.flow.pause_reading()
-                self.pipeline.appendleft((exchange, self.app))
-
-        def _refusal(self) -> Response | None:
-            """Only where nothing is under way on the connection: answers keep their order and their reader's pace."""
-            idle = self.cycle is None or self.cycle.response_complete
-            if not idle or self.flow.write_paused or not self.parser.should_keep_alive():
-                return None
-            return admission.refusal(self.parser.get_method(), self.url, self.headers)
-
-        def _write(self, answer: Response) -> None:
-            headers = [*self.server_state.default_headers, *answer.raw_headers]
-            lines = [b"%b: %b\r\n" % header for header in headers]
-            self.transport.write(b"".join([STATUS_LINE[answer.status_code], *lines, b"\r\n", bytes(answer.body)]))
-
-        def on_body(self, body: bytes) -> None:
-            self._unused_bytes = 0
-            if not self._refused:
-                super().on_body(body)
-
-        def on_message_complete(self) -> None:
-            self._in_headers = True
-            self._unused_bytes = 0
-            self._wait(None)
-            self._discard_until = 0.0
-            if self._refused:
-                self._refused = False
-                self.on_response_complete()
-            elif not self._offered:
-                super().on_message_complete()
-
-        def on_response_complete(self) -> None:
-            if self._lingering:
-                return
-            exchange = self.cycle  # perhaps not the one that is complete, but one behind it whose body still comes
-            if exchange is not None and exchange.response_complete and exchange.more_body:
-                self._begin_discarding()
-            is_last = not self.pipeline
-            super().on_response_complete()
-            if is_last and self._last_word is not None:
-                self._say_and_end(self._last_word)
-
-        # ------------------------------------------------------------ the end
-
-        def _refuse(self, problem: Problem) -> None:
-            """Answer what cannot be read, after the requests before it, and read no other request."""
-            exchange = self.cycle
-            if self._refused or (exchange is not None and exchange.response_complete and exchange.more_body):
-                self._linger()  # it has its answer
-            elif exchange is None or exchange.response_complete:
-                self._say_and_end(problem)
-            elif not exchange.more_body:
-                self._last_word = problem
-            elif self.pipeline:
-                self.pipeline.popleft()
-                self._last_word = problem
-            elif exchange.response_started:
-                self._cut()
-            else:
-                exchange.disconnect()
-                self._say_and_end(problem)
-
-        def _say_and_end(self, problem: Problem) -> None:
-            last = answer(problem, "")
-            last.headers["connection"] = "close"
-            self._write(last)
+    def on_headers_complete(self) -> None:
+        self._in_headers = False
+        self._unused_bytes = 0
+        self._wait(None)
+        method, version = self.parser.get_method(), self.parser.get_http_version()
+        self._check(method, version)
+        self._offered = bool(self.parser.should_upgrade())
+        if self._offered:
+            return
+        refusal = self._refusal()
+        if refusal is None:
+            self._begin(method, version)
+            return
+        self._refused = True
+        if self.expect_100_continue:  # its client may send the body or not
+            refusal.headers["connection"] = "close"
+        self._write(refusal)
+        self._begin_discarding()
+        if self.expect_100_continue:
             self._linger()
 
-        def _end(self, exchange: Exchange) -> None:
-            """Close, as an exchange asks for."""
-            if exchange.broken_off:
-                self._cut()
-            elif exchange.more_body or exchange is not self.cycle:
-                self._linger()
-            else:
-                self.transport.close()
+    def _check(self, method: bytes, version: str) -> None:
+        """Refuse what is HTTP, and not spoken here, or too much. Raises _RefusedError."""
+        if version not in ("1.0", "1.1") or method == b"CONNECT":
+            raise _RefusedError(_NO_HTTP)
+        if self._surplus or (self.limit_concurrency is not None and len(self.tasks) >= self.limit_concurrency):
+            raise _RefusedError(_TOO_MANY)
+        for name, value in self.headers:
+            if name == b"transfer-encoding" and (version == "1.0" or value.strip().lower() != b"chunked"):
+                raise _RefusedError(_OTHER_CODING if version == "1.1" else _NO_HTTP)
 
-        def _linger(self) -> None:
-            """Send nothing more, and read on until the client has its answer and closes."""
-            if self._lingering or self.transport.is_closing():
-                return
-            self._lingering = True
-            self._unset_keepalive_if_required()
-            if self.transport.can_write_eof():
-                self.transport.write_eof()
+    def _begin(self, method: bytes, version: str) -> None:
+        """Start the task for a request whose headers are there, or put it behind those before it."""
+        path, query = b"*", b""
+        if self.url != b"*":
+            parsed = httptools.parse_url(self.url)  # also of a target with a host
+            path, query = parsed.path or b"/", parsed.query or b""
+        scope: dict[str, Any] = self.scope  # type: ignore[assignment]  # whose extensions uvicorn does not know
+        scope |= {"method": method.decode(), "http_version": version, "path": path.decode("ascii"),
+                  "raw_path": path, "query_string": query, "extensions": {ABORT: self._cut}}  # fmt: skip
+        before = self.cycle
+        self.cycle = exchange = Exchange(
+            scope=self.scope, transport=Way(self.transport, lambda: self._end(exchange)), flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger, access_log=False, default_headers=self.server_state.default_headers,
+            message_event=asyncio.Event(), expect_100_continue=self.expect_100_continue and version != "1.0",
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(), on_response=self.on_response_complete,
+        )  # fmt: skip
+        if before is None or before.response_complete:
+            self._start_asgi_task(exchange, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((exchange, self.app))
+
+    def _refusal(self) -> Response | None:
+        """Only where nothing is under way on the connection: answers keep their order and their reader's pace."""
+        idle = self.cycle is None or self.cycle.response_complete
+        if not idle or self.flow.write_paused or not self.parser.should_keep_alive():
+            return None
+        return self.admission.refusal(self.parser.get_method(), self.url, self.headers)
+
+    def _write(self, answer: Response) -> None:
+        asked: Headers = self.headers or ()
+        shared = cors_headers(dict(asked).get(b"origin"), self.cors_origins)
+        headers = [*self.server_state.default_headers, *answer.raw_headers, *shared]
+        lines = [b"%b: %b\r\n" % header for header in headers]
+        self.transport.write(b"".join([STATUS_LINE[answer.status_code], *lines, b"\r\n", bytes(answer.body)]))
+
+    def on_body(self, body: bytes) -> None:
+        self._unused_bytes = 0
+        if not self._refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._in_headers = True
+        self._unused_bytes = 0
+        self._wait(None)
+        self._discard_until = 0.0
+        if self._refused:
+            self._refused = False
+            self.on_response_complete()
+        elif not self._offered:
+            super().on_message_complete()
+
+    def on_response_complete(self) -> None:
+        if self._lingering:
+            return
+        exchange = self.cycle  # perhaps not the one that is complete, but one behind it whose body still comes
+        if exchange is not None and exchange.response_complete and exchange.more_body:
             self._begin_discarding()
+        is_last = not self.pipeline
+        super().on_response_complete()
+        if is_last and self._last_word is not None:
+            self._say_and_end(self._last_word)
 
-        @property
-        def _discarding(self) -> bool:
-            return self._discard_until > 0
+    # ------------------------------------------------------------ the end
 
-        def _begin_discarding(self) -> None:
-            """Read the rest of a body, or all that comes, and throw it away."""
-            self.flow.resume_reading()
-            self._discarded_bytes = 0
-            self._discard_until = self.loop.time() + LINGER_MOST_S
-            self._wait(LINGER_S)
+    def _refuse(self, problem: Problem) -> None:
+        """Answer what cannot be read, after the requests before it, and read no other request."""
+        exchange = self.cycle
+        if self._refused or (exchange is not None and exchange.response_complete and exchange.more_body):
+            self._linger()  # it has its answer
+        elif exchange is None or exchange.response_complete:
+            self._say_and_end(problem)
+        elif not exchange.more_body:
+            self._last_word = problem
+        elif self.pipeline:
+            self.pipeline.popleft()
+            self._last_word = problem
+        elif exchange.response_started:
+            self._cut()
+        else:
+            exchange.disconnect()
+            self._say_and_end(problem)
 
-        def _discard(self, size_bytes: int) -> None:
-            self._discarded_bytes += size_bytes
-            if self._discarded_bytes > LINGER_BYTES:
-                self._cut()
-            else:
-                self._wait(min(LINGER_S, max(0.0, self._discard_until - self.loop.time())))
+    def _say_and_end(self, problem: Problem) -> None:
+        last = answer(problem, "")
+        last.headers["connection"] = "close"
+        self._write(last)
+        self._linger()
 
-        def _wait(self, seconds: float | None) -> None:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer = None if seconds is None else self.loop.call_later(seconds, self._too_late)
+    def _end(self, exchange: Exchange) -> None:
+        """Close, as an exchange asks for."""
+        if exchange.broken_off:
+            self._cut()
+        elif exchange.more_body or exchange is not self.cycle:
+            self._linger()
+        else:
+            self.transport.close()
 
-        def _too_late(self) -> None:
-            self._timer = None
-            if self._in_headers and self._unused_bytes and not self._lingering:
-                self._refuse(_TOO_SLOW)
-            else:
-                self._cut()
+    def _linger(self) -> None:
+        """Send nothing more, and read on until the client has its answer and closes."""
+        if self._lingering or self.transport.is_closing():
+            return
+        self._lingering = True
+        self._unset_keepalive_if_required()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._begin_discarding()
 
-        # ------------------------------------------------------------ readers that stall
+    @property
+    def _discarding(self) -> bool:
+        return self._discard_until > 0
 
-        def pause_writing(self) -> None:
-            super().pause_writing()
-            if self._write_timer is None:
-                self._write_timer = self.loop.call_later(stall_s, self._cut)
+    def _begin_discarding(self) -> None:
+        """Read the rest of a body, or all that comes, and throw it away."""
+        self.flow.resume_reading()
+        self._discarded_bytes = 0
+        self._discard_until = self.loop.time() + LINGER_MOST_S
+        self._wait(LINGER_S)
 
-        def resume_writing(self) -> None:
-            self._forget_writer()
-            super().resume_writing()
+    def _discard(self, size_bytes: int) -> None:
+        self._discarded_bytes += size_bytes
+        if self._discarded_bytes > LINGER_BYTES:
+            self._cut()
+        else:
+            self._wait(min(LINGER_S, max(0.0, self._discard_until - self.loop.time())))
 
-        def _forget_writer(self) -> None:
-            if self._write_timer is not None:
-                self._write_timer.cancel()
-                self._write_timer = None
+    def _wait(self, seconds: float | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self._too_late)
 
-        def timeout_keep_alive_handler(self) -> None:
-            if self.transport.get_write_buffer_size():  # closing would wait for a reader that does not read
-                self._cut()
-            else:
-                super().timeout_keep_alive_handler()
+    def _too_late(self) -> None:
+        self._timer = None
+        if self._in_headers and self._unused_bytes and not self._lingering:
+            self._refuse(_TOO_SLOW)
+        else:
+            self._cut()
 
-        def _cut(self) -> None:
-            self.transport.abort()
+    # ------------------------------------------------------------ readers that stall
 
-    return Connection
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._write_timer is None:
+            self._write_timer = self.loop.call_later(self.stall_s, self._cut)
+
+    def resume_writing(self) -> None:
+        self._forget_writer()
+        super().resume_writing()
+
+    def _forget_writer(self) -> None:
+        if self._write_timer is not None:
+            self._write_timer.cancel()
+            self._write_timer = None
+
+    def timeout_keep_alive_handler(self) -> None:
+        if self.transport.get_write_buffer_size():  # closing would wait for a reader that does not read
+            self._cut()
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _cut(self) -> None:
+        self.transport.abort()
+
+
+def connection_type(http: Http, admission: Admission) -> type[Connection]:
+    """The protocol class of a server."""
+    shared = {
+        "stall_s": http.stall_s, "max_header_bytes": http.max_header_bytes, "admission": admission,
+        "cors_origins": http.cors_origins,
+    }  # fmt: skip
+    return type("Connection", (Connection,), shared)

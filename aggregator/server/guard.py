@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from aggregator import OverloadedError
 from aggregator.server.context import Context, Told
 from aggregator.server.methods import Methods
-from aggregator.server.origins import Headers, asker, cors_headers, is_same_origin, preflight_headers
+from aggregator.server.origins import Headers, asker, cors_headers, is_same_origin, may_ask, preflight_headers
 from aggregator.server.problems import ProblemError, answer, problem_of
 
 SLOWEST_BYTES_PER_S = 4096
@@ -60,14 +60,13 @@ class Guard:
         token is needed, any page could.
         """
         allowed = self._context.settings.http.cors_origins
-        vary = [(b"vary", b"Origin")] if allowed else []
         origin = dict(headers).get(b"origin")
-        if origin is None or is_same_origin(origin.decode("latin-1"), hosts):
-            return vary
-        if "*" not in allowed and origin.decode("latin-1").lower() not in allowed:
+        if origin is not None and is_same_origin(origin.decode("latin-1"), hosts):
+            origin = None
+        if origin is not None and not may_ask(origin, allowed):
             raise ProblemError(403, "cross-origin", "pages of other sites may not ask this server",
                                "set http.cors_origins, or, behind a proxy, http.trusted_proxies")  # fmt: skip
-        return [*cors_headers(origin), *vary]
+        return cors_headers(origin, allowed)
 
     def _options(self, scope: Scope) -> Response | None:
         """The answer to a question for methods, of which a browser's about another origin is one."""

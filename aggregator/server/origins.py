@@ -56,9 +56,17 @@ def is_same_origin(origin: str, hosts: Sequence[str]) -> bool:
     return bool(host) and any(host.removesuffix(port) == known.lower().removesuffix(port) for known in hosts)
 
 
-def cors_headers(origin: bytes) -> list[tuple[bytes, bytes]]:
-    """Of an answer that pages of `origin` may read."""
-    return [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", EXPOSED.encode())]
+def may_ask(origin: bytes, allowed: Sequence[str]) -> bool:
+    """Whether pages of that origin, of another site, may ask: it is one of `allowed`, or any may."""
+    return "*" in allowed or origin.decode("latin-1").lower() in allowed
+
+
+def cors_headers(origin: bytes | None, allowed: Sequence[str]) -> list[tuple[bytes, bytes]]:
+    """Added to every answer, so that a browser shows it to the page of that origin, if the page may ask."""
+    vary = [(b"vary", b"Origin")] if allowed else []
+    if origin is None or not may_ask(origin, allowed):
+        return vary
+    return [(b"access-control-allow-origin", origin), (b"access-control-expose-headers", EXPOSED.encode()), *vary]
 
 
 def preflight_headers(headers: Headers, methods: Sequence[str]) -> list[tuple[bytes, bytes]]:

@@ -200,7 +200,7 @@ class _Server(uvicorn.Server):
         http, tls = settings.http, settings.tls
         files = (tls.certificate, tls.key, tls.client_ca)
         certificate, key, client_ca = (None if file is None else str(file) for file in files)
-        protocol = connection_type(http.stall_s, http.max_header_bytes, Admission(self.context))
+        protocol = connection_type(http, Admission(self.context))
         super().__init__(
             uvicorn.Config(
                 app, http=protocol, ws="none", lifespan="on",

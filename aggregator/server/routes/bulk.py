@@ -26,7 +26,7 @@ from aggregator.server.bulk import (
 )
 from aggregator.server.context import Context
 from aggregator.server.document_ids import key_of
-from aggregator.server.operation import operation, parameter
+from aggregator.server.operation import Endpoint, operation, parameter
 from aggregator.server.problems import ProblemError
 from aggregator.server.refusals import Tell
 from aggregator.server.schemas import ELASTIC_ERROR, json_answer, ref, text
@@ -42,6 +42,9 @@ _TOPIC = parameter("topic", "Topic of the streams; it is made where it is absent
                    maxLength=1024)  # fmt: skip
 _INDEX = parameter("index", "The index, a tag of the stream", where="path", example="nginx")
 _ID = parameter("id", "The document's id", where="path", example="17")
+_OTHER_INDEX = parameter("index", "Index of items that name none", where="path", example="nginx")
+_MANY = "`index` and `create` store a document as a record of the stream `{index=…}`; others are refused, item by item."
+_ANSWERED = {"200": json_answer("what became of each item", ref("BulkAnswer")), "429": {"description": "try again"}}
 _ONE = "A record of the stream `{index=…}`, with its id as the field `_id`."
 _DOCUMENT = {"@timestamp": "2026-03-01T08:00:00Z", "message": "GET / 200"}
 _BODY: Any = {"application/json": {"schema": {"type": "object"}, "example": _DOCUMENT}}
@@ -93,56 +96,31 @@ def routes(context: Context) -> list[Route]:
 
         return await context.appends.run(work)
 
-    @operation(
-        "write", "Store documents by Elasticsearch's bulk interface", tag="shippers", checks_topics=True, source="bulk",
-        description="`index` and `create` store a document as a record of the stream `{index=…}`; others "
-        "are refused, item by item.",
-        parameters=(_TOPIC,), body={"application/x-ndjson": text("bulk-lines", _LINES)},
-        errors=ELASTIC_ERROR,
-        answers={"200": json_answer("what became of each item", ref("BulkAnswer")),
-                 "429": {"description": "try again"}},
-    )  # fmt: skip
-    async def bulk(request: Request) -> Response:
-        return await send_bulk(request)
+    def in_bulk(name: str, summary: str, *parameters: Any) -> Endpoint:
+        async def bulk(request: Request) -> Response:
+            return await send_bulk(request)
 
-    @operation(
-        "write", "Store documents of one index", tag="shippers", checks_topics=True, source="bulk",
-        parameters=(parameter("index", "Index of items that name none", where="path", example="nginx"), _TOPIC),
-        body={"application/x-ndjson": text("bulk-lines", _LINES)},
-        errors=ELASTIC_ERROR,
-        answers={"200": json_answer("what became of each item", ref("BulkAnswer")),
-                 "429": {"description": "try again"}},
-    )  # fmt: skip
-    async def bulk_of_index(request: Request) -> Response:
-        return await send_bulk(request)
+        bulk.__name__ = name
+        return operation(
+            "write", summary, tag="shippers", checks_topics=True, source="bulk", description=_MANY,
+            parameters=(*parameters, _TOPIC), body={"application/x-ndjson": text("bulk-lines", _LINES)},
+            errors=ELASTIC_ERROR, answers=_ANSWERED,
+        )(bulk)  # fmt: skip
+
+    def alone(name: str, summary: str, *parameters: Any, verb: str | None = None) -> Endpoint:
+        async def document(request: Request) -> Response:
+            return await send_document(request, verb or _verb(request))
+
+        document.__name__ = name
+        answers = _STORED if verb is None else _STORED | {"409": {"description": "it is stored already"}}
+        return operation(
+            "write", summary, tag="shippers", checks_topics=True, source="bulk", description=_ONE,
+            parameters=(*parameters, _TOPIC), body=_BODY, errors=ELASTIC_ERROR, answers=answers,
+        )(document)  # fmt: skip
 
     @operation("open", "What shippers for Elasticsearch look at first", tag="shippers", answers=_FACTS)
     async def about(request: Request) -> Response:
         return _answer(elastic.about_server(), request)
-
-    @operation(
-        "write", "Store a document", tag="shippers", checks_topics=True, description=_ONE, parameters=(_INDEX, _TOPIC),
-        body=_BODY, answers=_STORED,
-        errors=ELASTIC_ERROR, source="bulk",
-    )  # fmt: skip
-    async def store_document(request: Request) -> Response:
-        return await send_document(request, _verb(request))
-
-    @operation(
-        "write", "Store a document under an id", tag="shippers", checks_topics=True, description=_ONE,
-        parameters=(_INDEX, _ID, _TOPIC), body=_BODY,
-        answers=_STORED, errors=ELASTIC_ERROR, source="bulk",
-    )  # fmt: skip
-    async def store_document_with_id(request: Request) -> Response:
-        return await send_document(request, _verb(request))
-
-    @operation(
-        "write", "Store a document under an id, once", tag="shippers", checks_topics=True, description=_ONE,
-        parameters=(_INDEX, _ID, _TOPIC), body=_BODY,
-        answers={**_STORED, "409": {"description": "it is stored already"}}, errors=ELASTIC_ERROR, source="bulk",
-    )  # fmt: skip
-    async def create_document(request: Request) -> Response:
-        return await send_document(request, "create")
 
     @operation("open", "Elasticsearch's health check", tag="shippers", answers=_FACTS)
     async def cluster_health(request: Request) -> Response:
@@ -165,13 +143,18 @@ def routes(context: Context) -> list[Route]:
         kind = request.state.route.split("/")[1]
         return _answer(elastic.template(kind, request.path_params["name"]), request)
 
-    looks = ["GET", "HEAD"]
+    bulk = in_bulk("bulk", "Store documents by Elasticsearch's bulk interface")
+    bulk_of_index = in_bulk("bulk_of_index", "Store documents of one index", _OTHER_INDEX)
+    store_document = alone("store_document", "Store a document", _INDEX)
+    store_with_id = alone("store_document_with_id", "Store a document under an id", _INDEX, _ID)
+    create = alone("create_document", "Store a document under an id, once", _INDEX, _ID, verb="create")
+    looks, sends = ["GET", "HEAD"], ["POST", "PUT"]
     return [
-        *(Route(path, bulk, methods=["POST", "PUT"]) for path in ("/_bulk", "/_bulk/")),  # Fluent Bit with a pipeline
-        *(Route(path, bulk_of_index, methods=["POST", "PUT"]) for path in ("/{index}/_bulk", "/{index}/_bulk/")),
+        *(Route(path, bulk, methods=sends) for path in ("/_bulk", "/_bulk/")),  # Fluent Bit with a pipeline
+        *(Route(path, bulk_of_index, methods=sends) for path in ("/{index}/_bulk", "/{index}/_bulk/")),
         Route("/{index}/_doc", store_document, methods=["POST"]),
-        Route("/{index}/_doc/{id}", store_document_with_id, methods=["POST", "PUT"]),
-        Route("/{index}/_create/{id}", create_document, methods=["POST", "PUT"]),
+        Route("/{index}/_doc/{id}", store_with_id, methods=sends),
+        Route("/{index}/_create/{id}", create, methods=sends),
         Route("/", about, methods=looks),
         Route("/_cluster/health", cluster_health, methods=looks),
         Route("/_license", licence, methods=looks),

@@ -14,7 +14,7 @@ from aggregator.server.asked import Asked, idempotency_key
 from aggregator.server.body import read_body
 from aggregator.server.context import Context
 from aggregator.server.media import media_of
-from aggregator.server.operation import operation, parameter
+from aggregator.server.operation import Endpoint, operation, parameter
 from aggregator.server.otlp import JSON, PROTOBUF, failure, not_stored
 from aggregator.server.otlp_export import export
 from aggregator.server.problems import Problem, ProblemError, problem_of
@@ -76,29 +76,21 @@ def routes(context: Context) -> list[Route]:
         body = await read_body(request, context.settings.http, may_be_empty=media == PROTOBUF)  # an export of nothing
         return await context.appends.run(export, context, lambda: body.plain().to_pybytes(), media, target)
 
-    def refuse(request: Request, signal: str) -> Response:
-        problem = not_stored(signal)
-        context.refused("otlp", "unsupported", why=problem.detail)
-        return _failure(problem, media_of(request.headers.get("content-type")))
+    def refusing(signal: str) -> Endpoint:
+        async def refuse(request: Request) -> Response:
+            problem = not_stored(signal)
+            context.refused("otlp", "unsupported", why=problem.detail)
+            return _failure(problem, media_of(request.headers.get("content-type")))
 
-    @operation(
-        "open", "Export traces by OTLP: refused", tag="shippers", description="Only logs are stored here.",
-        errors=_ERRORS, answers={"404": {"description": "traces are not stored here"}},
-    )  # fmt: skip
-    async def export_traces(request: Request) -> Response:
-        return refuse(request, "traces")
-
-    @operation(
-        "open", "Export metrics by OTLP: refused", tag="shippers", description="Only logs are stored here.",
-        errors=_ERRORS, answers={"404": {"description": "metrics are not stored here"}},
-    )  # fmt: skip
-    async def export_metrics(request: Request) -> Response:
-        return refuse(request, "metrics")
+        refuse.__name__ = f"export_{signal}"
+        return operation(
+            "open", f"Export {signal} by OTLP: refused", tag="shippers", description="Only logs are stored here.",
+            errors=_ERRORS, answers={"404": {"description": f"{signal} are not stored here"}},
+        )(refuse)  # fmt: skip
 
     return [
         Route("/v1/logs", export_logs, methods=["POST"]),
-        Route("/v1/traces", export_traces, methods=["POST"]),
-        Route("/v1/metrics", export_metrics, methods=["POST"]),
+        *(Route(f"/v1/{signal}", refusing(signal), methods=["POST"]) for signal in ("traces", "metrics")),
     ]
 
 

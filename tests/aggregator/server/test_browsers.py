@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import email
+import socket
 import time
 from ipaddress import ip_network
 
@@ -44,6 +46,33 @@ def test_a_page_that_may_ask(web):
     assert "Origin" in web.get("/v1/topics").headers["vary"]
     large = web.post("/v1/topics/t/events", content=b"x" * 21_000_000, headers={"origin": PAGE})
     assert (large.status_code, large.headers["access-control-allow-origin"]) == (413, PAGE)
+
+
+EARLY = {
+    429: b"POST /v1/topics/t/events HTTP/1.1\r\nHost: a\r\nOrigin: %b\r\nContent-Length: 0\r\n\r\n",
+    501: b"POST /v1/topics/t/events HTTP/1.1\r\nHost: a\r\nOrigin: %b\r\nTransfer-Encoding: gzip\r\n\r\n",
+    431: b"GET / HTTP/1.1\r\nHost: a\r\nOrigin: %b\r\nMuch: " + b"x" * 70_000,
+    400: b"GET / HTTP/1.1\r\nHost: a\r\nOrigin: %b\r\nAccept: a\r\nNo header\r\n\r\n",
+}
+"""Requests that are answered before the application has them."""
+
+
+@pytest.mark.parametrize("status", EARLY)
+@pytest.mark.parametrize(("origin", "may_ask"), [(PAGE, True), ("https://example.org", False)])
+def test_refused_before_the_application(tmp_path, status, origin, may_ask):
+    """A page that may ask can read these answers, too: without CORS it would see an error without a reason."""
+    with served(tmp_path, Settings(http=Http(cors_origins=(PAGE,)))) as server:
+        server.context.know_append("/v1/topics/t/events", "/v1/topics/{topic}/events")
+        server.context.appends._counts.busy = server.context.appends.capacity
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=30) as made:
+            made.sendall(EARLY[status] % origin.encode())
+            with made.makefile("rb") as reader:
+                first = reader.readline()
+                headers = email.message_from_bytes(b"".join(iter(reader.readline, b"\r\n")))
+    assert first.startswith(b"HTTP/1.1 %d " % status)
+    assert headers["access-control-allow-origin"] == (PAGE if may_ask else None)
+    assert headers["vary"] == "Origin"
 
 
 def test_what_a_browser_asks_before(web):
