@@ -31,6 +31,8 @@ _PRIORITIES = [
     for severity, level in zip(_SEVERITIES, SYSLOG_LEVELS, strict=True)
 ]
 _PRIORITY = re.compile(rb"\s{0,64}+<(\d{1,3})>")
+_HALF = re.compile(rb"(?:[\xc2-\xdf]|[\xe0-\xef][\x80-\xbf]?|[\xf0-\xf4][\x80-\xbf]{0,2})\Z")
+"""A character of UTF-8 without its end."""
 
 # RFC 5424's structured data. A parameter may have a space behind its `=`, as in an example of the RFC.
 _ELEMENT = re.compile(
@@ -90,6 +92,8 @@ def read_message(
     without a year are next to it, and those without a zone in its zone.
     """
     record: dict[str, Any] = {"truncated": True} if cut else {}
+    if cut and (half := _HALF.search(message, max(0, len(message) - 3))):
+        message = message[: half.start()]
     priority = _PRIORITY.match(message)
     rest = message
     if priority is not None and (value := int(priority[1])) < len(_PRIORITIES):
@@ -145,6 +149,7 @@ def _structured(text: bytes, record: dict[str, Any]) -> bytes:
         at = element.end()
     if at != len(text) and text[at : at + 1] != b" ":
         return text  # it is none
+    values: dict[str, list[str]] = {}  # of a parameter that comes several times, which RFC 5424 allows
     for element in found:
         name = _decoded(element[1])
         if not element[2]:
@@ -152,14 +157,9 @@ def _structured(text: bytes, record: dict[str, Any]) -> bytes:
         for parameter in _PARAMETER.finditer(element[2]):
             field = f"{name}.{_decoded(parameter[1])}"
             given = parameter[2] if b"\\" not in parameter[2] else _ESCAPED.sub(rb"\1", parameter[2])
-            value = _decoded(given)
-            record[field] = [*_listed(record[field]), value] if field in record else value
+            values.setdefault(field, []).append(_decoded(given))
+    record |= {field: several if len(several) > 1 else several[0] for field, several in values.items()}
     return text[at + 1 :]
-
-
-def _listed(values: str | list[str]) -> list[str]:
-    """The values of a parameter that comes several times, which RFC 5424 allows."""
-    return values if isinstance(values, list) else [values]
 
 
 # ------------------------------------------------------------ older forms

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 
 import pytest
 from hypothesis import example, given, settings
@@ -116,3 +117,30 @@ def test_nothing_of_a_message_is_lost():
     assert (record["x.ip"], record["y.ip"], record["msg"]) == (["1", "2", "\\xff"], "3", "m\0n")
     tags, _ = read_message(b"<13>Mar  1 10:00:00 h \xff\0app: text", "peer", now)
     assert tags == {"host": "h", "app": "\\xff\0app"}
+
+
+@pytest.mark.parametrize("character", ["a", "é", "漢", "🎉"])
+def test_cut_within_a_character(character):
+    """A message that is cut stays text: the half of a character at its end goes. rsyslog sent these."""
+    whole = f"<13>1 - h a - - - {character * 5}".encode()
+    for size in range(len(whole) - len(character.encode()) * 4, len(whole)):
+        _, record = read_message(whole[:size], "10.0.0.9", NOW, cut=True)
+        assert record["msg"] == whole[:size].decode(errors="ignore").partition("- - - ")[2]
+        assert record["truncated"] is True
+
+
+def test_a_parameter_that_comes_thousands_of_times():
+    """Takes as long as thousands of others: a list of values was copied for each."""
+
+    def seconds(names):
+        element = b"".join(b' %b="1"' % name for name in names)
+        times = []
+        for _ in range(3):
+            began = time.process_time()
+            _, record = read_message(b"<13>1 - h a - - [x%b] hi" % element, "10.0.0.9", NOW)
+            times.append(time.process_time() - began)
+        assert sum(len(value) for value in record.values() if isinstance(value, list | str)) >= len(names)
+        return min(times)
+
+    count = 60_000
+    assert seconds([b"aaaaa"] * count) < 4 * seconds([b"%05d" % number for number in range(count)])
