@@ -18,6 +18,8 @@ from aggregator import collect as collecting
 from aggregator.cli.opened import durability_option, say_json, state_file, writing
 from esformat.cli.parts import Pair, count, say
 
+ONCE_PATIENCE_S = 60.0
+"""How long `--once` waits until a batch is taken."""
 _PLAIN = ("time", "multiline", "encoding", "max_line_bytes", "begin", "compressed", "container", "path_tags", "zone")
 _EXAMPLES = """\b
 Examples:
@@ -82,7 +84,7 @@ def collect(
             raise collecting.StoppedError("ended while a batch waited")
 
     logging.basicConfig(format="aggregator: %(message)s", level=logging.WARNING)
-    sink = _sink(settings, durability, wait)
+    sink = _sink(settings, durability, wait, collecting.Patience(ONCE_PATIENCE_S if once else None))
     try:
         made = collecting.Collector(settings, sink, notes, _now_us)
         with ended_by_signals(stop, made.stop):
@@ -120,10 +122,11 @@ def _digest(config: Path | None, settings: collecting.Settings) -> str:
     return hashlib.sha256(f"{Path.cwd()} {facts}".encode()).hexdigest()[:16]
 
 
-def _sink(settings: collecting.Settings, durability: str, sleep: Any) -> collecting.Sink:
+def _sink(settings: collecting.Settings, durability: str, sleep: Any, patience: collecting.Patience) -> collecting.Sink:
+    place = settings.topic, settings.partition
     if "://" in settings.into:
-        return collecting.ServerSink(settings.into, settings.topic, settings.partition, settings.token, sleep)
-    return collecting.CatalogSink(writing(settings.into, durability), settings.topic, settings.partition, sleep)
+        return collecting.ServerSink(settings.into, *place, settings.token, sleep, patience)
+    return collecting.CatalogSink(writing(settings.into, durability), *place, sleep, patience)
 
 
 def _now_us() -> int:

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from aggregator.collect.collector import Collector
     from aggregator.collect.events import Counts
     from aggregator.collect.settings import Files, Settings
-    from aggregator.collect.sinks import CatalogSink, ServerSink, Sink, StoppedError
+    from aggregator.collect.sinks import CatalogSink, Patience, ServerSink, Sink, StoppedError
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -18,7 +18,7 @@ else:
             "aggregator.collect.events": "Counts",
             "aggregator.collect.choices": "FORMATS KINDS TYPES",
             "aggregator.collect.settings": "Files Settings",
-            "aggregator.collect.sinks": "CatalogSink ServerSink Sink StoppedError",
+            "aggregator.collect.sinks": "CatalogSink Patience ServerSink Sink StoppedError",
         },
     )
 
@@ -30,6 +30,7 @@ __all__ = [
     "Collector",
     "Counts",
     "Files",
+    "Patience",
     "ServerSink",
     "Settings",
     "Sink",

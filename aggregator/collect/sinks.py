@@ -7,7 +7,9 @@ import http.client
 import io
 import json
 import random
+import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import quote, urlsplit
 
@@ -26,6 +28,7 @@ from aggregator.records import STREAM_SCHEMA
 
 TIMEOUT_S = 60.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
+_KEPT = "what was not stored is kept, and stored when the collector is run again"
 _JSON = {"Content-Type": "application/json"}
 Sleep = Callable[[float], None]
 """Waits; raises StoppedError where nobody wants to wait any more."""
@@ -47,11 +50,27 @@ class Sink(Protocol):
         """Let go."""
 
 
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long a batch waits until it is taken, in all. longest_s: None is for ever."""
+
+    longest_s: float | None = None
+    clock: Callable[[], float] = time.monotonic
+
+    def check(self, began_s: float, wait_s: float, error: Exception) -> None:
+        """Raise `error` where a wait of that many seconds would be too long."""
+        if self.longest_s is not None and self.clock() - began_s + wait_s > self.longest_s:
+            raise error
+
+
 class CatalogSink:
     """A catalog that the collector writes to itself."""
 
-    def __init__(self, catalog: Catalog, topic: str, partition: str, sleep: Sleep) -> None:
+    def __init__(
+        self, catalog: Catalog, topic: str, partition: str, sleep: Sleep, patience: Patience | None = None
+    ) -> None:
         self._catalog, self._partition, self._sleep = catalog, partition, sleep
+        self._patience = patience or Patience()
         if topic not in catalog.topics():
             with contextlib.suppress(TopicExistsError):
                 catalog.create_topic(topic, STREAM_SCHEMA)
@@ -61,11 +80,13 @@ class CatalogSink:
 
     def append(self, events: pa.Table, producer: str, sequence: int) -> None:
         """Store a batch."""
+        began_s = self._patience.clock()
         while True:
             try:
                 self._topic.append(events, self._partition, producer=producer, sequence=sequence)
                 return
             except OverloadedError as error:
+                self._patience.check(began_s, error.retry_after_s, error)
                 self._sleep(error.retry_after_s)
 
     def close(self) -> None:
@@ -76,7 +97,10 @@ class CatalogSink:
 class ServerSink:
     """A server: `POST /v1/topics/{topic}/events`, tried again until it answers."""
 
-    def __init__(self, address: str, topic: str, partition: str, token: str | None, sleep: Sleep) -> None:
+    def __init__(
+        self, address: str, topic: str, partition: str, token: str | None, sleep: Sleep,
+        patience: Patience | None = None,
+    ) -> None:  # fmt: skip
         try:
             parts = urlsplit(address)
             host, port = parts.hostname, parts.port
@@ -89,7 +113,7 @@ class ServerSink:
         self._topic = f"{parts.path.rstrip('/')}/v1/topics/{quote(topic, safe='')}"
         self._target = f"{self._topic}/events?partition={quote(partition, safe='')}"
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._sleep = sleep
+        self._address, self._sleep, self._patience = address, sleep, patience or Patience()
         self._connection: http.client.HTTPConnection | None = None
 
     def append(self, events: pa.Table, producer: str, sequence: int) -> None:
@@ -100,7 +124,7 @@ class ServerSink:
         headers = {
             "Content-Type": "application/vnd.apache.arrow.stream", "Idempotency-Key": f"{producer}:{sequence}",
         }  # fmt: skip
-        wait, made = FIRST_WAIT_S, False
+        wait, made, began_s = FIRST_WAIT_S, False, self._patience.clock()
         while True:
             try:
                 status, answer, after_s = self._request("POST", self._target, body.getvalue(), headers)
@@ -109,15 +133,19 @@ class ServerSink:
                     made = status < 300 or status == 409
                     if made:
                         continue
-            except (OSError, http.client.HTTPException):
+                why = _told(status, answer)
+            except (OSError, http.client.HTTPException) as error:
                 status, answer, after_s = 503, b"", None
+                why = f"the server cannot be reached: {error}"
             if status < 300:
                 return
             if status == 409:
                 raise SequenceConflictError(_told(status, answer))
             if status not in (408, 429, 500, 502, 503, 504):
                 raise AggregatorError(_told(status, answer), path=self._target)
-            self._sleep(wait * random.uniform(0.5, 1.0) if after_s is None else after_s)  # noqa: S311 - spreads load
+            pause = wait * random.uniform(0.5, 1.0) if after_s is None else after_s  # noqa: S311 - spreads load
+            self._patience.check(began_s, pause, AggregatorError(why, path=self._address, hint=_KEPT))
+            self._sleep(pause)
             wait = min(LONGEST_WAIT_S, 2 * wait)
 
     def _request(

@@ -10,6 +10,7 @@ import os
 import random
 import re
 import shutil
+import socket
 import threading
 import time
 from collections import Counter
@@ -19,7 +20,17 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator.collect import CatalogSink, Collector, Files, ServerSink, Settings, StoppedError, collector, progress
+from aggregator.collect import (
+    CatalogSink,
+    Collector,
+    Files,
+    Patience,
+    ServerSink,
+    Settings,
+    StoppedError,
+    collector,
+    progress,
+)
 from aggregator.collect.lines import measure, split
 from aggregator.collect.settings import Cutting
 from aggregator.collect.times import to_micros
@@ -353,6 +364,45 @@ def test_into_a_server(rig):
         rig.write("a.log", "three\n")
         with pytest.raises(aggregator.AggregatorError, match="404"):
             rig.collect(sink=nowhere)
+
+
+def test_once_against_a_server_that_is_away(rig):
+    """It ends after a while, says why, and what it could not store is stored once by the next run."""
+    running = pytest.importorskip("aggregator.server.running")
+    rig.write("a.log", "one\ntwo\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"  # closed before it is asked
+    passed = [0.0]
+    patience = Patience(60.0, lambda: passed[0])
+
+    def sleep(seconds):
+        passed[0] += seconds
+        assert passed[0] <= 60.0
+
+    with pytest.raises(aggregator.AggregatorError, match=r"cannot be reached.*refused") as told:
+        rig.collect(sink=ServerSink(address, "logs", "0", None, sleep, patience), once=True)
+    assert address in str(told.value)
+    assert passed[0] > 20.0
+    with rig.open() as catalog, running.RunningServer(catalog) as server:
+        for _ in range(2):
+            rig.collect(sink=ServerSink(server.url, "logs", "0", None, time.sleep, patience), once=True)
+        assert sorted(event.data for event in catalog.query("SELECT")) == [b"one", b"two"]
+
+
+def test_once_into_a_catalog_without_room(rig):
+    """The same where the collector writes by itself."""
+    rows = [{"ts": 1, "msg": random.Random(1).randbytes(50_000).hex()}]
+    with aggregator.open(rig.root / "c", durability="none", limits={"disk_bytes": 1 << 20}) as catalog:
+        with pytest.raises(aggregator.OverloadedError):
+            for _ in range(100):
+                catalog.write({"app": "full"}, rows)
+        rig.write("a.log", rows[0]["msg"] + "\n")
+        sink = CatalogSink(catalog, "logs", "0", lambda _: None, Patience(0.0))
+        with pytest.raises(aggregator.OverloadedError):
+            rig.collect(sink=sink, once=True)
+    rig.collect(once=True)
+    assert rig.messages("SELECT FROM {app=full}")[0] == rows[0]["msg"].encode()
+    assert len(rig.messages("SELECT")) == len(rig.messages("SELECT FROM {app=full}")) + 1
 
 
 @pytest.mark.parametrize("address", ["http://", "ftp://x", "http://a..b", "http://h:99999", "http://[x", "http://u@h"])

@@ -7,6 +7,7 @@ import os
 import pty
 import select
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 import aggregator
+from aggregator.cli import collect as collect_command
 from aggregator.cli.shell import is_whole
 from aggregator.cli.statements import completions, split
 
@@ -174,7 +176,7 @@ def test_completion():
     assert list(completions("select fr", streams)) == [("FROM", 2)]
 
 
-def test_collect(command, streams):
+def test_collect(command, streams, monkeypatch):
     """Files into a catalog; the second run finds nothing new."""
     Path("logs").mkdir()
     Path("logs/a.log").write_text("first\nsecond")
@@ -183,6 +185,12 @@ def test_collect(command, streams):
     assert command(*arguments, "--report", "json").json["lines"] == 0
     assert command("query", "data", "SELECT '{msg}' FROM app = files").text == "first\nsecond\n"
     assert command("collect", "--path", "x").status == 2
+    monkeypatch.setattr(collect_command, "ONCE_PATIENCE_S", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        away = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    told = command("collect", "--path", "logs/*.log", "--into", away, "--once")
+    assert told.status == 1
+    assert "cannot be reached" in told.err
     assert command("collect", "--path", "x", "--into", "data", "--format", "xml").status == 2
     assert command("collect", "--path", "x", "--into", "nowhere").status == 2
 
