@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 from esformat.errors import UsageError
 from esformat.leftovers import open_partial, remove_leftovers
@@ -18,14 +24,18 @@ class Publication:
     """
 
     def __init__(self, path: Path, *, overwrite: bool) -> None:
-        """Raises UsageError if `path` exists and may not be overwritten; OSError if it cannot be written."""
-        self.path = path
+        """`path` may be a symbolic link: the file that it leads to is written, and the link stays.
+
+        Raises UsageError if `path` exists and may not be overwritten, or is no regular file, which none may replace;
+        OSError if it cannot be written.
+        """
         self.name = str(path)
         self._overwrite = overwrite
+        self.path = _behind_links(path)
         if not overwrite and path.exists():
             raise self._exists()
-        remove_leftovers(path.parent)
-        self._partial, self.file = open_partial(path)
+        remove_leftovers(self.path.parent)
+        self._partial, self.file = open_partial(self.path)
 
     @property
     def spill_directory(self) -> Path:
@@ -33,7 +43,7 @@ class Publication:
         return self.path.parent
 
     def _exists(self) -> UsageError:
-        return UsageError("the file exists", path=str(self.path), hint="choose another name, or overwrite=True")
+        return UsageError("the file exists", path=self.name, hint="choose another name, or overwrite=True")
 
     def commit(self) -> None:
         """Make the file durable and visible. Raises UsageError if another file took the name meanwhile."""
@@ -73,6 +83,69 @@ class Publication:
     def withdraw(self) -> None:
         """Take the file away again that `commit` made visible. Raises OSError."""
         self.path.unlink(missing_ok=True)
+
+
+STDOUT = "-"
+"""The name that stands for standard output."""
+
+
+class Streamed:
+    """Standard output, which takes a file's bytes as they are written; what was written is not taken back."""
+
+    def __init__(self) -> None:
+        self.name, self.file = "<stdout>", standard_output()
+
+    def commit(self) -> None:
+        """Write what waits in the stream's buffer."""
+        self.file.flush()
+
+    def abort(self) -> None:
+        """Leave it to the reader of the stream to see that its end is missing."""
+
+
+@contextlib.contextmanager
+def finished_file(target: str) -> Iterator[str]:
+    """Give a path for a file that must be made as a whole: of "-" a temporary one, copied to standard output then."""
+    if target != STDOUT:
+        yield target
+        return
+    out = standard_output()
+    with tempfile.TemporaryDirectory(prefix="esdb-") as folder:
+        path = Path(folder) / "stdout"
+        yield str(path)
+        with path.open("rb") as made:
+            shutil.copyfileobj(made, out, 1 << 20)
+    out.flush()
+
+
+def standard_output() -> BinaryIO:
+    """Standard output, for bytes. Raises UsageError where it is closed."""
+    if sys.stdout is None:
+        raise UsageError("standard output is closed")
+    return sys.stdout.buffer
+
+
+_KINDS = (
+    (stat.S_ISDIR, "directory"),
+    (stat.S_ISCHR, "device"),
+    (stat.S_ISBLK, "device"),
+    (stat.S_ISFIFO, "pipe"),
+    (stat.S_ISSOCK, "socket"),
+)
+
+
+def _behind_links(path: Path) -> Path:
+    """The regular file that `path` names, or will name, where it is a symbolic link to one.
+
+    Raises UsageError if something else has the name: a device or a pipe would be gone after the rename.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        mode = path.stat().st_mode
+        kind = next((name for is_one, name in _KINDS if is_one(mode)), None)
+        if kind is not None:
+            hint = "choose another name" if kind == "directory" else "choose another name; `-` is standard output"
+            raise UsageError(f"is a {kind}, not a regular file", path=str(path), hint=hint)
+    return path.resolve() if path.is_symlink() else path
 
 
 def sync_directory(directory: Path) -> None:

@@ -11,7 +11,18 @@ import click
 import esformat
 from aggregator.cli.opened import asking, catalog_or_server, topic_argument
 from esformat import convert
-from esformat.cli.parts import Hex, Moment, count, one_of, opened_output, progress, say
+from esformat.cli.parts import (
+    Hex,
+    Moment,
+    chosen_format,
+    count,
+    finished_file,
+    one_of,
+    opened_output,
+    progress,
+    shown_name,
+    teller,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,11 +54,14 @@ Examples:
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def export(catalog: str, topic: str, file: str, format_: str | None, force: bool, **question: Any) -> None:
     """Write the events of TOPIC, or some of them, to FILE: .esdb, Parquet, JSON lines, CSV or Arrow.
+    "-" is standard output.
 
     FILE appears when it is complete. An .esdb file has the topic's indexes and kind of keys; a column of signed and
     unsigned numbers of 64 bits is written as decimals, which have no index.
     """
     started = perf_counter()
+    if format_ is not None:
+        chosen_format(format_, file)  # refused before the catalog is opened
     chosen = format_ or next((_NAMES[end] for end in _NAMES if file.lower().endswith(end)), None)
     if chosen is None:
         raise click.UsageError(f"the name {file!r} does not tell a format: give --to {'|'.join(_FORMATS)}")
@@ -67,12 +81,12 @@ def export(catalog: str, topic: str, file: str, format_: str | None, force: bool
                     show(done, total)
 
         if chosen == "esdb":
-            events = _write_segment(exported, schema, batches(), file, force=force)
+            with finished_file(file) as made_at:
+                events = _write_segment(exported, schema, batches(), made_at, force=force)
         else:
             with opened_output(file, force=force) as sink:
-                form = "arrows" if file.endswith(".arrows") else chosen
-                events = convert.write_batches(batches(), schema, form, sink)
-    say(f"{file}: {count(events, 'event')} in {perf_counter() - started:.1f} s")
+                events = convert.write_batches(batches(), schema, chosen_format(chosen, file), sink)
+    teller(file)(f"{shown_name(file)}: {count(events, 'event')} in {perf_counter() - started:.1f} s")
 
 
 def _write_segment(

@@ -9,7 +9,7 @@ import click
 import aggregator
 from aggregator.cli.opened import catalog_argument, format_option, reading, say_json, writing
 from esformat import convert
-from esformat.cli.parts import count, moment, opened_output, say, size
+from esformat.cli.parts import count, moment, opened_output, say, shown_name, size, teller
 
 SHOWN = 10
 _NAMES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".arrow": "arrow"}
@@ -86,15 +86,15 @@ def show(catalog: str, number: int, format_: str) -> None:
 @click.argument("file", type=click.Path(dir_okay=False))
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def export(catalog: str, number: int, file: str, force: bool) -> None:
-    """Write the events of the batch with that NUMBER to FILE: .arrow or .jsonl, by its name."""
-    format_ = next((_NAMES[end] for end in _NAMES if file.lower().endswith(end)), None)
+    """Write the events of the batch with that NUMBER to FILE: .arrow or .jsonl, by its name; JSON lines to "-"."""
+    format_ = "jsonl" if file == "-" else next((_NAMES[end] for end in _NAMES if file.lower().endswith(end)), None)
     if format_ is None:
         raise click.UsageError(f"the name {file!r} does not tell a format: it must end with .arrow or .jsonl")
     with reading(catalog) as opened:
         events = opened.quarantine.events(number)
     with opened_output(file, force=force) as sink:
         convert.write_batches(events.to_batches(), events.schema, format_, sink)
-    say(f"{file}: {count(len(events), 'event')}")
+    teller(file)(f"{shown_name(file)}: {count(len(events), 'event')}")
 
 
 @quarantine.command(epilog=_EXAMPLES)

@@ -11,7 +11,8 @@ import click
 
 import esformat
 from esformat import convert as files
-from esformat.cli.console import count, progress, say
+from esformat.cli.console import count, progress
+from esformat.cli.output import chosen_format, shown_name, teller
 
 _OPTION = re.compile(r"--[a-z-]+")
 _EXAMPLES = """\b
@@ -56,6 +57,7 @@ def convert(
     force: bool,
 ) -> None:
     """Convert the events of FROM to TO: segments, Parquet, Arrow or Feather, CSV, JSON lines, files of the Go ESDB.
+    "-" is standard input or output.
 
     What is converted comes back without a difference: Parquet and Arrow carry types, indexes and properties; CSV and
     JSON lines are read with those of --schema. A file that no conversion wrote becomes a segment as `esdb write` has
@@ -71,11 +73,14 @@ def convert(
         overwrite=force,
     )
     notes: list[str] = []
+    if target_format is not None:
+        chosen_format(target_format, target)  # refused before anything is read
     with _hints_of_write(), progress("converting") as show:
         events = files.convert_file(source, target, how, progress=show, note=notes.append)
-    say(f"{target}: {count(events, 'event')} in {perf_counter() - started:.1f} s")
+    tell = teller(target)
+    tell(f"{shown_name(target)}: {count(events, 'event')} in {perf_counter() - started:.1f} s")
     for note in notes:
-        say(f"note: {note}")
+        tell(f"note: {note}")
 
 
 @contextmanager

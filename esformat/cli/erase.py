@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import click
 
-from esformat.cli.console import count, progress, say
+from esformat.cli.console import count, progress
+from esformat.cli.output import finished_file, shown_name, teller
 from esformat.cli.params import Hex
 
 if TYPE_CHECKING:
@@ -42,12 +44,14 @@ def erase(
     keys: list[str | bytes] = [*spaces, *hex_spaces]
     if not keys:
         raise click.UsageError("name at least one space with --space or --space-hex")
-    with progress("erasing") as show:
-        report = erase_spaces(file, out, keys, overwrite=force, progress=show)
+    tell, shown = teller(out), shown_name(out)
+    with finished_file(out) as made_at, progress("erasing") as show:
+        report = erase_spaces(file, made_at, keys, overwrite=force, progress=show)
+    report = replace(report, path=shown)
     if format_ == "json":
-        say(json.dumps(_document(report), ensure_ascii=False, indent=2))
+        tell(json.dumps(_document(report), ensure_ascii=False, indent=2))
     else:
-        _say(report, file)
+        _tell(report, file, tell)
     return 0 if report.ok else 1
 
 
@@ -65,24 +69,24 @@ def _document(report: EraseReport) -> dict[str, object]:
     }
 
 
-def _say(report: EraseReport, file: str) -> None:
-    say(f"{report.path}: {count(report.events, 'event')} of {count(len(report.erased), 'space')} erased")
+def _tell(report: EraseReport, file: str, tell: Callable[[str], None]) -> None:
+    tell(f"{report.path}: {count(report.events, 'event')} of {count(len(report.erased), 'space')} erased")
     for key, events in report.erased.items():
-        say(f"  {_shown(key)}: {count(events, 'event')}")
+        tell(f"  {_shown(key)}: {count(events, 'event')}")
     for key in report.absent:
-        say(f"  {_shown(key)}: was not in the file")
+        tell(f"  {_shown(key)}: was not in the file")
     for name, entries in report.index_entries.items():
         words = f"{count(report.index_values[name], 'value')} that no other event has"
-        say(f"  index {name}: {entries:,} entries gone, {words}")
+        tell(f"  index {name}: {entries:,} entries gone, {words}")
     if report.dictionary_values:
-        say(f"  dictionaries: {count(report.dictionary_values, 'value')} overwritten")
+        tell(f"  dictionaries: {count(report.dictionary_values, 'value')} overwritten")
     if report.encoded_anew:
-        say("  all blocks encoded anew: the compression dictionary might have held text of erased events")
-    say(f"  {count(report.copied_blocks, 'block')} copied, {report.encoded_blocks:,} encoded anew")
-    say("checked in the new file:")
+        tell("  all blocks encoded anew: the compression dictionary might have held text of erased events")
+    tell(f"  {count(report.copied_blocks, 'block')} copied, {report.encoded_blocks:,} encoded anew")
+    tell("checked in the new file:")
     for check in report.checks:
-        say(f"  {check.what}: {'ok' if check.ok else 'FAILED'}, {check.found}")
+        tell(f"  {check.what}: {'ok' if check.ok else 'FAILED'}, {check.found}")
     for key, found in report.stored_matches.items():
         if found:
-            say(f"  note: the bytes of {_shown(key)!r} stand {found:,} times in the file, in keys or events of others")
-    say(f"erasing is done when {file} and its copies are deleted")
+            tell(f"  note: the bytes of {_shown(key)!r} stand {found:,} times in the file, in keys or events of others")
+    tell(f"erasing is done when {file} and its copies are deleted")

@@ -38,6 +38,8 @@ class _OnError(click.ParamType[Any]):
         if isinstance(value, tuple):
             return value
         what, equals, path = value.partition("=")
+        if path == "-":
+            self.fail("bad rows are collected in a file, not on standard output", param, ctx)
         if not (path if what == "collect" else what in ("stop", "skip") and not equals):
             self.fail(f"{value!r} is none of stop, skip, collect FILE", param, ctx)
         return what, path

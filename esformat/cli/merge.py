@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from esformat.cli.console import count, progress, say
+from esformat.cli.console import count, progress
+from esformat.cli.output import finished_file, shown_name, teller
 
 _EXAMPLES = """\b
 Examples:
@@ -25,8 +26,9 @@ def merge(out: str, inputs: tuple[str, ...], force: bool) -> None:
     """
     from esformat.tools import merge as merge_segments  # here: slow to import
 
-    with progress("merging") as show:
-        made = merge_segments(inputs, out, overwrite=force, progress=show)
+    tell, shown = teller(out), shown_name(out)
+    with finished_file(out) as made_at, progress("merging") as show:
+        made = merge_segments(inputs, made_at, overwrite=force, progress=show)
     copied, encoded = count(made.copied_blocks, "block"), made.encoded_blocks
-    say(f"{out}: {count(made.statistics.events, 'event')} of {count(made.statistics.spaces, 'space')}")
-    say(f"{copied} copied, {encoded:,} encoded anew")
+    tell(f"{shown}: {count(made.statistics.events, 'event')} of {count(made.statistics.spaces, 'space')}")
+    tell(f"{copied} copied, {encoded:,} encoded anew")

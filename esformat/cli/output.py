@@ -5,15 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from secrets import token_hex
 from typing import Any, BinaryIO
 
 import click
 
-from esformat.cli.console import is_terminal
+from esformat import publish
+from esformat.cli.console import is_terminal, say, warn
+from esformat.publish import STDOUT
 
-_BINARY = ("arrow", "arrows", "parquet")
+_BINARY = ("arrow", "arrows", "parquet", "esdb", "go-esdb", "go-stream")
 
 
 def format_option(*formats: str) -> Callable[[Any], Any]:
@@ -24,32 +24,54 @@ def format_option(*formats: str) -> Callable[[Any], Any]:
 
 def chosen_format(asked: str | None, out: str) -> str:
     """Tell the format to write to `out`, where "-" is stdout. Arrow is a stream in a pipe, and a file in a file."""
-    if out == "-" and sys.stdout is None:
+    if out == STDOUT and sys.stdout is None:
         raise click.UsageError("standard output is closed")
-    to_terminal = out == "-" and is_terminal(sys.stdout)
+    to_terminal = out == STDOUT and is_terminal(sys.stdout)
     if asked is None:
         return "table" if to_terminal else "jsonl"
-    if asked in _BINARY and to_terminal:
-        raise click.UsageError(f"--format {asked} is not for a terminal: name a file with -o, or pipe it on")
-    if asked == "arrow" and (out == "-" or out.endswith(".arrows")):
+    if asked in _BINARY:
+        refuse_terminal(out, f"--format {asked}")
+    if asked == "arrow" and (out == STDOUT or out.endswith(".arrows")):
         return "arrows"
     return asked
 
 
 @contextmanager
 def opened_output(out: str, *, force: bool) -> Iterator[BinaryIO]:
-    """Open stdout, or a file beside `out` that takes its name when all went well and is removed when not."""
-    if out == "-":
-        yield sys.stdout.buffer
+    """Open stdout, or what appears as `out`, a path or a URI, when all went well, and leaves nothing when not."""
+    if out == STDOUT:
+        yield publish.standard_output()
         return
-    path = Path(out)
-    if path.exists() and not force:
-        raise click.UsageError(f"{out} exists: choose another name, or replace it with --force")
-    partial = path.with_name(f".{path.name}.{token_hex(6)}.partial")
-    with partial.open("xb") as file:
-        try:
-            yield file
-            file.flush()
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+    from esformat.location import publication_of  # here: pyarrow is slow to import
+
+    publication = publication_of(out, overwrite=force)
+    try:
+        yield publication.file
+        publication.commit()
+    except BaseException:
+        publication.abort()
+        raise
+
+
+@contextmanager
+def finished_file(out: str) -> Iterator[str]:
+    """Give a path for a segment, which must be made as a whole; if it is for stdout, it is copied there then."""
+    refuse_terminal(out, "a segment")
+    with publish.finished_file(out) as path:
+        yield path
+
+
+def teller(out: str) -> Callable[[str], None]:
+    """What prints a report: on stderr where stdout is what was made."""
+    return warn if out == STDOUT else say
+
+
+def shown_name(out: str) -> str:
+    """What a report calls the output."""
+    return "<stdout>" if out == STDOUT else out
+
+
+def refuse_terminal(out: str, what: str) -> None:
+    """Raise click.UsageError if bytes that nobody can read would go to a terminal."""
+    if out == STDOUT and is_terminal(sys.stdout):
+        raise click.UsageError(f"{what} is not for a terminal: name a file, or pipe it on")

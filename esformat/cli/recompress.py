@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 import esformat
-from esformat.cli.console import count, progress, say, size
+from esformat.cli.console import count, progress, size
+from esformat.cli.output import finished_file, shown_name, teller
 
 _EXAMPLES = """\b
 Examples:
@@ -27,7 +28,9 @@ def recompress(file: str, out: str, codec: str, level: int | None, force: bool) 
     """
     from esformat.tools import recompress as recompress_segment  # here: slow to import
 
-    with progress("recompressing") as show:
-        made = recompress_segment(file, out, codec=codec, level=level, overwrite=force, progress=show)
-    with esformat.open(file) as before, esformat.open(out) as after:
-        say(f"{out}: {count(made.statistics.events, 'event')}, {size(before.size_bytes)} → {size(after.size_bytes)}")
+    tell, shown = teller(out), shown_name(out)
+    with finished_file(out) as made_at, progress("recompressing") as show:
+        made = recompress_segment(file, made_at, codec=codec, level=level, overwrite=force, progress=show)
+        with esformat.open(file) as before, esformat.open(made_at) as after:
+            sizes = f"{size(before.size_bytes)} → {size(after.size_bytes)}"
+    tell(f"{shown}: {count(made.statistics.events, 'event')}, {sizes}")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from esformat.cli.console import count, progress, say
+from esformat.cli.console import count, progress
+from esformat.cli.output import finished_file, shown_name, teller
 
 _EXAMPLES = """\b
 Examples:
@@ -27,8 +28,9 @@ def reindex(file: str, out: str, indexes: tuple[str, ...], no_index: bool, rebui
 
     if no_index == bool(indexes):
         raise click.UsageError("name the columns with --index, or none with --none")
-    with progress("indexing") as show:
-        made = reindex_segment(file, out, indexes, rebuild=rebuild, overwrite=force, progress=show)
-    say(f"{out}: {count(made.statistics.events, 'event')}")
+    tell, shown = teller(out), shown_name(out)
+    with finished_file(out) as made_at, progress("indexing") as show:
+        made = reindex_segment(file, made_at, indexes, rebuild=rebuild, overwrite=force, progress=show)
+    tell(f"{shown}: {count(made.statistics.events, 'event')}")
     for name, facts in made.statistics.indexes.items():
-        say(f"  index {name}: {facts['values']:,} values in {facts['events']:,} events")
+        tell(f"  index {name}: {facts['values']:,} values in {facts['events']:,} events")

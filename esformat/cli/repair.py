@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import click
 
-from esformat.cli.console import count, progress, say, warn
+from esformat.cli.console import count, progress, warn
+from esformat.cli.output import finished_file, shown_name, teller
 
 _EXAMPLES = """\b
 Examples:
@@ -25,11 +26,12 @@ def repair(file: str, out: str, force: bool) -> int:
     """
     from esformat.tools import repair as repair_segment  # here: slow to import
 
-    with progress("reading") as show:
-        report = repair_segment(file, out, overwrite=force, progress=show)
+    tell, shown = teller(out), shown_name(out)
+    with finished_file(out) as made_at, progress("reading") as show:
+        report = repair_segment(file, made_at, overwrite=force, progress=show)
     for problem in report.problems:
         warn(f"{file}: {problem}")
-    say(f"{out}: {count(report.saved_events, 'event')} saved, {_lost(report.lost_events, report.lost_at_least)}")
+    tell(f"{shown}: {count(report.saved_events, 'event')} saved, {_lost(report.lost_events, report.lost_at_least)}")
     return 0 if report.complete else 1
 
 

@@ -11,8 +11,10 @@ import click
 
 import esformat
 from esformat import convert
-from esformat.cli.console import count, moment, progress, say, size
+from esformat.cli.console import count, moment, progress, size
 from esformat.cli.inputs import ON_ERROR, InputCommand, bad_rows_of, input_options, input_options_of, roles_of
+from esformat.cli.output import finished_file, shown_name, teller
+from esformat.publish import STDOUT
 
 _EXAMPLES = """\b
 Examples:
@@ -40,7 +42,7 @@ Examples:
 @click.option("--temp-dir", metavar="DIR", help="Where events wait that are more than that. Default: beside OUT.")
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
-    """Write the events of files to a segment OUT.
+    """Write the events of files to a segment OUT, or "-" for standard output.
 
     INPUT is CSV, JSON lines, Parquet or Arrow, plain or compressed (.gz, .bz2, .zst), or "-" for standard input. OUT
     appears when it is complete. Keys, indexes and payloads of CSV stay the text they are; the other columns become
@@ -53,17 +55,18 @@ def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
 
     def create(_: convert.Plan) -> esformat.Writer:
         return esformat.create(
-            out, indexes=roles.indexes, keys=roles.keys, codec=options["codec"], level=options["level"],
+            made_at, indexes=roles.indexes, keys=roles.keys, codec=options["codec"], level=options["level"],
             properties=_origin(roles), overwrite=options["force"], memory=options["memory"],
             temp_dir=options["temp_dir"],
         )  # fmt: skip
 
     with (
+        finished_file(out) as made_at,
         progress("reading") as show,
         convert.Load(inputs, roles, written, bad_rows=bad_rows_of(options), progress=show) as load,
     ):
         summary = load.write(create)
-    _report(out, summary, options["on_error"][1], perf_counter() - started)
+        _report(out, made_at, summary, options["on_error"][1], perf_counter() - started)
 
 
 def _check_files(out: str, inputs: Sequence[str], options: dict[str, Any]) -> None:
@@ -72,7 +75,7 @@ def _check_files(out: str, inputs: Sequence[str], options: dict[str, Any]) -> No
     if options["on_error"][1]:
         written.append((f"{ON_ERROR} collect", options["on_error"][1]))
     for what, path in written:
-        if "://" in path:
+        if "://" in path or path == STDOUT:
             continue  # the store knows
         if not Path(path).parent.is_dir():
             raise click.UsageError(f"{what} {path}: there is no directory {Path(path).parent}")
@@ -92,12 +95,13 @@ def _origin(roles: convert.Roles) -> dict[str, str]:
     return {f"source.{role}": column for role, column in columns.items() if column is not None}
 
 
-def _report(out: str, summary: convert.Summary, collected: str, seconds: float) -> None:
-    with esformat.open(out) as segment:
+def _report(out: str, made_at: str, summary: convert.Summary, collected: str, seconds: float) -> None:
+    say = teller(out)
+    with esformat.open(made_at) as segment:
         each = f" ({segment.size_bytes / segment.num_events:.1f} bytes per event)" if segment.num_events else ""
         span = f", {moment(segment.min_timestamp)} to {moment(segment.max_timestamp)}" if segment.num_events else ""
         events, spaces = count(segment.num_events, "event"), count(segment.num_spaces, "space")
-        say(f"{out}: {events} of {spaces}{span}")
+        say(f"{shown_name(out)}: {events} of {spaces}{span}")
         say(f"{size(segment.size_bytes)}{each} from {size(summary.input_bytes)} in {seconds:.1f} s")
     if summary.bad_row_count:
         say(f"{count(summary.bad_row_count, 'bad row')} left out" + (f", see {collected}" if collected else ""))

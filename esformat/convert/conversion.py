@@ -23,6 +23,7 @@ from esformat.convert.sinks import grouped, write_batches
 from esformat.convert.source import Source
 from esformat.convert.typed_files import read_typed
 from esformat.location import publication_of, source_of
+from esformat.publish import STDOUT, Streamed, finished_file
 from esformat.source import CountingSource
 
 _TEXT = ("csv", "jsonl")
@@ -67,6 +68,8 @@ def convert(
 ) -> int:
     """Write the events of the file `source` to a file `target`; give how many there are.
 
+    "-" is standard input or output; its format must be given.
+
     progress: called now and then with the bytes of the source that were read, and bytes in all; zeros where nobody
     knows. note: is told what a user may not expect, a line each.
     The target appears when it is complete. Segments may be in a store, by a URI, and so may targets, but for files of
@@ -78,6 +81,9 @@ def convert(
     for format_ in (read, written):
         if format_ not in CONVERSION_FORMATS:
             raise esformat.UsageError(f"{format_!r} is none of the formats {', '.join(CONVERSION_FORMATS)}")
+    if target == STDOUT and written in ("esdb", *_GO_KINDS):
+        with finished_file(target) as whole:
+            return convert(source, whole, replace(how, target_format=written), progress=progress, note=note)
     named = _named_roles(how.roles)
     with opened(source, read, how.schema) as moved:
         if moved is not None:
@@ -255,12 +261,12 @@ def _write(moved: Moved, target: str, format_: str, how: Conversion) -> int:
         stream = pa.RecordBatchReader.from_batches(moved.schema, moved.batches())
         names = moved.go_index_names()
         return customerio.write(target, stream, kind=_GO_KINDS[format_], index_names=names, overwrite=how.overwrite)
-    publication = publication_of(target, overwrite=how.overwrite)
+    publication = Streamed() if target == STDOUT else publication_of(target, overwrite=how.overwrite)
     try:
         batches = moved.batches()
         if format_ in _TEXT and not how.allow_loss:
             batches = _coming_back(batches, moved.schema, format_)
-        form = "arrows" if format_ == "arrow" and target.endswith(".arrows") else format_
+        form = "arrows" if format_ == "arrow" and (target == STDOUT or target.endswith(".arrows")) else format_
         try:
             count = write_batches(batches, moved.described(), form, publication.file)
         except (pa.ArrowException, OSError) as error:

@@ -144,7 +144,7 @@ def test_output_file_appears_whole(esdb, activity, tmp_path):
     (tmp_path / "x.csv").write_text("precious")
     result = esdb("scan", "activity.esdb", "--format", "csv", "-o", "x.csv")
     assert result.status == 2
-    assert "x.csv exists: choose another name, or replace it with --force" in result.err
+    assert "x.csv: the file exists; choose another name, or --force" in result.err
     damaged = bytearray(activity.read_bytes())
     for place in range(300, len(damaged) // 2, 50):  # in the data blocks, too
         damaged[place] ^= 255

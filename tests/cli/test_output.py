@@ -1,0 +1,94 @@
+"""Outputs of every verb: `-` is standard output, links are followed, what is no regular file is left alone."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+
+import pyarrow as pa
+import pytest
+
+import esformat
+
+OUTPUTS = [
+    ["scan", "activity.esdb", "--format", "csv", "-o", "{}", "--force"],
+    ["write", "{}", "rows.csv", "--force"],
+    ["convert", "activity.esdb", "{}", "--to", "parquet", "--force"],
+    ["convert", "activity.esdb", "{}", "--to", "esdb", "--force"],
+    ["merge", "{}", "activity.esdb", "--force"],
+    ["reindex", "activity.esdb", "{}", "--none", "--force"],
+    ["recompress", "activity.esdb", "{}", "--force"],
+    ["repair", "activity.esdb", "{}", "--force"],
+    ["erase", "activity.esdb", "{}", "--space", "other", "--force"],
+]
+
+
+@pytest.fixture
+def rows(tmp_path):
+    (tmp_path / "rows.csv").write_text("space,timestamp\na,2024-03-01\n")
+
+
+@pytest.mark.parametrize("arguments", OUTPUTS, ids=lambda arguments: " ".join(arguments[:4]))
+def test_a_pipe_is_not_replaced(esdb, activity, rows, tmp_path, arguments):
+    """--force replaces files. A pipe or device has that name for others: as root, /dev/null would be gone."""
+    os.mkfifo(tmp_path / "pipe")
+    result = esdb(*(argument.format("pipe") for argument in arguments))
+    assert result.status == 2
+    assert "pipe: is a pipe, not a regular file" in result.err
+    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
+    assert not [path for path in tmp_path.iterdir() if path.name.endswith(".partial")]
+
+
+@pytest.mark.parametrize("arguments", OUTPUTS, ids=lambda arguments: " ".join(arguments[:4]))
+def test_links_are_followed(esdb, activity, rows, tmp_path, arguments):
+    """A symbolic link stays one; the file that it leads to is replaced."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "real").write_text("old")
+    (tmp_path / "link").symlink_to("elsewhere/real")
+    assert esdb(*(argument.format("link") for argument in arguments)).status == 0
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "elsewhere" / "real").read_bytes() != b"old"
+
+
+@pytest.mark.parametrize("arguments", OUTPUTS[1:], ids=lambda arguments: " ".join(arguments[:4]))
+def test_a_dash_is_standard_output(esdb, activity, rows, tmp_path, arguments):
+    """What is made goes to standard output, and nothing else does; no file is called so."""
+    result = esdb(*(argument.format("-") for argument in arguments))
+    assert result.status == 0, result.err
+    assert not (tmp_path / "-").exists()
+    assert "event" in result.err
+    if "parquet" in arguments:
+        assert pa.parquet.read_table(io.BytesIO(result.out)).num_rows == 29
+        return
+    (tmp_path / "made.esdb").write_bytes(result.out)
+    with esformat.open(tmp_path / "made.esdb") as segment:
+        assert segment.num_events in (1, 28, 29)
+
+
+def test_convert_streams_rows_to_standard_output(esdb, activity):
+    """Rows come as they are read; the report goes to standard error."""
+    result = esdb("convert", "activity.esdb", "-", "--to", "jsonl", "--allow-loss")
+    assert len(result.rows) == 29
+    assert result.err.startswith("<stdout>: 29 events in ")
+
+
+def test_convert_reads_standard_input(esdb, activity, tmp_path):
+    """A pipe gives what a file would."""
+    written = esdb("convert", "activity.esdb", "-", "--to", "parquet").out
+    assert esdb("convert", "-", "again.esdb", "--from", "parquet", stdin=written).status == 0
+    assert esdb("diff", "activity.esdb", "again.esdb").status == 0
+
+
+def test_a_link_in_a_circle(esdb, activity, tmp_path):
+    """It leads to no file."""
+    (tmp_path / "circle").symlink_to("circle")
+    result = esdb("scan", "activity.esdb", "--format", "csv", "-o", "circle", "--force")
+    assert (result.status, "circle: too many levels of symbolic links" in result.err) == (1, True)
+    assert (tmp_path / "circle").is_symlink()
+
+
+def test_bad_rows_need_a_file(esdb, rows):
+    """They are rewritten when the types change, which standard output cannot be."""
+    result = esdb("write", "x.esdb", "rows.csv", "--on-error", "collect", "-")
+    assert (result.status, "in a file, not on standard output" in result.err) == (2, True)
