@@ -20,7 +20,8 @@ _SUMS = (
 
 
 def topic_stats(topic: Topic, state: CatalogState, quarantined: Iterable[QuarantinedBatch]) -> Facts:
-    """Rows, bytes, segments, unsealed events and times (µs) of a topic, and the same of each partition.
+    """Rows, bytes, segments, unsealed events and times (µs) of a topic, and the same of each partition; and what tells
+    its catalog from others.
 
     quarantined: batches of any topic; `rows` and `bytes` do not count them.
     """
@@ -42,7 +43,7 @@ def topic_stats(topic: Topic, state: CatalogState, quarantined: Iterable[Quarant
     for mine in facts.values():
         mine["rows"] = mine["sealed_rows"] + mine["unsealed_rows"]
         mine["bytes"] = mine["sealed_bytes"] + mine["unsealed_bytes"]
-    total: Facts = {"topic": topic.info.name}
+    total: Facts = {"catalog": state.lineage.identity.hex(), "topic": topic.info.name}
     for key in _SUMS:
         total[key] = sum(mine[key] for mine in facts.values())
     for least, key in ((min, "min_timestamp"), (max, "max_timestamp"), (min, "oldest_unsealed_us")):

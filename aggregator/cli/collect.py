@@ -69,11 +69,12 @@ Examples:
 @durability_option
 def collect(
     config: Path | None, path: tuple[str, ...], once: bool, report: str, durability: str, **options: Any
-) -> None:
+) -> int:
     """Collect lines of files into streams as they are written, each exactly once, until interrupted.
 
     Rotation by renaming and by copying, restarts and kills are followed: what was stored is noted together with who
-    the files are. CONFIG is a TOML file with the same settings; several [[files]] may stand in it.
+    the files are, and which catalog it is. CONFIG is a TOML file with the same settings; several [[files]] may stand in
+    it. Exit status 1 of --once if no file matched a pattern.
     """
     settings = _settings(config, path, options)
     notes = state_file(settings.state, f"collect-{_digest(config, settings)}")
@@ -92,6 +93,7 @@ def collect(
     finally:
         sink.close()
     _report(made.counts, report)
+    return 1 if once and made.counts.unmatched else 0
 
 
 def _settings(config: Path | None, path: tuple[str, ...], options: dict[str, Any]) -> collecting.Settings:

@@ -102,12 +102,13 @@ def feed_files(topic: AnyTopic | NewTopic, inputs: tuple[str, ...], options: dic
     fed = Fed(topic.name, options["partition"])
     with ExitStack() as opened:
         plan = None
-        if "-" not in inputs:  # a pipe is appended as it comes
-            roles, plan = _surveyed(inputs, roles, options)
+        if not any(map(convert.is_pipe, inputs)):  # a pipe is appended as it comes
+            plan = _surveyed(inputs, roles, options)
         show = opened.enter_context(progress("appending"))
         bad_rows = bad_rows_of(options)
+        live = options["producer"] is None  # whose batches are the same when they come again
         load = opened.enter_context(
-            convert.Load(inputs, roles, input_options_of(options), bad_rows=bad_rows, progress=show)
+            convert.Load(inputs, roles, input_options_of(options), bad_rows=bad_rows, progress=show, live=live)
         )
         batches = iter(load.batches(plan))
         if isinstance(topic, NewTopic):
@@ -121,24 +122,19 @@ def feed_files(topic: AnyTopic | NewTopic, inputs: tuple[str, ...], options: dic
     return fed
 
 
-def _surveyed(
-    inputs: tuple[str, ...], roles: convert.Roles, options: dict[str, Any]
-) -> tuple[convert.Roles, convert.Plan]:
-    """Look at all rows for their types; a column that is called grouping is one, where no other was named."""
+def _surveyed(inputs: tuple[str, ...], roles: convert.Roles, options: dict[str, Any]) -> convert.Plan:
+    """Look at all rows for their types."""
     with progress("looking") as show, convert.Load(inputs, roles, input_options_of(options), progress=show) as load:
-        plan = load.survey()
-    if roles.grouping is None and "grouping" in plan.types and "grouping" not in roles.named:
-        roles = replace(roles, grouping="grouping")
-    return roles, replace(plan, roles=roles)
+        return load.survey()
 
 
 def _roles(topic: AnyTopic | NewTopic, options: dict[str, Any]) -> convert.Roles:
     """What the columns are: of the types that the topic has, where the options do not say otherwise."""
     roles = roles_of(options, keys=topic.keys)
     if isinstance(topic, NewTopic):
-        return replace(roles, null_data=True, encoded=True)
+        return replace(roles, null_data=True)
     schema = topic.scan().schema
     known = {field.name: field.type for field in schema if field.name not in _KEYS_AND_PAYLOAD}
     fresh = not topic.stats()["schemas"]
     null_data = fresh or "data" not in schema.names or schema.field("data").nullable
-    return replace(roles, types={**known, **roles.types}, null_data=null_data, encoded=True)
+    return replace(roles, types={**known, **roles.types}, null_data=null_data)

@@ -29,7 +29,7 @@ from aggregator.collect.lines import measure
 from aggregator.collect.progress import Batch, Part, Progress, load, save
 from aggregator.collect.settings import Files, Settings
 from aggregator.collect.sinks import Sink, StoppedError
-from aggregator.errors import SequenceConflictError
+from aggregator.errors import AggregatorError, SequenceConflictError
 
 LOOK_S = 2.0
 """How often folders are looked through for new files."""
@@ -72,6 +72,7 @@ class Collector:
         Raises AggregatorError, EsdbError, OSError; what was stored is noted. A sink that waits may end it as well.
         """
         try:
+            self._check_catalog()
             self._finish_pending()
             while not self.stopped:
                 if self.step(complete=once):
@@ -116,13 +117,37 @@ class Collector:
 
     # ------------------------------------------------------------ storing
 
+    def _check_catalog(self) -> None:
+        """See that the catalog is the one that the notes speak of: what another one has is nobody's guess.
+
+        Raises AggregatorError where it is an older copy of itself.
+        """
+        found, progress = self._sink.standing(), self._progress
+        if found is None:
+            return
+        catalog, end = found
+        if progress.catalog and catalog != progress.catalog:
+            _LOG.warning("the catalog is another one than the notes speak of: everything is collected into it")
+            self._progress = Progress.begin()
+        elif progress.catalog and end < progress.end:
+            raise AggregatorError(
+                f"the catalog's records end at {end:,}, and those that were collected at {progress.end:,}: it is an "
+                "older copy of itself", path=str(self._notes),
+                hint="restore the newer one, or remove this file to collect everything into it again",
+            )  # fmt: skip
+        if self._progress.catalog != catalog:
+            self._progress.catalog, self._changed = catalog, True
+
     def _store(self, tables: list[pa.Table]) -> None:
         batch = self._progress.pending
         assert batch is not None
         filled = [table for table in tables if len(table)]
         if filled:
             events = pa.concat_tables(filled, promote_options="default").combine_chunks()
-            self._sink.append(events, self._progress.producer, batch.sequence)
+            end = self._sink.append(events, self._progress.producer, batch.sequence)
+            self._progress.end = self._progress.end if end is None else max(end, self._progress.end)
+            if not self._progress.catalog:  # its topic was not there before
+                self._progress.catalog, _ = self._sink.standing() or ("", 0)
         self._progress.take(batch)
         for part in batch.parts:
             self._present[part.tracked.group, part.tracked.key] = part.after
@@ -237,7 +262,11 @@ class Collector:
     def _paths(self, files: Files) -> Iterator[str]:
         seen = set()
         for pattern in files.path:
-            for path in sorted(glob.iglob(pattern, recursive=True)):  # noqa: PTH207 - Path has no absolute patterns
+            found = sorted(glob.iglob(pattern, recursive=True))  # noqa: PTH207 - Path has no absolute patterns
+            if not found and self._first_look:
+                self.counts.unmatched += 1
+                _LOG.warning("no file matches %s", pattern)
+            for path in found:
                 name = Path(path).name
                 if path in seen or any(fnmatch(name, one) or fnmatch(path, one) for one in files.exclude):
                     continue

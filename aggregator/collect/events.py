@@ -32,7 +32,7 @@ FAILED = "parse_error"
 @dataclass(slots=True)
 class Counts:
     """What became of lines: how many were stored, of those cut, not of the format, and without a time of their own;
-    and how many files could not be read.
+    how many files could not be read, and how many patterns no file matched.
     """
 
     lines: int = 0
@@ -40,6 +40,7 @@ class Counts:
     failed: int = 0
     untimed: int = 0
     unread: int = 0
+    unmatched: int = 0
 
     def add(self, other: Counts) -> None:
         """Take in what another counted."""
@@ -48,6 +49,7 @@ class Counts:
         self.failed += other.failed
         self.untimed += other.untimed
         self.unread += other.unread
+        self.unmatched += other.unmatched
 
 
 class Maker:

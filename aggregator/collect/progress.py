@@ -54,7 +54,8 @@ class Batch:
 @dataclass(slots=True)
 class Progress:
     """What a collector knows. producer: who it is to the catalog. sequence: of the next batch. gone: files whose
-    contents were cut, or whose inode is another file's now; a copy of them may appear.
+    contents were cut, or whose inode is another file's now; a copy of them may appear. catalog, end: what tells the
+    catalog from others, and the record index behind the last that was stored there; "" where that is not known.
     """
 
     producer: str
@@ -63,6 +64,8 @@ class Progress:
     gone: list[Tracked] = field(default_factory=list)
     pending: Batch | None = None
     fresh: bool = False
+    catalog: str = ""
+    end: int = 0
 
     @classmethod
     def begin(cls) -> Progress:
@@ -92,6 +95,7 @@ class Progress:
             "version": VERSION, "producer": self.producer, "sequence": self.sequence,
             "files": [_file_to_json(one) for one in self.files.values()],
             "gone": [_file_to_json(one) for one in self.gone],
+            "catalog": self.catalog, "end": self.end,
             "pending": None if pending is None else {
                 "sequence": pending.sequence, "now_us": pending.now_us,
                 "parts": [
@@ -109,6 +113,7 @@ class Progress:
             raise ValueError(f"version {given['version']}, not {VERSION}")
         files = [_file_of_json(one) for one in given["files"]]
         progress = cls(str(given["producer"]), int(given["sequence"]), {(f.group, f.key): f for f in files})
+        progress.catalog, progress.end = str(given["catalog"]), int(given["end"])
         progress.gone = [_file_of_json(one) for one in given["gone"]]
         pending = given["pending"]
         if pending is not None:

@@ -8,9 +8,9 @@ import io
 import json
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
@@ -41,9 +41,13 @@ class StoppedError(AggregatorError):
 class Sink(Protocol):
     """Stores batches."""
 
-    def append(self, events: pa.Table, producer: str, sequence: int) -> None:
-        """Store a batch, durably, once however often it is given. Raises SequenceConflictError, AggregatorError,
-        EsdbError, OSError; waits where there is too much to do.
+    def standing(self) -> tuple[str, int] | None:
+        """What tells the catalog from others, and where its records end; None where that cannot be asked."""
+
+    def append(self, events: pa.Table, producer: str, sequence: int) -> int | None:
+        """Store a batch, durably, once however often it is given; give the record index behind it, if it is told.
+
+        Raises SequenceConflictError, AggregatorError, EsdbError, OSError; waits where there is too much to do.
         """
 
     def close(self) -> None:
@@ -78,13 +82,17 @@ class CatalogSink:
         if self._topic.keys != "text":
             raise InvalidRequestError(f"the topic {topic!r} has binary keys", hint="streams are named by text")
 
-    def append(self, events: pa.Table, producer: str, sequence: int) -> None:
+    def standing(self) -> tuple[str, int]:
+        """Which catalog it is, and where its records end."""
+        return _standing(self._topic.stats(), self._partition)
+
+    def append(self, events: pa.Table, producer: str, sequence: int) -> int:
         """Store a batch."""
         began_s = self._patience.clock()
         while True:
             try:
-                self._topic.append(events, self._partition, producer=producer, sequence=sequence)
-                return
+                receipt = self._topic.append(events, self._partition, producer=producer, sequence=sequence)
+                return receipt.last + 1
             except OverloadedError as error:
                 self._patience.check(began_s, error.retry_after_s, error)
                 self._sleep(error.retry_after_s)
@@ -113,10 +121,21 @@ class ServerSink:
         self._topic = f"{parts.path.rstrip('/')}/v1/topics/{quote(topic, safe='')}"
         self._target = f"{self._topic}/events?partition={quote(partition, safe='')}"
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._address, self._sleep, self._patience = address, sleep, patience or Patience()
+        self._address, self._partition, self._sleep, self._patience = address, partition, sleep, patience or Patience()
         self._connection: http.client.HTTPConnection | None = None
 
-    def append(self, events: pa.Table, producer: str, sequence: int) -> None:
+    def standing(self) -> tuple[str, int] | None:
+        """Which catalog it is, and where its records end; None where the server does not tell."""
+        try:
+            status, answer, _ = self._request("GET", self._topic, b"", {})
+            told = json.loads(answer)
+            if status == 404 and told["type"] == "/problems/no-such-topic":
+                return "", 0
+            return _standing(told, self._partition) if status == 200 else None
+        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError):
+            return None
+
+    def append(self, events: pa.Table, producer: str, sequence: int) -> int | None:
         """Store a batch."""
         body = io.BytesIO()
         with pa.ipc.new_stream(body, events.schema) as stream:
@@ -138,7 +157,7 @@ class ServerSink:
                 status, answer, after_s = 503, b"", None
                 why = f"the server cannot be reached: {error}"
             if status < 300:
-                return
+                return _end_of(answer)
             if status == 409:
                 raise SequenceConflictError(_told(status, answer))
             if status not in (408, 429, 500, 502, 503, 504):
@@ -170,6 +189,19 @@ class ServerSink:
         if self._connection is not None:
             self._connection.close()
             self._connection = None
+
+
+def _standing(facts: Mapping[str, Any], partition: str) -> tuple[str, int]:
+    mine = facts["partitions"].get(partition)
+    return str(facts["catalog"]), int(mine["end_index"]) if mine is not None else 0
+
+
+def _end_of(answer: bytes) -> int | None:
+    """The record index behind a batch, of a server's receipt."""
+    try:
+        return int(json.loads(answer)["last"]) + 1
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def seconds_of(given: str | None) -> float | None:

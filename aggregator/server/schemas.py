@@ -65,7 +65,7 @@ _POLICIES = {
 }
 _FIGURES = {
     **each(f"{_SUMS} schemas erasing truncating", WHOLE), **each(_TIMES, _NUMBER_OR_NONE), **_POLICIES,
-    "partitions": by_name(_PARTITION),
+    "catalog": _TEXT, "partitions": by_name(_PARTITION),
 }  # fmt: skip
 _DEFINED = {"topic": _TEXT, "schema": by_name(_TEXT), "indexes": _TEXTS, "keys": {"enum": ["text", "binary"]}}
 _SPAN = shape(each("start end", WHOLE))

@@ -39,7 +39,7 @@ Examples:
 )
 @click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Whose event a row is.")
 @click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="When it happened.")
-@click.option("--grouping", metavar="COLUMN", help="Second key, within the space.")
+@click.option("--grouping", metavar="COLUMN", help="Second key, within the space. Default: a column of that name.")
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
 @click.option("--allow-loss", is_flag=True, help="Write CSV and JSON lines although some values will not come back.")
 @click.option("--force", is_flag=True, help="Replace TO if it exists.")

@@ -48,7 +48,7 @@ class _OnError(click.ParamType[Any]):
 _OPTIONS = (
     click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Whose event a row is."),
     click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="When it happened."),
-    click.option("--grouping", metavar="COLUMN", help="Second key, within the space."),
+    click.option("--grouping", metavar="COLUMN", help="Second key, within the space. Default: a column of that name."),
     click.option("--data", metavar="COLUMN", help="The bytes of this column are the payload; others are not kept."),
     click.option(
         "--data-json", is_flag=True, help="The columns without another use are the payload, as a JSON object."

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from esformat.convert.roles import Roles
     from esformat.convert.rows import BadRow
     from esformat.convert.sinks import SINK_FORMATS, Sink, open_sink, write_batches
+    from esformat.convert.source import is_pipe
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -35,6 +36,7 @@ else:
             "esformat.convert.roles": "Roles",
             "esformat.convert.rows": "BadRow",
             "esformat.convert.sinks": "SINK_FORMATS Sink open_sink write_batches",
+            "esformat.convert.source": "is_pipe",
         },
     )
 
@@ -58,6 +60,7 @@ __all__ = [
     "Stop",
     "Summary",
     "convert_file",
+    "is_pipe",
     "open_sink",
     "write_batches",
 ]

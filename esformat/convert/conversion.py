@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import io
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -32,6 +34,8 @@ _SEGMENT_MAGIC = b"\x89ESDB"
 _STREAM_MAGIC = b"ESDBstream"
 _ARROW_FILE_MAGIC = b"ARROW1"
 _BATCH_ROWS = 64 * 1024
+_COPY_BYTES = 1 << 20
+STDIN = "-"
 
 Progress = Callable[[int, int], None]  # bytes of the source read so far, and in all; zeros where nobody knows
 
@@ -76,6 +80,9 @@ def convert(
     the Go ESDB. Raises UsageError, InputError, InvalidEventError for events that the target's format cannot hold,
     CorruptSegmentError, OSError.
     """
+    if source == STDIN:
+        with _kept_input() as kept:
+            return convert(kept, target, how, progress=progress, note=note)
     read = how.source_format or _source_format(source)
     written = how.target_format or _target_format(target)
     for format_ in (read, written):
@@ -102,6 +109,17 @@ def convert(
             else "convert it to .esdb first",
         )
     return _load(source, target, read, how, progress, note)
+
+
+@contextmanager
+def _kept_input() -> Iterator[str]:
+    """Standard input as a file: what it is, and which columns it has, is looked at before its rows are read."""
+    with closing(Source(STDIN)) as source, tempfile.TemporaryDirectory(prefix="esdb-") as folder:
+        path = Path(folder) / "stdin"
+        with path.open("wb") as file, source.open() as stream:
+            while chunk := stream.read(_COPY_BYTES):
+                file.write(chunk)
+        yield str(path)
 
 
 def _named_roles(roles: Roles | None) -> str:

@@ -55,8 +55,9 @@ def make_events(rows: Rows, times: Times, plan: Plan) -> tuple[pa.RecordBatch, R
     """
     roles, making = plan.roles, _Making(rows)
     making.add("space", making.key(roles, roles.space, "space"))
-    if roles.grouping is not None:
-        making.add("grouping", making.key(roles, roles.grouping, "grouping"))
+    key = roles.second_key
+    if key is not None and (key == roles.grouping or key in rows.types):
+        making.add("grouping", making.key(roles, key, "grouping"))
     making.add("timestamp", making.timestamps(roles, times))
     if roles.data_json:
         making.add("data", making.json(plan))
@@ -159,7 +160,7 @@ class _Making:
     def _bytes(self, name: str, roles: Roles) -> tuple[pa.Array, Mask | None]:
         column, unfit = convert(self._source(name), pa.binary())
         written = self._rows.origin.unit == LINE  # else a column of bytes is just that
-        return (typed_text.without_base64(column) if roles.encoded and written else column), unfit
+        return (typed_text.without_base64(column) if written else column), unfit
 
     def _source(self, name: str) -> pa.Array:
         batch = self._rows.batch

@@ -50,8 +50,9 @@ def format_of(source: Source, asked: str | None = None) -> str:
     known = asked or format_by_name(source.path)
     if known is not None:
         return known
-    with source.open() as stream:
-        start = stream.read(16)
+    if source.start(1) == b"{":  # more may come late
+        return "jsonl"
+    start = source.start(16)
     by_magic = next((name for magic, name in _MAGIC if start.startswith(magic)), None)
     if start.startswith(_SEGMENT_MAGIC) or PurePath(source.path).suffix == ".esdb":
         hint = "take its events out with `esdb scan --format parquet -o FILE` first"

@@ -74,15 +74,19 @@ class Load:
         bad_rows: BadRows | None = None,
         progress: Progress | None = None,
         stdin: Pipe | pa.Buffer | None = None,
+        live: bool = False,
     ) -> None:
-        """Take `inputs`, paths or "-", in their order. Raises InputError if one is missing or of no known format."""
+        """Take `inputs`, paths or "-", in their order. Raises InputError if one is missing or of no known format.
+
+        live: `batches` gives rows of pipes within 200 ms after they came; they can be read once.
+        """
         self._roles = roles
         self._bad_rows = Stop() if bad_rows is None else bad_rows
         self._progress = progress
         self.assumed: set[str] = set()
         """Units of timestamps that are numbers, as their sizes told them, of what was read so far."""
         with ExitStack() as opened:
-            self._sources = [opened.enter_context(closing(Source(path, stdin=stdin))) for path in inputs]
+            self._sources = [opened.enter_context(closing(Source(path, stdin=stdin, live=live))) for path in inputs]
             self._readers = [_reader(source, roles, options) for source in self._sources]
             self._opened = opened.pop_all()
 
@@ -118,13 +122,14 @@ class Load:
         Raises InputError, BadRowError.
         """
         self._bad_rows.begin()
+        growing = plan is None
         plan = Plan(self._roles) if plan is None else plan
         for rows, times in self._rows():
             plan = plan.widened(rows.types, has_nanos=times.has_nanos)
             events, rejects = make_events(rows, times, plan)
             self._bad_rows.take(rejects)
             if events.num_rows:
-                yield events
+                yield events.drop_columns(plan.untyped) if growing else events
 
     def assumptions(self) -> Iterator[str]:
         """Say which units of numbers their sizes told, of what was read so far."""
@@ -195,7 +200,7 @@ def _notes(plan: Plan) -> Iterator[str]:
     for name, stored in plan.stored.items():
         if name != stored:
             yield f"column {name!r} is called {stored!r} in the segment, where {name!r} means something else"
-    for name in plan.roles.named:
+    for name in plan.roles.required:
         if plan.types and pa.types.is_null(plan.types.get(name, pa.null())):
             yield f"column {name!r} has no value in any row"
 

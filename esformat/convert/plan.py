@@ -40,6 +40,12 @@ class Plan:
         """Source columns that are kept as typed columns."""
         return {name: self._type(name) for name in self.roles.typed(self.types)}
 
+    @property
+    def untyped(self) -> list[str]:
+        """Typed columns, by their names in the segment, whose type no row has shown yet."""
+        asked = self.roles.types
+        return [self.stored[name] for name in self.typed if name not in asked and pa.types.is_null(self._seen(name))]
+
     @cached_property
     def json(self) -> dict[str, pa.DataType]:
         """Source columns that make the JSON payload."""
@@ -66,9 +72,12 @@ class Plan:
             name += "_"
         return name
 
+    def _seen(self, name: str) -> pa.DataType:
+        return self.types.get(name, pa.null())
+
     def _type(self, name: str) -> pa.DataType:
         asked = self.roles.types.get(name)
-        found = self.types.get(name, pa.null()) if asked is None else asked
+        found = self._seen(name) if asked is None else asked
         return pa.string() if pa.types.is_null(found) or nesting(found) > DEEPEST_TYPE else found
 
     def _index_type(self, name: str) -> pa.DataType:

@@ -14,6 +14,7 @@ from esformat.convert.errors import InputError
 
 Keys = Literal["text", "binary"]
 
+GROUPING = "grouping"
 RESERVED = ("space", "grouping", "timestamp", "data")  # columns of a segment that have a meaning of their own
 
 
@@ -22,7 +23,8 @@ class Roles:
     """Which source column becomes what. Raises UsageError if two of the answers contradict each other.
 
     Without `data`, `data_json` and `columns`, every column that has no other role is kept: one that is called "data"
-    as the payload, the others as typed columns.
+    as the payload, the others as typed columns. Without `grouping`, a column that is called so and has no other role is
+    the second key.
     """
 
     space: str
@@ -35,7 +37,6 @@ class Roles:
     types: Mapping[str, pa.DataType] = field(default_factory=dict)  # of columns whose values do not decide it
     keys: Keys = "text"
     null_data: bool = False  # a row without a payload has none; else it has an empty one
-    encoded: bool = False  # bytes may stand in text as `json_text` writes them, {"base64": …}
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
@@ -52,16 +53,28 @@ class Roles:
             )
 
     @property
-    def named(self) -> tuple[str, ...]:
+    def second_key(self) -> str | None:
+        """The column with the groupings: that which was named, or one of that name which need not be there."""
+        others = (self.space, self.timestamp, self.data, *(self.columns or ()))
+        return self.grouping or (None if GROUPING in others else GROUPING)
+
+    @property
+    def required(self) -> tuple[str, ...]:
         """The source columns that are asked for by name, each once."""
         optional = [name for name in (self.grouping, self.data) if name is not None]
         names = (self.space, self.timestamp, *optional, *self.indexes, *(self.columns or ()))
         return tuple(dict.fromkeys(names))
 
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The source columns with a role of their own, each once."""
+        key = self.second_key
+        return self.required if key is None or key in self.required else (*self.required, key)
+
     def check(self, names: Sequence[str], path: str) -> None:
         """Raise InputError if a column that is asked for is not among the `names` of the input at `path`."""
         options = {self.space: "--space", self.timestamp: "--timestamp"}
-        missing = next((name for name in self.named if name not in names), None)
+        missing = next((name for name in self.required if name not in names), None)
         if missing is not None:
             known = ", ".join(repr(name) for name in names)
             option = options.get(missing)
@@ -83,7 +96,7 @@ class Roles:
     @property
     def text(self) -> frozenset[str]:
         """Columns whose text counts, where an input is text: "007" is not 7 in a key, an index or a payload."""
-        optional = {name for name in (self.grouping, self.payload) if name is not None}
+        optional = {name for name in (self.second_key, self.payload) if name is not None}
         return frozenset({self.space, self.timestamp, *optional, *self.indexes}) - frozenset(self.types)
 
     def wanted(self, names: Iterable[str]) -> list[str]:

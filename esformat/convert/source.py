@@ -14,41 +14,79 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, TypeAlias, cast
 
 import pyarrow as pa
 
 from esformat.convert.errors import InputError
-from esformat.convert.spool import Pipe, Spool
+from esformat.convert.spool import Live, Pipe, Spool
 
 _MAGIC = re.compile(
     rb"(?P<gzip>\x1f\x8b\x08)"
     rb"|(?P<bz2>BZh[1-9](?:1AY&SY|\x17\x72\x45\x38\x50\x90))"  # of a first block, or of the end of an empty file
     rb"|(?P<zstd>\x28\xb5\x2f\xfd)"
 )
+_MAGIC_STARTS = (b"\x1f\x8b\x08", b"BZh", b"\x28\xb5\x2f\xfd")
 _PEEK_BYTES = 10
 _SPOOL_CHUNK_BYTES = 1 << 20
+
+
+Stream: TypeAlias = "pa.NativeFile | Live"
+"""What has `read`. Of a live input it gives fewer bytes than were asked for, as soon as there are some."""
+
+
+def is_pipe(path: str) -> bool:
+    """Whether an input gives its bytes once: standard input, or a path that names no regular file."""
+    return path == "-" or (Path(path).exists() and not Path(path).is_file())
 
 
 class Source:
     """One input by path, or standard input where the path is "-". Close it: it may hold a temporary file."""
 
-    def __init__(self, path: str, *, stdin: Pipe | pa.Buffer | None = None) -> None:
-        """Take the input at `path`; `stdin` may be bytes in memory. Raises InputError if there is no such file."""
+    def __init__(self, path: str, *, stdin: Pipe | pa.Buffer | None = None, live: bool = False) -> None:
+        """Take the input at `path`; `stdin` may be bytes in memory. Raises InputError if there is no such file.
+
+        live: text that comes through a pipe is given once, as it comes.
+        """
         self.path = "<stdin>" if path == "-" else path
         self._held: pa.Buffer | None = None
         self._spool: Spool | None = None
+        self._live: Live | None = None
         if path == "-" and isinstance(stdin, pa.Buffer):
             self._held = stdin
         elif path == "-":
-            self._spool = Spool(_standard_input() if stdin is None else stdin, owned=False)
+            self._take(_standard_input() if stdin is None else stdin, owned=False, live=live)
         elif not self._is_regular_file():
-            self._spool = Spool(self._open_file(), owned=True)  # a pipe gives its bytes once
+            self._take(self._open_file(), owned=True, live=live)  # a pipe gives its bytes once
         self._raw: IO[bytes] | pa.NativeFile | None = None  # what is being read
         if self._held is not None:
             self.size_bytes = self._held.size
         else:
-            self.size_bytes = 0 if self._spool else Path(path).stat().st_size  # 0 where it shows only at the end
+            piped = self._spool or self._live
+            self.size_bytes = 0 if piped else Path(path).stat().st_size  # 0 where it shows only at the end
+
+    def _take(self, pipe: Pipe, *, owned: bool, live: bool) -> None:
+        if live:
+            self._live = Live(pipe, owned=owned)
+        else:
+            self._spool = Spool(pipe, owned=owned)
+
+    def start(self, size: int) -> bytes:
+        """Give the first bytes, decompressed."""
+        with self.guard():
+            if self._live is not None and not self._is_compressed(self._live):
+                return self._live.peek(size)
+        with self.open() as stream:
+            return bytes(stream.read(size))
+
+    @staticmethod
+    def _is_compressed(live: Live) -> bool:
+        """Look at no more bytes of a pipe than it takes to tell: the next may come late."""
+        for size in range(1, _PEEK_BYTES):
+            start = live.peek(size)
+            if len(start) < size or not any(magic.startswith(start[: len(magic)]) for magic in _MAGIC_STARTS):
+                return False
+        return compression_of(live.peek(_PEEK_BYTES)) is not None
 
     def position_bytes(self) -> int:
         """Tell how many stored bytes the current reading has passed."""
@@ -56,11 +94,23 @@ class Source:
 
     def stored_bytes(self) -> int:
         """Tell how many bytes the input has as stored; of a pipe, how many came so far."""
+        if self._live is not None:
+            return self._live.taken_bytes
         return self.size_bytes if self._spool is None else self._spool.kept_bytes
 
     @contextmanager
-    def open(self) -> Iterator[pa.NativeFile]:
-        """Read from the start, decompressed. Raises InputError where reading fails in the middle, too."""
+    def open(self) -> Iterator[Stream]:
+        """Read from the start, decompressed; a live input once. Raises InputError, in the middle, too."""
+        with self.guard():
+            if self._live is not None and not self._is_compressed(self._live):
+                yield self._live
+                return
+            self._keep()
+        with self._decompressed() as stream:
+            yield stream
+
+    @contextmanager
+    def _decompressed(self) -> Iterator[pa.NativeFile]:
         with self.guard(), self._plain() as plain:
             compression = compression_of(plain.read(_PEEK_BYTES))
             plain.seek(0)
@@ -73,6 +123,7 @@ class Source:
     @contextmanager
     def open_seekable(self) -> Iterator[pa.NativeFile]:
         """Read from any place, decompressed, over a temporary file if need be."""
+        self._keep()
         with self.guard():
             with self._plain() as plain:
                 compression = compression_of(plain.read(_PEEK_BYTES))
@@ -81,12 +132,17 @@ class Source:
                     yield plain
                     return
             with tempfile.TemporaryFile() as copy:
-                with self.open() as stream:
+                with self._decompressed() as stream:
                     while chunk := stream.read(_SPOOL_CHUNK_BYTES):
                         copy.write(chunk)
                 copy.seek(0)
                 with pa.PythonFile(copy, mode="r") as plain:
                     yield plain
+
+    def _keep(self) -> None:
+        """Read a live input as any pipe: compressed bytes, and formats that are not read from front to back."""
+        if self._live is not None:
+            self._spool, self._live = Spool(self._live, owned=True), None
 
     @contextmanager
     def guard(self) -> Iterator[None]:
@@ -104,6 +160,8 @@ class Source:
         """Free the temporary file of an input that could be read once only."""
         if self._spool is not None:
             self._spool.free()
+        if self._live is not None:
+            self._live.close()
 
     def _is_regular_file(self) -> bool:
         try:

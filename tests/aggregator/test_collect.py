@@ -690,3 +690,52 @@ def test_a_real_web_log(rig):
                 for row in counted} == hours  # fmt: skip
         assert sorted(e.data for e in catalog.query("SELECT")) == sorted(data.splitlines())
     assert (rig.root / "notes.json").stat().st_size < 2000
+
+
+def test_a_catalog_made_anew(rig, caplog):
+    """It gets everything: what was noted is what another catalog has."""
+    rig.write("a.log", "one\ntwo\n")
+    rig.collect()
+    shutil.rmtree(rig.root / "c")
+    made = rig.collect()
+    assert made.counts.lines == 2
+    assert sorted(rig.messages()) == [b"one", b"two"]
+    assert "another one than the notes speak of" in caplog.text
+
+
+def test_an_older_copy_of_the_catalog(rig):
+    """What it lacks is noted as stored: it is told, and nothing is collected behind the gap."""
+    rig.write("a.log", "one\n")
+    rig.collect()
+    shutil.copytree(rig.root / "c", rig.root / "copy")
+    rig.write("a.log", "two\n")
+    rig.collect()
+    shutil.rmtree(rig.root / "c")
+    (rig.root / "copy").rename(rig.root / "c")
+    rig.write("a.log", "three\n")
+    with pytest.raises(
+        aggregator.AggregatorError, match=r"records end at 1, and .* at 2: it is an older copy of itself"
+    ):
+        rig.collect()
+    (rig.root / "notes.json").unlink()
+    rig.collect()
+    assert sorted(rig.messages()) == [b"one", b"one", b"three", b"two"]
+
+
+def test_a_server_with_a_catalog_made_anew(rig):
+    """A server tells which catalog it serves."""
+    running = pytest.importorskip("aggregator.server.running")
+    rig.write("a.log", "one\n")
+    for name in ("first", "second"):
+        with aggregator.open(rig.root / name) as catalog, running.RunningServer(catalog) as server:
+            made = rig.collect(sink=ServerSink(server.url, "logs", "0", None, time.sleep))
+            assert made.counts.lines == 1
+            rig.write("a.log", "")
+            assert rig.collect(sink=ServerSink(server.url, "logs", "0", None, time.sleep)).counts.lines == 0
+
+
+def test_a_pattern_that_matches_no_file(rig, caplog):
+    """It is most likely a mistake."""
+    made = rig.collect(once=True)
+    assert made.counts.unmatched == 1
+    assert f"no file matches {rig.logs}/*.log" in caplog.text

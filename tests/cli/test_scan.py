@@ -124,19 +124,21 @@ def test_typed_formats(esdb, activity, events, tmp_path, format_, out):
     assert table.to_pylist() == events
 
 
-def test_written_and_read_back(esdb, activity, events, tmp_path):
-    """What is scanned to Parquet, Arrow or JSON lines is written to the same segment again."""
-    for name in ("x.parquet", "x.arrow", "x.jsonl"):
-        esdb("scan", "activity.esdb", "--format", name.partition(".")[2], "-o", name)
-        arguments = ["--grouping", "grouping", "--index", "type", "--index", "country", "--force"]
-        assert esdb("write", "again.esdb", name, *arguments).status == 0
-        with esformat.open("again.esdb") as segment:
-            again = segment.scan().to_table().to_pylist()
-        if name == "x.jsonl":  # there the payload that is no text has become one
-            again, expected = ([{**row, "data": None} for row in rows] for rows in (again, events))
-        else:
-            expected = events
-        assert again == expected
+@pytest.mark.parametrize("verb", ["write", "convert"])
+@pytest.mark.parametrize("piped", [False, True], ids=["file", "pipe"])
+@pytest.mark.parametrize("format_", ["parquet", "arrow", "jsonl", "csv"])
+def test_written_and_read_back(esdb, activity, events, tmp_path, format_, piped, verb):
+    """What is scanned is written to the same segment again: groupings by their name, bytes of payloads, from a pipe."""
+    name = f"x.{format_}"
+    told = ["--input-format" if verb == "write" else "--from", format_] if piped else []
+    out = esdb("scan", "activity.esdb", "--format", format_, *([] if piped else ["-o", name])).out
+    places = ["-" if piped else name, "again.esdb"]
+    if verb == "write":
+        places.reverse()
+    result = esdb(verb, *places, *told, "--index", "type", "--index", "country", stdin=out)
+    assert result.status == 0, result.err
+    with esformat.open("again.esdb") as segment:
+        assert segment.scan().to_table().to_pylist() == events
 
 
 def test_output_file_appears_whole(esdb, activity, tmp_path):

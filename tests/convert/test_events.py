@@ -183,7 +183,7 @@ def test_first_reason_counts():
 
 def test_reserved_names():
     """A typed column of a name that means something else in segments is kept under another."""
-    events, _ = make({"u": ["a"], "t": [NOON], "space": [1], "grouping": [2]}, roles())
+    events, _ = make({"u": ["a"], "t": [NOON], "space": [1], "grouping": [2]}, roles(grouping="u"))
     assert events.select(["space_", "grouping_"]).to_pylist() == [{"space_": 1, "grouping_": 2}]
 
 

@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from esformat.convert.errors import InputError
+from esformat.convert.load import InputOptions, Load
+from esformat.convert.roles import Roles
 from esformat.convert.source import Source
 
 DATA = b"some bytes, again and again\n" * 5000
@@ -133,3 +135,58 @@ def test_looks_like_bz2(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"BZh9 is how bzip2 begins\n")
     assert read(Source(str(path))) == b"BZh9 is how bzip2 begins\n"
+
+
+def live(pipe):
+    return Load(["-"], Roles(space="space", timestamp="timestamp"), stdin=pipe, live=True)
+
+
+@pytest.fixture
+def pipe():
+    """The two ends of a pipe."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, "rb") as reader, os.fdopen(writing, "wb", buffering=0) as writer:
+        yield reader, writer
+
+
+def test_a_live_pipe_gives_lines_as_they_come(pipe):
+    """Events are there while the pipe is open: half a line waits for its end, a format is told by the first byte."""
+    reader, writer = pipe
+    writer.write(b'{"space":"a","timestamp":1}\n{"space":"b","timestamp":2,"n":null}\n{"spa')
+    with live(reader) as load:
+        batches = load.batches()
+        assert next(batches).to_pydict()["space"] == ["a", "b"]
+        writer.write(b'ce":"c","timestamp":3,"n":4}\n')
+        batch = next(batches)
+        assert (batch["space"].to_pylist(), batch["n"].to_pylist()) == (["c"], [4])
+        writer.close()
+        assert list(batches) == []
+
+
+def test_a_live_pipe_of_short_lines(pipe):
+    """Looking for a compression waits for no more bytes than it needs to tell."""
+    reader, writer = pipe
+    options = InputOptions(format="csv")
+    with Load(["-"], Roles(space="s", timestamp="t"), options, stdin=reader, live=True) as load:
+        batches = load.batches()
+        writer.write(b"s,t\na,1\n")
+        assert next(batches)["space"].to_pylist() == ["a"]
+        writer.write(b"b,2\n")
+        assert next(batches)["space"].to_pylist() == ["b"]
+
+
+def test_a_live_pipe_of_compressed_lines(compression):
+    """They are given at the end, at the latest."""
+    _, compress = compression
+    with live(io.BytesIO(compress(b'{"space":"a","timestamp":1}\n'))) as load:
+        assert [batch.num_rows for batch in load.batches()] == [1]
+
+
+def test_a_live_pipe_of_arrow():
+    """What is no text is read as from any pipe."""
+    out = io.BytesIO()
+    table = pa.table({"space": ["a"], "timestamp": [1]})
+    with pa.ipc.new_stream(out, table.schema) as stream:
+        stream.write_table(table)
+    with live(io.BytesIO(out.getvalue())) as load:
+        assert [batch.num_rows for batch in load.batches()] == [1]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -44,3 +46,21 @@ def test_an_interrupted_bench(tmp_path):
         _, said = process.communicate(timeout=120)
     assert (process.returncode, said) == (130, b"aggregator: interrupted\n")
     assert not list(tmp_path.iterdir())
+
+
+def test_lines_are_appended_as_they_come(tmp_path):
+    """Each line that a program writes to the pipe is acknowledged while the pipe is open."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        catalog.create_topic("t")
+    with subprocess.Popen(
+        [*COMMAND, "append", "data", "t", "-", "--receipts"], cwd=tmp_path, env=ENVIRONMENT,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for number in range(2):
+            process.stdin.write(b'{"space":"a","timestamp":%d}\n' % number)
+            assert select.select([process.stdout], [], [], 60)[0], "nothing was stored while the pipe was open"
+            assert json.loads(process.stdout.readline())["last"] == number
+        process.stdin.close()
+        assert process.wait(60) == 0

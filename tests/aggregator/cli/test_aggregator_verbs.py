@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from unittest import mock
 
 import pyarrow as pa
@@ -372,3 +373,35 @@ def test_keys_that_are_no_text(command, tmp_path):
     assert command("scan", "data", "b", "--space-hex", "ff", "--count").text == "1\n"
     erased = command("erase", "data", "b", "--space-hex", "ff", "--format", "json")
     assert json.loads(erased.text)["space"] == "ff"
+
+
+@pytest.mark.parametrize("verb", ["append", "import"])
+@pytest.mark.parametrize("format_", ["jsonl", "csv", "arrow", "parquet"])
+def test_what_scan_prints_comes_back_through_a_pipe(command, tmp_path, format_, verb):
+    """Groupings by their name, bytes and null payloads, from standard input."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        rows = [
+            {"space": "a", "grouping": "web", "timestamp": 1_000_000, "data": b"\xff", "n": 1},
+            {"space": "a", "grouping": "", "timestamp": 2_000_000, "data": b"x", "n": None},
+        ]
+        for name in ("t", "again")[: 1 + (verb == "append")]:
+            catalog.create_topic(name)
+        catalog.topic("t").append(rows)
+    written = command("scan", "data", "t", "--format", format_, "-o", "out").text
+    assert written == ""
+    told = ["--input-format", format_]
+    result = command(verb, "data", "again", "-", *told, stdin=(tmp_path / "out").read_bytes())
+    assert result.status == 0, result.err
+    again = command("scan", "data", "again", "--format", "jsonl")
+    assert again.text == command("scan", "data", "t", "--format", "jsonl").text
+
+
+def test_a_named_pipe_is_read_once(command, tmp_path):
+    """It is appended as it comes, as standard input is; a shell's <(command) is one."""
+    os.mkfifo(tmp_path / "fifo")
+    command("init", "data")
+    writer = threading.Thread(target=(tmp_path / "fifo").write_text, args=(CLICKS,))
+    writer.start()
+    result = command("import", "data", "visits", "fifo", *HOW)
+    writer.join(30)
+    assert (result.status, result.text.startswith("visits: 3 events")) == (0, True), result.err
