@@ -7,32 +7,32 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 
 import click
 
 from aggregator import forward, lql
 from aggregator.cli.opened import AnyCatalog, asking, changing, is_address
 from esformat import convert
-from esformat.cli.parts import chosen_format, is_terminal, say
+from esformat.cli.parts import TABLES, chosen_format, format_option, is_terminal, say
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from aggregator.lql.tree import Select, Statement
 
-FORMATS = ("table", "json", "csv", "arrow", "template")
+FORMATS = (*TABLES, "json", "csv", "arrow", "template")
 ROWS_SHOWN = 50
 """Records of a SELECT without LIMIT in a table, and in the shell."""
 
 
 def statement_format_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the option --format."""
-    return click.option(
-        "--format", "format_", type=click.Choice(FORMATS),
-        help="json is lines of JSON; template is the statement's format string. Default: that where it has one, else a "
-        "table on a terminal, and json in a pipe.",
-    )(command)  # fmt: skip
+    text = (
+        "json is lines of JSON; template is the statement's format string. Default: that where it has one, else a "
+        "table on a terminal, and json in a pipe."
+    )
+    return cast("Callable[..., Any]", format_option(*FORMATS[len(TABLES) :], text=text)(command))
 
 
 @contextmanager
@@ -74,7 +74,7 @@ def show(catalog: AnyCatalog, statement: Statement, text: str, format_: str | No
         _show_table(catalog.query(text), format_)
         return
     chosen = format_of(statement, format_)
-    limit = ROWS_SHOWN if chosen == "table" and limit is None else limit
+    limit = ROWS_SHOWN if chosen in TABLES and limit is None else limit
     shortened = statement.limit is None and limit is not None
     if shortened:
         text = lql.to_text(replace(statement, limit=limit))
@@ -107,7 +107,7 @@ def write_records(
     if chosen == "arrow":
         convert.write_batches(batches, schema, chosen_format("arrow", "-"), sink)
         return
-    if chosen in ("table", "csv"):
+    if chosen in (*TABLES, "csv"):
         plain = plain_schema()
         shaped = (_plain(batch, plain) for batch in batches)
         if chosen == "csv":
@@ -115,7 +115,7 @@ def write_records(
         else:
             from esformat.cli.tables import show_table  # here: rich is slow to import
 
-            show_table(shaped, plain)
+            show_table(shaped, plain, chosen)
         return
     template = lql.Template.compile(statement.format or "{msg}")
     for batch in batches:
@@ -157,10 +157,10 @@ def _show_table(table: Any, format_: str | None) -> None:
     plain = [pa.field(f.name, pa.string() if pa.types.is_large_string(f.type) else f.type) for f in table.schema]
     table = table.cast(pa.schema(plain, metadata=table.schema.metadata))
     batches = table.combine_chunks().to_batches()
-    if chosen == "table":
+    if chosen in TABLES:
         from esformat.cli.tables import show_table  # here: rich is slow to import
 
-        show_table(batches, table.schema)
+        show_table(batches, table.schema, chosen)
         for name, total in (table.schema.metadata or {}).items():
             say(f"{name.decode()}: {int(total):,}" if total.isdigit() else f"{name.decode()}: {total.decode()}")
         return

@@ -16,10 +16,22 @@ from esformat.publish import STDOUT
 _BINARY = ("arrow", "arrows", "parquet", "esdb", "go-esdb", "go-stream")
 
 
-def format_option(*formats: str) -> Callable[[Any], Any]:
-    """Make the option --format."""
-    text = "Default: table on a terminal, else jsonl."
-    return click.option("--format", "format_", type=click.Choice(["table", *formats]), help=text)
+TABLES = ("table", "wide", "vertical")
+"""Formats for people: a table that fits the terminal, one that cuts nothing, and a line for each value."""
+
+
+def format_option(*formats: str, text: str = "Default: table on a terminal, else jsonl.") -> Callable[[Any], Any]:
+    """Make the option --format, and --wide and --vertical, which are two of its values."""
+
+    def decorate(command: Any) -> Any:
+        for name, help_ in (
+            ("vertical", "A table with a line for each value."),
+            ("wide", "A table that cuts nothing."),
+        ):
+            command = click.option(f"--{name}", "format_", flag_value=name, help=help_)(command)
+        return click.option("--format", "format_", type=click.Choice([*TABLES, *formats]), help=text)(command)
+
+    return decorate
 
 
 def chosen_format(asked: str | None, out: str) -> str:

@@ -9,7 +9,7 @@ import click
 
 from esformat import convert
 from esformat.cli.console import say
-from esformat.cli.output import chosen_format, format_option, opened_output
+from esformat.cli.output import TABLES, chosen_format, format_option, opened_output
 from esformat.cli.params import Hex, Limit, Moment, Names, Pair
 
 if TYPE_CHECKING:
@@ -104,21 +104,21 @@ def give_answer(
     chosen = chosen_format(format_, output)
     if only_count:
         say(str(ask(limit).count()))
-    elif chosen == "table" and output == "-":
-        _print_table(ask, limit)
-    elif chosen == "table":
-        raise click.UsageError("--format table goes to standard output only: choose another format for -o")
+    elif chosen in TABLES and output == "-":
+        _print_table(ask, limit, chosen)
+    elif chosen in TABLES:
+        raise click.UsageError(f"--format {chosen} goes to standard output only: choose another format for -o")
     else:
         answer = ask(limit)
         with opened_output(output, force=force) as sink:
             convert.write_batches(answer.batches(), answer.schema, chosen, sink)
 
 
-def _print_table(ask: Callable[[int | None], Answer], limit: int | None) -> None:
+def _print_table(ask: Callable[[int | None], Answer], limit: int | None, layout: str) -> None:
     from esformat.cli.table import ROWS_SHOWN, show_table  # here: rich is slow to import
 
     answer = ask(ROWS_SHOWN if limit is None else limit)
-    shown = show_table(answer.batches(), answer.schema)
+    shown = show_table(answer.batches(), answer.schema, layout)
     more = ask(None).count() - shown if limit is None and shown == ROWS_SHOWN else 0
     if more:
         say(f"… and {more:,} more: --limit N shows more, --format jsonl all")

@@ -13,7 +13,7 @@ import click
 import esformat
 from esformat import convert
 from esformat.cli.console import say
-from esformat.cli.output import chosen_format, format_option, opened_output
+from esformat.cli.output import TABLES, chosen_format, format_option, opened_output
 from esformat.cli.params import Hex, Limit
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def spaces(file: str, prefix: str | None, prefix_hex: bytes | None, groupings: b
         schema = _schema(segment, by_grouping=groupings)
         rows = _rows(segment, prefix if prefix_hex is None else prefix_hex, by_grouping=groupings)
         rows = _sorted(rows, shown["sort"], limit)
-        if chosen == "table":
-            _print_table(rows, schema, limit)
+        if chosen in TABLES:
+            _print_table(rows, schema, limit, chosen)
             return
         with opened_output("-", force=False) as sink:
             convert.write_batches(_batches(islice(rows, limit), schema), schema, chosen, sink)
@@ -86,10 +86,10 @@ def _batches(rows: Iterator[Row], schema: pa.Schema) -> Iterator[pa.RecordBatch]
         yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _print_table(rows: Iterator[Row], schema: pa.Schema, limit: int | None) -> None:
+def _print_table(rows: Iterator[Row], schema: pa.Schema, limit: int | None, layout: str) -> None:
     from esformat.cli.table import ROWS_SHOWN, show_table  # here: rich is slow to import, and most output needs none
 
-    show_table(_batches(islice(rows, ROWS_SHOWN if limit is None else limit), schema), schema)
+    show_table(_batches(islice(rows, ROWS_SHOWN if limit is None else limit), schema), schema, layout)
     more = sum(1 for _ in rows) if limit is None else 0
     if more:
         say(f"… and {more:,} more: --limit N shows more, --format jsonl all")

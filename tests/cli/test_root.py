@@ -66,7 +66,10 @@ WRONG_USAGE = [
     (["scan", "activity.esdb", "--columns", "nope"], "nope"),
     (["scan", "activity.esdb", "--space", "a", "--space-hex", "00"], "--space and --space-hex both name the space"),
     (["scan", "activity.esdb", "--space-hex", "0x"], "'0x' is not bytes in hexadecimal, as 00ff"),
-    (["scan", "activity.esdb", "--format", "xml"], "'xml' is not one of 'table', 'jsonl', 'csv', 'arrow', 'parquet'"),
+    (
+        ["scan", "activity.esdb", "--format", "xml"],
+        "'xml' is not one of 'table', 'wide', 'vertical', 'jsonl', 'csv', 'arrow', 'parquet'",
+    ),
     (["scan", "activity.esdb", "--format", "table", "-o", "x"], "--format table goes to standard output only"),
     (["spaces", "activity.esdb", "--prefix", "a", "--prefix-hex", "00"], "--prefix and --prefix-hex both say"),
     (["spaces", "activity.esdb", "--sort", "size"], "'size' is not one of 'key', 'count'"),

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.cells import cell_len
 
-from esformat.cli.table import printable, show_table
+from esformat.cli.table import cut, fitted, printable, show_table
 
 
 @given(st.text())
@@ -28,3 +29,77 @@ def test_cells(capfd):
     assert header.split() == ["t", "n", "s", "b"]
     assert first.split() == ["1970-01-01T00:00:00Z", "5", "[red]x[/red]", '{"base64":"/w=="}']
     assert second.split() == ["1970-01-01T00:00:00.000001Z"]
+
+
+def shown(monkeypatch, capfd, width, batch, layout="table"):
+    """The lines of a table on a terminal of that width."""
+    monkeypatch.setattr("esformat.cli.table.is_terminal", lambda stream: True)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("NO_COLOR", "1")
+    show_table([batch], batch.schema, layout)
+    return capfd.readouterr().out.splitlines()
+
+
+def long_rows(**more):
+    return pa.record_batch({
+        "space": ["customer-1"],
+        "grouping": ["web"],
+        "timestamp": pa.array([1_700_000_000_123_456], pa.timestamp("us", "UTC")),
+        "data": ["begin " + "x" * 500 + " end"],
+        "count": [57_123_456_789],
+        **more,
+    })  # fmt: skip
+
+
+def test_keys_times_and_numbers_are_whole(monkeypatch, capfd):
+    """The longest column gives way, in its middle; nothing else does, and no line is longer than the terminal."""
+    lines = shown(monkeypatch, capfd, 100, long_rows())
+    assert all(len(line) <= 100 for line in lines)
+    first = lines[2].split()
+    assert first[:3] == ["customer-1", "web", "2023-11-14T22:13:20.123456Z"]
+    assert first[-1] == "57123456789"
+    assert "begin xx" in lines[2]
+    assert "x…x" in lines[2]
+    assert "xx end" in lines[2]
+
+
+def test_text_shares_the_room(monkeypatch, capfd):
+    """Short text stays whole where another column is long."""
+    lines = shown(monkeypatch, capfd, 110, long_rows(country=["Sweden"], url=["https://example.com/" + "a/" * 90]))
+    assert all(len(line) <= 110 for line in lines)
+    assert "Sweden" in lines[2]
+    assert lines[2].count("…") == 2
+
+
+def test_too_many_columns_are_shown_below_each_other(monkeypatch, capfd):
+    """Where no text would be left, each value has its line, whole."""
+    lines = shown(monkeypatch, capfd, 80, long_rows(**{f"column_{n}": ["some longer text"] for n in range(9)}))
+    assert all(len(line) <= 80 for line in lines)
+    assert ["column_8", "some", "longer", "text"] in [line.split() for line in lines]
+    assert sum(line.count("x") for line in lines) == 500 + 9  # of text
+
+
+def test_wide_and_vertical(monkeypatch, capfd):
+    """Nothing is cut, on a terminal, too."""
+    assert "x" * 500 in shown(monkeypatch, capfd, 80, long_rows(), "wide")[2]
+    lines = shown(monkeypatch, capfd, 80, long_rows(), "vertical")
+    assert lines[0] == "── 1 ──"
+    assert lines[1].split() == ["space", "customer-1"]
+
+
+@given(st.lists(st.integers(0, 300), min_size=1, max_size=9), st.sets(st.integers(0, 8)), st.integers(1, 200))
+def test_fitted(natural, kept, room):
+    """Widths fit the room, kept ones are whole, none is longer than it need be; or there is no room."""
+    kept = {place for place in kept if place < len(natural)}
+    widths = fitted(natural, kept, room)
+    if widths is None:
+        return
+    assert sum(widths) + 3 * (len(widths) - 1) <= room
+    assert all(width <= wanted for width, wanted in zip(widths, natural, strict=True))
+    assert all(widths[place] == natural[place] for place in kept)
+
+
+@given(st.text(), st.integers(3, 30))
+def test_cut(text, width):
+    """What is cut has the width that was asked for."""
+    assert cell_len(cut(text, width)) <= width

@@ -2,7 +2,7 @@
 
 from esformat.cli.console import count, is_terminal, moment, progress, say, size, warn
 from esformat.cli.inputs import InputCommand, bad_rows_of, input_options, input_options_of, roles_of
-from esformat.cli.output import chosen_format, finished_file, format_option, opened_output, shown_name, teller
+from esformat.cli.output import TABLES, chosen_format, finished_file, format_option, opened_output, shown_name, teller
 from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair
 from esformat.cli.program import CONTEXT_SETTINGS, Group, Verbs, one_line, run_program
 from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions
@@ -10,6 +10,7 @@ from esformat.cli.spark_jobs import job_options, parse_size, run_job
 
 __all__ = [
     "CONTEXT_SETTINGS",
+    "TABLES",
     "Answer",
     "ColumnType",
     "Group",
