@@ -18,6 +18,7 @@ from aggregator.disk import measure
 from aggregator.errors import InvalidRequestError, SequenceConflictError, TopicExistsError, TopicNotFoundError
 from aggregator.files import Layout
 from aggregator.following import Following
+from aggregator.leaving import close_at_exit, closed
 from aggregator.lql import TagSet, parse_source
 from aggregator.model import Problem, Receipt, TopicInfo
 from aggregator.names import check_name
@@ -63,6 +64,8 @@ class Catalog:
         except BaseException:
             backend.close()
             raise
+        if isinstance(backend, Writing):
+            close_at_exit(self, self._rest)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy, as Dask, Ray and multiprocessing make it in other processes, opens the directory for reading only."""
@@ -448,8 +451,16 @@ class Catalog:
         """
         if not self._closed:
             self._closed = True
+            closed(self)
             if self._backend.owner.is_here:
                 uninterrupted(self._end)
+
+    def _rest(self) -> None:
+        """End seals, upkeep and pipes that are under way, and begin no more; the end of a program calls it."""
+        if self._backend.owner.is_here and isinstance(self._backend, Writing):
+            if self._pipes is not None:
+                self._pipes.stop()
+            self._backend.rest()
 
     def _end(self) -> None:
         try:

@@ -252,6 +252,11 @@ class Writing:
             and not (recovered.damages or recovered.gaps or self.startup.is_old_copy)
         )
 
+    def rest(self) -> None:
+        """Stop the threads that work in the background. Appends are taken as long as there is room."""
+        self.housekeeping.stop()
+        self.maintenance.stop()
+
     def close(self) -> None:
         """Stop the threads, sync the log, let go of everything, whatever fails on the way."""
         with ExitStack() as closing:  # what is named last is done first
@@ -262,8 +267,7 @@ class Writing:
             closing.callback(self._end_process)
             closing.callback(self._close_log)
             self.state.arrivals.end()
-            self.housekeeping.stop()
-            self.maintenance.stop()
+            self.rest()
             with suppress(EsdbError, OSError):  # what the manifest lacks is looked up at the next opening
                 self.streams.keep(closing=True)
             with suppress(EsdbError, OSError):  # then it is what was noted a minute ago

@@ -114,6 +114,7 @@ AGGREGATOR_LEVELS = (
         "budget",
         "disk",
         "fingerprint",
+        "leaving",
         "level",
         "lineage",
         "lock",
