@@ -19,6 +19,7 @@ from aggregator.errors import InvalidRequestError, SequenceConflictError, TopicE
 from aggregator.files import Layout
 from aggregator.following import Following
 from aggregator.leaving import close_at_exit, closed
+from aggregator.looking import damaged_segments, would_remove
 from aggregator.lql import TagSet, parse_source
 from aggregator.model import Problem, Receipt, TopicInfo
 from aggregator.names import check_name
@@ -311,11 +312,14 @@ class Catalog:
     def retain(self, topic: str | None = None, *, dry_run: bool = False) -> RetentionReport:
         """Remove what the topics' retention and the catalog's limits no longer keep, oldest first, now.
 
-        It happens by itself as well. topic: of that one only, by its own policy. dry_run: only tell which.
+        It happens by itself as well. topic: of that one only, by its own policy. dry_run: only tell which; a catalog
+        that is open for reading tells it by the topics' policies alone.
         """
         if topic is not None:
             return self.topic(topic).retain(dry_run=dry_run)
         self._check_open()
+        if dry_run and isinstance(self._backend, Following):
+            return would_remove(self._backend, self.topics(), now_us())
         return writer_of(self._backend).housekeeping.retain(dry_run=dry_run)
 
     def compact(self, topic: str | None = None) -> CompactionReport:
@@ -400,9 +404,13 @@ class Catalog:
 
         A damaged file is set aside in `quarantine/`, where a copy can be repaired (`esdb repair`) and put back. Scans
         that need it raise until then, or until `accept_losses`. What was wrong with a segment that is whole again is
-        forgotten; what else is listed stays until `forget_problems`. Raises OSError, ReadOnlyError.
+        forgotten; what else is listed stays until `forget_problems`. A catalog that is open for reading is told of, and
+        nothing in it is changed. Raises OSError.
         """
         self._check_open()
+        if isinstance(self._backend, Following):
+            self._backend.refresh()
+            return [*self.problems(), *damaged_segments(self._backend, now_us())]
         writing = writer_of(self._backend)
         damaged: list[int] = []
         for topic in list(writing.state.topics.values()):

@@ -17,7 +17,7 @@ from aggregator.forked import Owner
 from aggregator.lock import is_held
 from aggregator.log_file import Frame
 from aggregator.log_tail import LogTail
-from aggregator.manifest import RECOVER, Contents, IncarnationRows, Manifest, refuse_strangers
+from aggregator.manifest import REBUILD, RECOVER, Contents, IncarnationRows, Manifest, refuse_strangers
 from aggregator.model import Problem, SegmentInfo
 from aggregator.pins import Pin, Pins
 from aggregator.replay import Replay
@@ -58,6 +58,8 @@ class Following:
                     raise
                 else:
                     break
+        if any(self.layout.segments.glob("*/*")) or any(self.layout.log.glob("*")):
+            raise CatalogNotFoundError("its manifest is missing", path=str(self.layout.manifest), hint=REBUILD)
         raise CatalogNotFoundError(
             "no catalog is there", path=str(self.layout.root), hint="open it for writing to make one"
         )

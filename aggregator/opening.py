@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from aggregator.rebuild import rebuild
 from aggregator.reports import RebuildReport
 from aggregator.writing import Writing, now_us
 
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 
@@ -78,4 +80,9 @@ def _layout(path: AnyPath) -> Layout:
     given = os.fsdecode(path)
     if "\0" in given:
         raise InvalidRequestError(f"no directory can be called {given!r}", hint="its name has a NUL in it")
+    if _ADDRESS.match(given):
+        raise InvalidRequestError(
+            "a catalog is a directory of a local disk, not an address", path=given,
+            hint="segments can lie in object stores: `aggregator export` and `esformat` write them there",
+        )  # fmt: skip
     return Layout(Path(given).absolute())

@@ -11,6 +11,7 @@ from aggregator.adding import Added, Adder, Batch
 from aggregator.errors import ReadOnlyError
 from aggregator.following import Following
 from aggregator.ingest import batch_key
+from aggregator.looking import would_remove
 from aggregator.model import Receipt
 from aggregator.pins import Pin
 from aggregator.policy import Retention, Roll
@@ -22,7 +23,7 @@ from aggregator.state import Topic as TopicState
 from aggregator.stats import topic_stats
 from aggregator.tombstones import erased_spaces
 from aggregator.traces import look_for
-from aggregator.writing import Writing
+from aggregator.writing import Writing, now_us
 from esformat import UsageError
 from esformat.parts import html_facts, html_time
 
@@ -165,6 +166,8 @@ class Topic:
 
         dry_run: only tell which. Scans that are open finish: files go when they have.
         """
+        if dry_run and isinstance(self._backend, Following):
+            return would_remove(self._backend, (self.name,), now_us())
         return writer_of(self._backend).housekeeping.retain([self._topic], dry_run=dry_run)
 
     def compact(self) -> CompactionReport:

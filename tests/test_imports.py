@@ -160,7 +160,7 @@ AGGREGATOR_LEVELS = (
     ("ingest", "removal", "replay", "restoring", "rewriting", "sealing", "source", "stats", "stream_index", "traces"),
     ("unsealed_source",),
     ("erasure", "following", "maintenance", "rounds", "scan", "startup"),
-    ("housekeeping", "rebuild"),
+    ("housekeeping", "looking", "rebuild"),
     ("writing",),
     ("adding",),
     ("topic",),

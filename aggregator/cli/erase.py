@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 import aggregator
-from aggregator.cli.opened import catalog_argument, format_option, say_json, topic_argument, writing
+from aggregator.cli.opened import catalog_argument, format_option, reading, say_json, topic_argument, writing
 from esformat.cli.parts import Hex, count, say, warn
 
 _EXAMPLES = """\b
@@ -36,7 +36,7 @@ def erase(
     if (space is None) == (space_hex is None):
         raise click.UsageError("give SPACE or --space-hex, one of them")
     key: str | bytes = space_hex if space is None else space  # type: ignore[assignment]
-    with writing(catalog) as opened:
+    with reading(catalog) if dry_run else writing(catalog) as opened:
         chosen = opened.topic(topic)
         if dry_run:
             found = chosen.scan(space=key).count()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import click
 
 import aggregator
-from aggregator import CatalogNotFoundError
+from aggregator import CatalogLockedError, CatalogNotFoundError
 from aggregator.modes import create_directory
 from esformat.cli.parts import Pair, say
 
@@ -109,6 +109,14 @@ def writing(path: str, durability: str = DURABILITY) -> aggregator.Catalog:
     return aggregator.open(path, durability=durability)
 
 
+def looking(path: str) -> aggregator.Catalog:
+    """Open a directory for writing, or for reading where another process writes to it."""
+    try:
+        return writing(path)
+    except CatalogLockedError:
+        return reading(path)
+
+
 def asking(place: str) -> AnyCatalog:
     """Open a directory for reading, or the server at an address. Raises click.UsageError for options of the other."""
     return _server(place) if is_address(place) else reading(_without_access(place))
@@ -153,6 +161,8 @@ def _typed(*names: str) -> list[str]:
 
 def _must_be(path: str) -> None:
     root = Path(path)
+    if "://" in path:
+        return  # opening says what a catalog is
     if not (root / "manifest.sqlite").exists() and not (root / "log").is_dir() and not (root / "segments").is_dir():
         raise CatalogNotFoundError("no catalog is there", path=path, hint=f"`aggregator init {path}` makes one")
 

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from aggregator.cli.opened import catalog_argument, format_option, optional_topic, say_json, writing
+from aggregator.cli.opened import catalog_argument, format_option, optional_topic, reading, say_json, writing
 from esformat.cli.parts import count, moment, say, size
 
 _EXAMPLES = """\b
@@ -27,7 +27,7 @@ def retain(catalog: str, topic: str | None, dry_run: bool, format_: str) -> None
 
     An open catalog does so by itself. `aggregator topics --alter` says what a topic keeps.
     """
-    with writing(catalog) as opened:
+    with reading(catalog) if dry_run else writing(catalog) as opened:
         report = opened.retain(topic, dry_run=dry_run)
     if format_ == "json":
         say_json({**asdict(report), "rows": report.rows, "size_bytes": report.size_bytes})

@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from aggregator.cli.opened import catalog_argument, format_option, say_json, writing
+from aggregator.cli.opened import catalog_argument, format_option, looking, say_json, writing
 from esformat.cli.parts import count, moment, progress, say, warn
 
 _EXAMPLES = """\b
@@ -27,9 +27,11 @@ def verify(catalog: str, accept_losses: bool, forget: bool, format_: str) -> int
 
     A damaged segment is set aside in quarantine/, where `esdb repair` can make a copy of it; scans that need it fail
     until it is put back, or --accept-losses says to go on without. Exit status 1 if the catalog knows of a problem.
-    One of a segment that is whole again is forgotten; others, as what was lost, are listed until --forget.
+    One of a segment that is whole again is forgotten; others, as what was lost, are listed until --forget. Beside a
+    process that writes, as a server, problems are told and nothing is set aside.
     """
-    with progress("verifying"), writing(catalog) as opened:
+    changing = accept_losses or forget
+    with progress("verifying"), writing(catalog) if changing else looking(catalog) as opened:
         problems = opened.verify()
         lost = opened.accept_losses() if accept_losses else []
         if forget:

@@ -18,7 +18,7 @@ APPLICATION_ID = 0x4553_4147
 _BUSY_SECONDS = 10.0
 RECOVER = "open the catalog for writing: that brings back what segments, log and facts tell"
 """The hint for who only reads a manifest that is less than what its writer left."""
-_REBUILD = "run `aggregator rebuild-manifest` on the catalog"
+REBUILD = "run `aggregator rebuild-manifest` on the catalog"
 
 
 def migrations() -> list[tuple[int, str]]:
@@ -37,7 +37,7 @@ def errors_of(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.OperationalError, sqlite3.InterfaceError) as error:
         if "malformed" in str(error) or "not a database" in str(error) or "no such table" in str(error):
-            raise CorruptManifestError(f"the manifest is damaged: {error}", path=str(path), hint=_REBUILD) from None
+            raise CorruptManifestError(f"the manifest is damaged: {error}", path=str(path), hint=REBUILD) from None
         raise ManifestFailedError(f"the manifest cannot be used now: {error}", path=str(path)) from None
     except sqlite3.IntegrityError:
         raise
@@ -46,7 +46,7 @@ def errors_of(path: Path) -> Iterator[None]:
             raise
         raise ClosedError("the catalog is closed", path=str(path.parent), hint="open it again") from None
     except sqlite3.DatabaseError as error:
-        raise CorruptManifestError(f"the manifest is damaged: {error}", path=str(path), hint=_REBUILD) from None
+        raise CorruptManifestError(f"the manifest is damaged: {error}", path=str(path), hint=REBUILD) from None
 
 
 def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
@@ -73,7 +73,7 @@ def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
                 _migrate(connection)
                 (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
                 if found != "ok":
-                    raise CorruptManifestError(f"the manifest is damaged: {found}", path=str(path), hint=_REBUILD)
+                    raise CorruptManifestError(f"the manifest is damaged: {found}", path=str(path), hint=REBUILD)
         except BaseException:
             connection.close()
             raise
@@ -101,7 +101,7 @@ def _check_kind(connection: sqlite3.Connection, path: Path, *, read_only: bool) 
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     newest = migrations()[-1][0]
     if kind != APPLICATION_ID and tables:
-        raise CorruptManifestError("an SQLite file that is no manifest", path=str(path), hint=_REBUILD)
+        raise CorruptManifestError("an SQLite file that is no manifest", path=str(path), hint=REBUILD)
     if read_only and version < newest:
         raise CorruptManifestError(
             f"what can be read of the manifest has version {version}, older than {newest}", path=str(path), hint=RECOVER

@@ -1,0 +1,66 @@
+"""What a process that only reads can tell of a catalog: damaged files, and segments that retention would remove."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from aggregator.ages import stored_report
+from aggregator.disk import measure
+from aggregator.following import Following
+from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
+from aggregator.reports import Removed, RetentionReport
+from aggregator.retention import expired
+from aggregator.segment_file import file_checksum
+from aggregator.state import Topic
+
+
+def damaged_segments(following: Following, now_us: int) -> Iterator[Problem]:
+    """Read every segment file from end to end. Whoever opens the catalog for writing sets damaged ones aside."""
+    for topic in list(following.state.topics.values()):
+        for info in _segments(following, topic):
+            path = following.layout.segment(info.number)
+            try:
+                found = "" if file_checksum(path) == info.checksum else "damaged"
+            except FileNotFoundError:
+                found = "missing"
+            if not found:
+                continue
+            following.refresh()
+            if info.number in topic.segments:  # else it was merged or removed meanwhile
+                rows = f"{info.rows} events, record indexes {info.first_index} to {info.last_index}"
+                subject = str(path.relative_to(following.layout.root))
+                yield Problem(subject, f"the segment is {found} ({rows})", "reported", now_us)
+
+
+def would_remove(following: Following, names: Iterable[str], now_us: int) -> RetentionReport:
+    """What the policies of topics no longer keep; the limits of the catalog as a whole are the writer's own."""
+    believed_us = stored_report(following.manifest, now_us).believed_us
+    batches, state, removed = following.manifest.quarantined(), following.state, []
+    for topic in [state.topics[name] for name in names]:
+        aside = [batch for batch in batches if state.partitions[batch.partition][0] is topic]
+        for doomed in expired([*_segments(following, topic), *aside], topic.info.retention, believed_us):
+            info = doomed.segment
+            removed.append(
+                Removed(
+                    topic.info.name,
+                    state.partitions[info.partition][1].name,
+                    info.number,
+                    info.rows,
+                    info.size_bytes,
+                    info.first_index,
+                    info.last_index,
+                    info.min_timestamp,
+                    info.max_timestamp,
+                    doomed.reason,
+                    isinstance(info, QuarantinedBatch),
+                )
+            )
+    live = sum(info.size_bytes for topic in state.topics.values() for info in _segments(following, topic))
+    waiting = sum(size for _, size, _ in following.manifest.retired())
+    usage = measure(following.layout, segments=live, waiting=waiting)
+    return RetentionReport(tuple(removed), usage.total, usage.waiting, dry_run=True)
+
+
+def _segments(following: Following, topic: Topic) -> list[SegmentInfo]:
+    with following.state.view_lock:
+        return list(topic.segments.view())

@@ -1,0 +1,93 @@
+"""What can be asked of a catalog while another process, a server for example, writes to it; and of what is none."""
+
+from __future__ import annotations
+
+import pytest
+
+import aggregator
+
+
+@pytest.fixture
+def written(tmp_path):
+    """A catalog that is open for writing, with two segments, of which the older is over the limit."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.create_topic("t", retention={"segments": 5})
+        for number in range(2):
+            topic.append([{"space": "a", "timestamp": number}])
+            catalog.seal()
+        yield catalog
+
+
+def test_verify(command, written, tmp_path):
+    """Every segment is read; one that is damaged is told, and stays where it is."""
+    assert command("verify", "data").text == "data: ok, 2 events, 2 segments\n"
+    segment = sorted((tmp_path / "data" / "segments").rglob("*.esdb"))[0]
+    damaged = bytearray(segment.read_bytes())
+    damaged[40] ^= 255
+    segment.write_bytes(damaged)
+    result = command("verify", "data")
+    assert (result.status, "the segment is damaged (1 events, record indexes 0 to 0)" in result.err) == (1, True)
+    segment.unlink()
+    assert "the segment is missing" in command("verify", "data").err
+    assert command("verify", "data", "--accept-losses").status == 1  # which is for who writes
+    assert not list((tmp_path / "data" / "quarantine").glob("*.esdb"))
+
+
+def test_retain_dry_run(command, written):
+    """It tells what the policies say, and removes nothing."""
+    assert command("retain", "data", "--dry-run", "--format", "json").json["removed"] == []
+    written.topic("t").set_policy(retention={"age": "1s"})
+    told = written.retain(dry_run=True)
+    for arguments in (["data"], ["data", "t"]):
+        found = command("retain", *arguments, "--dry-run", "--format", "json").json
+        assert [each["number"] for each in found["removed"]] == [each.number for each in told.removed]
+        assert [each["reason"] for each in found["removed"]] == ["age", "age"]
+    assert command("retain", "data").status == 1
+    assert written.topic("t").scan().count() == 2
+
+
+def test_erase_dry_run(command, written):
+    """It only counts."""
+    assert command("erase", "data", "t", "a", "--dry-run").text == "2 events would go\n"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    ["SELECT", "SELECT COUNT", "SHOW PARTITIONS", "SHOW PIPES", "EXPLAIN SELECT", 'TRUNCATE DRYRUN BEFORE "-1h"'],
+)
+def test_queries(command, written, statement):
+    """Statements that change nothing need no right to change."""
+    written.write({"app": "web"}, [{"msg": "x"}])
+    assert command("query", "data", statement).status == 0
+
+
+@pytest.mark.parametrize(
+    "verb", [["stats", "data"], ["scan", "data", "t"], ["query", "data", "SELECT"], ["verify", "data"]]
+)
+def test_without_a_manifest(command, tmp_path, verb):
+    """What is there can be had again: the hint says how."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        catalog.create_topic("t").append([{"space": "a", "timestamp": 1}])
+        catalog.seal()
+    for path in (tmp_path / "data").glob("manifest.sqlite*"):
+        path.unlink()
+    result = command(*verb)
+    assert result.status in (1, 2)
+    assert "run `aggregator rebuild-manifest` on the catalog" in result.err
+
+
+@pytest.mark.parametrize("address", ["s3://bucket/catalog", "gs://bucket/catalog", "ftp://host/catalog"])
+@pytest.mark.parametrize("verb", [["init"], ["stats"], ["topics"], ["verify"], ["rebuild-manifest"]])
+def test_addresses_are_no_directories(command, tmp_path, verb, address):
+    """No folder of that name is made."""
+    result = command(*verb, address)
+    assert (result.status, "a catalog is a directory of a local disk" in result.err) == (2, True), result.err
+    assert not (tmp_path / address.partition("/")[0]).exists()
+
+
+def test_a_server_is_no_directory(command, tmp_path):
+    """A catalog is made where it lies."""
+    result = command("init", "http://127.0.0.1:1")
+    assert (result.status, "works on a directory, not through a server" in result.err) == (2, True)
+    with pytest.raises(aggregator.InvalidRequestError, match="a catalog is a directory of a local disk"):
+        aggregator.open("http://127.0.0.1:1")
