@@ -269,6 +269,7 @@ class WorkPool:
             self._place_next()
         elif job in self._counts.waiting:
             self._counts.waiting.remove(job)
+            job.allowance.resume()  # it ended before it asked; the next call of the same answer asks the same allowance
         if future.cancelled():
             job.done.cancel()
         elif (error := future.exception()) is not None:

@@ -210,6 +210,41 @@ def test_a_slow_call_waits_so_long():
     pool.close()
 
 
+def test_a_call_that_ends_while_it_waits_for_a_place():
+    """It may end before it asks whether to go on: what comes next of the same answer goes on."""
+    pool = WorkPool("read", 2, 5, slow=Slow(1, after_s=0.01, waiting=5, patience_s=60))
+    gates = [threading.Event() for _ in range(2)]
+
+    def items():
+        yield from range(3)
+        gates[1].wait()  # without asking
+        yield 3
+        allowance.check()
+        yield 4
+
+    async def streamed():
+        Asking(Allowance(), asyncio.Event().wait).begin()
+        return [item async for item in pool.pull(items)]
+
+    async def work():
+        first, _ = asking(pool, gates[0].wait)
+        await until(lambda: pool.slow == 1)
+        stream = asyncio.create_task(streamed())
+        await until(lambda: pool.slow == 2)
+        gates[1].set()
+        async with asyncio.timeout(10):
+            assert await stream == [0, 1, 2, 3, 4]
+        gates[0].set()
+        await first
+
+    try:
+        asyncio.run(work())
+    finally:
+        for gate in gates:
+            gate.set()
+        pool.close()
+
+
 def test_a_call_ends_with_its_client():
     """A slow call is cancelled when the client leaves, also one that waits for a place; an iterator is then closed."""
     pool = WorkPool("read", 2, 5, slow=Slow(1, after_s=0.01))
