@@ -33,7 +33,7 @@ from aggregator.reports import ClockReport, CompactionReport, RetentionReport
 from aggregator.schema_change import topic_schema, union_schema
 from aggregator.selection import Selection
 from aggregator.state import Topic as TopicState
-from aggregator.stats import disk_stats, memory_stats
+from aggregator.stats import disk_stats, memory_stats, scan_stats
 from aggregator.tail import Tail
 from aggregator.topic import DEFAULT_PARTITION, Backend, Topic, writer_of
 from aggregator.uninterrupted import uninterrupted
@@ -365,7 +365,7 @@ class Catalog:
             "disk": disk_stats(measure(self._backend.layout, segments=segments, waiting=waiting)),
             "problems": len(self.problems()), "quarantined": len(self.quarantine.entries()),
             "clock": asdict(self.clock()), "topics": topics,
-            "pipes": pipe_facts(self._backend, self._pipes),
+            "pipes": pipe_facts(self._backend, self._pipes), "scans": scan_stats(self._backend.pool.windows),
         }  # fmt: skip
         if isinstance(self._backend, Writing):
             budget = self._backend.budget

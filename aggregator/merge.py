@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +16,7 @@ import pyarrow as pa
 
 from aggregator.allowance import Holding, check
 from aggregator.model import RECORD_INDEX
+from esformat.parts import ordered_pieces, pieces_of
 
 PLACE = "number of the partition"
 """The last column of batches with events of several partitions: merging reads it and leaves it out."""
@@ -123,19 +125,19 @@ def merge(sources: Iterable[Source], *, by: str, reverse: bool, sparing: bool = 
             # Rows at the horizon itself may go on in a batch that is not read yet.
             before = sparing and any(int(source.keys[0]) < horizon for source in active)
             take = _Open.take_before if before else _Open.take_up_to
-            yield _in_order([taken for source in active for taken in take(source, horizon)], by, reverse)
+            yield from _in_order([taken for source in active for taken in take(source, horizon)], by, reverse)
             active = [source for source in active if source.batch is not None]
 
 
-def _in_order(parts: list[Taken], by: str, reverse: bool) -> pa.RecordBatch:
+def _in_order(parts: list[Taken], by: str, reverse: bool) -> Iterator[pa.RecordBatch]:
+    """The rows of all parts in order, in pieces of bounded size."""
     batches = [batch for batch, _ in parts]
-    batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-    keys, indexes = numbers(batch, by), numbers(batch, RECORD_INDEX)
+    keys, indexes = (np.concatenate([numbers(batch, name) for batch in batches]) for name in (by, RECORD_INDEX))
     partitions: I64 | None = None
     if not all(isinstance(places, int) and places == parts[0][1] for _, places in parts):
         partitions = np.concatenate([np.broadcast_to(places, len(batch)) for batch, places in parts])
     order = sort_order(keys, partitions, indexes, reverse=reverse)
-    return batch if order is None else batch.take(pa.array(order))
+    return chain.from_iterable(map(pieces_of, batches)) if order is None else ordered_pieces(batches, order)
 
 
 def sort_order(keys: I64, partitions: I64 | None, indexes: I64, *, reverse: bool) -> I64 | None:

@@ -181,7 +181,7 @@ def segment_batches(
         return
     if keep is not None and question.limit is None:
         with pool.windows.window() as window:
-            with unpaused(), pool.windows.making:
+            with unpaused(), pool.windows.making():
                 few, whole = _up_to(read(question.start, question.end), window.bytes, FEW_KEPT_ROWS)
                 few = _ordered(few, view, window) if whole else []
             yield from few
@@ -323,7 +323,7 @@ def _in_windows(
             start = max(low, high - width + 1) if question.reverse else low
             last = high if question.reverse else min(high, low + width - 1)
             most = 2 * window.bytes if start < last else _NO_LIMIT
-            with unpaused(), pool.windows.making:
+            with unpaused(), pool.windows.making():
                 found, whole = _up_to(read(start, _past(last)), most, _NO_LIMIT)
                 if not whole:
                     width = _narrower(found, view.by, start, last, reverse=question.reverse)

@@ -11,6 +11,7 @@ from aggregator.disk import Usage
 from aggregator.model import QuarantinedBatch
 from aggregator.state import CatalogState, Partition, Topic
 from aggregator.tombstones import erased_spaces
+from aggregator.window_budget import WindowBudget
 
 Facts = dict[str, Any]
 _SUMS = (
@@ -91,3 +92,8 @@ def disk_stats(usage: Usage) -> Facts:
 def memory_stats(held_bytes: int, limit_bytes: int) -> Facts:
     """What unsealed events take in memory, and what Arrow holds in all."""
     return {"unsealed": held_bytes, "limit": limit_bytes, "arrow": pa.total_allocated_bytes()}
+
+
+def scan_stats(windows: WindowBudget) -> Facts:
+    """What scans hold in memory for their readers, and how many of them wait for others at this moment."""
+    return {"window_bytes": windows.held_bytes, "limit": windows.limit_bytes, "waiting": windows.waiting}

@@ -33,10 +33,9 @@ class Window:
         self._held = self.bytes
 
     def keep(self, size_bytes: int) -> None:
-        """Give back what the window does not need."""
-        if size_bytes < self._held:
-            self._budget.give_back(self._held - size_bytes)
-            self._held = size_bytes
+        """Hold so many bytes from now on: what the window turned out to need."""
+        self._budget.give_back(self._held - size_bytes)
+        self._held = size_bytes
 
     def close(self) -> None:
         """Give all of it back."""
@@ -49,8 +48,9 @@ class WindowBudget:
     def __init__(self, limit_bytes: int = WINDOWS_BYTES) -> None:
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
-        self.making = BoundedSemaphore(MADE_AT_ONCE)
-        """Held while a window is read and put into order, which takes several times its bytes."""
+        self.waiting = 0
+        """Scans that wait to make a window."""
+        self._places = BoundedSemaphore(MADE_AT_ONCE)
         self._lock = Lock()
 
     def take(self, least_bytes: int) -> int:
@@ -61,9 +61,28 @@ class WindowBudget:
             return share
 
     def give_back(self, size_bytes: int) -> None:
-        """Free bytes again."""
+        """Free bytes again; negative: take more, unasked."""
         with self._lock:
             self.held_bytes -= size_bytes
+
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        """A place to read a window and put it into order, which takes several times its bytes; waits for one."""
+        if not self._places.acquire(blocking=False):
+            self._wait()
+        try:
+            yield
+        finally:
+            self._places.release()
+
+    def _wait(self) -> None:
+        with self._lock:
+            self.waiting += 1
+        try:
+            self._places.acquire()
+        finally:
+            with self._lock:
+                self.waiting -= 1
 
     @contextmanager
     def window(self, least_bytes: int = LEAST_BYTES) -> Iterator[Window]:

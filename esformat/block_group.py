@@ -50,6 +50,8 @@ class BlockGroup:
         self._times: I64 | None = None
         self._numbers: dict[int, npt.NDArray[np.integer[Any]]] = {}
         self._run_first_rows: I64 | None = None
+        self.decoded_bytes = 0
+        """Of text and bytes that are decompressed for the rows, or will be."""
 
     # ------------------------------------------------------------ which rows
 
@@ -302,6 +304,7 @@ class BlockGroup:
             touched[np.searchsorted(frame_starts, places, side="right") - 1] = True
             if 2 * int(touched.sum()) > len(sizes):
                 touched = None
+        self.decoded_bytes += int(sizes.sum() if touched is None else sizes[touched].sum())
         valid = self._validity(nodes)
         if touched is not None and places is not None:
             kept = np.repeat(touched, np.diff(frame_starts, append=self.row_count))

@@ -16,7 +16,7 @@ from esformat.query import Query
 from esformat.scan import Scan
 from esformat.schema import KEY_COLUMNS, EventSchema
 from esformat.unified_schema import fit
-from esformat.union import Advance, Key, Stream, union
+from esformat.union import Advance, Key, Stream, stream_bytes, union
 
 FEW_FILES = 4  # each is read many blocks at once and ahead; of more files at a time, block by block
 
@@ -125,22 +125,28 @@ class CollectionScan:
         merged = len(parts) > 1
         names = list(dict.fromkeys([*columns, *self._order])) if merged else list(columns)
         fields = [self._schema.arrow.field(name) for name in names]
-        lazily = len(parts) > FEW_FILES
-        streams = [Stream(part.bound, part.place, self._reading(part, fields, lazily)) for part in parts]
+        share = stream_bytes(len(parts)) if len(parts) > FEW_FILES else None
+        streams = [Stream(part.bound, part.place, self._reading(part, fields, share)) for part in parts]
         if merged:
             batches = union(streams, self._order, reverse=self._query.reverse, advance=self._advance)
         else:
             batches = chain.from_iterable(stream.batches() for stream in streams)
         return self._finished(batches, None if names == list(columns) else list(columns))
 
-    def _reading(self, part: Part, fields: list[pa.Field], lazily: bool) -> Callable[[], Iterator[pa.RecordBatch]]:
+    def _reading(
+        self, part: Part, fields: list[pa.Field], share: int | None
+    ) -> Callable[[], Iterator[pa.RecordBatch]]:
+        """What one file has of the answer. share: bytes that are decoded at once, where it is one of many files."""
+
         def read() -> Iterator[pa.RecordBatch]:
             known = part.schema.arrow.names
             held = tuple(field.name for field in fields if field.name in known) or ("timestamp",)
-            limit = part.num_events if lazily and self._query.limit is None else self._query.limit
+            limit = part.num_events if share is not None and self._query.limit is None else self._query.limit
             scan = part.scan(self._query._replace(columns=held, limit=limit))
             if scan is None:
                 return
+            if share is not None:
+                scan._batch_bytes = share
             same = [scan.schema.field(name) for name in held] == fields
             for batch in scan.batches():
                 yield batch if same else fit(batch, fields)

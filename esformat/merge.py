@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from esformat.ordered_pieces import ordered_pieces
+
 I64 = npt.NDArray[np.int64]
 
 
@@ -68,7 +70,7 @@ def merge_by_time(sources: Iterable[Source], columns: list[str], *, reverse: boo
         if not active:
             continue
         horizon = min(int(source.keys[-1]) for source in active)
-        yield _sorted_union([(source.tie, *_drain(source, horizon)) for source in active], columns)
+        yield from _sorted_union([(source.tie, *_drain(source, horizon)) for source in active], columns)
         active = [source for source in active if source.batch is not None]
 
 
@@ -82,11 +84,9 @@ def _drain(source: _Open, horizon: int) -> tuple[list[pa.RecordBatch], I64]:
     return batches, np.concatenate(keys) if keys else np.zeros(0, dtype=np.int64)
 
 
-def _sorted_union(parts: list[tuple[int, list[pa.RecordBatch], I64]], columns: list[str]) -> pa.RecordBatch:
+def _sorted_union(
+    parts: list[tuple[int, list[pa.RecordBatch], I64]], columns: list[str]
+) -> Iterator[pa.RecordBatch]:
     parts.sort(key=lambda part: part[0])
-    batches = [batch for _, group, _ in parts for batch in group]
-    keys = np.concatenate([keys for _, _, keys in parts])
-    order = pa.array(np.argsort(keys, kind="stable"))
-    table = pa.Table.from_batches(batches).select(columns)
-    merged = table.take(order).combine_chunks().to_batches()
-    return merged[0] if merged else pa.RecordBatch.from_pylist([], schema=table.schema)
+    batches = [batch.select(columns) for _, group, _ in parts for batch in group if len(batch)]
+    return ordered_pieces(batches, np.argsort(np.concatenate([keys for _, _, keys in parts]), kind="stable"))

@@ -18,6 +18,7 @@ def with_payloads_ahead(
     """Decoded rows in order. One other thread decompresses the payloads of the next groups, which takes no Python; a
     thread that did more would wait for the interpreter's lock, which the loop over the events holds.
     """
+    yield from (read(group, at_once) for group in islice(groups, 1))  # tells how large the next may be
     few = list(islice(groups, 2))
     if len(few) < 2:
         yield from (read(group, at_once) for group in few)

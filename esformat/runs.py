@@ -8,6 +8,7 @@ from esformat.query import Stretch
 from esformat.reader import Reader
 
 SORTED_ROWS = 8192  # short runs up to so many rows are sorted together rather than merged
+SORTED_BLOCKS = 16  # the same, of data blocks: some MiB, however large rows are
 
 
 def by_run(stretches: Iterable[Stretch], reader: Reader) -> Iterator[list[Stretch]]:
@@ -22,19 +23,28 @@ def by_run(stretches: Iterable[Stretch], reader: Reader) -> Iterator[list[Stretc
         yield group
 
 
-def gathered(runs: Iterable[list[Stretch]]) -> Iterator[list[list[Stretch]]]:
-    """Runs grouped so that short ones which follow each other are together, up to SORTED_ROWS rows."""
+def gathered(runs: Iterable[list[Stretch]], reader: Reader) -> Iterator[list[list[Stretch]]]:
+    """Runs grouped so that short ones which follow each other are together, as far as SORTED_ROWS and SORTED_BLOCKS."""
     group: list[list[Stretch]] = []
-    rows = 0
+    rows = blocks = 0
     for run in runs:
-        count = run[-1].last - run[0].first
-        if group and rows + count > SORTED_ROWS:
+        count, spanned = run[-1].last - run[0].first, _blocks_of(run, reader)
+        if group and (rows + count > SORTED_ROWS or blocks + spanned > SORTED_BLOCKS):
             yield group
-            group, rows = [], 0
+            group, rows, blocks = [], 0, 0
         group.append(run)
-        rows += count
+        rows, blocks = rows + count, blocks + spanned
     if group:
         yield group
+
+
+def _blocks_of(run: list[Stretch], reader: Reader) -> int:
+    """How many blocks end within a run: those of runs that follow each other add up."""
+    ends = 0
+    for stretch in run:
+        leaf = reader.leaf(stretch.leaf)
+        ends += leaf.block_of(stretch.last) - leaf.block_of(stretch.first)
+    return ends
 
 
 def joined(stretches: list[Stretch]) -> list[Stretch]:

@@ -30,7 +30,9 @@ from esformat.runs import by_run, gathered, joined
 from esformat.schema import DATA_COLUMN
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
+FIRST_BLOCKS = 4  # the same at first, while nothing tells how large they are when they are decoded
 BATCH_STORED_BYTES = 2 << 20
+BATCH_BYTES = 8 << 20  # decoded, as the group before tells
 AT_HAND_BATCHES = 4  # so many batches' blocks at once where an earlier question left them decoded
 MIN_PARALLEL_BATCHES = 4
 
@@ -48,6 +50,8 @@ class Scan:
     """
 
     _threads = min(os.cpu_count() or 1, 8)  # that decode a long answer; who has one processor says so
+    _batch_bytes = BATCH_BYTES  # who reads many scans at once takes less of each
+    _block_bytes = 0  # of a block of the group that was decoded last; 0: none was
 
     def __init__(
         self,
@@ -170,7 +174,9 @@ class Scan:
 
         def read(group: list[Portion], later: Later) -> EventRows:
             blocks = self._blocks(group, narrowed)
-            return blocks.to_events(columns, blocks.select(self._query, narrowed), later)
+            rows = blocks.to_events(columns, blocks.select(self._query, narrowed), later)
+            self._block_bytes = blocks.decoded_bytes // len(group)
+            return rows
 
         groups = self._groups(self._directed(), narrowed)
         if self._query.limit is not None:
@@ -227,10 +233,11 @@ class Scan:
 
         Where a limit may end it soon that is one, then two, then four …: never more than was needed before. Blocks at
         hand leave little to decode, and no other group is decoded meanwhile: then as many as threads would have taken.
+        Blocks that are large when they are decoded come in smaller groups, once the first one told.
         """
         group: list[Portion] = []
         stored = 0
-        most = BATCH_BLOCKS if self._query.limit is None else 1
+        most = min(FIRST_BLOCKS, BATCH_BLOCKS) if self._query.limit is None else 1
         times = 1
         for portion in portions_ahead(self._reader, self._query, stretches, narrowed):
             if not group and narrowed.asked_before and self._query.limit is None:
@@ -238,10 +245,11 @@ class Scan:
             group.append(portion)
             offsets = portion.leaf.block_offsets
             stored += offsets[portion.block + 1] - offsets[portion.block]
-            if len(group) >= most * times or stored >= BATCH_STORED_BYTES * times:
+            large = (len(group) + 1) * self._block_bytes > self._batch_bytes
+            if large or len(group) >= most * times or stored >= BATCH_STORED_BYTES * times:
                 yield group
                 group, stored = [], 0
-                most = min(2 * most, BATCH_BLOCKS)
+                most = BATCH_BLOCKS if self._query.limit is None else min(2 * most, BATCH_BLOCKS)
         if group:
             yield group
 
@@ -256,6 +264,7 @@ class Scan:
         if places is not None and len(places):  # blocks without any of the rows are not decoded
             blocks, places = blocks.part(places)
         batch = blocks.to_batch(columns, places)
+        self._block_bytes = batch.nbytes // len(group)
         return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if self._query.reverse else batch
 
     def _read_matching(self, tested: tuple[str, ...], matches: Matches) -> Iterator[pa.RecordBatch]:
@@ -287,8 +296,11 @@ class Scan:
             rows = find(group)
             if rows is None:
                 return nothing
-            whole = enough or rows.full or narrowed.asked_before
-            return rows.complete(schema, reverse=reverse) if whole else rows
+            if not (enough or rows.full or narrowed.asked_before):
+                return rows
+            batch = rows.complete(schema, reverse=reverse)
+            self._block_bytes = batch.nbytes // len(group)
+            return batch
 
         groups = self._groups(self._directed(), narrowed)
         if self._query.limit is not None:
@@ -300,6 +312,7 @@ class Scan:
 
         A short answer takes no threads, nor does one from blocks at hand: little of that work goes on side by side.
         """
+        yield from (rows for rows in map(read, islice(groups, 1)) if len(rows))  # tells how large blocks are
         few = list(islice(groups, MIN_PARALLEL_BATCHES))
         at_hand = all(self._reader.is_at_hand(group[0].leaf, group[0].block) for group in few)
         if len(few) < MIN_PARALLEL_BATCHES or self._threads == 1 or (at_hand and self._query.conditions):
@@ -322,7 +335,7 @@ class Scan:
         """Sources in time order: each long run, and short runs side by side, sorted together."""
         query = self._query
         read = list(dict.fromkeys([*columns, "timestamp"]))
-        groups = list(gathered(by_run(self._stretches(), self._reader)))
+        groups = list(gathered(by_run(self._stretches(), self._reader), self._reader))
         announce_groups(self._reader, query, groups)
         for number, runs in enumerate(groups):
             low, high = self._time_bounds(runs)

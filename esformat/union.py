@@ -17,11 +17,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.order import rank
+from esformat.ordered_pieces import ordered_pieces
 
-BUFFERED_ROWS = 1 << 18  # at hand, of all streams together; each has at least a block
+BUFFERED_ROWS, BUFFERED_BYTES = 1 << 18, 32 << 20  # at hand, of all streams together; each has at least a block
 MOST_ROWS, LEAST_ROWS = 1 << 16, 1 << 9  # of one stream
-STREAM_BYTES = 4 << 20  # of one stream's rows, where that is less
-OUTPUT_ROWS = 1 << 16  # of a batch
+MOST_BYTES, LEAST_BYTES = 4 << 20, 128 << 10  # of one stream's rows, where that is less
 OPENED_AT_ONCE = 64
 
 Key = tuple[Any, ...]
@@ -76,9 +76,9 @@ class _Open:
         self._rows = self._bytes = 0
         self.done = False
 
-    def fill(self, rows: int) -> None:
-        """Have so many rows at hand, or all that are left."""
-        while self.lacks(rows):
+    def fill(self, rows: int, size_bytes: int) -> None:
+        """Have so many rows or bytes at hand, or all that are left."""
+        while self.lacks(rows, size_bytes):
             self._fetch()
 
     def _fetch(self) -> None:
@@ -92,8 +92,8 @@ class _Open:
             self._rows += len(batch)
             self._bytes += batch.nbytes
 
-    def lacks(self, rows: int) -> bool:
-        return not self.done and (not self._rows or (self._rows < rows and self._bytes < STREAM_BYTES))
+    def lacks(self, rows: int, size_bytes: int) -> bool:
+        return not self.done and (not self._rows or (self._rows < rows and self._bytes < size_bytes))
 
     @property
     def empty(self) -> bool:
@@ -146,14 +146,15 @@ def union(
     """All rows of all streams in the order of the key columns; every stream has the same columns."""
     waiting = sorted(streams, key=lambda stream: (stream.bound, stream.place), reverse=not reverse)
     rows = max(LEAST_ROWS, min(MOST_ROWS, BUFFERED_ROWS // max(1, len(waiting))))
+    size_bytes = stream_bytes(len(waiting))
     first, last = (max, min) if reverse else (min, max)
 
     def fill(stream: _Open) -> None:
-        stream.fill(rows)
+        stream.fill(rows, size_bytes)
 
     active: list[_Open] = []
     while waiting or active:
-        for _ in advance(fill, [stream for stream in active if stream.lacks(rows)]):
+        for _ in advance(fill, [stream for stream in active if stream.lacks(rows, size_bytes)]):
             pass
         active = [stream for stream in active if not stream.empty]
         horizon = first((stream.last for stream in active if not stream.done), default=None)
@@ -168,6 +169,11 @@ def union(
             for stream in active:
                 stream.pass_by(horizon)
             yield from _sorted_union(active, horizon, keys, reverse)
+
+
+def stream_bytes(streams: int) -> int:
+    """About how many bytes are at hand of each of so many streams."""
+    return max(LEAST_BYTES, min(MOST_BYTES, BUFFERED_BYTES // max(1, streams)))
 
 
 def _begins(bound: Key, edge: Key | None, reverse: bool) -> bool:
@@ -186,12 +192,12 @@ def _sorted_union(
     if len(parts) == 1:
         yield from parts[0]
         return
-    table = pa.Table.from_batches([batch for part in parts for batch in part])
-    order = np.arange(len(table))
+    batches = [batch for part in parts for batch in part]
+    order = np.arange(sum(map(len, batches)))
     for name in reversed(keys):
-        codes = _codes(table[name])
+        codes = _codes(pa.chunked_array([batch.column(name) for batch in batches]))
         order = order[np.argsort((~codes if reverse else codes)[order], kind="stable")]
-    yield from table.take(pa.array(order)).combine_chunks().to_batches(max_chunksize=OUTPUT_ROWS)
+    yield from ordered_pieces(batches, order)
 
 
 def _codes(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:

@@ -22,7 +22,7 @@ from small_pieces import cut_small
 from test_model import check_answer, check_listings, check_mirrors
 
 import esformat
-from esformat import union
+from esformat import ordered_pieces, union
 
 
 def write_share(recording: Recording, rows: list, path: Path) -> None:
@@ -74,7 +74,10 @@ def test_split_files_answer_like_one(data: st.DataObject, dealing: tuple[Recordi
     with tempfile.TemporaryDirectory() as directory, cut_small(recording.pieces), pytest.MonkeyPatch.context() as patch:
         patch.setattr(union, "BUFFERED_ROWS", data.draw(st.sampled_from([1, 8, 1 << 18])))
         patch.setattr(union, "LEAST_ROWS", data.draw(st.sampled_from([1, 3, 512])))
-        patch.setattr(union, "OUTPUT_ROWS", data.draw(st.sampled_from([2, 1 << 16])))
+        patch.setattr(union, "LEAST_BYTES", data.draw(st.sampled_from([1, 128 << 10])))
+        patch.setattr(union, "BUFFERED_BYTES", data.draw(st.sampled_from([1, 32 << 20])))
+        patch.setattr(ordered_pieces, "PIECE_ROWS", data.draw(st.sampled_from([2, 1 << 16])))
+        patch.setattr(ordered_pieces, "PIECE_BYTES", data.draw(st.sampled_from([20, 8 << 20])))
         patch.setattr("esformat.collection_scan.FEW_FILES", data.draw(st.sampled_from([1, 4])))
         for number, rows in enumerate(dealt):
             write_share(recording, rows, Path(directory) / f"{number}.esdb")

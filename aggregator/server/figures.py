@@ -123,6 +123,8 @@ def _whole_catalog(stats: _Facts, context: Context) -> Iterator[Metric]:
         (_GAUGE, "aggregator_unsealed_bytes", "Unsealed events in memory", memory["unsealed"]),
         (_GAUGE, "aggregator_unsealed_limit_bytes", "What they may take", memory["limit"]),
         (_GAUGE, "aggregator_arrow_bytes", "Memory that Arrow holds, unsealed events included", memory["arrow"]),
+        (_GAUGE, "aggregator_scan_window_bytes", "Put into order for readers of scans", stats["scans"]["window_bytes"]),
+        (_GAUGE, "aggregator_scans_waiting", "Scans that wait until others have read", stats["scans"]["waiting"]),
         (_GAUGE, "aggregator_segments", "Segments", stats["segments"]),
         (_GAUGE, "aggregator_problems", "Things found wrong that somebody should look at", stats["problems"]),
         (_GAUGE, "aggregator_trouble", "1 while appends or background work fail", int(stats["background"] is not None)),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from esformat.json_text import as_text
     from esformat.launch import launch
     from esformat.notebook import html_events, html_facts, html_time
+    from esformat.ordered_pieces import ordered_pieces, pieces_of
     from esformat.plain_array import plain_array, plain_column
     from esformat.row_range import scan_rows
     from esformat.schema import (
@@ -42,6 +43,7 @@ else:
             "esformat.json_text": "as_text",
             "esformat.launch": "launch",
             "esformat.notebook": "html_events html_facts html_time",
+            "esformat.ordered_pieces": "ordered_pieces pieces_of",
             "esformat.plain_array": "plain_array plain_column",
             "esformat.row_range": "scan_rows",
             "esformat.schema": (
@@ -78,6 +80,8 @@ __all__ = [
     "lazily",
     "make_schema",
     "normalise_type",
+    "ordered_pieces",
+    "pieces_of",
     "plain_array",
     "plain_column",
     "release_unused",

@@ -1,0 +1,75 @@
+"""Scans of events that are large and compress well: what they hold is bounded by bytes, not by rows or stored bytes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import esformat
+
+FILES, EVENTS, EVENT_BYTES = 8, 600, 20_000
+MOST_GROWTH = 150 << 20  # it was four times what the files held
+MOST_BATCH = 16 << 20
+READ = """
+import resource, sys
+import esformat
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with esformat.open_many(sys.argv[2:]) as files:
+    if sys.argv[1] == "events":
+        print(sum(1 for _ in files.scan()), 0)
+    else:
+        sizes = [(len(batch), batch.nbytes) for batch in files.scan(reverse=sys.argv[1] == "reverse").batches()]
+        print(sum(rows for rows, _ in sizes), max(size for _, size in sizes))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.fixture(scope="module")
+def wide_files(tmp_path_factory) -> list[Path]:
+    """Files of 12 MB each that take little on disk, and whose events lie among each other's."""
+    folder = tmp_path_factory.mktemp("wide")
+    text = b"x" * EVENT_BYTES
+    for number in range(FILES):
+        times = pa.array(np.arange(EVENTS) * FILES + number, pa.timestamp("us", "UTC"))
+        data = pa.array([text + b"%d" % row for row in range(EVENTS)])
+        with esformat.create(folder / f"{number}.esdb", codec="lz4") as writer:
+            writer.add_table(pa.table({"space": pa.repeat("s", EVENTS), "timestamp": times, "data": data}))
+    return sorted(folder.iterdir())
+
+
+@pytest.mark.parametrize("form", ["batches", "reverse", "events"])
+def test_many_files_of_large_events(wide_files, form):
+    """Resident memory of a process that reads them as one, and the size of the batches."""
+    environment = os.environ | {"PYTHONPATH": str(Path(esformat.__file__).parents[1])}
+    command = [sys.executable, "-c", READ, form, *map(str, wide_files)]
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    rows, largest, growth = map(int, done.stdout.split())
+    assert rows == FILES * EVENTS
+    assert largest <= MOST_BATCH
+    assert growth << 10 <= MOST_GROWTH
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_batches_of_one_file(wide_files, reverse):
+    """After the first, a batch of a long answer is as large as batches should be, not as many blocks as fit a read."""
+    with esformat.open(wide_files[0]) as segment:
+        sizes = [batch.nbytes for batch in segment.scan(reverse=reverse).batches()]
+    assert sum(sizes) > EVENTS * EVENT_BYTES
+    assert max(sizes) <= 9 << 20
+
+
+def test_blocks_of_one_huge_event_each(tmp_path):
+    """What 24 blocks hold can be a gigabyte: once one is known, the next are read one by one."""
+    size = 9 << 20
+    with esformat.create(tmp_path / "huge.esdb", codec="lz4") as writer:
+        for row in range(8):
+            data = pa.array([b"y" * size], pa.binary())
+            writer.add_table(pa.table({"space": ["s"], "timestamp": [row], "data": data}))
+    with esformat.open(tmp_path / "huge.esdb") as segment:
+        assert [len(batch) for batch in segment.scan(columns=["data"]).batches()] == [4, 1, 1, 1, 1]
