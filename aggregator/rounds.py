@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +13,7 @@ import pyarrow.compute as pc
 
 import esformat
 from aggregator.allowance import check
+from aggregator.event_tags import EventTags, Streams, streams_of, tag_texts
 from aggregator.lql import Columns, Filter, TimeSpan
 from aggregator.merge import Source, merge, numbers, sort_order
 from aggregator.model import PARTITION, RECORD_INDEX, SchemaInfo, SegmentInfo
@@ -52,11 +52,16 @@ class Round:
 
 @dataclass(frozen=True, slots=True)
 class TopicPart:
-    """A topic as one answer sees it. spaces: the names of the streams that are asked for; None: of all its spaces."""
+    """A topic as one answer sees it. spaces: the names of the streams that are asked for; None: of all its spaces.
+
+    streams: the names of all its streams. others: which events that belong to none are asked for; None: none of them.
+    """
 
     snapshot: Snapshot
     spaces: tuple[str, ...] | None
     conditions: tuple[tuple[str, object], ...] = ()
+    streams: tuple[str, ...] = ()
+    others: EventTags | None = None
 
 
 @dataclass(slots=True)
@@ -127,7 +132,7 @@ def read_round(
     """
     target = _target(material, where, names)
     sources = [
-        source
+        _tagged(source, part) if "space" in names else source
         for part in material.parts
         for source in _sources(
             part, around, where, _narrowed(span, around), target, pool, material.tally, reverse, limit
@@ -147,7 +152,22 @@ def read_unordered(
         )
         for source in sources:
             check()
-            yield from source.batches()
+            yield from (_tagged(source, part) if "space" in names else source).batches()
+
+
+def _tagged(source: Source, part: TopicPart) -> Source:
+    """The source with the text of each record's tags in the place of its space."""
+    if part.spaces is not None and part.others is None:
+        return source  # records of streams alone
+    topic, names = part.snapshot.topic.name, dict(part.snapshot.partitions)
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for batch in source.batches():
+            assert source.partition is not None
+            texts = tag_texts(topic, names[source.partition], batch, part.streams)
+            yield batch.set_column(batch.schema.get_field_index("space"), batch.schema.field("space"), texts)
+
+    return Source(source.bound, source.partition, batches)
 
 
 def _target(material: Material, where: Filter, names: Sequence[str]) -> pa.Schema:
@@ -155,6 +175,8 @@ def _target(material: Material, where: Filter, names: Sequence[str]) -> pa.Schem
     wanted = dict.fromkeys([*names, *sorted(where.columns), "timestamp"])
     if any(part.spaces is not None for part in material.parts):
         wanted["space"] = None
+    if "space" in names or any(part.others is not None for part in material.parts):
+        wanted |= dict.fromkeys(("space", "grouping"))
     target = pa.schema([material.schema.field(name) for name in wanted if name in material.schema.names])
     target = target.append(pa.field(RECORD_INDEX, pa.int64(), nullable=False))
     return target.append(pa.field(PARTITION, pa.string(), nullable=False))
@@ -182,20 +204,30 @@ def _sources(
 ) -> Iterator[Source]:
     snapshot = part.snapshot
     one_by_one = part.spaces is not None and len(part.spaces) <= FEW_STREAMS
-    chosen = None if part.spaces is None or one_by_one else _chosen(part.spaces)
+    chosen = None if part.spaces is None or one_by_one else streams_of(part.spaces)
     spaces = [space.encode() for space in part.spaces or ()] if one_by_one else [None]
     asked = Question(
         start=span.start_us, end=span.end_us, reverse=reverse, limit=limit, conditions=part.conditions
     )  # fmt: skip
-    for partition, _ in snapshot.partitions:
+    if part.spaces == ():
+        spaces = []
+    for partition, name in snapshot.partitions:
         first, end = around.begin.get(partition, 0), around.end.get(partition, 0)
         if first >= end or span.empty:
             continue
         hidden = hidden_in(snapshot.tombstones, partition)
-        for space in spaces:
+        looked_up: list[tuple[bytes | None, _Sift]] = [
+            (space, _Sift(partition, around, where, chosen, first, end)) for space in spaces
+        ]
+        if part.others is not None and (told := part.others.told(name)) is not False:
+            others = part.others if told is None or part.streams else None
+            only = part.others.space()
+            looked_up.append(
+                (None if only is None else only.encode(), _Sift(partition, around, where, None, first, end, others, name))
+            )
+        for space, sift in looked_up:
             question = replace(asked, space=space, first_index=first, end_index=end)
             view = View(question, target, hidden)
-            sift = _Sift(partition, around, where, chosen, first, end)
             bounds = Bounds(space, question.start, question.end, partition, first, end)
             for info in snapshot.segments.select(bounds):
                 tally.add(info, question)
@@ -221,39 +253,18 @@ def _of_segment(
 
     def batches() -> Iterator[pa.RecordBatch]:
         chosen = sift.chosen
-        mine = sift if chosen is None or not chosen.all_of(pool.get(info)) else replace(sift, chosen=None)
+        mine = sift if chosen is None or not _all_chosen(chosen, pool.get(info)) else replace(sift, chosen=None)
         return segment_batches(pool, info, view, str(sift.partition), mine.keep(inside), unordered=unordered)
 
     return batches
 
 
-@lru_cache(maxsize=16)
-def _chosen(names: tuple[str, ...]) -> _Chosen:
-    """The same for every look of a tail or a pipe while no stream comes or goes."""
-    return _Chosen(frozenset(names))
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """Names of many streams."""
-
-    names: frozenset[str]
-
-    def mask(self, spaces: pa.Array) -> Bools:
-        """Which events of a batch are chosen, by their spaces: far fewer different ones than there are streams."""
-        different = pc.unique(spaces)
-        mine = [name for name in different.to_pylist() if name in self.names]
-        if len(mine) == len(different):
-            return np.ones(len(spaces), np.bool_)
-        found = pc.is_in(spaces, value_set=pa.array(mine, spaces.type))
-        return np.asarray(found.to_numpy(zero_copy_only=False))
-
-    def all_of(self, segment: esformat.Segment) -> bool:
-        """Whether every space of a segment is chosen, as far as that is soon told."""
-        spaces = segment.num_spaces
-        if spaces > len(self.names) or spaces * FEW_SPACES > segment.num_events:
-            return False
-        return all(space in self.names for space in segment.spaces())
+def _all_chosen(streams: Streams, segment: esformat.Segment) -> bool:
+    """Whether every space of a segment is one of those streams, as far as that is soon told."""
+    spaces = segment.num_spaces
+    if spaces > len(streams.names) or spaces * FEW_SPACES > segment.num_events:
+        return False
+    return all(space in streams.names for space in segment.spaces())
 
 
 def _of_unsealed(group: Group, view: View, sift: _Sift) -> Callable[[], Iterator[pa.RecordBatch]]:
@@ -320,15 +331,20 @@ class _Sift:
     partition: int
     around: Round
     where: Filter
-    chosen: _Chosen | None
+    chosen: Streams | None
     first: int
     end: int
+    others: EventTags | None = None
+    """Of events that belong to no stream, those are kept; `name` is the partition's."""
+    name: str = ""
 
     def keep(self, inside: bool) -> Keep | None:
         """What is kept, for a source to ask while it reads; None for everything. inside: as in a call."""
         columns = set(self.where.columns)
         if self.chosen is not None:
             columns.add("space")
+        if self.others is not None:
+            columns |= {"space", "grouping"}
         if not inside:
             columns.add(RECORD_INDEX)
         if self.around.after is not None or self.around.up_to is not None:
@@ -347,6 +363,8 @@ class _Sift:
             masks.append(~self._beyond(batch, self.around.up_to))
         if self.chosen is not None:
             masks.append(self.chosen.mask(batch.column("space")))
+        if self.others is not None:
+            masks.append(self.others.mask(self.name, batch))
         mask = np.logical_and.reduce(masks) if masks else np.ones(len(batch), np.bool_)
         if mask.all():
             return self.where.mask(batch)

@@ -14,12 +14,14 @@ from aggregator import position as positions
 from aggregator.allowance import check
 from aggregator.answer import Answer
 from aggregator.errors import InvalidRequestError
+from aggregator.event_tags import EventTags
 from aggregator.gaps import gone_between
 from aggregator.index_condition import index_conditions
 from aggregator.lineage import Lineage
 from aggregator.lql import Counter, Filter, LqlError, Template, range_span, resolve_time, time_span
+from aggregator.lql.operand import Field, innermost, target_of
 from aggregator.lql.times import NANOS_PER_MICRO
-from aggregator.lql.tree import Select
+from aggregator.lql.tree import Select, conditions
 from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX
 from aggregator.position import Key, Position
@@ -123,7 +125,9 @@ class Selection(Answer):
             for batch in self._unordered(material, names):
                 counter.add(batch)
         limit = self._select.limit
-        return counter.table().slice(self._select.offset or 0, None if limit is None or limit < 0 else limit)
+        table = counter.table().slice(self._select.offset or 0, None if limit is None or limit < 0 else limit)
+        warnings = self.warnings
+        return table.replace_schema_metadata({"warning": "; ".join(warnings)}) if warnings else table
 
     def explained(self) -> pa.Table:
         """The answer of EXPLAIN: what reading would look at, a row per topic. Segments are opened, no block is read."""
@@ -139,7 +143,7 @@ class Selection(Answer):
                 tally = alone.tally
                 blocks, looked_at = tally.blocks(self._backend.pool)
                 rows.append({
-                    "topic": part.snapshot.topic.name, "streams": len(part.spaces or ()),
+                    "topic": part.snapshot.topic.name, "streams": len(part.streams if part.spaces is None else part.spaces),
                     "segments": len(part.snapshot.segments), "pruned": len(part.snapshot.segments) - len(tally.read),
                     "read": len(tally.read), "blocks": blocks, "blocks pruned": blocks - looked_at,
                     "blocks read": looked_at, "unsealed batches": tally.batches,
@@ -282,17 +286,45 @@ class Selection(Answer):
 
     def _material(self) -> Material:
         """Snapshots of the topics with streams that are asked for."""
-        backend = self._backend
+        backend, source = self._backend, self._select.source
         ends = self._ends()  # first: whatever lies below is then in the index and in the snapshots
-        streams = backend.streams.names(self._select.source)
+        streams = backend.streams.names(None)
+        chosen = streams if source is None else backend.streams.names(source)
         held = []
         parts = []
-        for name, spaces in streams.items():
-            snapshot, pin = backend.snapshot(backend.state.topics[name], None)
+        for name, topic in list(backend.state.topics.items()):
+            if topic.binary_keys or not topic.schemas:
+                continue
+            others = None if source is None else EventTags(name, source, streams.get(name, ()))
+            if others is not None and not others.possible(list(topic.partitions)):
+                others = None
+            if source is not None and others is None and name not in chosen:
+                continue
+            snapshot, pin = backend.snapshot(topic, None)
             held.append((snapshot, pin))
-            parts.append(TopicPart(snapshot, spaces, index_conditions(snapshot, self._select.where)))
+            conditions = index_conditions(snapshot, self._select.where)
+            mine = None if source is None else chosen.get(name, ())
+            parts.append(TopicPart(snapshot, mine, conditions, streams.get(name, ()), others))
         pins, schema = hold(held)
         return Material(parts, pins, schema, ends)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What in the statement matches nothing anywhere: FROM, and fields that no topic has."""
+        material = self._material()
+        material.pins.close()
+        if self._select.source is not None and not material.parts:
+            return ["FROM matches no stream and no topic"]
+        columns = material.columns
+        if columns.extra is not None or not material.parts:
+            return []
+        return [f"no topic that is read has a field {name!r}" for name in sorted(self._fields() - set(columns.names))]
+
+    def _fields(self) -> set[str]:
+        """Fields that the condition names."""
+        where = self._select.where
+        targets = [] if where is None else [target_of(innermost(c.operand)[0]) for c in conditions(where)]
+        return {target.name for target in targets if isinstance(target, Field)}
 
     def _all_parts(self, material: Material) -> list[TopicPart]:
         """Every topic of texts: positions count all of them."""

@@ -131,7 +131,7 @@ AGGREGATOR_LEVELS = (
         "window_budget",
     ),
     ("disk_reserve", "history", "log_entry", "log_file", "model"),
-    ("age_clock", "compaction", "facts", "position", "records", "retention", "trimming"),
+    ("age_clock", "compaction", "event_tags", "facts", "position", "records", "retention", "trimming"),
     (
         "intake",
         "log",

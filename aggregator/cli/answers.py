@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
@@ -71,7 +71,10 @@ def show(catalog: AnyCatalog, statement: Statement, text: str, format_: str | No
     from aggregator.lql.tree import Select
 
     if not isinstance(statement, Select) or statement.count:
-        _show_table(catalog.query(text), format_)
+        table: Any = catalog.query(text)
+        warned = (table.schema.metadata or {}).get(b"warning")
+        _show_table(table.replace_schema_metadata(None) if warned else table, format_)
+        _warn([] if warned is None else [warned.decode()])
         return
     chosen = format_of(statement, format_)
     limit = ROWS_SHOWN if chosen in TABLES and limit is None else limit
@@ -91,6 +94,13 @@ def show(catalog: AnyCatalog, statement: Statement, text: str, format_: str | No
     write_records(counted(), answer.schema, statement, chosen, sys.stdout.buffer)
     if shortened and rows == limit and is_terminal(sys.stdout):
         click.echo(f"… the first {rows}: LIMIT gives more", err=True)
+    if not rows:
+        _warn(getattr(selection, "warnings", []))  # a server's answer has none
+
+
+def _warn(warnings: Iterable[str]) -> None:
+    for warning in warnings:
+        click.echo(f"warning: {warning}", err=True)
 
 
 def format_of(statement: Select, format_: str | None) -> str:

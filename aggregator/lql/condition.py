@@ -94,7 +94,8 @@ class Filter:
             return cls(frozenset(), lambda rows: pa.repeat(pa.scalar(True), len(rows)))
         check_where(where)
         term = _compile(where, columns, now_ns)
-        return cls(term.columns, term.mask, Pace() if term.cost >= _REGEX_COST else None)
+        read = term.columns or frozenset({columns.timestamp})  # whoever reads no column is not asked about its rows
+        return cls(read, term.mask, Pace() if term.cost >= _REGEX_COST else None)
 
     def mask(self, batch: pa.RecordBatch) -> pa.BooleanArray:
         """True for each row that matches; no nulls. Linear in the batch. Raises what `Allowance.check` does."""

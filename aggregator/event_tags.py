@@ -1,0 +1,161 @@
+"""Events that belong to no stream, as LQL sees them: topic, partition, space and grouping are their tags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, reduce
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.lql import TagSet
+from aggregator.lql.columns import changed_case
+from aggregator.lql.operand import innermost
+from aggregator.lql.predicate import text_test
+from aggregator.lql.quoting import quote
+from aggregator.lql.tag_set import MAX_TAG_BYTES, bare
+from aggregator.lql.tree import And, Condition, Expression, Not, Or, Source, Value
+
+Truth = bool | np.bool_ | npt.NDArray[np.bool_] | None
+"""Of all events, of each, or None where their columns have to be looked at."""
+Leaf = Callable[[str, tuple[str, ...], str, Value], Truth]
+_IN_COLUMNS = ("space", "grouping")
+
+
+@dataclass(frozen=True, slots=True)
+class Streams:
+    """Names of many streams of a topic."""
+
+    names: frozenset[str]
+
+    def mask(self, spaces: pa.Array) -> npt.NDArray[np.bool_]:
+        """Which events of a batch are theirs, by their spaces: far fewer different ones than there are streams."""
+        different = pc.unique(spaces)
+        mine = [name for name in different.to_pylist() if name in self.names]
+        if len(mine) == len(different):
+            return np.ones(len(spaces), np.bool_)
+        found = pc.is_in(spaces, value_set=pa.array(mine, spaces.type))
+        return np.asarray(found.to_numpy(zero_copy_only=False))
+
+
+@lru_cache(maxsize=16)
+def streams_of(names: tuple[str, ...]) -> Streams:
+    """The same for every look of a tail or a pipe while no stream comes or goes."""
+    return Streams(frozenset(names))
+
+
+@dataclass(frozen=True, slots=True)
+class EventTags:
+    """Which events of a topic that belong to none of its `streams` are asked for, by their tags."""
+
+    topic: str
+    source: Source
+    streams: tuple[str, ...]
+
+    def told(self, partition: str) -> bool | None:
+        """Whether those of a partition match, where topic and partition tell; else None."""
+        truth = self._evaluate(lambda *asked: self._constant(partition, *asked))
+        return None if truth is None else bool(truth)
+
+    def possible(self, partitions: Sequence[str]) -> bool:
+        """Whether any of them can match."""
+        return any(self.told(name) is not False for name in partitions)
+
+    def space(self) -> str | None:
+        """The only space that can match, where FROM names one."""
+        if isinstance(self.source, TagSet):
+            return self.source.as_dict().get("space")
+        terms = self.source.terms if isinstance(self.source, And) else (self.source,)
+        for term in terms:
+            if isinstance(term, Condition) and term.op == "=":
+                name, functions = innermost(term.operand)
+                if name.text == "space" and not functions:
+                    return term.value.text
+        return None
+
+    def mask(self, partition: str, batch: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+        """Which rows of a batch with the columns `space` and `grouping` match."""
+
+        def leaf(name: str, functions: tuple[str, ...], op: str, value: Value) -> Truth:
+            if name not in _IN_COLUMNS:
+                return self._constant(partition, name, functions, op, value)
+            found = text_test(op, value.text)(_changed(batch.column(name), functions))
+            return np.asarray(found.to_numpy(zero_copy_only=False))
+
+        found = np.broadcast_to(np.asarray(self._evaluate(leaf), np.bool_), len(batch))
+        return found & ~streams_of(self.streams).mask(batch.column("space")) if self.streams else found
+
+    def _constant(self, partition: str, name: str, functions: tuple[str, ...], op: str, value: Value) -> Truth:
+        if name in _IN_COLUMNS:
+            return None
+        text = {"topic": self.topic, "partition": partition}.get(name, "")
+        return bool(text_test(op, value.text)(_changed(pa.array([text]), functions))[0].as_py())
+
+    def _evaluate(self, leaf: Leaf) -> Truth:
+        if not isinstance(self.source, TagSet):
+            return _truth(self.source, leaf)
+        has = {"topic", "partition", *_IN_COLUMNS}
+        truths: list[Truth] = [  # an event without a grouping does not have that tag
+            leaf(name, (), "=", Value(value)) if name in has and (name, value) != ("grouping", "") else False
+            for name, value in self.source.items
+        ]
+        return _all(truths)
+
+
+def _truth(expression: Expression, leaf: Leaf) -> Truth:
+    match expression:
+        case Condition(operand, op, value):
+            name, functions = innermost(operand)
+            return leaf(name.text, functions, op, value)
+        case Not(term):
+            return _not(_truth(term, leaf))
+        case And(terms):
+            return _all([_truth(term, leaf) for term in terms])
+        case Or(terms):
+            return _not(_all([_not(_truth(term, leaf)) for term in terms]))
+
+
+def _not(truth: Truth) -> Truth:
+    return None if truth is None else np.logical_not(truth)
+
+
+def _all(truths: list[Truth]) -> Truth:
+    if any(truth is not None and np.ndim(truth) == 0 and not truth for truth in truths):
+        return False
+    known = [truth for truth in truths if truth is not None]
+    return None if len(known) < len(truths) else reduce(np.logical_and, known, np.bool_(True))
+
+
+def _changed(texts: pa.Array, functions: tuple[str, ...]) -> pa.Array:
+    for function in functions:
+        texts = changed_case(texts, function)
+    return texts
+
+
+def tag_texts(topic: str, partition: str, batch: pa.RecordBatch, streams: tuple[str, ...]) -> pa.Array:
+    """The canonical text of each row's tags: of a stream its name, of other events those of this module."""
+    spaces = batch.column("space")
+    mine = streams_of(streams).mask(spaces) if streams else np.zeros(len(batch), np.bool_)
+    if mine.all():
+        return spaces
+    middle, tail = f",partition={_written(partition)},space=", f",topic={_written(topic)}}}"
+    groupings = pc.fill_null(batch.column("grouping"), "")
+    heads = pc.binary_join_element_wise("{grouping=", _each_written(groupings), middle, "")
+    heads = pc.if_else(pc.equal(groupings, ""), "{" + middle[1:], heads)
+    made = pc.binary_join_element_wise(heads, _each_written(spaces), tail, "")
+    return pc.if_else(pa.array(mine), spaces, made) if mine.any() else made
+
+
+def _each_written(texts: pa.Array) -> pa.Array:
+    """Texts as values of tags: those that are short and plain letters as they are, others quoted."""
+    coded = texts.dictionary_encode()
+    return pa.array(list(map(_written, coded.dictionary.to_pylist())), pa.string()).take(coded.indices)
+
+
+def _written(text: str) -> str:
+    if len(text) * 4 > MAX_TAG_BYTES:
+        text = text.encode()[:MAX_TAG_BYTES].decode("utf-8", "ignore")
+    return text if bare(text) else quote(text)

@@ -1,0 +1,127 @@
+"""LQL over ordinary topics: topic, partition, space and grouping of an event are its tags, its columns are fields."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import aggregator
+from aggregator.cli.root import run
+from aggregator.lql import TagSet, matches, parse_source
+
+ODD = "r 2,{}"
+EVENTS = {  # topic, partition: space, grouping, rating
+    ("reviews", "0"): [("r1", "v1", 5), (ODD, "", 3), ("r1", "v2", 4)],
+    ("reviews", "p1"): [("r3", "", 1)],
+    ("logs", "0"): [("{a", "v1", 2)],  # no tags, though it begins like some; beside a stream
+}
+TAGS = [
+    {"topic": topic, "partition": partition, "space": space} | ({"grouping": grouping} if grouping else {})
+    for (topic, partition), rows in EVENTS.items()
+    for space, grouping, _ in rows
+]
+STREAM = {"app": "web"}
+VALUES = st.sampled_from(["reviews", "logs", "0", "p1", "r1", ODD, "r3", "v1", "v2", "web", "", "{a"])
+NAMES = st.sampled_from(["topic", "partition", "space", "grouping", "app", "UPPER(space)"])
+COMPARISONS = st.builds(
+    lambda name, op, value: f'{name} {op} "{value}"', NAMES, st.sampled_from(["=", "!=", "<", "PREFIX"]), VALUES
+)
+EXPRESSIONS = st.recursive(
+    COMPARISONS,
+    lambda inner: st.builds("({} {} {})".format, inner, st.sampled_from(["AND", "OR"]), inner)
+    | st.builds("NOT ({})".format, inner),
+    max_leaves=4,
+)
+LISTS = st.dictionaries(st.sampled_from(["topic", "partition", "space", "grouping", "app"]), VALUES, max_size=3)
+
+
+@pytest.fixture(scope="module", params=["unsealed", "sealed"])
+def catalog(request, tmp_path_factory) -> Iterator[aggregator.Catalog]:
+    with aggregator.open(tmp_path_factory.mktemp("tags") / "data", durability="none") as opened:
+        for (topic, partition), rows in EVENTS.items():
+            if topic not in opened.topics():
+                opened.create_topic(topic, indexes=["rating"])
+            opened.topic(topic).append(
+                [
+                    {"space": space, "grouping": grouping, "timestamp": number, "rating": rating}
+                    for number, (space, grouping, rating) in enumerate(rows)
+                ],
+                partition,
+            )
+        opened.write(STREAM, [{"ts": 9, "msg": "hi"}])
+        opened.create_topic("binary", keys="binary").append([{"space": b"x", "timestamp": 1}])
+        if request.param == "sealed":
+            opened.seal()
+        yield opened
+
+
+def texts(answer) -> Counter[str]:
+    return Counter(answer.to_table()["space"].to_pylist())
+
+
+def test_everything_is_read(catalog):
+    """Without FROM: events of all topics with keys of text, of streams or not."""
+    assert catalog.query("SELECT COUNT").to_pylist() == [{"count": 6}]
+    assert texts(catalog.query("SELECT")) == Counter(str(TagSet.of(tags)) for tags in [*TAGS, STREAM])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.one_of(EXPRESSIONS, LISTS.map(lambda tags: str(TagSet.of(tags)))))
+def test_any_source(catalog, source):
+    """FROM chooses the events whose tags match, as it chooses streams."""
+    wanted = [str(TagSet.of(tags)) for tags in [*TAGS, STREAM] if matches(parse_source(source), TagSet.of(tags))]
+    assert texts(catalog.query(f"SELECT FROM {source}")) == Counter(wanted)
+    assert catalog.query(f"SELECT COUNT FROM {source}").to_pylist() == [{"count": len(wanted)}]
+
+
+def test_tags_and_columns_in_answers(catalog):
+    """GROUP BY, WHERE and format strings know them."""
+    counted = catalog.query("SELECT COUNT FROM topic = reviews GROUP BY space").to_pylist()
+    assert {row["space"]: row["count"] for row in counted} == {"r1": 2, ODD: 1, "r3": 1}
+    assert catalog.query("SELECT COUNT FROM topic = reviews WHERE rating >= 4").to_pylist() == [{"count": 2}]
+    assert catalog.query("SELECT COUNT WHERE grouping = v1").to_pylist() == [{"count": 2}]
+    lines = list(catalog.query('SELECT "{vars:topic}/{vars:partition}/{vars:space} {vars:rating}" LIMIT 1').lines())
+    assert lines[0] in ("reviews/0/r1 5", "reviews/p1/r3 1", "logs/0/{a 2")
+
+
+def test_a_space_is_looked_up(catalog):
+    """FROM space = … reads no other: segments without it are passed over."""
+    explained = catalog.query("EXPLAIN SELECT FROM {topic=reviews,space=r3}").to_pylist()
+    assert [row["topic"] for row in explained] == ["reviews"]
+    assert explained[0]["read"] <= 1
+    assert catalog.query("SELECT COUNT FROM {topic=reviews,space=r3}").to_pylist() == [{"count": 1}]
+
+
+@pytest.mark.parametrize(
+    ("statement", "warning"),
+    [
+        ("FROM app = nowhere", ["FROM matches no stream and no topic"]),
+        ("FROM {topic=nowhere}", ["FROM matches no stream and no topic"]),
+        ("FROM topic = reviews WHERE fields:ratng = 1", ["no topic that is read has a field 'ratng'"]),
+        ("FROM topic = reviews WHERE fields:rating = 7", []),
+        ("", []),
+    ],
+)
+def test_what_matches_nothing_anywhere_is_told(catalog, statement, warning):
+    """As a warning: it may be a mistyped name, or come later. No record matches a field that is not there."""
+    answer = catalog.query(f"SELECT {statement}")
+    assert answer.warnings == warning
+    counted = catalog.query(f"SELECT COUNT {statement}")
+    assert (counted.schema.metadata or {}).get(b"warning", b"").decode() == "; ".join(warning)
+    if warning:
+        assert (answer.count(), counted.to_pylist()) == (0, [{"count": 0}])
+
+
+def test_the_command_warns(tmp_path, capsys):
+    """On standard error; the answer stays what it is."""
+    with aggregator.open(tmp_path / "data") as opened:
+        opened.create_topic("t").append([{"space": "s", "timestamp": 1}])
+    for statement, answer in (("SELECT COUNT FROM {topic=tt}", '{"count":0}\n'), ("SELECT FROM {topic=tt}", "")):
+        status = run(["query", str(tmp_path / "data"), statement, "--format", "json"])
+        told = capsys.readouterr()
+        assert (status, told.out) == (0, answer)
+        assert "warning: FROM matches no stream and no topic" in told.err
