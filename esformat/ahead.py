@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import TypeVar
 
-from esformat.query import Narrowed, Portion, Query, Stretch, block_portions
+from esformat.query import Narrowed, Portion, Query, Stretch, block_portions, touched
 from esformat.ranges import Range, cut, join
 from esformat.reader import Reader
 
@@ -97,6 +97,7 @@ def portions_ahead(
     needed: Callable[[Portion], bool] = lambda portion: True,
 ) -> Iterator[Portion]:
     """What `block_portions` gives, the bytes of the next ones announced, of those that are `needed`."""
+    stretches = touched(reader, stretches, narrowed)
     if announce_of(reader) is None:
         return block_portions(reader, query, stretches, narrowed)
     known = stretches_ahead(reader, query, stretches, narrowed)

@@ -200,6 +200,13 @@ class BlockGroup:
         except pa.ArrowInvalid as error:
             raise CorruptSegmentError(f"a key is not UTF-8 text: {error}", path=self._reader.name) from None
 
+    def _key_objects(self, name: str, run_of: I64) -> npt.NDArray[np.object_]:
+        """The keys of rows as Python objects: one for each run, or for each row where those are fewer."""
+        keys = self._run_keys(name)
+        if len(run_of) < len(keys):
+            return np.asarray(keys.take(pa.array(run_of)).to_numpy(zero_copy_only=False))
+        return np.asarray(keys.to_numpy(zero_copy_only=False)[run_of])
+
     def _has_groupings(self) -> bool:
         return any(leaf.has_groupings for leaf in self._leaves)
 
@@ -220,10 +227,8 @@ class BlockGroup:
         return EventRows(
             times=self._times_at(places),
             data=data,
-            spaces=self._run_keys("space").to_numpy(zero_copy_only=False)[run_of],
-            groupings=self._run_keys("grouping").to_numpy(zero_copy_only=False)[run_of]
-            if self._has_groupings()
-            else None,
+            spaces=self._key_objects("space", run_of),
+            groupings=self._key_objects("grouping", run_of) if self._has_groupings() else None,
             empty=b"" if self._reader.schema.binary_keys else "",
             attributes=self._attributes(columns, places),
         )

@@ -34,6 +34,8 @@ LEAF_RUNS = 256  # a leaf ends at the block with which it holds so many runs …
 LEAF_BLOCKS = 256  # … or so many blocks
 GROWTH_LEAVES = 1024  # after so many leaves of one size the next ones may hold twice the runs
 MAX_LEAF_RUNS = 4096
+LISTED_RUNS = 512
+"""Of a leaf with more, what look-ups make is not kept: of a file of many small spaces there are many of them."""
 
 _RAW = make_compressor(Codec.NONE)
 
@@ -116,7 +118,7 @@ class Leaf:
         self.run_edges[0] = first_row
         np.add.accumulate(self.run_keys.rows, out=self.run_edges[1:])
         self.run_edges[1:] += first_row
-        self.run_rows: list[int] = self.run_edges.tolist()
+        self.run_rows = memoryview(self.run_edges)  # gives Python's integers, and copies nothing
         self.block_rows: list[int] = list(accumulate(rows, initial=first_row))
         self.block_offsets: list[int] = list(accumulate(lengths, initial=data_offset))
         self.last_row = self.run_rows[-1]
@@ -127,7 +129,12 @@ class Leaf:
         self.has_groupings = not self.run_keys.groupings.all_empty
         self.first_row, self.first_block = first_row, first_block
         self._firsts: dict[bytes, int] | None = None  # the first run of each space
-        self.size_bytes = 190 * (block.count + block_count) + 2 * len(body)  # as measured with all of it made
+        keys = self.run_keys
+        keys.spaces.compact = keys.groupings.compact = block.count > LISTED_RUNS
+        if keys.spaces.compact:
+            self.size_bytes = 16 * block.count + keys.spaces.size_bytes + keys.groupings.size_bytes + 190 * block_count
+        else:
+            self.size_bytes = 190 * (block.count + block_count) + 2 * len(body)  # as measured with all of it made
 
     @property
     def spaces(self) -> list[bytes]:
@@ -138,6 +145,10 @@ class Leaf:
     def groupings(self) -> list[bytes]:
         """The grouping of each run."""
         return self.run_keys.groupings.as_list()
+
+    def grouping(self, run: int) -> bytes:
+        """The grouping of one run."""
+        return self.run_keys.groupings.at(run)
 
     @property
     def block_count(self) -> int:

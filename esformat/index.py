@@ -70,7 +70,7 @@ class Index:
         at = bisect_left(page.values, value)
         if at == len(page.values) or page.values[at] != value:
             return None
-        return page.postings[at]
+        return page.posting(at)
 
     def everywhere(self, value: Any, posting: Posting) -> bool:
         """Whether every data block holds the value."""
@@ -98,7 +98,7 @@ class Index:
         root = self._reader.index_root(self.place)
         for number in range(len(root.handles)):
             page = self._reader.index_page(self.place, number)
-            yield from zip(page.values, (posting.count for posting in page.postings), strict=True)
+            yield from zip(page.values, page.counts, strict=True)
 
     @property
     def value_count(self) -> int:

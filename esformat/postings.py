@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -181,9 +182,9 @@ def encode_page(values: pa.Array, postings: Sequence[Posting], context: EncodeCo
 
 
 class Page:
-    """A decoded index page: `values` (Python values, ascending) and `postings` side by side."""
+    """A decoded index page: `values` (Python values, ascending), how many events have each, and their posting lists."""
 
-    __slots__ = ("postings", "size_bytes", "values")
+    __slots__ = ("_body", "_edges", "_forms", "counts", "size_bytes", "values")
 
     def __init__(self, block: Block, kind: pa.DataType, context: DecodeContext) -> None:
         """Raises CorruptSegmentError where the page contradicts itself."""
@@ -193,16 +194,25 @@ class Page:
         values, at = decode_node(body, 0, count, kind, context)
         columns, at = decode_columns(body, at, count, 3, context.plain)
         counts, forms, lengths = (column.tolist() for column in columns)
+        self.counts: list[int] = counts
         if values.null_count or min(counts) < 1 or min(lengths) < 0 or at + sum(lengths) != len(body):
             raise CorruptSegmentError("an index page contradicts itself", offset=block.offset)
         if not set(forms) <= {ROWS, BLOCKS, ROWS | CHUNKED, BLOCKS | CHUNKED}:
             raise CorruptSegmentError("an index page has posting lists of unknown form", offset=block.offset)
         self.values: list[object] = values.to_pylist()
-        self.postings = []
-        for events, form, length in zip(counts, forms, lengths, strict=True):
-            self.postings.append(Posting(events, form, body[at : at + length]))
-            at += length
-        self.size_bytes = 200 * count + 2 * len(body)
+        self._body, self._forms = body, forms
+        self._edges = list(accumulate(lengths, initial=at))
+        self.size_bytes = 150 * count + 2 * len(body)
+
+    def posting(self, place: int) -> Posting:
+        """The posting list of one value."""
+        stored = self._body[self._edges[place] : self._edges[place + 1]]
+        return Posting(self.counts[place], self._forms[place], stored)
+
+    @property
+    def postings(self) -> list[Posting]:
+        """Those of all values."""
+        return list(map(self.posting, range(len(self.counts))))
 
 
 @dataclass(frozen=True, slots=True)

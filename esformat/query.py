@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -235,6 +236,37 @@ def portions(reader: Reader, query: Query, stretch: Stretch, narrowed: Narrowed)
                 continue
             rows = listed[c:d]
         yield Portion(leaf, block, first, last, rows, stretch.run_start)
+
+
+def leaves_with(reader: Reader, rows: I64) -> list[Stretch]:
+    """The leaves that hold ascending rows of the segment, as stretches."""
+    edges = reader.root.rows
+    numbers = np.unique(np.searchsorted(edges, rows, side="right") - 1).tolist()
+    return [Stretch(number, edges[number], edges[number + 1], -1) for number in numbers]
+
+
+def touched(reader: Reader, stretches: Iterable[Stretch], narrowed: Narrowed) -> Iterable[Stretch]:
+    """The stretches in which the indexes leave rows or blocks: of the others not even the leaf is read."""
+    if narrowed.rows is None and narrowed.blocks is None:
+        return stretches
+    rows, blocks = (_quick(numbers) for numbers in (narrowed.rows, narrowed.blocks))
+    edges = reader.root.blocks
+    return (
+        stretch
+        for stretch in stretches
+        if (rows is None or _any_within(rows, stretch.first, stretch.last))
+        and (blocks is None or _any_within(blocks, edges[stretch.leaf], edges[stretch.leaf + 1]))
+    )
+
+
+def _quick(numbers: I64 | None) -> Sequence[int] | None:
+    """The same to look into one by one."""
+    return None if numbers is None else memoryview(np.ascontiguousarray(numbers, dtype=np.int64))
+
+
+def _any_within(numbers: Sequence[int], first: int, last: int) -> bool:
+    place = bisect_left(numbers, first)
+    return place < len(numbers) and numbers[place] < last
 
 
 def block_portions(reader: Reader, query: Query, stretches: Iterable[Stretch], narrowed: Narrowed) -> Iterator[Portion]:

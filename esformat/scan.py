@@ -23,7 +23,7 @@ from esformat.merge import Source as MergeSource
 from esformat.merge import merge_by_time
 from esformat.notebook import html_events
 from esformat.payloads_ahead import with_payloads_ahead
-from esformat.query import Narrowed, Portion, Query, Stretch, narrow, portions
+from esformat.query import Narrowed, Portion, Query, Stretch, leaves_with, narrow, portions
 from esformat.reader import Reader
 from esformat.run_events import RunEvents
 from esformat.runs import by_run, gathered, joined
@@ -178,7 +178,7 @@ class Scan:
             self._block_bytes = blocks.decoded_bytes // len(group)
             return rows
 
-        groups = self._groups(self._directed(), narrowed)
+        groups = self._groups(self._directed(narrowed), narrowed)
         if self._query.limit is not None:
             ahead: Iterator[EventRows] = (read(group, at_once) for group in groups)
         else:
@@ -188,8 +188,14 @@ class Scan:
 
     # ------------------------------------------------------------ reading
 
-    def _directed(self) -> Iterable[Stretch]:
-        return reversed(list(self._stretches())) if self._query.reverse else self._stretches()
+    def _directed(self, narrowed: Narrowed) -> Iterable[Stretch]:
+        """The stretches to read, in the query's direction; of a whole file those that hold the rows that are listed."""
+        stretches: Iterable[Stretch]
+        if self._whole and narrowed.rows is not None:
+            stretches = leaves_with(self._reader, narrowed.rows)
+        else:
+            stretches = self._stretches()
+        return reversed(list(stretches)) if self._query.reverse else stretches
 
     def _narrow(self) -> Narrowed:
         return narrow(self._reader, self._query, *self._span)
@@ -212,7 +218,7 @@ class Scan:
             return iter(())
         if self._merged:
             return merge_by_time(self._merge_sources(columns, narrowed), list(columns), reverse=self._query.reverse)
-        groups = self._groups(self._directed(), narrowed)
+        groups = self._groups(self._directed(narrowed), narrowed)
         if self._query.limit is not None:
             batches = (self._read_group(group, columns, narrowed) for group in groups)
             return (batch for batch in batches if len(batch))
@@ -302,7 +308,7 @@ class Scan:
             self._block_bytes = batch.nbytes // len(group)
             return batch
 
-        groups = self._groups(self._directed(), narrowed)
+        groups = self._groups(self._directed(narrowed), narrowed)
         if self._query.limit is not None:
             return (rows.complete(schema, reverse=reverse) for rows in map(find, groups) if rows)
         return completed(self._in_parallel(groups, read), schema, reverse=reverse)

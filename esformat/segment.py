@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -228,7 +228,7 @@ class Segment:
             for run in range(first, last):
                 low, high = edges[run], edges[run + 1]
                 start = low
-                grouping = leaf.groupings[run] if leaf.has_groupings else b""
+                grouping = leaf.grouping(run) if leaf.has_groupings else b""
                 if groupings and groupings[-1][0] == grouping:  # a run that goes on in the next leaf
                     start = low - groupings[-1][1]
                     groupings[-1] = (grouping, groupings[-1][1] + high - low)
@@ -366,8 +366,10 @@ class Segment:
         rows = reader.root.rows
 
         def stretches() -> Iterator[Stretch]:
-            low, high = reader.root.min_timestamps, reader.root.max_timestamps
-            numbers = [n for n in range(len(low)) if not (query.timed and query.misses(low[n], high[n]))]
+            numbers: Sequence[int] = range(len(reader.root))
+            if query.timed:
+                low, high = reader.root.min_timestamps, reader.root.max_timestamps
+                numbers = [number for number in numbers if not query.misses(low[number], high[number])]
             if wanted is None:
                 yield from (Stretch(number, rows[number], rows[number + 1], -1) for number in numbers)
                 return

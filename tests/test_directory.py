@@ -60,8 +60,8 @@ def test_leaf_comes_back(data):
 
     assert list(zip(leaf.spaces, leaf.groupings, strict=True)) == keys
     assert leaf.has_groupings == any(grouping for _, grouping in keys)
-    assert leaf.run_rows == list(accumulate(rows, initial=1000))
-    assert leaf.run_edges.tolist() == leaf.run_rows
+    assert list(leaf.run_rows) == list(accumulate(rows, initial=1000))
+    assert leaf.run_edges.tolist() == list(leaf.run_rows)
     assert (leaf.first_row, leaf.last_row, leaf.first_block, leaf.block_count) == (
         1000,
         1000 + sum(rows),

@@ -1,0 +1,90 @@
+"""Files of many small spaces and unique values: what a question needs stays in the cache, and nothing else is read."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import esformat
+from esformat import directory
+
+SPACES = 30_000
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory):
+    """A space, a grouping and an id for each event."""
+    path = tmp_path_factory.mktemp("small") / "small.esdb"
+    numbers = np.random.default_rng(1).permutation(SPACES)
+    spaces = pa.array([f"reviewer-{number:08x}" for number in numbers.tolist()])
+    groupings = pa.array([f"vendor-{number % 700}" for number in numbers.tolist()])
+    with esformat.create(path, indexes=["id"]) as writer:
+        table = {"space": spaces, "grouping": groupings, "timestamp": np.arange(SPACES), "id": numbers}
+        writer.add_table(pa.table(table))
+    return path
+
+
+def reads_of(segment, monkeypatch) -> list[object]:
+    """Blocks that are read from the file from now on."""
+    read: list[object] = []
+    reader, original = segment._reader, type(segment._reader).read
+
+    def spy(self, handle, *arguments):
+        read.append(handle)
+        return original(self, handle, *arguments)
+
+    monkeypatch.setattr(type(reader), "read", spy)
+    return read
+
+
+def test_the_directory_stays_in_the_cache(path, monkeypatch):
+    """Eight times what look-ups need holds it whole: 190 bytes for each space were more than it had."""
+    wanted = [f"reviewer-{number:08x}" for number in random.Random(2).sample(range(SPACES), 400)]
+    with esformat.open(path, cache_bytes=16 << 20) as segment:
+        found = [segment[space] for space in wanted]
+        assert all(space.num_events == 1 for space in found)
+        list(segment.spaces())
+        read = reads_of(segment, monkeypatch)
+        for space in wanted:
+            assert segment[space].key == space
+        assert segment.find("reviewer-x") is None
+        assert not read
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_unique_value_reads_one_page_and_one_block(path, monkeypatch, reverse):
+    """Of the directory one leaf: before, all of its leaves were read."""
+    with esformat.open(path, cache_bytes=0) as segment:
+        assert len(segment._reader.root) > 10
+        (expected,) = segment.scan_index("id", 17)
+        read = reads_of(segment, monkeypatch)
+        (event,) = segment.scan_index("id", 17, reverse=reverse)
+        assert event == expected
+        assert len(read) <= 4  # index root, page, leaf, and perhaps a dictionary; data blocks are read otherwise
+
+
+def test_a_common_value_of_many_blocks(path):
+    """Leaves that hold no such row are passed over, the others not."""
+    with esformat.open(path) as segment:
+        for value in (0, 1, SPACES - 1, SPACES // 2):
+            assert segment.scan_index("id", value).to_table()["id"].to_pylist() == [value]
+        assert segment.scan_index("id", SPACES).count() == 0
+
+
+@pytest.mark.parametrize("listed", [0, 1 << 20])
+def test_look_ups_are_the_same_however_much_is_kept(path, monkeypatch, listed):
+    """Of spaces that are there, lie before, between or behind others, asked once and again."""
+    monkeypatch.setattr(directory, "LISTED_RUNS", listed)
+    with esformat.open(path, cache_bytes=64 << 20) as segment:
+        for _ in range(2):
+            for number in range(0, SPACES, 501):
+                key = f"reviewer-{number:08x}"
+                space = segment.find(key)
+                assert [event.space for event in space.scan()] == [key]
+                assert list(space.groupings()) == [f"vendor-{number % 700}"]
+                assert segment.find(f"{key}0") is None
+            assert segment.find("a") is None
+            assert segment.find("z") is None
