@@ -22,6 +22,7 @@ from esformat.cli.parts import (
     progress,
     shown_name,
     teller,
+    warn,
 )
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def export(catalog: str, topic: str, file: str, format_: str | None, force: bool
                 events = _write_segment(exported, schema, batches(), made_at, force=force)
         else:
             with opened_output(file, force=force) as sink:
-                events = convert.write_batches(batches(), schema, chosen_format(chosen, file), sink)
+                events = convert.write_batches(batches(), schema, chosen_format(chosen, file), sink, warn)
     teller(file)(f"{shown_name(file)}: {count(events, 'event')} in {perf_counter() - started:.1f} s")
 
 

@@ -9,7 +9,7 @@ import click
 import aggregator
 from aggregator.cli.opened import catalog_argument, format_option, reading, say_json, writing
 from esformat import convert
-from esformat.cli.parts import count, moment, opened_output, say, shown_name, size, teller
+from esformat.cli.parts import count, moment, opened_output, say, shown_name, size, teller, warn
 
 SHOWN = 10
 _NAMES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".arrow": "arrow"}
@@ -93,7 +93,7 @@ def export(catalog: str, number: int, file: str, force: bool) -> None:
     with reading(catalog) as opened:
         events = opened.quarantine.events(number)
     with opened_output(file, force=force) as sink:
-        convert.write_batches(events.to_batches(), events.schema, format_, sink)
+        convert.write_batches(events.to_batches(), events.schema, format_, sink, warn)
     teller(file)(f"{shown_name(file)}: {count(len(events), 'event')}")
 
 

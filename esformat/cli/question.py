@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from esformat import convert
-from esformat.cli.console import say
+from esformat.cli.console import say, warn
 from esformat.cli.output import TABLES, chosen_format, format_option, opened_output
 from esformat.cli.params import Hex, Limit, Moment, Names, Pair
 
@@ -111,7 +111,7 @@ def give_answer(
     else:
         answer = ask(limit)
         with opened_output(output, force=force) as sink:
-            convert.write_batches(answer.batches(), answer.schema, chosen, sink)
+            convert.write_batches(answer.batches(), answer.schema, chosen, sink, warn)
 
 
 def _print_table(ask: Callable[[int | None], Answer], limit: int | None, layout: str) -> None:

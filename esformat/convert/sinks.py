@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import BinaryIO, Protocol
 
 import numpy as np
@@ -30,9 +31,16 @@ class Sink(Protocol):
         """Write what comes after the last batch."""
 
 
-def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, format_: str, file: BinaryIO) -> int:
+def write_batches(
+    batches: Iterable[pa.RecordBatch],
+    schema: pa.Schema,
+    format_: str,
+    file: BinaryIO,
+    tell: Callable[[str], None] = lambda lost: None,
+) -> int:
     """Write `batches` of `schema` to `file` as one of SINK_FORMATS. Returns the number of rows.
 
+    tell: is told of values that JSON does not have, and that became null, a sentence for each column.
     Raises OSError, and pa.ArrowException for a column that the format cannot hold.
     """
     sink = open_sink(format_, file, schema)
@@ -41,6 +49,8 @@ def write_batches(batches: Iterable[pa.RecordBatch], schema: pa.Schema, format_:
         sink.write(batch)
         row_count += batch.num_rows
     sink.finish()
+    for name, count in sink.lost.items() if isinstance(sink, _JsonLines) else ():
+        tell(f"column {name!r}: JSON has no NaN and no infinity; null was written for {count:,} of them")
     return row_count
 
 
@@ -65,8 +75,13 @@ class _JsonLines:
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         self._file = file
         self._names = schema.names
+        self.lost: Counter[str] = Counter()
+        """NaN and infinities by column."""
 
     def write(self, batch: pa.RecordBatch) -> None:
+        for name, column in zip(self._names, batch.columns, strict=True):
+            if lost := _not_finite(column):
+                self.lost[name] += lost
         for piece in _pieces(batch):
             lines = json_text.objects(dict(zip(self._names, piece.columns, strict=True)), piece.num_rows)
             self._file.write(_joined(lines))
@@ -139,6 +154,21 @@ def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     step = max(1, -(-batch.num_rows // count))
     for start in range(0, batch.num_rows, step):
         yield batch.slice(start, step)
+
+
+def _not_finite(column: pa.Array) -> int:
+    """How many NaN and infinities a column has, also inside lists, structs and maps."""
+    kind = column.type
+    if pa.types.is_floating(kind):
+        return len(column) - column.null_count - (pc.sum(pc.is_finite(column)).as_py() or 0)
+    if pa.types.is_struct(kind):
+        return sum(map(_not_finite, column.flatten()))
+    if pa.types.is_map(kind):
+        first, last = (column.offsets[place].as_py() for place in (0, len(column)))
+        return sum(_not_finite(part.slice(first, last - first)) for part in (column.keys, column.items))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _not_finite(column.flatten())
+    return 0
 
 
 def _joined(lines: pa.StringArray) -> memoryview:

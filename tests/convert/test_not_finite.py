@@ -1,0 +1,53 @@
+"""NaN and infinities on their way to JSON lines, which has neither: told, never in silence."""
+
+from __future__ import annotations
+
+import io
+
+import pyarrow as pa
+import pytest
+
+import esformat
+from esformat.cli import root
+from esformat.convert import write_batches
+
+NAN, INF = float("nan"), float("inf")
+PAIRS = pa.map_(pa.string(), pa.float64())
+COLUMNS = [
+    (pa.array([NAN, None, 1.0, INF, -INF]), 3),
+    (pa.array([NAN, 1.0], pa.float32()), 1),
+    (pa.array([[NAN, 1.0], None, [INF]]), 2),
+    (pa.array([[NAN, 1.0], None], pa.list_(pa.float64(), 2)), 1),
+    (pa.array([{"a": NAN}, None, {"a": 1.0}]), 1),
+    (pa.array([[("k", NAN)], None, [("k", 1.0), ("l", INF)]], PAIRS), 2),
+    (pa.array([[("k", NAN)], [("k", 1.0)]], PAIRS).slice(1), 0),
+    (pa.array([[{"a": [NAN]}], []]), 1),
+    (pa.array([1.5, None]), 0),
+    (pa.array(["NaN"]), 0),
+    (pa.array([1, 2]), 0),
+    (pa.nulls(2), 0),
+]
+
+
+@pytest.mark.parametrize(("column", "count"), COLUMNS, ids=lambda value: str(getattr(value, "type", value)))
+def test_each_type(column, count):
+    """A sentence for the column, with how many there were; of none there is none. CSV writes them as they are."""
+    told: list[str] = []
+    batch = pa.record_batch({"x": column})
+    write_batches([batch], batch.schema, "jsonl", io.BytesIO(), told.append)
+    assert told == (
+        [f"column 'x': JSON has no NaN and no infinity; null was written for {count} of them"] if count else []
+    )
+    if not pa.types.is_nested(column.type):
+        write_batches([batch], batch.schema, "csv", io.BytesIO(), told.append)
+        assert len(told) == bool(count)
+
+
+def test_the_command_tells(tmp_path, capfd):
+    """`esdb scan` writes the answer, and the warning beside it."""
+    with esformat.create(tmp_path / "x.esdb") as writer:
+        writer.add_table(pa.table({"space": ["a", "b"], "timestamp": [1, 2], "x": [NAN, 1.5]}))
+    assert root.run(["scan", str(tmp_path / "x.esdb"), "--format", "jsonl"]) == 0
+    told = capfd.readouterr()
+    assert len(told.out.splitlines()) == 2
+    assert "column 'x': JSON has no NaN and no infinity; null was written for 1 of them" in told.err
