@@ -125,6 +125,7 @@ class Catalog:
         keys: str = "text",
         roll: Roll | Mapping[str, Any] | None = None,
         retention: Retention | Mapping[str, Any] | None = None,
+        exist_ok: bool = False,
     ) -> Topic:
         """Make a topic. Its name may be any text.
 
@@ -132,6 +133,7 @@ class Catalog:
         indexes: columns that get a secondary index: string, integer or boolean; those that the schema lacks are texts.
         keys: "text" (space and grouping are `str`) or "binary".
         roll, retention: see `Roll` and `Retention`; e.g. roll={"age": "60s"}, retention={"bytes": "10 GiB"}.
+        exist_ok: give the topic of that name where it exists with these indexes and keys; all else of it stays.
 
         Raises TopicExistsError, InvalidRequestError, esformat.InvalidEventError (a schema that cannot be stored).
         """
@@ -149,9 +151,24 @@ class Catalog:
         binary = keys == "binary"
         wanted = topic_schema(schema if schema is not None else pa.schema([]), indexes, binary_keys=binary)
         info = TopicInfo(0, name, keys, tuple(indexes), Roll.of(roll), Retention.of(retention), now_us())
-        topic = uninterrupted(lambda: self._make_topic(writing, info, None if schema is None else wanted))
+        try:
+            topic = uninterrupted(lambda: self._make_topic(writing, info, None if schema is None else wanted))
+        except TopicExistsError:
+            if not exist_ok:
+                raise
+            return self._existing(info)
         writing.manifest.keep_facts()
         return Topic(self._backend, topic)
+
+    def _existing(self, wanted: TopicInfo) -> Topic:
+        topic = self.topic(wanted.name)
+        if (topic.keys, topic.indexes) != (wanted.keys, wanted.indexes):
+            raise TopicExistsError(
+                f"the topic {wanted.name!r} exists, with keys of {topic.keys} and the indexes "
+                f"{', '.join(topic.indexes) or '(none)'}",
+                path=str(self.path), hint="give another name, or the same indexes and keys",
+            )  # fmt: skip
+        return topic
 
     def _make_topic(self, writing: Writing, info: TopicInfo, schema: EventSchema | None) -> TopicState:
         state = writing.state

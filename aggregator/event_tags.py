@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, reduce
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -125,8 +125,10 @@ def _not(truth: Truth) -> Truth:
 def _all(truths: list[Truth]) -> Truth:
     if any(truth is not None and np.ndim(truth) == 0 and not truth for truth in truths):
         return False
-    known = [truth for truth in truths if truth is not None]
-    return None if len(known) < len(truths) else reduce(np.logical_and, known, np.bool_(True))
+    found: Truth = True
+    for truth in truths:
+        found = None if found is None or truth is None else np.logical_and(found, truth)
+    return found
 
 
 def _changed(texts: pa.Array, functions: tuple[str, ...]) -> pa.Array:

@@ -13,7 +13,7 @@ from aggregator.errors import InvalidRequestError
 from aggregator.model import PARTITION, RECORD_INDEX
 from aggregator.names import check_name
 from esformat import UnknownIndexError, UsageError
-from esformat.parts import EventSchema, can_hold, to_microseconds
+from esformat.parts import EventSchema, can_hold, to_bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,16 +62,14 @@ def make_question(
 ) -> Question:
     """A checked question. Raises UsageError, UnknownIndexError, InvalidEventError (naive datetimes)."""
     for name in conditions or {}:
-        if name not in indexes:
-            known = f"the indexes are {', '.join(indexes)}" if indexes else "the topic has no indexes"
-            raise UnknownIndexError(f"no index {name!r}", hint=known)
+        check_index(name, indexes)
     if partition is not None:
         check_name(partition, "partition")
     return Question(
         _key(space, "space", binary_keys),
         _key(grouping, "grouping", binary_keys),
-        None if start is None else to_microseconds(start, "start"),
-        None if end is None else to_microseconds(end, "end"),
+        None if start is None else to_bound(start, "start"),
+        None if end is None else to_bound(end, "end"),
         bool(reverse),
         _whole(limit, "limit"),
         _columns(columns),
@@ -81,6 +79,13 @@ def make_question(
         _whole(end_index, "end_index"),
         by_index,
     )
+
+
+def check_index(name: str, indexes: Sequence[str]) -> None:
+    """Raise UnknownIndexError for an index that a topic does not have."""
+    if name not in indexes:
+        known = f"the indexes are {', '.join(indexes)}" if indexes else "the topic has no indexes"
+        raise UnknownIndexError(f"no index {name!r}", hint=known)
 
 
 def _key(key: Any, what: str, binary: bool) -> bytes | None:

@@ -223,7 +223,10 @@ def _sources(
             others = part.others if told is None or part.streams else None
             only = part.others.space()
             looked_up.append(
-                (None if only is None else only.encode(), _Sift(partition, around, where, None, first, end, others, name))
+                (
+                    None if only is None else only.encode(),
+                    _Sift(partition, around, where, None, first, end, others, name),
+                )
             )
         for space, sift in looked_up:
             question = replace(asked, space=space, first_index=first, end_index=end)

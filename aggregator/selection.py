@@ -142,8 +142,9 @@ class Selection(Answer):
                     read_round(alone, around, where, self._span, ["timestamp"], self._backend.pool)
                 tally = alone.tally
                 blocks, looked_at = tally.blocks(self._backend.pool)
+                streams = part.streams if part.spaces is None else part.spaces
                 rows.append({
-                    "topic": part.snapshot.topic.name, "streams": len(part.streams if part.spaces is None else part.spaces),
+                    "topic": part.snapshot.topic.name, "streams": len(streams),
                     "segments": len(part.snapshot.segments), "pruned": len(part.snapshot.segments) - len(tally.read),
                     "read": len(tally.read), "blocks": blocks, "blocks pruned": blocks - looked_at,
                     "blocks read": looked_at, "unsealed batches": tally.batches,

@@ -11,11 +11,12 @@ from aggregator.adding import Added, Adder, Batch
 from aggregator.errors import ReadOnlyError
 from aggregator.following import Following
 from aggregator.ingest import batch_key
+from aggregator.key_counts import counted_spaces, counted_values
 from aggregator.looking import would_remove
 from aggregator.model import Receipt
 from aggregator.pins import Pin
 from aggregator.policy import Retention, Roll
-from aggregator.question import Question, make_question
+from aggregator.question import Question, check_index, make_question
 from aggregator.reports import CompactionReport, Erasure, RetentionReport, Traces
 from aggregator.scan import Scan
 from aggregator.state import Snapshot
@@ -94,6 +95,23 @@ class Topic:
         """Names of the partitions, in the order in which they came to be."""
         self._backend.refresh()
         return tuple(self._topic.partitions)
+
+    def spaces(self) -> dict[str | bytes, int]:
+        """The spaces, ascending, and how many events each has, sealed or not; from metadata where that tells."""
+        snapshot, pin = self._snap(None)
+        try:
+            return counted_spaces(snapshot, self._backend.pool, self.scan)
+        finally:
+            pin.release()
+
+    def index_values(self, name: str) -> dict[Any, int]:
+        """The values of an indexed column, ascending, and how many events have each. Raises UnknownIndexError."""
+        check_index(name, self.indexes)
+        snapshot, pin = self._snap(None)
+        try:
+            return counted_values(snapshot, self._backend.pool, name, self.scan)
+        finally:
+            pin.release()
 
     # ------------------------------------------------------------ appending
 
@@ -249,7 +267,8 @@ class Topic:
     ) -> Scan:
         """Events by time, oldest first, of all partitions; ties by partition, then record index; `reverse` mirrors it.
 
-        space, grouping, partition: of that one only. start, end: half-open [start, end), int µs or aware datetimes.
+        space, grouping, partition: of that one only. start, end: half-open [start, end), int µs, aware datetimes or
+        ISO 8601.
         columns: names of those to read; `record_index` and `partition` can be asked for by name.
         Raises esformat.UsageError or InvalidEventError for wrong arguments, at once.
         """
@@ -299,8 +318,8 @@ class Topic:
         """Events of a partition in the order in which they were appended, with their record indexes.
 
         from_index: the first record index to give; with `reverse` the last, newest first. None: from the end there is.
-        start, end: only those with timestamps in [start, end), int µs or aware datetimes; segments without any are
-        passed over.
+        start, end: only those with timestamps in [start, end), int µs, aware datetimes or ISO 8601; segments without
+        any are passed over.
         """
         bounds = {"first_index": from_index} if not reverse else {}
         if reverse and from_index is not None:

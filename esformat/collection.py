@@ -218,6 +218,10 @@ class Collection:
             raise SpaceNotFoundError(f"no space {space!r} in {len(self.paths)} files")
         return found
 
+    def __iter__(self) -> Iterator[str | bytes]:
+        """The keys of all spaces, ascending."""
+        return iter(self.spaces())
+
     def __contains__(self, space: object) -> bool:
         return isinstance(space, str | bytes) and self.find(space) is not None
 

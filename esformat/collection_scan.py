@@ -133,9 +133,7 @@ class CollectionScan:
             batches = chain.from_iterable(stream.batches() for stream in streams)
         return self._finished(batches, None if names == list(columns) else list(columns))
 
-    def _reading(
-        self, part: Part, fields: list[pa.Field], share: int | None
-    ) -> Callable[[], Iterator[pa.RecordBatch]]:
+    def _reading(self, part: Part, fields: list[pa.Field], share: int | None) -> Callable[[], Iterator[pa.RecordBatch]]:
         """What one file has of the answer. share: bytes that are decoded at once, where it is one of many files."""
 
         def read() -> Iterator[pa.RecordBatch]:

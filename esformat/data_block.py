@@ -112,7 +112,7 @@ class Keys:
         if edges is None:
             ends = np.zeros(len(self._lengths) + 1, dtype=np.int64)
             np.add.accumulate(self._lengths, dtype=np.int64, out=ends[1:])
-            edges = self._edges = memoryview(ends)
+            edges = self._edges = ends.data
         return self._data[edges[place] : edges[place + 1]]
 
     def as_list(self) -> list[bytes]:

@@ -118,7 +118,7 @@ class Leaf:
         self.run_edges[0] = first_row
         np.add.accumulate(self.run_keys.rows, out=self.run_edges[1:])
         self.run_edges[1:] += first_row
-        self.run_rows = memoryview(self.run_edges)  # gives Python's integers, and copies nothing
+        self.run_rows = self.run_edges.data  # gives Python's integers, and copies nothing
         self.block_rows: list[int] = list(accumulate(rows, initial=first_row))
         self.block_offsets: list[int] = list(accumulate(lengths, initial=data_offset))
         self.last_row = self.run_rows[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
 from collections import _tuplegetter  # type: ignore[attr-defined]  # what namedtuple makes its fields of
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -11,6 +12,7 @@ from esformat.errors import InvalidEventError, UsageError
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
+_BEYOND_MICROSECONDS = re.compile(r"[.,]\d{6}\d*[1-9]")  # which `fromisoformat` leaves out
 MIN_TIMESTAMP, MAX_TIMESTAMP = -(1 << 63), (1 << 63) - 1
 
 
@@ -35,6 +37,20 @@ def to_microseconds(moment: int | dt.datetime, what: str = "timestamp") -> int:
     if not MIN_TIMESTAMP <= number <= MAX_TIMESTAMP:
         raise InvalidEventError(f"{what} {number} does not fit 64 bits", hint="timestamps are microseconds since 1970")
     return number
+
+
+def to_bound(moment: Any, what: str) -> int:
+    """The start or the end of a question: as `to_microseconds`, or ISO 8601 text, in UTC where it names no zone."""
+    if not isinstance(moment, str):
+        return to_microseconds(moment, what)
+    try:
+        read = dt.datetime.fromisoformat(moment)
+    except ValueError:
+        read = None
+    if read is None or _BEYOND_MICROSECONDS.search(moment):
+        reason = "is no time in ISO 8601" if read is None else "does not fit microseconds"
+        raise InvalidEventError(f"{what} {moment[:40]!r} {reason}", hint="write it like 2026-03-01T08:00:00Z")
+    return to_microseconds(read if read.tzinfo is not None else read.replace(tzinfo=dt.UTC), what)
 
 
 def to_key(key: str | bytes) -> bytes:

@@ -84,9 +84,7 @@ def _drain(source: _Open, horizon: int) -> tuple[list[pa.RecordBatch], I64]:
     return batches, np.concatenate(keys) if keys else np.zeros(0, dtype=np.int64)
 
 
-def _sorted_union(
-    parts: list[tuple[int, list[pa.RecordBatch], I64]], columns: list[str]
-) -> Iterator[pa.RecordBatch]:
+def _sorted_union(parts: list[tuple[int, list[pa.RecordBatch], I64]], columns: list[str]) -> Iterator[pa.RecordBatch]:
     parts.sort(key=lambda part: part[0])
     batches = [batch.select(columns) for _, group, _ in parts for batch in group if len(batch)]
     return ordered_pieces(batches, np.argsort(np.concatenate([keys for _, _, keys in parts]), kind="stable"))

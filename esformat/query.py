@@ -12,7 +12,7 @@ import numpy as np
 from esformat.data_block import I64
 from esformat.directory import Leaf
 from esformat.errors import UsageError
-from esformat.event import to_microseconds
+from esformat.event import to_bound
 from esformat.index import Index, check_condition
 from esformat.reader import Reader
 from esformat.schema import EventSchema
@@ -88,8 +88,8 @@ def make_query(
         limit = min(int(limit), sys.maxsize)  # there is never more
     checked = None if columns is None else _checked_columns(asked, columns)
     return Query(
-        None if start is None else to_microseconds(start, "start"),
-        None if end is None else to_microseconds(end, "end"),
+        None if start is None else to_bound(start, "start"),
+        None if end is None else to_bound(end, "end"),
         bool(reverse),
         limit,
         checked,
@@ -261,7 +261,7 @@ def touched(reader: Reader, stretches: Iterable[Stretch], narrowed: Narrowed) ->
 
 def _quick(numbers: I64 | None) -> Sequence[int] | None:
     """The same to look into one by one."""
-    return None if numbers is None else memoryview(np.ascontiguousarray(numbers, dtype=np.int64))
+    return None if numbers is None else np.ascontiguousarray(numbers, dtype=np.int64).data
 
 
 def _any_within(numbers: Sequence[int], first: int, last: int) -> bool:

@@ -246,6 +246,10 @@ class Segment:
             raise SpaceNotFoundError(f"no space {space!r}", path=self.path)
         return found
 
+    def __iter__(self) -> Iterator[str | bytes]:
+        """The keys of all spaces, ascending."""
+        return iter(self.spaces())
+
     def __contains__(self, space: object) -> bool:
         return isinstance(space, str | bytes) and self.find(space) is not None
 
@@ -332,7 +336,7 @@ class Segment:
     ) -> Scan:
         """All events in the order of the file: by space, grouping, timestamp; `reverse` is the exact mirror.
 
-        start, end: half-open [start, end), int µs or aware datetimes. columns: names of those to read.
+        start, end: half-open [start, end), int µs, aware datetimes or ISO 8601. columns: names of those to read.
         Raises UsageError or InvalidEventError for wrong arguments, at once.
         """
         query = make_query(self._reader, start=start, end=end, reverse=reverse, limit=limit, columns=columns)

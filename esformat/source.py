@@ -6,10 +6,13 @@ Files are read with `pread`, not mapped: when somebody cuts a mapped file short 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
-from esformat.errors import ClosedError, CorruptSegmentError, EsdbError
+from esformat.errors import ClosedError, CorruptSegmentError, EsdbError, UsageError
+
+_FLAGS = getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0)  # a pipe without a writer does not hold us up
 
 
 @runtime_checkable
@@ -45,11 +48,17 @@ class FileSource:
     __slots__ = ("_descriptor", "name", "size", "stamp")
 
     def __init__(self, path: str | bytes | os.PathLike[str] | os.PathLike[bytes]) -> None:
-        """Raises OSError if the file cannot be opened."""
+        """Raises OSError if the file cannot be opened, UsageError where it is a pipe, a device or the like."""
         self._descriptor = -1
         self.name = os.fsdecode(path)
-        self._descriptor = os.open(self.name, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+        self._descriptor = os.open(self.name, os.O_RDONLY | _FLAGS)
         status = os.fstat(self._descriptor)
+        if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):  # reading a directory tells by itself
+            raise UsageError(
+                "it is no file that can be read at any place",
+                path=self.name,
+                hint="copy what comes out of it to a file",
+            )
         self.size = status.st_size
         self.stamp = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
         """What tells this file from another one of its name."""

@@ -18,7 +18,7 @@ from aggregator.errors import InvalidRequestError
 from aggregator.event_table import taken_in, to_table
 from aggregator.model import Receipt
 from esformat import UsageError
-from esformat.parts import KEY_COLUMNS, to_microseconds
+from esformat.parts import KEY_COLUMNS, to_bound
 
 COMPRESSIONS = (None, "zstd", "gzip")
 POSITION_HEADER = "aggregator-position"
@@ -200,8 +200,8 @@ def scan_parameters(
         for name, key in (("space", space), ("grouping", grouping))
     }
     return keys | {
-        "start": None if start is None else to_microseconds(start, "start"),
-        "end": None if end is None else to_microseconds(end, "end"),
+        "start": None if start is None else to_bound(start, "start"),
+        "end": None if end is None else to_bound(end, "end"),
         "time_unit": None if start is None and end is None else "us", "reverse": reverse or None, "limit": limit,
         "columns": None if columns is None else list(columns), "partition": partition,
     }  # fmt: skip

@@ -160,7 +160,8 @@ def _not_finite(column: pa.Array) -> int:
     """How many NaN and infinities a column has, also inside lists, structs and maps."""
     kind = column.type
     if pa.types.is_floating(kind):
-        return len(column) - column.null_count - (pc.sum(pc.is_finite(column)).as_py() or 0)
+        finite: int = pc.sum(pc.is_finite(column)).as_py() or 0
+        return len(column) - column.null_count - finite
     if pa.types.is_struct(kind):
         return sum(map(_not_finite, column.flatten()))
     if pa.types.is_map(kind):

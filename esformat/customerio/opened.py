@@ -157,7 +157,7 @@ class OpenFile(ABC):
         """All events: of an archive by space, grouping, timestamp; of a stream as they lie. `reverse` goes backwards.
 
         Events of an archive with the same time come as they were added, both ways, as the Go ESDB gives them.
-        start, end: half-open [start, end), int µs or aware datetimes. columns: names of those to read.
+        start, end: half-open [start, end), int µs, aware datetimes or ISO 8601. columns: names of those to read.
         Raises UsageError or InvalidEventError for wrong arguments, at once.
         """
         return self._make_scan(

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from esformat.customerio.layout import Layout
 from esformat.errors import UnknownIndexError, UsageError
-from esformat.event import to_microseconds
+from esformat.event import to_bound
 
 
 class Question(NamedTuple):
@@ -79,8 +79,8 @@ def make_question(
             raise UsageError(f"limit must be a whole number from 0, not {limit!r}")
         limit = int(limit)
     return Question(
-        None if start is None else to_microseconds(start, "start"),
-        None if end is None else to_microseconds(end, "end"),
+        None if start is None else to_bound(start, "start"),
+        None if end is None else to_bound(end, "end"),
         bool(reverse),
         limit,
         None if columns is None else _check_columns(columns, layout, path),

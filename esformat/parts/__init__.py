@@ -6,7 +6,7 @@ from esformat.lazy import lazily
 
 if TYPE_CHECKING:
     from esformat.allocators import release_unused
-    from esformat.event import to_microseconds
+    from esformat.event import to_bound, to_microseconds
     from esformat.event_rows import rows_of_batch
     from esformat.exact import first_cut
     from esformat.handles import Handles, SharedFile
@@ -34,7 +34,7 @@ else:
         __name__,
         {
             "esformat.allocators": "release_unused",
-            "esformat.event": "to_microseconds",
+            "esformat.event": "to_bound to_microseconds",
             "esformat.event_rows": "rows_of_batch",
             "esformat.exact": "first_cut",
             "esformat.handles": "Handles SharedFile",
@@ -88,6 +88,7 @@ __all__ = [
     "rows_of_batch",
     "scan_rows",
     "to_arrow",
+    "to_bound",
     "to_microseconds",
     "to_nanos",
 ]

@@ -32,8 +32,10 @@ COMPARISONS = st.builds(
 )
 EXPRESSIONS = st.recursive(
     COMPARISONS,
-    lambda inner: st.builds("({} {} {})".format, inner, st.sampled_from(["AND", "OR"]), inner)
-    | st.builds("NOT ({})".format, inner),
+    lambda inner: (
+        st.builds("({} {} {})".format, inner, st.sampled_from(["AND", "OR"]), inner)
+        | st.builds("NOT ({})".format, inner)
+    ),
     max_leaves=4,
 )
 LISTS = st.dictionaries(st.sampled_from(["topic", "partition", "space", "grouping", "app"]), VALUES, max_size=3)

@@ -1,0 +1,61 @@
+"""Spaces of a topic and values of its indexes, with how many events have each: from metadata where that tells."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from aggregator.scan import Scan
+from aggregator.segment_pool import SegmentPool
+from aggregator.state import Snapshot
+
+
+def counted_spaces(snapshot: Snapshot, pool: SegmentPool, scan: Callable[..., Scan]) -> dict[str | bytes, int]:
+    """Spaces, ascending. scan: the topic's, for where some events are hidden."""
+    if snapshot.tombstones:
+        return _read(scan, "space")
+    counts: Counter[Any] = Counter()
+    for info in snapshot.segments:
+        for space, count in pool.get(info).spaces().pairs():
+            counts[space] += count
+    _add_unsealed(snapshot, "space", counts)
+    return dict(sorted(counts.items()))
+
+
+def counted_values(snapshot: Snapshot, pool: SegmentPool, name: str, scan: Callable[..., Scan]) -> dict[Any, int]:
+    """Values of an indexed column, ascending; nulls are none. Where the column has several types, as they are read."""
+    types = {info.schema.arrow.field(name).type for info in snapshot.schemas if name in info.schema.positions}
+    if snapshot.tombstones or len(types) > 1:
+        return _read(scan, name)
+    counts: Counter[Any] = Counter()
+    for info in snapshot.segments:
+        segment = pool.get(info)
+        for value, count in segment.index_values(name).pairs() if name in segment.indexes else ():
+            counts[value] += count
+    _add_unsealed(snapshot, name, counts)
+    return dict(sorted(counts.items()))
+
+
+def _read(scan: Callable[..., Scan], column: str) -> dict[Any, int]:
+    counts: Counter[Any] = Counter()
+    for batch in scan(columns=[column]).batches():
+        _add(batch.column(0), counts)
+    return dict(sorted(counts.items()))
+
+
+def _add_unsealed(snapshot: Snapshot, column: str, counts: Counter[Any]) -> None:
+    for part in snapshot.unsealed:
+        for piece in part.pieces:
+            if column in piece.batch.schema.names:
+                _add(piece.batch.column(column), counts)
+
+
+def _add(column: pa.Array, counts: Counter[Any]) -> None:
+    found = pc.value_counts(column.drop_null())
+    values, numbers = (found.field(part).to_pylist() for part in (0, 1))
+    for value, number in zip(values, numbers, strict=True):
+        counts[value] += number
