@@ -161,7 +161,8 @@ def _not_finite(column: pa.Array) -> int:
     kind = column.type
     if pa.types.is_floating(kind):
         finite: int = pc.sum(pc.is_finite(column)).as_py() or 0
-        return len(column) - column.null_count - finite
+        count: int = len(column) - column.null_count - finite
+        return count
     if pa.types.is_struct(kind):
         return sum(map(_not_finite, column.flatten()))
     if pa.types.is_map(kind):
