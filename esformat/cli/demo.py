@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from esformat import convert
-from esformat.demo import GENERATED_EVENTS
 
 if TYPE_CHECKING:  # needs the extra `demo`, which may be missing
     from esformat.demo.event_set import EventSet
@@ -36,7 +35,7 @@ Examples:
 @click.option(
     "--events",
     type=click.IntRange(min=1),
-    default=GENERATED_EVENTS,
+    default=300_000,
     show_default=True,
     metavar="COUNT",
     help="How many events to generate.",

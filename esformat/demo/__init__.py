@@ -2,5 +2,3 @@
 
 The modules here need the extra `demo` (matplotlib, duckdb, pandas, rich); only `clickstream` gets by with the core.
 """
-
-GENERATED_EVENTS = 300_000

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 import esformat
-from esformat.demo import GENERATED_EVENTS, contest
+from esformat.demo import contest
 from esformat.demo.clickstream import generate
 from esformat.demo.errors import DemoError
 from esformat.demo.event_set import EventSet
@@ -26,6 +26,7 @@ from esformat.demo.screen import format_seconds, show_answer, show_figures, show
 from esformat.demo.time_line import choose_time_line
 from esformat.demo.tour import Subject, answers, choose_subject
 
+GENERATED_EVENTS = 300_000
 PICTURE = "demo.png"
 
 
