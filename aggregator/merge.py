@@ -80,6 +80,11 @@ class _Open:
         count = int(np.searchsorted(self.keys, key, side="left"))
         return [self._take(count)] if count else []
 
+    def take_of_batch(self, key: int) -> list[Taken]:
+        """The same with rows whose key is `key`. The next batch is not read, though all rows may have gone."""
+        count = int(np.searchsorted(self.keys, key, side="right"))
+        return [self._take(count)] if count else []
+
     def take_up_to(self, key: int) -> list[Taken]:
         """Remove and give all rows whose key is at most `key`, over as many batches as hold it."""
         taken = []
@@ -114,6 +119,10 @@ def merge(sources: Iterable[Source], *, by: str, reverse: bool, sparing: bool = 
     with Holding() as held:
         while waiting or active:
             check()
+            for source in active:
+                if not len(source.keys):
+                    source.advance()
+            active = [source for source in active if source.batch is not None]
             while waiting and (not active or waiting[-1].bound <= min(int(s.keys[-1]) for s in active)):
                 opened = _Open(waiting.pop(), by, reverse)
                 if opened.batch is not None:
@@ -122,17 +131,19 @@ def merge(sources: Iterable[Source], *, by: str, reverse: bool, sparing: bool = 
                 continue
             held.set(sum(source.size_bytes for source in active))
             horizon = min(int(source.keys[-1]) for source in active)
-            # Rows at the horizon itself may go on in a batch that is not read yet.
-            before = sparing and any(int(source.keys[0]) < horizon for source in active)
-            take = _Open.take_before if before else _Open.take_up_to
+            take = _Open.take_up_to
+            if by == RECORD_INDEX:  # which is one row's alone: no batch that is not read yet has it
+                take = _Open.take_of_batch
+            elif sparing and any(int(source.keys[0]) < horizon for source in active):
+                take = _Open.take_before
             yield from _in_order([taken for source in active for taken in take(source, horizon)], by, reverse)
-            active = [source for source in active if source.batch is not None]
 
 
 def _in_order(parts: list[Taken], by: str, reverse: bool) -> Iterator[pa.RecordBatch]:
     """The rows of all parts in order, in pieces of bounded size."""
     batches = [batch for batch, _ in parts]
-    keys, indexes = (np.concatenate([numbers(batch, name) for batch in batches]) for name in (by, RECORD_INDEX))
+    keys = np.concatenate([numbers(batch, by) for batch in batches])
+    indexes = keys if by == RECORD_INDEX else np.concatenate([numbers(batch, RECORD_INDEX) for batch in batches])
     partitions: I64 | None = None
     if not all(isinstance(places, int) and places == parts[0][1] for _, places in parts):
         partitions = np.concatenate([np.broadcast_to(places, len(batch)) for batch, places in parts])
@@ -141,12 +152,15 @@ def _in_order(parts: list[Taken], by: str, reverse: bool) -> Iterator[pa.RecordB
 
 
 def sort_order(keys: I64, partitions: I64 | None, indexes: I64, *, reverse: bool) -> I64 | None:
-    """Row numbers in order; None where the rows are in order already."""
+    """Row numbers in order; None where the rows are in order already. keys, indexes: the same array, by record index."""
     ahead, behind = (slice(1, None), slice(None, -1)) if not reverse else (slice(None, -1), slice(1, None))
     after = indexes[ahead] > indexes[behind]
     if partitions is not None:
         after = (partitions[ahead] > partitions[behind]) | (partitions[ahead] == partitions[behind]) & after
     if bool(((keys[ahead] > keys[behind]) | (keys[ahead] == keys[behind]) & after).all()):
         return None
-    order = np.lexsort((indexes, keys) if partitions is None else (indexes, partitions, keys))
+    if keys is indexes:
+        order = np.argsort(keys, kind="stable")  # quick where they are almost in order, as they are
+    else:
+        order = np.lexsort((indexes, keys) if partitions is None else (indexes, partitions, keys))
     return order[::-1] if reverse else order

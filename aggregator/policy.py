@@ -105,7 +105,8 @@ class Roll(_Policy):
     """When the unsealed events of a partition become a segment: at whichever of rows, bytes and age comes first.
 
     frame_bytes: how many bytes of their payloads are compressed together, about: few for lookups of single events, many
-    for searches through all of them. None: 4 KiB, or 64 KiB where they are records of streams.
+    for searches through all of them. None: 4 KiB, or 64 KiB where they are records of streams. Topics that plateau's
+    routes make have 64 KiB.
     """
 
     rows: int = 500_000

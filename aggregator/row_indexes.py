@@ -2,33 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
 I64 = npt.NDArray[np.int64]
-MOST_BETWEEN = 1 << 12
-"""Rows that nobody asked for between two runs of wanted ones, which are read with them."""
 
 
 class RowIndexes:
-    """The record index of each row of a segment, in the order of the file."""
+    """The record index of each row of a segment, in the order of the file.
 
-    def __init__(self, of_row: I64) -> None:
-        self.of_row = of_row
-        self.ascending = bool((of_row[1:] > of_row[:-1]).all())
-        """Whether the file has its events in the order in which they were appended."""
+    Kept as how far each is ahead of the row's number: nothing where the events lie as they were appended.
+    """
 
-    def runs(self, first: int, end: int | None) -> tuple[list[tuple[int, int]], int]:
-        """Runs [first, last) of rows that hold all record indexes in [first, end), and how many of the rows do."""
-        if self.ascending:
-            low = int(np.searchsorted(self.of_row, first))
-            high = len(self.of_row) if end is None else int(np.searchsorted(self.of_row, end))
-            return ([(low, high)] if low < high else []), max(0, high - low)
-        wanted = self.of_row >= first
-        rows = np.flatnonzero(wanted if end is None else wanted & (self.of_row < end))
-        if not len(rows):
-            return [], 0
-        breaks = np.flatnonzero(np.diff(rows) > MOST_BETWEEN)
-        starts = rows[np.concatenate([[0], breaks + 1])]
-        ends = rows[np.concatenate([breaks, [len(rows) - 1]])] + 1
-        return list(zip(starts.tolist(), ends.tolist(), strict=True)), len(rows)
+    def __init__(self, parts: Iterable[I64], rows: int, first_index: int, last_index: int) -> None:
+        """parts: the record indexes of all `rows` rows, some at a time; they lie between the first and the last one."""
+        self._rows, self._first = rows, first_index
+        small = last_index - first_index < 1 << 31 and rows < 1 << 31
+        ahead: npt.NDArray[np.int32] | I64 = np.empty(rows, np.int32) if small else np.empty(rows, np.int64)
+        at = 0
+        for part in parts:
+            ahead[at : at + len(part)] = part - np.arange(first_index + at, first_index + at + len(part))
+            at += len(part)
+        self._low, self._high = int(ahead.min(initial=0)), int(ahead.max(initial=0))
+        self._ahead = ahead if self._low < self._high else None
+
+    @property
+    def size_bytes(self) -> int:
+        """Of memory."""
+        return 0 if self._ahead is None else self._ahead.nbytes
+
+    def rows(self, first: int, end: int | None) -> I64:
+        """The rows, ascending, that have record indexes [first, end). Looks only at rows that are near enough."""
+        first -= self._first
+        begin = min(max(0, first - self._high), self._rows)
+        last = self._rows if end is None else min(max(begin, end - self._first - self._low), self._rows)
+        near = np.arange(begin, last)
+        if self._ahead is None:
+            return near
+        indexes: I64 = near + self._ahead[begin:last]
+        wanted = indexes >= first
+        chosen: I64 = near[wanted if end is None else wanted & (indexes < end - self._first)]
+        return chosen

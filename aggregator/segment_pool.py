@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from threading import Lock
 
-import numpy as np
 import pyarrow as pa
 
 import esformat
-from aggregator.allowance import check, unpaused
+from aggregator.allowance import check
 from aggregator.errors import SegmentMissingError
 from aggregator.files import Layout
 from aggregator.merge import numbers
@@ -21,9 +20,7 @@ from esformat.parts import Handles, SharedFile
 OPEN_SEGMENTS = 256
 """Segments of which the footer and the like are kept. How many of their files are open, `Handles` says."""
 INDEXES_BYTES = 64 << 20
-"""Of segments' record indexes, kept for `read`: 8 bytes a row."""
-ORDERED_BYTES = 128 << 20
-"""Of segments that were put into append order for `read`, kept for the next page."""
+"""Of segments' record indexes, kept for `read`: up to 4 bytes a row."""
 
 
 class SegmentPool:
@@ -37,9 +34,7 @@ class SegmentPool:
         """Memory of what scans hold for those who read them."""
         self._handles = Handles()
         self._lock = Lock()
-        self._ordering = Lock()  # held while a segment is put into append order: two at once would take twice as much
         self._open: OrderedDict[int, esformat.Segment] = OrderedDict()
-        self._ordered: OrderedDict[int, pa.Table] = OrderedDict()
         self._indexes: OrderedDict[int, RowIndexes] = OrderedDict()
 
     def get(self, info: SegmentInfo) -> esformat.Segment:
@@ -70,41 +65,18 @@ class SegmentPool:
                 self._indexes.move_to_end(info.number)
                 return found
         scan = self.get(info).scan(columns=[RECORD_INDEX])
-        found = RowIndexes(np.concatenate([numbers(_checked(batch), RECORD_INDEX) for batch in scan.batches()]))
+        parts = (numbers(_checked(batch), RECORD_INDEX) for batch in scan.batches())
+        found = RowIndexes(parts, info.rows, info.first_index, info.last_index)
         with self._lock:
             self._indexes[info.number] = found
-            while len(self._indexes) > 1 and sum(i.of_row.nbytes for i in self._indexes.values()) > INDEXES_BYTES:
+            while len(self._indexes) > 1 and sum(i.size_bytes for i in self._indexes.values()) > INDEXES_BYTES:
                 self._indexes.popitem(last=False)
         return found
-
-    def in_append_order(self, info: SegmentInfo) -> pa.Table:
-        """All of a segment, by record index. Raises what `Allowance.check` does, too."""
-        with self._lock:
-            table = self._ordered.get(info.number)
-            if table is not None:
-                self._ordered.move_to_end(info.number)
-                return table
-        with unpaused(), self._ordering:
-            return self._make_ordered(info)
-
-    def _make_ordered(self, info: SegmentInfo) -> pa.Table:
-        made = self._ordered.get(info.number)
-        if made is not None:  # by another thread meanwhile
-            return made
-        scan = self.get(info).scan()
-        table = pa.Table.from_batches(map(_checked, scan.batches()), schema=scan.schema)
-        table = table.take(pa.compute.sort_indices(table[RECORD_INDEX])).combine_chunks()
-        with self._lock:
-            self._ordered[info.number] = table
-            while len(self._ordered) > 1 and sum(t.nbytes for t in self._ordered.values()) > ORDERED_BYTES:
-                self._ordered.popitem(last=False)
-        return table
 
     def forget(self, number: int) -> None:
         """Keep a segment open no longer than the scans that read it need."""
         with self._lock:
             self._open.pop(number, None)
-            self._ordered.pop(number, None)
             self._indexes.pop(number, None)
         self._handles.forget(str(self._layout.segment(number)))
 
@@ -112,7 +84,6 @@ class SegmentPool:
         """Forget all."""
         with self._lock:
             self._open.clear()
-            self._ordered.clear()
             self._indexes.clear()
         self._handles.close()
 

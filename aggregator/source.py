@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -40,12 +39,6 @@ UNPACKED = 4
 """Rows take about so many times as much memory as on disk: a guess, for the first window of a segment."""
 GROWTH = 8
 """A window spans so many times the time of the one before at most."""
-SCATTERED = 4
-"""Events lie scattered where so many times as many rows are read to find them,"""
-ORDERED_FILE_BYTES = 16 << 20
-"""and a segment of no more bytes is put into append order as a whole then, and kept so for the next page."""
-PIECE_ROWS = 1 << 12
-"""Of such a segment so many rows are looked at together, whether they are too many."""
 _NO_LIMIT = 1 << 62
 
 
@@ -249,7 +242,9 @@ def _ordered(batches: list[pa.RecordBatch], view: View, window: Window) -> list[
         return []
     batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
     batches.clear()
-    order = sort_order(numbers(batch, view.by), None, numbers(batch, RECORD_INDEX), reverse=view.question.reverse)
+    indexes = numbers(batch, RECORD_INDEX)
+    keys = indexes if view.by == RECORD_INDEX else numbers(batch, view.by)
+    order = sort_order(keys, None, indexes, reverse=view.question.reverse)
     batch = batch if order is None else batch.take(pa.array(order))
     window.keep(batch.nbytes)
     return [batch]
@@ -371,46 +366,22 @@ def _past(timestamp: int) -> int | None:
 def _appended(
     pool: SegmentPool, info: SegmentInfo, view: View, first: int, end: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a segment with record indexes [first, end), in memory of their own: nothing else of it is held."""
-    runs, wanted = pool.row_indexes(info).runs(first, end)
-    rows = sum(last - low for low, last in runs)
-    batches: Iterator[pa.RecordBatch]
-    if rows > SCATTERED * wanted and info.size_bytes <= ORDERED_FILE_BYTES:
-        table = pool.in_append_order(info)
-        table = _within_indexes(table.select(view.needed(table.column_names)), first, end)
-        batches = (batch.take(pa.array(np.arange(len(batch)))) for batch in table.to_batches(PIECE_ROWS))
-    else:
-        segment = pool.get(info)
-        columns = view.needed(segment.schema.names)
-        scans = [scan_rows(segment, low, last, columns=columns) for low, last in runs]
-        batches = chain.from_iterable(
-            scan.batches() if rows == wanted else scan.matching([RECORD_INDEX], lambda b: _between(b, first, end))
-            for scan in scans
-        )
-    for batch in batches:
+    """Rows of a segment with record indexes [first, end) and a time that is asked for, in the order of the file.
+
+    Reads only blocks that hold such rows.
+    """
+    rows = pool.row_indexes(info).rows(first, end)
+    if not len(rows):
+        return
+    segment = pool.get(info)
+    low, last = int(rows[0]), int(rows[-1]) + 1
+    scan = scan_rows(
+        segment, low, last, columns=view.needed(segment.schema.names), start=view.question.start,
+        end=view.question.end, listed=None if last - low == len(rows) else rows,
+    )  # fmt: skip
+    for batch in scan.batches():
         check()
-        yield _within_times(batch, view.question)
-
-
-def _between(batch: pa.RecordBatch, first: int, end: int | None) -> pa.BooleanArray:
-    indexes = numbers(batch, RECORD_INDEX)
-    return pa.array(indexes >= first if end is None else (indexes >= first) & (indexes < end))
-
-
-def _within_indexes(table: pa.Table, first: int, end: int | None) -> pa.Table:
-    """Rows of a table in append order with record indexes [first, end)."""
-    indexes = numbers(table, RECORD_INDEX)
-    low = int(np.searchsorted(indexes, first))
-    high = len(indexes) if end is None else int(np.searchsorted(indexes, end))
-    return table.slice(low, max(0, high - low))
-
-
-def _within_times(batch: pa.RecordBatch, question: Question) -> pa.RecordBatch:
-    if question.start is None and question.end is None:
-        return batch
-    times = numbers(batch, "timestamp")
-    mask = np.ones(len(times), np.bool_) if question.start is None else times >= question.start
-    return batch.filter(pa.array(mask if question.end is None else mask & (times < question.end)))
+        yield batch
 
 
 def count_segment(pool: SegmentPool, info: SegmentInfo, question: Question) -> int:

@@ -102,13 +102,13 @@ class BlockGroup:
 
     def part(self, places: I64) -> tuple[BlockGroup, I64]:
         """The blocks that hold some rows, as a group of their own, and where those rows are in it."""
-        block_of = np.searchsorted(self._starts, places, side="right") - 1
-        held, mine = np.unique(block_of, return_inverse=True)
-        if len(held) == len(self.blocks):
+        ends = np.searchsorted(places, self._starts + self._counts)  # of each block's share of the rows
+        shares = np.diff(ends, prepend=0)
+        numbers = shares.nonzero()[0].tolist()
+        if len(numbers) == len(self.blocks):
             return self, places
-        numbers = held.tolist()
         group = type(self)(self._reader, [self._portions[n] for n in numbers], [self.blocks[n] for n in numbers])
-        return group, places - self._starts[block_of] + group._starts[mine]
+        return group, places - np.repeat(self._starts[numbers] - group._starts, shares[numbers])
 
     @classmethod
     def joined(cls, groups: Sequence[tuple[BlockGroup, I64 | None]]) -> tuple[BlockGroup, I64]:
@@ -189,7 +189,10 @@ class BlockGroup:
         kind = self._reader.schema.key_type
         if name == "grouping" and not self._has_groupings():
             return pa.repeat(pa.scalar(b"" if self._reader.schema.binary_keys else "", kind), len(run_of))
-        return self._run_keys(name).take(pa.array(run_of))
+        keys = self._run_keys(name)
+        if len(run_of) and run_of[0] == run_of[-1]:  # they ascend
+            return pa.repeat(keys[int(run_of[0])], len(run_of))
+        return keys.take(pa.array(run_of))
 
     def _run_keys(self, name: str) -> pa.Array:
         """The keys of all runs of the group's leaves."""

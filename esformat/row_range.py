@@ -6,6 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from esformat.data_block import I64
 from esformat.errors import UsageError
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
 from esformat.filters import UNBOUNDED, Bounds, Domain, admits_nothing
@@ -34,11 +35,21 @@ def identity(segment: Segment) -> tuple[int, int]:
 
 
 def scan_rows(
-    segment: Segment, first: int, last: int, *, columns: Sequence[str] | None = None, bounds: Bounds = UNBOUNDED
+    segment: Segment,
+    first: int,
+    last: int,
+    *,
+    columns: Sequence[str] | None = None,
+    bounds: Bounds = UNBOUNDED,
+    start: int | None = None,
+    end: int | None = None,
+    listed: I64 | None = None,
 ) -> Scan:
     """A scan, in the order of the file, of at least those events of rows [first, last) that are within bounds.
 
-    columns: those to read; None: all. Raises UsageError where the segment has no such rows or columns, at once.
+    columns: those to read; None: all. start, end: only events with times [start, end), µs. listed: ascending rows among
+    these; no others are given, and no block without any is read.
+    Raises UsageError where the segment has no such rows or columns, at once.
     """
     reader = _reader(segment)
     if not 0 <= first <= last <= reader.root.rows[-1]:
@@ -47,10 +58,13 @@ def scan_rows(
     unknown = [name for name in columns or () if name not in names]
     if unknown:
         raise UsageError(f"no column {unknown[0]!r}", path=segment.path, hint=f"the columns are {', '.join(names)}")
+    if start is not None or end is not None:
+        bounds = {**bounds, "timestamp": bounds.get("timestamp", Domain()).meet(Domain(None, start, end))}
     scan = select(reader, bounds, tuple(names if columns is None else columns))
     stretches, (low, high) = scan._stretches, scan._span  # made a line above, and nobody else's yet
     scan._stretches = lambda: _clipped(stretches(), first, last)
     scan._span = max(low, first), min(high, last)
+    scan.listed = listed
     scan._threads = 1  # each of the readers has one processor
     return scan
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from esformat.ahead import announce_groups, portions_ahead
 from esformat.block_group import BlockGroup, Later, at_once
+from esformat.data_block import I64
 from esformat.event import Event
 from esformat.event_rows import EventRows, rows_of_batch
 from esformat.index import Index
@@ -269,7 +270,10 @@ class Scan:
         places = blocks.select(self._query, narrowed)
         if places is not None and len(places):  # blocks without any of the rows are not decoded
             blocks, places = blocks.part(places)
-        batch = blocks.to_batch(columns, places)
+        if places is not None and _adjoin(places) and 2 * len(places) >= blocks.row_count:
+            batch = blocks.to_batch(columns, None).slice(int(places[0]), len(places))
+        else:
+            batch = blocks.to_batch(columns, places)
         self._block_bytes = batch.nbytes // len(group)
         return batch.take(pa.array(np.arange(len(batch) - 1, -1, -1))) if self._query.reverse else batch
 
@@ -403,6 +407,10 @@ class Scan:
         group = self._blocks([portion], narrowed)
         rows = group.select(self._query, narrowed)
         return group.row_count if rows is None else len(rows)
+
+
+def _adjoin(places: I64) -> bool:
+    return bool(len(places)) and int(places[-1]) - int(places[0]) + 1 == len(places)
 
 
 def _matching(

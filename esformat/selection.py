@@ -18,13 +18,13 @@ from esformat.reader import Reader
 from esformat.scan import Scan
 
 
-def select(reader: Reader, bounds: Bounds, columns: Sequence[str], *, lazily: bool = False) -> Scan:
+def select(reader: Reader, bounds: Bounds, columns: Sequence[str], *, lazily: bool = False) -> Selection:
     """A scan, in the order of the file, of at least the events within bounds.
 
     lazily: read block by block, for those who may stop early; otherwise many blocks at once and ahead.
     """
     if admits_nothing(bounds):
-        return Scan(reader, Query(columns=tuple(columns)), lambda: (), span=(0, 0))
+        return Selection(reader, Query(columns=tuple(columns)), lambda: (), (0, 0), {})
     times = bounds.get("timestamp", Domain()).hull(lambda moment: moment + 1)
     indexed = {name: bounds[name].listed or frozenset() for name in reader.schema.indexes if name in bounds}
     query = Query(
@@ -37,15 +37,15 @@ def select(reader: Reader, bounds: Bounds, columns: Sequence[str], *, lazily: bo
     spaces, groupings = bounds.get("space"), bounds.get("grouping")
     several = {name: values for name, values in indexed.items() if len(values) > 1}
     if spaces is None:
-        return _Selection(
+        return Selection(
             reader, query, lambda: _stretches(reader, query, None, groupings), (0, reader.root.rows[-1]), several
         )
     stretches = list(_stretches(reader, query, spaces, groupings))
     span = (stretches[0].first, stretches[-1].last) if stretches else (0, 0)
-    return _Selection(reader, query, lambda: stretches, span, several)
+    return Selection(reader, query, lambda: stretches, span, several)
 
 
-class _Selection(Scan):
+class Selection(Scan):
     """A scan that also asks the indexes about columns which may have one of several values."""
 
     def __init__(
@@ -53,14 +53,21 @@ class _Selection(Scan):
     ) -> None:
         super().__init__(reader, query, stretches, span=span)
         self._several = several
+        self.listed: I64 | None = None
+        """Ascending rows of the segment, where the scan gives no others."""
 
     def _narrow(self) -> Narrowed:
         narrowed = super()._narrow()
+        if self.listed is not None:
+            narrowed = _both(narrowed, Narrowed(self.listed, None, ()))
         for name, values in self._several.items():
             if narrowed.nothing:
                 break
             narrowed = _both(narrowed, _one_of(Index(self._reader, name), self._reader, values, *self._span))
         return narrowed
+
+    def _narrow_to_read(self) -> Narrowed:
+        return super()._narrow_to_read() if self.listed is None else self._narrow()
 
 
 # ---------------------------------------------------------------- spaces and groupings

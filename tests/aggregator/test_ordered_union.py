@@ -54,3 +54,21 @@ def test_sparing(sparing, expected):
         if given >= 9:
             break
     assert len(read) == expected
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_no_batch_is_read_before_it_is_needed(reverse):
+    """By record index, which one row alone has, all rows of a batch are given before the next is read."""
+    read = []
+
+    def batches():
+        for first in (20, 10, 0) if reverse else (0, 10, 20):
+            read.append(first)
+            rows = [(0, first + place) for place in range(10)]
+            yield batch(rows[::-1] if reverse else rows)
+
+    merged = merge([Source(~29 if reverse else 0, 0, batches)], by="record_index", reverse=reverse, sparing=True)
+    for count in (1, 2, 3):
+        assert len(next(merged)) == 10
+        assert len(read) == count
+    assert next(merged, None) is None

@@ -11,33 +11,31 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import aggregator
-from aggregator.row_indexes import MOST_BETWEEN, RowIndexes
+import esformat
+from aggregator.row_indexes import RowIndexes
+from aggregator.server.plateau.definitions import Definitions
+from aggregator.server.plateau.paging import Pager, Wanted
 
 ROWS = 140_000  # more bytes than are put into order as a whole
 IO = Path("/proc/self/io")
+PEAK = Path("/proc/self/clear_refs")
 
 
 @given(
-    st.one_of(st.permutations(range(40)), st.lists(st.integers(0, 10**6), unique=True, max_size=40).map(sorted)),
-    st.integers(-5, 60), st.none() | st.integers(-5, 60), st.integers(1, 9_000),
+    st.one_of(st.permutations(range(40)), st.lists(st.integers(0, 2**40), unique=True, min_size=1, max_size=40)),
+    st.booleans(), st.integers(1, 7), st.data(),
 )  # fmt: skip
-def test_runs_hold_what_is_wanted(indexes, first, end, spread):
-    """Every wanted row lies in a run; runs are apart, ascending, and none has more others in a row than it may."""
-    of_row = np.repeat(np.array(indexes, np.int64) * spread, 1 if indexes == sorted(indexes) else spread)
-    of_row = of_row + np.tile(np.arange(spread), len(indexes))[: len(of_row)] if len(of_row) > len(indexes) else of_row
-    first, end = first * spread, None if end is None else end * spread
-    runs, wanted = RowIndexes(of_row).runs(first, end)
-    mask = (of_row >= first) & (True if end is None else of_row < end)
-    assert wanted == mask.sum()
-    held = np.zeros(len(of_row), np.bool_)
-    for low, last in runs:
-        assert mask[low]
-        assert mask[last - 1]
-        assert not held[low:last].any()
-        held[low:last] = True
-        assert np.diff(np.flatnonzero(mask[low:last])).max(initial=1) <= MOST_BETWEEN
-    assert runs == sorted(runs)
-    assert not (mask & ~held).any()
+def test_rows_are_those_that_are_wanted(indexes, in_order, size, data):
+    """All rows with record indexes in the span, ascending, and no others; whatever the order and the holes."""
+    of_row = np.array(sorted(indexes) if in_order else indexes, np.int64) + 1000
+    known = RowIndexes(
+        (of_row[at : at + size] for at in range(0, len(of_row), size)), len(of_row), min(of_row), max(of_row)
+    )
+    bound = st.integers(int(min(of_row)) - 5, int(max(of_row)) + 5) | st.sampled_from(of_row.tolist())
+    first, end = data.draw(bound), data.draw(st.none() | bound)
+    wanted = (of_row >= first) & (True if end is None else of_row < end)
+    assert known.rows(first, end).tolist() == np.flatnonzero(wanted).tolist()
+    assert known.size_bytes <= (0 if in_order and max(of_row) - min(of_row) < len(of_row) else 8 * len(of_row))
 
 
 def read_bytes() -> int:
@@ -45,24 +43,78 @@ def read_bytes() -> int:
     return int(IO.read_text().split("rchar: ")[1].split()[0])
 
 
-@pytest.mark.skipif(not IO.exists(), reason="counts what a process reads, where the system tells")
-@pytest.mark.parametrize("jitter", [0, 3000], ids=["as appended", "times out of order"])
-def test_a_page_reads_its_blocks(tmp_path, jitter):
-    """Forward and back: a page of ten records reads a block or two of its segment."""
+@pytest.fixture(scope="module", params=[0, 3000], ids=["as appended", "times out of order"])
+def stored(tmp_path_factory, request):
+    """A topic with one segment, its payloads, and the bytes and rows of a block."""
+    path = tmp_path_factory.mktemp("catalog")
     chance = np.random.default_rng(7)
-    times = np.arange(ROWS) * 1000 + (chance.integers(0, jitter, ROWS) if jitter else 0)
+    times = np.arange(ROWS) * 1000 + (chance.integers(0, request.param, ROWS) if request.param else 0)
     payloads = [chance.bytes(128) for _ in range(ROWS)]
     table = pa.table({"space": pa.repeat(pa.scalar(""), ROWS), "timestamp": times, "payload": payloads})
-    with aggregator.open(tmp_path) as catalog:
+    with aggregator.open(path) as catalog:
         topic = catalog.create_topic("t")
         topic.append(table)
         catalog.seal()
-        (segment,) = (tmp_path / "segments").rglob("*.esdb")
+        (file,) = (path / "segments").rglob("*.esdb")
+        blocks = esformat.open(file).scan().blocks()[1]
         topic.read(from_index=0, limit=1).to_table()  # what is kept of a segment is read now
-        for start, reverse in ((ROWS // 2, False), (ROWS // 3, True)):
-            before = read_bytes()
-            found = topic.read(from_index=start, limit=10, reverse=reverse).to_table()
-            assert read_bytes() - before < segment.stat().st_size / 20
-            rows = range(start, start - 10, -1) if reverse else range(start, start + 10)
-            assert found["record_index"].to_pylist() == list(rows)
-            assert found["payload"].to_pylist() == [payloads[row] for row in rows]
+        yield topic, payloads, file.stat().st_size / blocks, ROWS / blocks
+
+
+@pytest.mark.skipif(not IO.exists(), reason="counts what a process reads, where the system tells")
+@pytest.mark.parametrize("limit", [10, 10_000])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_page_reads_its_blocks(stored, limit, reverse):
+    """Of a page of any size, forward and back, the blocks that hold it are read, and one at each end."""
+    topic, payloads, block_bytes, block_rows = stored
+    start = ROWS // 2
+    before = read_bytes()
+    found = topic.read(from_index=start, limit=limit, reverse=reverse).to_table()
+    assert read_bytes() - before < (limit / block_rows + 2.5) * block_bytes
+    rows = range(start, start - limit, -1) if reverse else range(start, start + limit)
+    assert found["record_index"].to_pylist() == list(rows)
+    assert found["payload"].to_pylist() == [payloads[row] for row in rows]
+
+
+@pytest.mark.skipif(not IO.exists(), reason="counts what a process reads, where the system tells")
+def test_a_page_of_a_time_reads_its_blocks(stored):
+    """Blocks without events of the times that are asked for are not read, nor those behind the last."""
+    topic, payloads, block_bytes, _ = stored
+    span = {"start": 100_000_000, "end": 100_050_000}
+    before = read_bytes()
+    found = topic.read(from_index=0, limit=1000, **span).to_table()
+    assert read_bytes() - before < 4 * block_bytes
+    assert 45 <= len(found) <= 55
+    assert found["payload"].to_pylist() == [payloads[row] for row in found["record_index"].to_pylist()]
+    assert found["record_index"].to_pylist() == sorted(found["record_index"].to_pylist())
+
+
+@pytest.mark.skipif(not PEAK.exists(), reason="asks the system for the most memory that was used")
+def test_memory_of_a_page(tmp_path):
+    """A page takes little memory whatever lies around it, and ends with the record that fills its bytes."""
+    rows = 60_000
+    text = "x" * 2900
+    with aggregator.open(tmp_path, durability="none") as catalog:
+        topic = catalog.create_topic("t")
+        for first in range(0, rows, 10_000):
+            payloads = [f"{row:>100}{text}" for row in range(first, first + 10_000)]
+            times = np.arange(first, first + 10_000)
+            topic.append(pa.table({"space": [""] * 10_000, "timestamp": times, "payload": payloads}))
+        catalog.seal()
+        pager, wanted = Pager(Definitions(catalog)), Wanted(10_000, 10_240_000)
+        pager.page(topic, {"0": 0}, Wanted(1, 1000))
+        pa.default_memory_pool().release_unused()
+        PEAK.write_text("5")  # from here on
+        idle = memory("VmRSS")
+        found = pager.page(topic, {"0": rows // 3}, wanted)
+        assert memory("VmHWM") - idle < 64 << 20
+        assert found.status == "ByteLimited"
+        assert 10_240_000 <= found.records.nbytes < 10_250_000
+        assert found.next["0"] == rows // 3 + len(found.records)
+        assert len(found.records) > 3000
+
+
+def memory(name):
+    """Bytes of this process, as the system tells."""
+    line = next(line for line in PEAK.with_name("status").read_text().splitlines() if line.startswith(name))
+    return int(line.split()[1]) << 10

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import pyarrow as pa
 
 from aggregator import Catalog, InvalidRequestError, Receipt, Retention, Roll, Topic, TopicExistsError
 from aggregator.names import check_name
+from aggregator.segment_file import STREAM_FRAME_BYTES
 from aggregator.server.arrow_body import read_arrow
 from aggregator.server.plateau.definition import Definition
 from aggregator.server.plateau.definitions import Definitions
@@ -44,7 +46,7 @@ def append(
     else:
         definitions.draft(schema, table.schema).events(table)  # refuses what cannot be stored, before there is a topic
         with contextlib.suppress(TopicExistsError):  # somebody was quicker
-            catalog.create_topic(name, roll=roll, retention=retention)
+            catalog.create_topic(name, roll=_for_pages(roll or Roll()), retention=retention)
         topic = catalog.topic(name)
     definition = definitions.of_schema(topic, schema, table.schema)
     return topic.append(definition.events(table), partition), definition
@@ -78,6 +80,11 @@ def _check_ends(body: pa.Buffer) -> None:
         raise InvalidEventError(
             f"arrow error: {wrong}", hint="the body is no Arrow file: write it with an Arrow IPC file writer"
         )
+
+
+def _for_pages(roll: Roll) -> Roll:
+    """The policy with large frames: records are read by the page, and none is looked up by its space."""
+    return roll if roll.frame_bytes else replace(roll, frame_bytes=STREAM_FRAME_BYTES)
 
 
 def _check_keys(topic: Topic) -> None:

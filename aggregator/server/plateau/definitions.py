@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from threading import Lock
 
 import pyarrow as pa
 
-from aggregator import Catalog, InvalidRequestError, Topic
+from aggregator import Catalog, Topic
 from aggregator.server.plateau.definition import SCHEMA_COLUMN, Definition, define, stored_types
 
-MAX_SCHEMAS = 1000
-"""Of a topic: each may bring columns of its own, and all of them live in one schema."""
+NEAR_ROWS = 20_000
+"""A batch rarely has more: so many events before one are looked at for its definition, before all of its kind are."""
 _MAX_FOREIGN = 10_000
 
 
@@ -36,7 +37,7 @@ class Definitions:
     def of_schema(self, topic: Topic, schema: pa.Schema, plain: pa.Schema) -> Definition:
         """The definition of a schema that a client appends with; made where it is new.
 
-        plain: its columns as they are appended. Raises InvalidEventError, InvalidRequestError.
+        plain: its columns as they are appended. Raises InvalidEventError.
         """
         key = schema.serialize().to_pybytes()
         known = self._known(topic)
@@ -45,10 +46,6 @@ class Definitions:
             return found
         with self._lock:
             made = define(schema, plain, known.columns)
-            if len(known.by_schema) >= MAX_SCHEMAS:
-                raise InvalidRequestError(
-                    f"the topic {topic.name!r} has {MAX_SCHEMAS} schemas already", hint="append with fewer schemas"
-                )
             kinds = stored_types(plain)
             for name, stored in made.columns.items():
                 known.columns.setdefault(stored, kinds[name])
@@ -60,8 +57,13 @@ class Definitions:
         """The definition of a schema in a topic that is not there yet. Raises InvalidEventError."""
         return define(schema, plain, {})
 
-    def of_event(self, topic: Topic, space: str | bytes, grouping: str | bytes) -> Definition | None:
-        """The definition of an event by its keys; None where it came in by another way than plateau's routes."""
+    def of_event(
+        self, topic: Topic, space: str | bytes, grouping: str | bytes, place: tuple[str, int]
+    ) -> Definition | None:
+        """The definition of an event by its keys; None where it came in by another way than plateau's routes.
+
+        place: its partition and record index. The first event of its batch, which has the definition, is not far.
+        """
         if space != "" or not isinstance(grouping, str):
             return None
         known = self._known(topic)
@@ -69,13 +71,18 @@ class Definitions:
             return known.by_id[grouping]
         if grouping in known.foreign:
             return None
-        found = _stored(topic, grouping)
+        found = _stored(topic, grouping, place)
         with self._lock:
             if found is not None:
                 known.by_id[grouping] = found
             elif len(known.foreign) < _MAX_FOREIGN:
                 known.foreign.add(grouping)
         return found
+
+    def only(self, topic: Topic) -> Definition | None:
+        """The definition that is known of a topic, if it is one."""
+        known = list(self._known(topic).by_id.values())
+        return known[0] if len(known) == 1 else None
 
     def _known(self, topic: Topic) -> _Known:
         known = self._topics.get(topic.name)
@@ -91,12 +98,13 @@ def _columns(topic: Topic) -> dict[str, pa.DataType]:
     return {field.name: field.type for field in schema if topic.partitions or field.name != "data"}
 
 
-def _stored(topic: Topic, grouping: str) -> Definition | None:
-    """The definition that an event of that grouping carries, the newest batches first."""
+def _stored(topic: Topic, grouping: str, place: tuple[str, int]) -> Definition | None:
+    """The definition that events of that grouping carry: one shortly before a place, else the newest."""
     if SCHEMA_COLUMN not in topic.scan().schema.names:
         return None
-    scan = topic.scan(space="", grouping=grouping, columns=[SCHEMA_COLUMN], reverse=True)
-    for batch in scan.batches():
+    near = topic.read(*place, NEAR_ROWS, reverse=True, columns=[SCHEMA_COLUMN])
+    anywhere = topic.scan(space="", grouping=grouping, columns=[SCHEMA_COLUMN], reverse=True)
+    for batch in chain(near.batches(), anywhere.batches()):
         for encoded in batch.column(0).drop_null().to_pylist():
             found = Definition.decode(encoded)
             if found.id == grouping:

@@ -115,40 +115,65 @@ class Pager:
                 columns=columns, start=wanted.start_us, end=wanted.end_us,
             )  # fmt: skip
 
-        while True:
-            keys = read(_KEYS, limit + 1).to_table()
+        present = topic.scan().schema.names
+        expected = self._definitions.only(topic)
+        if expected is None:
+            keys = read(_KEYS, 1).to_table()
             if not len(keys):
                 return None
-            definition, length = self._shape(topic, keys)
-            if made.shape not in (None, (definition,)):
-                return _Run(EMPTY, definition, SCHEMA_CHANGE)
-            behind = ALL if length == len(keys) else SCHEMA_CHANGE
-            if length > limit:
-                length, behind = limit, RECORD_LIMITED
-            present = topic.scan().schema.names
-            columns = _columns(definition, wanted.focus, present)
-            events = _begins_with(read(columns, length), made.room)
-            ends: Sequence[int] = ()
+            expected, _ = self._shape(topic, partition, keys)
+        while True:
+            if made.shape not in (None, (expected,)):
+                return _Run(EMPTY, expected, SCHEMA_CHANGE)
+            columns = _columns(expected, wanted.focus, present)
+            found = _begins_with(read(list(dict.fromkeys([*columns, *_KEYS])), limit + 1), columns, made.room)
+            if not len(found):
+                return None
+            definition, length, behind = self._extent(topic, partition, found, limit)
+            if definition is not expected:
+                expected = definition
+                continue
+            events = found.select(columns).slice(0, length)
             fitting = _rows_within(events, made.room)
-            if fitting is not None:
-                starts = None if definition is None else read((SCHEMA_COLUMN, RECORD_INDEX), length).to_table()
-                ends = _ends(starts, fitting, descending=wanted.descending)
+            if fitting is None:
+                return _Run(events, definition, behind)
+            starts = read(_KEYS if definition is None else (*_KEYS, SCHEMA_COLUMN), limit + 1).to_table()
+            if len(starts):
+                _, length, behind = self._extent(topic, partition, starts, limit)
+                ends = _ends(starts.slice(0, length), fitting, descending=wanted.descending)
                 length, behind = ends[-1], behind if ends[-1] == limit else BYTE_LIMITED
                 events = events.slice(0, length) if length <= len(events) else read(columns, length).to_table()
-            if len(events) and events.column(RECORD_INDEX).equals(keys.column(RECORD_INDEX).slice(0, length)):
-                return _Run(events, definition, behind, ends)
-            # retention took records away between the two reads: what is left is another page
+                if events.column(RECORD_INDEX).equals(starts.column(RECORD_INDEX).slice(0, length)):
+                    return _Run(events, definition, behind, ends)
+            # retention took records away between the reads: what is left is another page
 
-    def _shape(self, topic: Topic, keys: pa.Table) -> tuple[Definition | None, int]:
+    def _extent(self, topic: Topic, partition: str, keys: pa.Table, limit: int) -> tuple[Definition | None, int, str]:
+        """The definition of the first record, how many up to `limit` have the same, and what comes behind them."""
+        definition, length = self._shape(topic, partition, keys)
+        if length > limit:
+            return definition, limit, RECORD_LIMITED
+        return definition, length, ALL if length == len(keys) else SCHEMA_CHANGE
+
+    def _shape(self, topic: Topic, partition: str, keys: pa.Table) -> tuple[Definition | None, int]:
         """The definition of the first record, and how many records from there on have the same."""
         ours = np.asarray(pc.equal(pc.binary_length(keys.column("space")), 0).to_numpy())
         encoded = pc.dictionary_encode(keys.column("grouping")).combine_chunks()
-        definitions = [self._definitions.of_event(topic, "", name) for name in encoded.dictionary.to_pylist()]
-        of_group = np.array([-1 if found is None else place for place, found in enumerate(definitions)])
-        of_row = np.where(ours, of_group[encoded.indices.to_numpy()], -1)
-        other = np.flatnonzero(of_row != of_row[0])
-        definition = definitions[of_row[0]] if of_row[0] >= 0 else None
-        return definition, int(other[0]) if len(other) else len(keys)
+        codes, names = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
+
+        def definition_of(row: int) -> Definition | None:
+            place = partition, keys.column(RECORD_INDEX)[row].as_py()
+            return self._definitions.of_event(topic, "", names[codes[row]], place) if ours[row] else None
+
+        definition = definition_of(0)
+        if definition is not None:
+            others = np.flatnonzero((codes != codes[0]) | ~ours)
+            return definition, int(others[0]) if len(others) else len(keys)
+        defined = np.zeros(len(names), np.bool_)
+        mine = np.flatnonzero(ours)
+        for row in mine[np.unique(codes[mine], return_index=True)[1]].tolist():
+            defined[codes[row]] = definition_of(row) is not None
+        others = np.flatnonzero(ours & defined[codes])
+        return None, int(others[0]) if len(others) else len(keys)
 
 
 class _Making:
@@ -221,12 +246,12 @@ def _foreign(events: pa.Table) -> pa.Table:
     return pa.table(named)
 
 
-def _begins_with(found: Scan, max_bytes: int) -> pa.Table:
-    """The events up to the batch with which they have so many bytes: what is behind it is not read."""
+def _begins_with(found: Scan, columns: list[str], max_bytes: int) -> pa.Table:
+    """The events up to the batch with which `columns` have so many bytes: what is behind it is not read."""
     batches, size = [], 0
     for batch in found.batches():
         batches.append(batch)
-        size += batch.nbytes
+        size += batch.select(columns).nbytes
         if size >= max_bytes:
             break
     return pa.Table.from_batches(batches, schema=None if batches else found.schema)
@@ -246,11 +271,11 @@ def _rows_within(records: pa.Table, max_bytes: int) -> int | None:
     return low
 
 
-def _ends(starts: pa.Table | None, fitting: int, *, descending: bool) -> list[int]:
+def _ends(starts: pa.Table, fitting: int, *, descending: bool) -> list[int]:
     """Where the appends end that the first `fitting` records, at least, are of. starts: all records, with a definition
-    in the first of each append; None: nothing tells, and the last ends with them.
+    in the first of each append; where that column lacks, nothing tells, and the last ends with them.
     """
-    if starts is None:
+    if SCHEMA_COLUMN not in starts.column_names:
         return [fitting]
     begins = np.flatnonzero(np.asarray(starts.column(SCHEMA_COLUMN).is_valid()))
     ends = [*(begins + 1 if descending else begins[begins > 0]).tolist(), len(starts)]
