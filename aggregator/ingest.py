@@ -261,7 +261,7 @@ class Ingest:
             if wanted == known:
                 return wanted
             wanted = replace(wanted, number=0, topic=topic.info.number)
-            return self._add_schema(topic, self._manifest.add_schema(wanted))
+            return self._add_schema(topic, self._manifest.add_schema(wanted, known))
 
     def _add_schema(self, topic: Topic, info: SchemaInfo) -> SchemaInfo:
         self._fittings.pop(topic.info.number, None)  # batches of the older schema go on in the newer one

@@ -18,7 +18,6 @@ from aggregator.merge import Source, merge
 from aggregator.model import PARTITION, RECORD_INDEX
 from aggregator.pins import Pin
 from aggregator.question import Question, check_columns, check_conditions
-from aggregator.schema_change import union_schema
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
 from aggregator.source import View, count_segment, segment_batches, segment_part
@@ -26,7 +25,7 @@ from aggregator.state import Snapshot
 from aggregator.tombstones import hidden_in
 from aggregator.unsealed_source import Group, lookup_groups, unsealed_batches
 from esformat import Event
-from esformat.parts import KEY_COLUMNS, EventSchema, default_schema, rows_of_batch
+from esformat.parts import KEY_COLUMNS, EventSchema, rows_of_batch
 
 Snap = Callable[[str | None], tuple[Snapshot, Pin]]
 T = TypeVar("T")
@@ -47,7 +46,7 @@ class Scan(Answer):
             pin.release()
             check_conditions(question.conditions, [info.schema for info in snapshot.schemas])
             if question.columns is not None:
-                check_columns(question.columns, _schema(snapshot).arrow.names)
+                check_columns(question.columns, snapshot.schema_set.union.arrow.names)
 
     def __repr__(self) -> str:
         names = ("space", "grouping", "start", "end", "limit", "partition", "first_index", "end_index")
@@ -81,7 +80,7 @@ class Scan(Answer):
                 count_segment(self._pool, info, question) if question.filtered else info.rows
                 for info in _segments(snapshot, question)
             )
-            view = View(question, pa.schema([_schema(snapshot).arrow.field("timestamp")]), {})
+            view = View(question, pa.schema([snapshot.schema_set.union.arrow.field("timestamp")]), {})
             for group in lookup_groups(snapshot, question):
                 count += sum(map(len, unsealed_batches(group, view, ""))) if question.filtered else group.rows
         finally:
@@ -92,7 +91,7 @@ class Scan(Answer):
 
     def __iter__(self) -> Iterator[Event]:
         snapshot, pin = self._snap(self._question.partition)
-        schema = _schema(snapshot)
+        schema = snapshot.schema_set.union
         asked = self._target(snapshot)
         try:
             parts = self._history(snapshot, schema)
@@ -145,7 +144,7 @@ class Scan(Answer):
 
     def _target(self, snapshot: Snapshot) -> pa.Schema:
         """The columns that are asked for."""
-        known = _schema(snapshot).arrow.append(pa.field(RECORD_INDEX, pa.int64(), nullable=False))
+        known = snapshot.schema_set.union.arrow.append(pa.field(RECORD_INDEX, pa.int64(), nullable=False))
         known = known.append(pa.field(PARTITION, pa.string(), nullable=False))
         wanted = self._question.columns
         if wanted is None:
@@ -158,7 +157,10 @@ class Scan(Answer):
     def _read(self, snapshot: Snapshot, pin: Pin, target: pa.Schema) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         question = self._question
         inner = target
-        for name, kind in (("timestamp", _schema(snapshot).arrow.field("timestamp").type), (RECORD_INDEX, pa.int64())):
+        for name, kind in (
+            ("timestamp", snapshot.schema_set.union.arrow.field("timestamp").type),
+            (RECORD_INDEX, pa.int64()),
+        ):
             if name not in inner.names:
                 inner = inner.append(pa.field(name, kind, nullable=False))
         sources = _sources(snapshot, question, inner, self._pool)
@@ -168,14 +170,8 @@ class Scan(Answer):
         return target, _pinned(_first_rows(merged, question.limit, target.names), pin)
 
 
-def _schema(snapshot: Snapshot) -> EventSchema:
-    if not snapshot.schemas:  # nothing was appended yet
-        return default_schema(snapshot.topic.indexes, binary_keys=snapshot.binary_keys)
-    return union_schema(snapshot.schemas, binary_keys=snapshot.binary_keys)
-
-
 def _counting(snapshot: Snapshot, question: Question) -> pa.Schema:
-    return pa.schema([_schema(snapshot).arrow.field("timestamp")])
+    return pa.schema([snapshot.schema_set.union.arrow.field("timestamp")])
 
 
 def _pinned(batches: Iterator[T], pin: Pin) -> Iterator[T]:

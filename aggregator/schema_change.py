@@ -20,6 +20,11 @@ DATA_COLUMN = "data"
 MAX_COLUMNS = 4095
 """Of a topic's schema, keys included: a segment has one more, the record index."""
 
+FEW_COLUMNS = 64
+"""A family may grow to so many columns whatever the batches that add them have;"""
+SPARSE = 4
+"""to more only by a batch that has one of so many itself: every batch is stored with all columns of its family."""
+
 Magnitudes = Mapping[str, int]
 
 
@@ -96,7 +101,10 @@ def fit(schema: EventSchema, given: EventSchema, magnitudes: Magnitudes | None =
     if not added:
         return schema
     wider = EventSchema((*schema.fields, *added), schema.binary_keys)
-    return wider if len(wider.arrow) <= MAX_COLUMNS else None
+    count = len(wider.arrow)
+    if count > MAX_COLUMNS or count > max(FEW_COLUMNS, SPARSE * len(given.arrow)):
+        return None
+    return wider
 
 
 def widened(
@@ -121,7 +129,8 @@ def choose_schema(
     """The schema of a topic's `schemas` that takes events with the columns of `arrow`, and what it is to become for
     them: itself, or wider. None where no family takes them, and a new one; its number and family are 0.
 
-    Of several families that with these very types: floats take whole numbers, but not all of them.
+    Of several families that with these very types: floats take whole numbers, but not all of them. Of several such
+    one that need not become wider.
     Raises InvalidEventError where a column would have values that no type holds all of; and as `topic_schema`.
     """
     families = newest_of_families(schemas)
@@ -132,7 +141,9 @@ def choose_schema(
         if wider is not None:
             choices.append((family, replace(family, schema=wider, magnitudes=_larger(family.magnitudes, far, wider))))
     given = small_types(arrow)
-    choices.sort(key=lambda choice: not _has_types_of(choice[1].schema, given))  # stable: the newest of equals first
+    choices.sort(  # stable: the newest of equals first
+        key=lambda choice: (not _has_types_of(choice[1].schema, given), choice[0] is None or choice[0] != choice[1])
+    )
     newest = families[0].schema if families else None
     if not choices:
         begun = topic_schema(given, indexes, binary_keys=binary_keys, known=newest)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 from typing import Any
 
@@ -16,8 +17,10 @@ from aggregator.lineage import Lineage
 from aggregator.manifest import Contents
 from aggregator.model import Cut, PartitionInfo, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo, with_cut
 from aggregator.pins import Pin, Pins
+from aggregator.schema_change import union_schema
 from aggregator.segment_table import SegmentTable, SegmentView
 from aggregator.unsealed import Lookup, Piece, Unsealed, look_up
+from esformat.parts import EventSchema, default_schema
 
 PRODUCER_WINDOW = 64
 """So many batches of a producer are remembered in each partition."""
@@ -71,6 +74,22 @@ class Partition:
             del window[min(window)]
 
 
+@dataclass(frozen=True, eq=False)
+class SchemaSet:
+    """The schemas of a topic at one moment."""
+
+    schemas: tuple[SchemaInfo, ...]
+    indexes: tuple[str, ...]
+    binary_keys: bool
+
+    @cached_property
+    def union(self) -> EventSchema:
+        """The schema in which events of all of them are read. Made once: topics may have thousands of columns."""
+        if not self.schemas:  # nothing was appended yet
+            return default_schema(self.indexes, binary_keys=self.binary_keys)
+        return union_schema(self.schemas, binary_keys=self.binary_keys)
+
+
 @dataclass(slots=True, eq=False)
 class Topic:
     """A topic as the process knows it."""
@@ -80,11 +99,18 @@ class Topic:
     partitions: dict[str, Partition] = field(default_factory=dict)
     segments: SegmentTable = field(default_factory=SegmentTable)
     tombstones: dict[tuple[int, bytes], tuple[Cut, ...]] = field(default_factory=dict)  # by partition and space
+    _schema_set: SchemaSet | None = None
 
     @property
     def binary_keys(self) -> bool:
         """Whether spaces and groupings are bytes."""
         return self.info.keys == "binary"
+
+    def schema_set(self) -> SchemaSet:
+        """All schemas now, with what earlier readers made of them. Called under the view lock."""
+        if self._schema_set is None or len(self._schema_set.schemas) != len(self.schemas):
+            self._schema_set = SchemaSet(tuple(self.schemas.values()), self.info.indexes, self.binary_keys)
+        return self._schema_set
 
     def definition(self, partition: Partition, schema: SchemaInfo) -> dict[str, Any]:
         """What a partition and a schema are, as values that JSON takes: what the log and quarantined batches tell."""
@@ -117,12 +143,17 @@ class Snapshot:
     """What of a topic is there at one moment. Scans read from it and from nothing else."""
 
     topic: TopicInfo
-    schemas: tuple[SchemaInfo, ...]
+    schema_set: SchemaSet
     partitions: tuple[tuple[int, str], ...]
     segments: SegmentView
     unsealed: tuple[UnsealedPart, ...]
     tombstones: dict[tuple[int, bytes], tuple[Cut, ...]]
     holes: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # by partition; see PartitionInfo
+
+    @property
+    def schemas(self) -> tuple[SchemaInfo, ...]:
+        """The topic's schemas."""
+        return self.schema_set.schemas
 
     @property
     def binary_keys(self) -> bool:
@@ -277,7 +308,7 @@ class CatalogState:
                 if part is not None and part.pieces
             ]
             snapshot = Snapshot(
-                topic.info, tuple(topic.schemas.values()), tuple((p.number, p.name) for p in chosen),
+                topic.info, topic.schema_set(), tuple((p.number, p.name) for p in chosen),
                 topic.segments.view(), tuple(unsealed), topic.tombstones,
                 {p.number: p.holes for p in chosen if p.holes},
             )  # fmt: skip

@@ -35,8 +35,10 @@ class FactRows:
             return rows.topics(db)
 
     def _schemas(self) -> list[SchemaInfo]:
+        """The newest of each family: it has all columns of the others, and what events have those tells of them."""
         with self._manifest._reading() as db:
-            return rows.schemas(db)
+            newest = {info.family: info for info in rows.schemas(db)}  # which come in the order of their numbers
+        return sorted(newest.values(), key=lambda info: info.number)
 
     def _partitions(self) -> list[PartitionInfo]:
         with self._manifest._reading() as db:

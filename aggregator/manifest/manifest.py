@@ -375,10 +375,10 @@ class Manifest:
             _count_change(db)
             self._changed.add("topic")
 
-    def add_schema(self, info: SchemaInfo) -> SchemaInfo:
-        """Add a schema; family 0 begins a new one, number 0 takes the next."""
+    def add_schema(self, info: SchemaInfo, base: SchemaInfo | None = None) -> SchemaInfo:
+        """Add a schema; family 0 begins a new one, number 0 takes the next. base: a schema that it extends."""
         with self._writing() as db:
-            given = rows.put_schema(db, info)
+            given = rows.put_schema(db, info, base)
             _count_change(db)
             self._changed.add("schema")
         return given

@@ -64,26 +64,38 @@ def put_topic(db: sqlite3.Connection, topic: TopicInfo) -> int:
 
 
 def schemas(db: sqlite3.Connection) -> list[SchemaInfo]:
-    """Every schema."""
-    return [
-        SchemaInfo(number, topic, family, EventSchema.from_json(json.loads(columns)), _magnitudes(magnitudes))
-        for number, topic, family, columns, magnitudes in db.execute(
-            "SELECT number, topic, family, columns, magnitudes FROM schemas"
-        )
-    ]
+    """Every schema, in the order of their numbers."""
+    found: dict[int, SchemaInfo] = {}
+    for number, topic, family, base, columns, magnitudes in db.execute(
+        "SELECT number, topic, family, base, columns, magnitudes FROM schemas ORDER BY number"
+    ):
+        schema = EventSchema.from_json(json.loads(columns))
+        if base is not None:
+            schema = EventSchema((*found[base].schema.fields, *schema.fields), schema.binary_keys)
+        found[number] = SchemaInfo(number, topic, family, schema, _magnitudes(magnitudes))
+    return list(found.values())
 
 
 def _magnitudes(stored: str) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(json.loads(stored).items()))
 
 
-def put_schema(db: sqlite3.Connection, info: SchemaInfo) -> SchemaInfo:
-    """Add a schema. Family 0 begins a new one; number 0 takes the next."""
+def put_schema(db: sqlite3.Connection, info: SchemaInfo, base: SchemaInfo | None = None) -> SchemaInfo:
+    """Add a schema. Family 0 begins a new one; number 0 takes the next.
+
+    base: one that was added and whose columns this one begins with: only the others are stored.
+    """
+    added = info.schema
+    if base is not None:
+        count = len(base.schema.fields)
+        if added.fields[:count] != base.schema.fields:
+            raise ValueError(f"the columns do not begin with those of schema {base.number}")
+        added = EventSchema(added.fields[count:], added.binary_keys)
     given = db.execute(
-        "INSERT INTO schemas (number, topic, family, columns, magnitudes) VALUES (?, ?, ?, ?, ?)",
+        "INSERT INTO schemas (number, topic, family, base, columns, magnitudes) VALUES (?, ?, ?, ?, ?, ?)",
         (
-            info.number or None, info.topic, info.family, json.dumps(info.schema.to_json()),
-            json.dumps(dict(info.magnitudes)),
+            info.number or None, info.topic, info.family, None if base is None else base.number,
+            json.dumps(added.to_json()), json.dumps(dict(info.magnitudes)),
         ),
     ).lastrowid  # fmt: skip
     assert given is not None

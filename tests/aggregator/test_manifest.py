@@ -190,3 +190,20 @@ def test_absent_manifest_is_not_made_by_readers(path):
     with pytest.raises(FileNotFoundError):
         Manifest(path, read_only=True)
     assert not path.exists()
+
+
+def test_wider_schemas_store_what_they_add(manifest, path):
+    """A schema that extends another one costs as much as its own columns, and comes back whole."""
+    info = manifest.add_schema(SchemaInfo(0, 1, 0, SCHEMA))
+    infos = [info]
+    for number in range(50):
+        columns = [*info.schema.arrow, pa.field(f"a column called {number}", pa.float64())]
+        wider = SchemaInfo(0, 1, info.family, make_schema(pa.schema(columns), ["type"], binary_keys=False))
+        infos.append(info := manifest.add_schema(wider, info))
+    assert manifest.load().schemas[1:] == infos
+    with sqlite3.connect(path) as db:
+        ((longest, count),) = db.execute("SELECT max(length(columns)), count(*) FROM schemas").fetchall()
+    assert count == 52
+    assert longest < 400
+    with pytest.raises(ValueError, match="begin with those of schema"):
+        manifest.add_schema(SchemaInfo(0, 1, info.family, SCHEMA), info)

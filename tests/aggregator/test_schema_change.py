@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pyarrow as pa
 import pytest
 
@@ -56,6 +58,25 @@ def test_the_family_of_the_same_types_comes_first():
         arrow = pa.schema([("space", pa.string()), ("timestamp", pa.int64()), ("n", kind), ("new", pa.int8())])
         known, _ = choose_schema(infos, arrow, (), binary_keys=False)
         assert (None if known is None else known.number) == number, kind
+
+
+def test_sparse_batches_share_families_of_few_columns():
+    """Many sets of few columns make families of up to 64; each set finds the one that has it, and none is widened."""
+    infos, given = [], []
+    for number in range(1, 101):
+        given.append(pa.schema([("data", pa.binary()), *((f"c{number}.{place}", pa.int64()) for place in range(3))]))
+        _, wanted = choose_schema(infos, given[-1], (), binary_keys=False)
+        infos.append(replace(wanted, number=number, family=wanted.family or number))
+    families = newest_of_families(infos)
+    assert len(families) == 5
+    assert max(len(info.schema.arrow) for info in families) <= 64
+    for columns in given:
+        known, wanted = choose_schema(infos, columns, (), binary_keys=False)
+        assert known == wanted
+    wide = pa.schema([("data", pa.binary()), *((f"w{place}", pa.int64()) for place in range(40))])
+    known, wanted = choose_schema(infos, wide, (), binary_keys=False)
+    assert known is not None, "a batch with a quarter of the columns may widen"
+    assert len(wanted.schema.arrow) > 64
 
 
 def test_columns_that_must_be_there():

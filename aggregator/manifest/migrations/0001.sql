@@ -26,7 +26,8 @@ CREATE TABLE schemas (
     number  INTEGER PRIMARY KEY AUTOINCREMENT,
     topic   INTEGER NOT NULL REFERENCES topics,
     family  INTEGER NOT NULL, -- schemas of one family share segments
-    columns TEXT NOT NULL,    -- JSON, as a segment's metadata has it
+    base    INTEGER REFERENCES schemas, -- of the family: the columns begin with those of that schema
+    columns TEXT NOT NULL,    -- JSON, as a segment's metadata has it; only those that the base lacks
     magnitudes TEXT NOT NULL DEFAULT '{}' -- JSON: name of a column to how large its numbers or times are, if not 0
 ) STRICT;
 

@@ -9,7 +9,9 @@ import pyarrow as pa
 import pytest
 from served import served
 
+import aggregator
 from aggregator.server import Settings
+from aggregator.server.plateau.definitions import Definitions
 from aggregator.server.settings import Http
 
 ARROW = "application/vnd.apache.arrow.file"
@@ -531,3 +533,28 @@ def test_limits_from_settings(tmp_path, web_of):
         assert len(partition(web, 0, page_size=8)[0]) == 5
         answer = web.post("/topic/t/partition/p", content=arrow_file(records(1000)), headers={"content-type": ARROW})
         assert (answer.status_code, answer.headers["x-max-request-size"]) == (413, "2000")
+
+
+def test_any_number_of_schemas(tmp_path):
+    """A topic takes more than a thousand schemas."""
+    with aggregator.open(tmp_path) as catalog:
+        topic = catalog.create_topic("t")
+        definitions = Definitions(catalog)
+        found = set()
+        for number in range(1100):
+            schema = pa.schema([("time", pa.int64()), (f"n{number}", pa.int64())])
+            found.add(definitions.of_schema(topic, schema, schema).id)
+        assert len(found) == 1100
+
+
+def test_schemas_that_take_turns(web):
+    """Each page holds records of one schema, with nothing of the columns of the others."""
+    for number in range(30):
+        send(web, records(2, 2 * number, **{f"c{number % 3}": pa.array(["a", "b"])}))
+    at, pages = 0, 0
+    while at < 60:
+        found, _, span = partition(web, at)
+        assert found.column_names == ["time", "n", f"c{at // 2 % 3}"]
+        assert span["start"] == at
+        at, pages = span["end"], pages + 1
+    assert pages == 30
