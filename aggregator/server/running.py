@@ -32,11 +32,14 @@ from aggregator.server.connection import connection_type
 from aggregator.server.context import Context
 from aggregator.server.logs import set_up, tell_request
 from aggregator.server.settings import Settings
+from esformat import EsdbError
 
 _BACKLOG = 2048
 _PATIENT = 0.7  # of the time that open requests get; the rest is for the answers to those that were cancelled
 SWITCH_S = 0.0005
 """How long a thread that computes keeps the event loop from running: Python's own 5 ms add up to slow refusals."""
+SEALED_AT_STOP_BYTES = 8 << 20
+"""A start reads so many bytes from the log in some 10 ms; a topic with more is sealed when the server stops."""
 _log = logging.getLogger("aggregator.server")
 
 
@@ -61,7 +64,18 @@ def serve(path: Path, settings: Settings) -> None:
             gc.freeze()  # what is there by now stays: to look through it again holds everything up for 50 ms
             server.run(sockets=listeners)
             server.context.close()
+            _seal_large(catalog)
         _log.info("stopped")
+
+
+def _seal_large(catalog: Catalog) -> None:
+    """Seal topics with many unsealed bytes, so that the next start does not read them from the log."""
+    for name in catalog.topics():
+        if catalog.topic(name).stats()["unsealed_bytes"] >= SEALED_AT_STOP_BYTES:
+            try:
+                catalog.seal(name)
+            except (OSError, EsdbError) as error:  # the log keeps them
+                _log.warning("events of a topic stay in the log", extra={"topic": name, "reason": str(error)})
 
 
 class _Listener(socket.socket):

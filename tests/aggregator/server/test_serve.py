@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import httpx
+import pyarrow as pa
 import pytest
 from certificates import CertificateAuthority
 from served import Spawned, served
@@ -173,3 +174,21 @@ def test_tls(tmp_path):
             httpx.get(f"{server.url}/ok", verify=foreign)
         trusting.load_cert_chain(*map(str, authority.issue("client")))
         assert httpx.get(f"{server.url}/ok", verify=trusting).json() == {"ok": "true"}
+
+
+def test_a_clean_stop_leaves_little_in_the_log(tmp_path):
+    """What many unsealed events take to read back is done when the server stops; it never loads pandas."""
+    count, size = 3000, 4000
+    payload = pa.array([f"{row:>{size}}" for row in range(count)])
+    with Spawned(tmp_path) as server, httpx.Client(base_url=server.url, timeout=30) as web:
+        for first, topic in ((0, "large"), (0, "small")):
+            table = records(count if topic == "large" else 3, first)
+            table = table.append_column("payload", payload.slice(0, len(table)))
+            answer = web.post(f"/topic/{topic}/partition/p", content=arrow_file(table), headers={"content-type": ARROW})
+            assert answer.status_code == 200
+        maps = Path(f"/proc/{server.process.pid}/maps")
+        assert not maps.exists() or "/pandas/" not in maps.read_text()
+        assert server.stop() == 0
+    with aggregator.open(tmp_path) as catalog:
+        stats = {name: catalog.topic(name).stats() for name in ("large", "small")}
+    assert [(mine["rows"], mine["unsealed_rows"]) for mine in stats.values()] == [(count, 0), (3, 3)]
