@@ -17,11 +17,15 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+import pyarrow as pa
 
 import aggregator
 from benchmarks.environment import describe, processes
@@ -36,8 +40,11 @@ WORKS = {
     "H2": "appends of 10,000 events as JSON lines, closed loop",
     "H3": "the newest 100 events of one of 100,000 spaces, 200 requests/s, beside 100,000 events/s in batches of 1,000",
     "H4": "JSON lines in gzip, as shippers send them, at ten times the rate of a closed loop",
+    "H5": "pages of 10,000 records of 128 bytes by plateau's routes, as Arrow, of 1,000,000 sealed ones in turn",
 }
 _JSON_BATCH = 5000
+_PAGES, _PAGE_ROWS = 100, 10_000
+_ARROW_FILE = "application/vnd.apache.arrow.file"
 
 
 class Server:
@@ -161,12 +168,82 @@ def overloading(seconds: float) -> dict[str, Any]:
     return found
 
 
+def paging(seconds: float) -> dict[str, Any]:
+    """Pages of a partition one after the other, again and again, after a first round; times are a little out of order,
+    as several clients make them, and the texts of the records are hexadecimal digits.
+    """
+    chance = np.random.default_rng(1)
+    with tempfile.TemporaryDirectory(dir=RESULT.parent, prefix="server-") as folder:
+        server = Server(Path(folder))
+        try:
+            for first in range(0, _PAGES * _PAGE_ROWS, _PAGE_ROWS):
+                times = first + np.arange(_PAGE_ROWS) + chance.integers(0, 50, _PAGE_ROWS)
+                texts = [digits.tobytes().hex() for digits in chance.integers(0, 256, (_PAGE_ROWS, 60), np.uint8)]
+                _ask(f"{server.url}/topic/t/partition/p", _arrow_file(pa.table({"time": times, "text": texts})))
+        finally:
+            server.stop()  # which seals
+        server = Server(Path(folder))
+        try:
+            idle_mib = server.facts()["resident_mib"]
+            page = f"{server.url}/topic/t/partition/p/records?page_size={_PAGE_ROWS}&start="
+            _pages_for(page, 0)
+            before = server.facts()
+            began = time.perf_counter()
+            latencies = _pages_for(page, seconds)
+            elapsed_s = time.perf_counter() - began
+            after = server.facts()
+        finally:
+            server.stop()
+    count = len(latencies)
+    p50, p99, p999 = np.quantile(latencies, [0.5, 0.99, 0.999]) * 1000
+    return {
+        "events": count * _PAGE_ROWS, "events_per_s": round(count * _PAGE_ROWS / elapsed_s),
+        "done_per_s": count / elapsed_s, "latency_ms": {"p50": p50, "p99": p99, "p99.9": p999}, "refusal_ms": None,
+        "shed": 0, "resident_mib": after["resident_mib"], "rise_mib": after["resident_mib"] - idle_mib,
+        "processor_ms": (after["processor_s"] - before["processor_s"]) / count * 1000,
+    }  # fmt: skip
+
+
+def _pages_for(page: str, seconds: float) -> list[float]:
+    """Ask for all pages once, and again until the time is over; how long each took."""
+    latencies: list[float] = []
+    until = time.perf_counter() + seconds
+    while not latencies or time.perf_counter() < until:
+        for first in range(0, _PAGES * _PAGE_ROWS, _PAGE_ROWS):
+            began = time.perf_counter()
+            answer = _ask(f"{page}{first}")
+            latencies.append(time.perf_counter() - began)
+            if pa.ipc.open_file(answer).read_all().num_rows != _PAGE_ROWS:
+                raise RuntimeError(f"the page from {first} on is not whole")
+    return latencies
+
+
+def _ask(url: str, body: bytes | None = None) -> bytes:
+    headers = {"Accept": _ARROW_FILE, "Content-Type": _ARROW_FILE}
+    while True:
+        try:
+            with urllib.request.urlopen(urllib.request.Request(url, body, headers), timeout=60) as answer:
+                return bytes(answer.read())
+        except urllib.error.HTTPError as error:
+            if error.code != 429:
+                raise
+            time.sleep(0.1)
+
+
+def _arrow_file(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
 MEASURES: dict[str, Any] = {
     "H1": appending(),
     "H1p": appending("--interface", "plateau"),
     "H2": appending("--body", "jsonl"),
     "H3": reading,
     "H4": overloading,
+    "H5": paging,
 }
 
 

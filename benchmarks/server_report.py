@@ -26,6 +26,8 @@ TARGETS = [
     Target("H4", "goodput ≥ 80 % of the closed loop's", lambda w: _of(w, "H4", "goodput"), 0.8, True, "{:.0%}"),
     Target("H4", "refusals within 50 ms (p99)", lambda w: _of(w, "H4", "refusal_ms", "p99"), 50, False, "{:.1f} ms"),
     Target("H4", "5 s later ≥ 90 % of it again", lambda w: _of(w, "H4", "after"), 0.9, True, "{:.0%}"),
+    Target("H5", "≤ 5 ms of processor time for a page", lambda w: _of(w, "H5", "processor_ms"), 5, False, "{:.1f} ms"),
+    Target("H5", "≤ 64 MiB above idle", lambda w: _of(w, "H5", "rise_mib"), 64, False, "{:.0f} MiB"),
 ]  # fmt: skip
 HEADINGS = (
     "work", "events/s", "requests/s done", "latency p50 / p99 / p99.9 ms", "refused", "refused after p50 / p99 ms",
