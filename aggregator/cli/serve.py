@@ -18,8 +18,8 @@ Examples:
   aggregator serve --config /etc/aggregator.toml --log-format json
   AGGREGATOR__http__bind=127.0.0.1:8080 aggregator serve data
 
-Settings come from a file (--config, or aggregator.toml, plateau.toml, plateau.yaml in the working directory), then
-from the environment (AGGREGATOR__http__max_page, PLATEAU__http__max_page), then from flags; the later ones win.
+Settings come from a file (--config, or aggregator.toml in the working directory, or plateau's files there and in /etc),
+then from the environment (AGGREGATOR__http__max_page, PLATEAU__http__max_page), then from flags; the later ones win.
 `aggregator serve --keys` lists them.
 """
 
