@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from collections import namedtuple
 
@@ -15,6 +16,7 @@ from aggregator.housekeeping import Housekeeping
 from aggregator.model import SegmentInfo
 from aggregator.policy import Retention
 from aggregator.retention import Space, expired, in_the_way
+from aggregator.sealing import Sealer
 
 DAY_US = 86_400_000_000
 
@@ -327,3 +329,29 @@ def test_sealing_that_is_behind(tmp_path, monkeypatch, count):
         assert max(numbers) == 69
     with aggregator.open(tmp_path / "data") as catalog:  # the log of batches that were put together fits
         assert [event.timestamp for event in catalog.topic("t").scan()] == numbers
+
+
+def test_a_crash_between_parts(tmp_path, monkeypatch):
+    """Where only the first of the segments is there that small batches are cut into, every event is there once."""
+    monkeypatch.setattr("aggregator.maintenance.choose_to_seal", lambda *_: [])
+    write, written = Sealer._write_or_set_aside, []
+
+    def once(self, *given):
+        if written:
+            raise OSError("the power went")
+        written.append(given[2])
+        return write(self, *given)
+
+    with aggregator.open(tmp_path / "data") as catalog:
+        topic = catalog.create_topic("t", retention=Retention(max_partition_bytes=2_000_000))
+        for number in range(70):
+            topic.append([{"space": "s", "timestamp": number, "data": os.urandom(5000)}] * 2)
+        monkeypatch.setattr(Sealer, "_write_or_set_aside", once)
+        with pytest.raises(OSError, match="the power went"):
+            catalog.seal()
+        assert 2 < written[0].rows < 128
+        shutil.copytree(tmp_path / "data", tmp_path / "copy")
+        monkeypatch.setattr(Sealer, "_write_or_set_aside", write)
+    with aggregator.open(tmp_path / "copy") as catalog:
+        assert sorted(event.timestamp for event in catalog.topic("t").scan()) == sorted([*range(70)] * 2)
+        assert catalog.problems() == []
