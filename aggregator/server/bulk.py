@@ -1,11 +1,12 @@
 """Elasticsearch's `_bulk`, as log shippers use it: lines of actions and documents, and an answer for each. Pure.
 
-A document is a record of the stream `{index=…}`: `@timestamp` is its time, `message` (or `log`) its message, other
-fields stay fields, as does its `_id`; objects within become names with dots, as in Elasticsearch.
+A document is a record of the stream `{index=…}`: `@timestamp` (or `time`) is its time, `message` (or `log`, `msg`) its
+message, other fields stay fields, as does its `_id`; objects within become names with dots, as in Elasticsearch.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -24,6 +25,8 @@ from esformat import InvalidEventError
 
 _STORING = ("index", "create")
 _ACTIONS = (*_STORING, "update", "delete")
+_MESSAGES = ("message", "log", "msg")
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d")
 _SHORT_BYTES = 500  # of actions that are remembered
 _DEEPEST = 20  # of nested objects, as Elasticsearch has it
 
@@ -135,19 +138,28 @@ def _record_of(action: Action, tell: Tell) -> TAGS_AND_RECORD | Wrong:
 
 def _record(document: dict[str, Any], document_id: str | None, tell: Tell) -> dict[str, Any]:
     made: dict[str, Any] = {} if document_id is None else {ID_FIELD: document_id}
-    if "@timestamp" in document:
+    time_name = _time_name(document)
+    if time_name is not None:
         try:
-            made["ts"] = TimeReader().read(document["@timestamp"], "@timestamp")
-            del document["@timestamp"]
+            made["ts"] = TimeReader().read(document[time_name], time_name)
+            del document[time_name]
         except InvalidEventError:  # it stays a field
             tell("time_replaced")
-    for name in ("message", "log"):
+    for name in _MESSAGES:
         if isinstance(document.get(name), str):
             made["msg"] = document.pop(name)
             break
     for name, value in _flat(document):
         made[free_name(name, "_", made)] = value
     return made
+
+
+def _time_name(document: Mapping[str, Any]) -> str | None:
+    """Which member is the time: pino's `time` only where it is a date, as others have durations there."""
+    if "@timestamp" in document:
+        return "@timestamp"
+    value = document.get("time")
+    return "time" if isinstance(value, str) and _ISO_DATE.match(value) else None
 
 
 def _flat(members: Mapping[str, Any], before: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
