@@ -92,9 +92,23 @@ def _of_rows(rows: Rows, binary_keys: bool, families: Sequence[EventSchema]) -> 
         types = [family.arrow.field(name).type for family in families if name in family.positions]
         array = next((found for kind in types if (found := _exactly(columns[name], kind, None)) is not None), None)
         if array is None:
-            raise InvalidEventError(f"column {name!r} cannot be stored: {reason}")
+            raise _unfit(name, columns[name], reason)
         plain[name] = array
     return pa.table({name: plain[name] for name in columns})
+
+
+def _unfit(name: str, values: list[Any], reason: Exception) -> InvalidEventError:
+    """Why a column cannot be stored: Arrow speaks of C's types where a number is too large."""
+    large = next(
+        (row for row, value in enumerate(values) if type(value) is int and not -(2**63) <= value < 2**63), None
+    )
+    if not isinstance(reason, OverflowError) or large is None:
+        return InvalidEventError(f"column {name!r} cannot be stored: {reason}")
+    bits = values[large].bit_length()
+    return InvalidEventError(
+        f"column {name!r} cannot be stored: the whole number of event {large} has {bits} bits, and 63 and a sign fit",
+        hint="give decimal.Decimal or text, or a table with a column of uint64",
+    )
 
 
 def _fitted(

@@ -99,3 +99,15 @@ def test_a_pipe_is_no_file(tmp_path):
     for read in (esformat.open, esformat.open_many):
         with pytest.raises(UsageError, match="no file that can be read at any place"):
             read(str(tmp_path / "pipe.esdb"))
+
+
+@pytest.mark.parametrize("number", [2**63, -(2**63) - 1, 2**64, 10**400])
+def test_whole_numbers_that_are_too_large(catalog, number):
+    """The message says which event, and what would fit; Arrow's spoke of "C long". Nothing is stored."""
+    topic = catalog.create_topic("t")
+    with pytest.raises(InvalidEventError, match=rf"column 'n' .* event 1 has {number.bit_length()} bits") as refused:
+        topic.append([{"space": "s", "timestamp": 1, "n": 1}, {"space": "s", "timestamp": 2, "n": number}])
+    assert "Decimal" in (refused.value.hint or "")
+    assert topic.scan().count() == 0
+    topic.append([{"space": "s", "timestamp": 1, "n": -(2**63)}, {"space": "s", "timestamp": 2, "n": 2**63 - 1}])
+    assert topic.scan().to_table()["n"].to_pylist() == [-(2**63), 2**63 - 1]
