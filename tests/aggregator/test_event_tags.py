@@ -30,14 +30,11 @@ NAMES = st.sampled_from(["topic", "partition", "space", "grouping", "app", "UPPE
 COMPARISONS = st.builds(
     lambda name, op, value: f'{name} {op} "{value}"', NAMES, st.sampled_from(["=", "!=", "<", "PREFIX"]), VALUES
 )
-EXPRESSIONS = st.recursive(
-    COMPARISONS,
-    lambda inner: (
-        st.builds("({} {} {})".format, inner, st.sampled_from(["AND", "OR"]), inner)
-        | st.builds("NOT ({})".format, inner)
-    ),
-    max_leaves=4,
-)
+TERMS = st.one_of(COMPARISONS, COMPARISONS.map("NOT {}".format), COMPARISONS.map("({} OR space = r1)".format))
+EXPRESSIONS = st.builds(
+    lambda first, others: " ".join([first, *(f"{word} {term}" for word, term in others)]),
+    TERMS, st.lists(st.tuples(st.sampled_from(["AND", "OR"]), TERMS), max_size=3),
+)  # fmt: skip
 LISTS = st.dictionaries(st.sampled_from(["topic", "partition", "space", "grouping", "app"]), VALUES, max_size=3)
 
 
