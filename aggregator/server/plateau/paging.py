@@ -54,7 +54,7 @@ class Page:
 class _Run:
     """Records of one partition and one schema, and whether another schema, or more of the same, comes behind them.
 
-    definition: None for events that came in by another way. ends: of the appends in it, where bytes limit it.
+    definition: None for events that came in by another way. ends: of the appends in it, where their bytes count.
     """
 
     events: pa.Table
@@ -135,13 +135,14 @@ class Pager:
                 continue
             events = found.select(columns).slice(0, length)
             fitting = _rows_within(events, made.room)
-            if fitting is None:
+            if fitting is None and wanted.focus.max_bytes is None:
                 return _Run(events, definition, behind)
             starts = read(_KEYS if definition is None else (*_KEYS, SCHEMA_COLUMN), limit + 1).to_table()
             if len(starts):
                 _, length, behind = self._extent(topic, partition, starts, limit)
-                ends = _ends(starts.slice(0, length), fitting, descending=wanted.descending)
-                length, behind = ends[-1], behind if ends[-1] == limit else BYTE_LIMITED
+                ends = _ends(starts.slice(0, length), fitting or length, descending=wanted.descending)
+                if fitting is not None:
+                    length, behind = ends[-1], behind if ends[-1] == limit else BYTE_LIMITED
                 events = events.slice(0, length) if length <= len(events) else read(columns, length).to_table()
                 if events.column(RECORD_INDEX).equals(starts.column(RECORD_INDEX).slice(0, length)):
                     return _Run(events, definition, behind, ends)
@@ -215,7 +216,7 @@ class _Making:
             records = _foreign(events)
         else:
             records = definition.records(events, focus.roots(definition.schema.names))
-        return focus.without_large(focus.select(records))
+        return focus.without_large(focus.select(records), self.cuts)
 
 
 EMPTY = pa.table({})

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -16,8 +18,8 @@ ALL = "*"
 @dataclass(frozen=True, slots=True)
 class Focus:
     """dataset: columns, or paths to members of structs, joined with the separator; `*` and nothing are all.
-    exclude: columns and paths to leave out. separator: flatten structs, joining names. max_bytes: of one column in a
-    page; a larger one is nulls.
+    exclude: columns and paths to leave out. separator: flatten structs, joining names. max_bytes: of what one append
+    gave to a column of a page; where it is larger, nulls.
     """
 
     dataset: tuple[str, ...] = ()
@@ -57,13 +59,19 @@ class Focus:
         schema = pa.schema([field.with_name(name) for name, field, _ in found], table.schema.metadata)
         return pa.table([column for _, _, column in found], schema=schema)
 
-    def without_large(self, table: pa.Table) -> pa.Table:
-        """The table with nulls in place of columns that are too large."""
+    def without_large(self, table: pa.Table, cuts: Sequence[int]) -> pa.Table:
+        """The table with nulls in place of columns that are too large, in each piece between two of the rows `cuts`."""
         if self.max_bytes is None:
             return table
+        spans = [(begin, end - begin) for begin, end in pairwise(sorted({0, *cuts, len(table)}))]
         for place, (field, column) in enumerate(zip(table.schema, table.columns, strict=True)):
-            if column.nbytes > self.max_bytes:
-                table = table.set_column(place, field.with_nullable(True), pa.nulls(len(table), field.type))
+            pieces = [column.slice(*span) for span in spans]
+            if any(piece.nbytes > self.max_bytes for piece in pieces):
+                kept = [
+                    pa.nulls(len(piece), field.type) if piece.nbytes > self.max_bytes else piece for piece in pieces
+                ]
+                chunks = [chunk for piece in kept for chunk in getattr(piece, "chunks", (piece,))]
+                table = table.set_column(place, field.with_nullable(True), pa.chunked_array(chunks, field.type))
         return table
 
     def _paths(self, names: list[str]) -> list[tuple[str, ...]]:

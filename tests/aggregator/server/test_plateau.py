@@ -266,6 +266,18 @@ def test_tensors(web):
     assert [row["out.tensor"] for row in rows[1]] == [None, None]
 
 
+def test_large_columns_of_appends(web):
+    """Bytes of a column are those that one append gave to the page: small ones stay, however many there are."""
+    for first, size in ((0, 10), (5, 100), (10, 10)):
+        send(web, records(5, first, s=pa.array(["x" * size] * 5)))
+    kept, gone = ["x" * 10] * 5, [None] * 5
+    for order, query in (("asc", {}), ("desc", {}), ("asc", {"dataset[]": "s"})):
+        found, _ = topic(web, order=order, **query, **{"dataset.max_bytes": 100})
+        assert found["s"].to_pylist() == [*kept, *gone, *kept]
+    assert partition(web, 0, **{"dataset.max_bytes": 100})[0]["n"].to_pylist() == [*range(15)]
+    assert partition(web, 3, page_size=3, **{"dataset.max_bytes": 100})[0]["s"].to_pylist() == [kept[0], kept[0], None]
+
+
 def test_times(web):
     """Ranges of time include both ends, in either order, and need not begin or end together."""
     send(web, records(10))
