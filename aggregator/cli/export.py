@@ -12,8 +12,10 @@ import esformat
 from aggregator.cli.opened import asking, catalog_or_server, topic_argument
 from esformat import convert
 from esformat.cli.parts import (
+    Filtered,
     Hex,
     Moment,
+    Where,
     chosen_format,
     count,
     finished_file,
@@ -51,6 +53,13 @@ Examples:
 @click.option("--start", type=Moment(), metavar="TIME", help="From this time on: ISO 8601, or Unix time.")
 @click.option("--end", type=Moment(), metavar="TIME", help="Before this time.")
 @click.option("--partition", metavar="NAME", help="Only the events of this partition.")
+@click.option(
+    "--where",
+    type=Where(),
+    multiple=True,
+    metavar="CONDITION",
+    help="Only events for which it holds: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). Repeatable.",
+)
 @click.option("--to", "format_", type=click.Choice(_FORMATS), help="Default: by the name of FILE.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def export(catalog: str, topic: str, file: str, format_: str | None, force: bool, **question: Any) -> None:
@@ -69,9 +78,11 @@ def export(catalog: str, topic: str, file: str, format_: str | None, force: bool
     with asking(catalog) as opened, progress("exporting", things=True) as show:
         exported = opened.topic(topic)
         asked = {name: question[name] for name in ("start", "end", "partition")}
-        scan = exported.scan(space=one_of(question, "space"), **asked)
+        scan: Any = exported.scan(space=one_of(question, "space"), **asked)
         schema = scan.schema
         total = scan.count() if show is not None else 0
+        if question["where"]:
+            scan = Filtered(scan, question["where"], None, None)
 
         def batches() -> Iterator[pa.RecordBatch]:
             done = 0

@@ -7,7 +7,15 @@ from typing import Any
 import click
 
 from aggregator.cli.opened import asking, catalog_or_server, is_address, topic_argument
-from esformat.cli.parts import chosen_format, give_answer, one_of, question_options, read_conditions
+from esformat.cli.parts import (
+    Filtered,
+    chosen_format,
+    columns_with,
+    give_answer,
+    one_of,
+    question_options,
+    read_conditions,
+)
 
 _EXAMPLES = """\b
 Examples:
@@ -38,6 +46,8 @@ def scan(
         asked: Any = opened.topic(topic)
         names = ("start", "end", "reverse", "columns", "partition")
         arguments = {name: question[name] for name in names}
+        where, columns = question["where"], question["columns"]
+        arguments["columns"] = columns_with(columns, where)
         arguments |= {name: one_of(question, name) for name in ("space", "grouping")}
         conditions = read_conditions(question["conditions"], asked.indexes, asked.scan().schema)
 
@@ -45,6 +55,9 @@ def scan(
             raise click.UsageError("a server looks up one --index at a time: give one, or use `aggregator query`")
 
         def ask(limit: int | None) -> Any:
+            return Filtered(scanned(None), where, columns, limit) if where else scanned(limit)
+
+        def scanned(limit: int | None) -> Any:
             if is_address(catalog) and conditions:
                 return asked.scan_index(*next(iter(conditions.items())), limit=limit, **arguments)
             if conditions:

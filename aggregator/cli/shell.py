@@ -33,7 +33,8 @@ A statement ends with a semicolon, or with an empty line. SELECT without LIMIT s
 \\format NAME    how answers are printed: table, json, csv, arrow, template; \\format alone: as each fits
 \\follow SELECT  records as they arrive, until Ctrl-C
 \\help           this text; the language is described in docs/lql.md
-\\quit           end, as Ctrl-D does"""
+\\quit           end, as exit, quit and Ctrl-D do"""
+_ENDS = ("exit", "quit")
 
 
 @click.command(epilog=_EXAMPLES)
@@ -53,7 +54,8 @@ def shell(catalog: str, format_: str | None) -> None:
         ended, rest = split(sys.stdin.read())
         with shown_errors():
             for text in [*ended, rest]:
-                made.take(text)
+                if not made.take(text):
+                    return
 
 
 class Shell:
@@ -67,6 +69,8 @@ class Shell:
         text = text.strip()
         if text.startswith("\\"):
             return self._command(text)
+        if text.lower() in _ENDS:
+            return False
         if text:
             run_statement(self._path, text, self._format, self._catalog)
         return True
@@ -168,4 +172,4 @@ class Shell:
 def is_whole(text: str) -> bool:
     """Whether Enter runs what was typed: a command, a statement with its semicolon, or an empty line behind one."""
     _, rest = split(text)
-    return text.startswith("\\") or not rest.strip() or text.endswith("\n")
+    return text.startswith("\\") or rest.strip().lower() in ("", *_ENDS) or text.endswith("\n")

@@ -55,7 +55,7 @@ def moment(micros: int | None) -> str:
 def progress(title: str, *, things: bool = False) -> Iterator[Callable[[int, int], None] | None]:
     """Show a bar on stderr if that is a terminal. Gives what to call with bytes done and bytes in all; None without.
 
-    things: what is counted are events or segments, not bytes.
+    things: what is counted are events or segments, not bytes. Bytes in all are 0 where nobody knows.
     """
     if not is_terminal(sys.stderr):
         yield None
@@ -76,7 +76,7 @@ def progress(title: str, *, things: bool = False) -> Iterator[Callable[[int, int
         task = bar.add_task(title, total=None)
 
         def show(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=max(total, done) or None)
+            bar.update(task, completed=done, total=max(total, done) if total else None)
             if done >= total > 0:
                 bar.update(task, description="finishing")
 

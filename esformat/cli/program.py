@@ -44,10 +44,36 @@ class Verbs(Mapping[str, click.Command]):
 
 
 class Group(click.Group):
-    """A group that lists its commands in our order, which is the one they are learned in."""
+    """A group that lists its commands in our order, which is the one they are learned in, each with its whole line."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands."""
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, each.get_short_help_str(limit=1000)) for name, each in found if each is not None]
+            )
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+
+def completion_command(example: str) -> click.Command:
+    """Make the command `completion` of a program."""
+
+    @click.command(epilog=f"\b\nExamples:\n{example}")
+    @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+    @click.pass_context
+    def completion(ctx: click.Context, shell: str) -> None:
+        """Print what makes SHELL complete verbs, options, values and files at the tab key."""
+        from click.shell_completion import get_completion_class  # here: few ask
+
+        main = ctx.find_root().command
+        kind = get_completion_class(shell)
+        assert kind is not None  # click knows these three
+        click.echo(kind(main, {}, str(main.name), f"_{str(main.name).upper()}_COMPLETE").source())
+
+    return completion
 
 
 def run_program(main: click.Group, arguments: Sequence[str], *, wrong_usage: tuple[type[Exception], ...] = ()) -> int:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from esformat import convert
-from esformat.cli.console import say, warn
+from esformat.cli.console import progress, say, warn
 from esformat.cli.output import TABLES, chosen_format, format_option, opened_output
 from esformat.cli.params import Hex, Limit, Moment, Names, Pair
+from esformat.cli.where import Where
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -23,6 +25,10 @@ _OPTIONS = (
     click.option(
         "--index", "conditions", type=Pair(), multiple=True, metavar="NAME=VALUE",
         help="Only events with this value of an index. Repeatable: all must hold.",
+    ),
+    click.option(
+        "--where", type=Where(), multiple=True, metavar="CONDITION",
+        help="Only events for which it holds: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). Repeatable.",
     ),
     click.option("--start", type=Moment(), metavar="TIME", help="From this time on: ISO 8601, or Unix time."),
     click.option("--end", type=Moment(), metavar="TIME", help="Before this time."),
@@ -110,8 +116,21 @@ def give_answer(
         raise click.UsageError(f"--format {chosen} goes to standard output only: choose another format for -o")
     else:
         answer = ask(limit)
-        with opened_output(output, force=force) as sink:
-            convert.write_batches(answer.batches(), answer.schema, chosen, sink, warn)
+        shown = nullcontext() if output == "-" else progress("writing", things=True)
+        with opened_output(output, force=force) as sink, shown as show:
+            convert.write_batches(counted(answer.batches(), show), answer.schema, chosen, sink, warn)
+
+
+def counted(
+    batches: Iterator[pa.RecordBatch], show: Callable[[int, int], None] | None, total: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """Give batches, and tell a bar how many rows went by."""
+    done = 0
+    for batch in batches:
+        yield batch
+        done += batch.num_rows
+        if show is not None:
+            show(done, total)
 
 
 def _print_table(ask: Callable[[int | None], Answer], limit: int | None, layout: str) -> None:

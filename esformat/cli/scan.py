@@ -9,7 +9,8 @@ import click
 import esformat
 from esformat.cli.console import warn
 from esformat.cli.output import chosen_format
-from esformat.cli.question import give_answer, one_of, question_options, read_conditions
+from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions
+from esformat.cli.where import Filtered, columns_with
 
 _EXAMPLES = """\b
 Examples:
@@ -18,6 +19,7 @@ Examples:
   esdb scan activity.esdb --start 2024-03-01 --end 2024-04-01 --count
   esdb scan activity.esdb --index type=purchase --index country=SE --columns space,timestamp
   esdb scan activity.esdb --format parquet -o activity.parquet
+  esdb scan activity.esdb --where 'country IN (SE, NO)' --where 'timestamp >= 2024-03-08' --limit 5
   esdb scan activity.esdb --format jsonl | head -3
 """
 
@@ -43,7 +45,9 @@ class _Question:
     def __init__(self, segment: esformat.Segment, question: dict[str, Any]) -> None:
         self._segment = segment
         key = one_of(question, "space")
-        self._arguments = {name: question[name] for name in ("start", "end", "reverse", "columns")}
+        self._arguments = {name: question[name] for name in ("start", "end", "reverse")}
+        self._where, self._columns = question["where"], question["columns"]
+        self._arguments["columns"] = columns_with(self._columns, self._where)
         self._arguments["grouping"] = one_of(question, "grouping")
         self._conditions = read_conditions(question["conditions"], segment.indexes, segment.schema)
         self._space = None if key is None else segment.find(key)
@@ -51,7 +55,13 @@ class _Question:
         if self._is_absent:
             warn(f"{segment.path}: no space {key!r}")
 
-    def scan(self, limit: int | None) -> esformat.Scan:
+    def scan(self, limit: int | None) -> Answer:
+        """The events, at most so many."""
+        if self._where:
+            return Filtered(self._scan(None), self._where, self._columns, limit)
+        return self._scan(limit)
+
+    def _scan(self, limit: int | None) -> esformat.Scan:
         if self._is_absent:
             return self._segment.scan(limit=0, columns=self._arguments["columns"])
         place = self._segment if self._space is None else self._space

@@ -15,6 +15,35 @@ from esformat.convert.errors import InputError
 Keys = Literal["text", "binary"]
 
 GROUPING = "grouping"
+_LIKELY = {
+    "space": (
+        "space",
+        "user",
+        "user_id",
+        "userid",
+        "customer",
+        "customer_id",
+        "account",
+        "who",
+        "host",
+        "device",
+        "key",
+        "id",
+    ),
+    "timestamp": (
+        "timestamp",
+        "time",
+        "ts",
+        "@timestamp",
+        "at",
+        "date",
+        "datetime",
+        "created_at",
+        "when",
+        "occurred_at",
+    ),
+}
+"""What columns of keys and times are often called; in lower case, likeliest first."""
 RESERVED = ("space", "grouping", "timestamp", "data")  # columns of a segment that have a meaning of their own
 
 
@@ -72,14 +101,28 @@ class Roles:
         return self.required if key is None or key in self.required else (*self.required, key)
 
     def check(self, names: Sequence[str], path: str) -> None:
-        """Raise InputError if a column that is asked for is not among the `names` of the input at `path`."""
-        options = {self.space: "--space", self.timestamp: "--timestamp"}
-        missing = next((name for name in self.required if name not in names), None)
-        if missing is not None:
-            known = ", ".join(repr(name) for name in names)
-            option = options.get(missing)
-            hint = f"name the one to use with {option}" if option else None
-            raise InputError(f"has no column {missing!r}, only {known or 'none at all'}", path=path, hint=hint)
+        """Raise InputError that names every column that is asked for and is none of the `names` of an input."""
+        missing = [name for name in self.required if name not in names]
+        if not missing:
+            return
+        known = ", ".join(repr(name) for name in names)
+        columns = f"column{'s' if len(missing) > 1 else ''} {' and '.join(map(repr, missing))}"
+        raise InputError(
+            f"has no {columns}, only {known or 'none at all'}", path=path, hint=self._proposal(missing, names)
+        )
+
+    def _proposal(self, missing: Sequence[str], names: Sequence[str]) -> str | None:
+        """Which options name the keys that are missing, and which columns they may be."""
+        asked = [(f"--{role}", words) for role, words in _LIKELY.items() if getattr(self, role) in missing]
+        if not asked:
+            return None
+        free = [name for name in names if name not in self.required]
+        likely = [(option, next((n for w in words for n in free if n.lower() == w), None)) for option, words in asked]
+        shown = " ".join(f"{option} {name}" for option, name in likely if name is not None)
+        options = " and ".join(option for option, _ in asked)
+        return f"name {'those' if len(asked) > 1 else 'the one'} to use with {options}" + (
+            f", perhaps {shown}" if shown else ""
+        )
 
     @property
     def keeps_rest(self) -> bool:

@@ -16,7 +16,7 @@ from esformat.cli.root import _TOOLS
 
 from .conftest import ROOT, environment
 
-NAMES = ["write", "info", "spaces", "scan", "verify", "convert", *_TOOLS]
+NAMES = ["write", "info", "spaces", "values", "scan", "verify", "convert", *_TOOLS]
 CSV = "user,date,rating\nann,2024-03-01 12:00,5\nbob,2024-03-02 12:00,4\n"
 JSONL = '{"user":"ann","time":"2024-03-01T12:00:00Z","type":"view","x":1}\n'
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,31 @@ def test_help_lists_the_commands(esdb):
     assert result.status == 0
     for name in COMMANDS:
         assert any(line.split()[:1] == [name] and len(line.split()) > 3 for line in result.lines)
+
+
+def test_help_cuts_no_line(esdb):
+    """What a command does is told to the end of its sentence."""
+    assert not [line for line in esdb("--help").lines if line.endswith("...") and not line.startswith("Usage")]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(esdb, shell):
+    """A command prints what a shell needs, which then asks as this test does."""
+    assert f"_ESDB_COMPLETE={shell}_complete" in esdb("completion", shell).text
+    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in esdb("completion", "tcsh").err
+
+
+def test_progress_of_a_long_answer(esdb, activity, monkeypatch):
+    """Rows that go to a file are counted on a terminal."""
+    seen = []
+
+    @contextmanager
+    def shown(title, *, things):
+        yield lambda done, total: seen.append((title, done, total))
+
+    monkeypatch.setattr("esformat.cli.question.progress", shown)
+    assert esdb("scan", "activity.esdb", "--format", "csv", "-o", "x.csv").status == 0
+    assert seen[-1] == ("writing", 29, 0)
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -61,10 +61,15 @@ def test_text_columns():
 def test_check():
     """A column that is asked for must be there; one that is only kept by default need not."""
     roles().check(["u", "t", "g", "i"], "file")
-    with pytest.raises(InputError, match="file: has no column 'g', only 'u', 't'"):
+    with pytest.raises(InputError, match="file: has no columns 'g' and 'i', only 'u', 't'"):
         roles().check(["u", "t"], "file")
-    with pytest.raises(InputError, match="has no column 'u', only none at all; name the one to use with --space"):
+    with pytest.raises(InputError, match="has no columns 'u' and 't' and 'g' and 'i', only none at all; name those to"):
         roles().check([], "file")
+    told = "has no columns 'u' and 't', only 'who', 'At'; name those to use with --space and --timestamp, perhaps"
+    with pytest.raises(InputError, match=f"{told} --space who --timestamp At$"):
+        Roles(space="u", timestamp="t").check(["who", "At"], "file")
+    with pytest.raises(InputError, match=r"has no column 't', only 'u', 'x'; name the one to use with --timestamp$"):
+        Roles(space="u", timestamp="t").check(["u", "x"], "file")
 
 
 def test_stored_names():

@@ -113,6 +113,15 @@ def test_shell_in_a_pipe(command, streams):
     assert "semicolon" in done.text
 
 
+@pytest.mark.parametrize("end", ["exit", "quit;", "EXIT", "\\quit"])
+def test_shell_ends(command, streams, end):
+    """By the words that other shells end with, too; what comes behind is not run."""
+    done = command("shell", "data", stdin=f"SELECT COUNT; {end}; SELECT COUNT".encode())
+    assert (done.status, done.err) == (0, "")
+    assert done.text == '{"count":3}\n'
+    assert is_whole(end)
+
+
 def test_shell_at_a_terminal(streams, tmp_path):
     """A prompt, statements over several lines, errors with the place, and an end."""
     pytest.importorskip("prompt_toolkit")

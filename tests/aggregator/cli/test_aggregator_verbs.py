@@ -405,3 +405,12 @@ def test_a_named_pipe_is_read_once(command, tmp_path):
     result = command("import", "data", "visits", "fifo", *HOW)
     writer.join(30)
     assert (result.status, result.text.startswith("visits: 3 events")) == (0, True), result.err
+
+
+def test_where(command, clicks, tmp_path):
+    """Conditions on any column, of a topic and of what is exported."""
+    assert command("scan", "data", "clicks", "--where", "timestamp > 1970-01-01T00:00:00Z", "--count").text == "2\n"
+    rows = command("scan", "data", "clicks", "--where", "type = page", "--columns", "space", "--format", "jsonl").rows
+    assert rows == [{"space": "ada"}, {"space": "bob"}]
+    assert command("export", "data", "clicks", "x.jsonl", "--where", "space IN (bob)").status == 0
+    assert [json.loads(line)["space"] for line in (tmp_path / "x.jsonl").read_text().splitlines()] == ["bob"]

@@ -1,0 +1,13 @@
+"""`aggregator completion`: what makes a shell complete the command."""
+
+from __future__ import annotations
+
+from esformat.cli.parts import completion_command
+
+completion = completion_command(
+    """\
+  aggregator completion bash >> ~/.bashrc
+  aggregator completion zsh >> ~/.zshrc
+  aggregator completion fish > ~/.config/fish/completions/aggregator.fish
+"""
+)

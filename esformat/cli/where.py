@@ -1,0 +1,123 @@
+"""Conditions of `--where`: a column, how it is compared, and with what; as a filter of batches."""
+
+from __future__ import annotations
+
+import csv
+import operator
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from esformat.cli.params import Moment
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+_CONDITION = re.compile(
+    r"\s*(?P<name>[^<>=!]+?)\s*(?:(?P<sign><=|>=|!=|=|<|>)|\s(?P<list>IN)\b)\s*(?P<value>.*?)\s*",
+    re.IGNORECASE | re.DOTALL,
+)
+_COMPARED = {
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge, "=": operator.eq, "!=": operator.ne,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """What a column is compared with. sign: of the comparisons, or "in" a list."""
+
+    text: str
+    name: str
+    sign: str
+    values: tuple[str, ...]
+
+
+class Where(click.ParamType[Condition]):
+    """NAME OP VALUE, as "amount >= 10", or NAME IN (A, B)."""
+
+    name = "condition"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Condition:
+        if isinstance(value, Condition):
+            return value
+        found = _CONDITION.fullmatch(value)
+        if found is None:
+            self.fail(f"{value!r} is none of NAME = VALUE, with = != < <= > >=, and NAME IN (A, B)", param, ctx)
+        if found["sign"]:
+            return Condition(value, found["name"], found["sign"], (found["value"],))
+        listed = found["value"].removeprefix("(").removesuffix(")")
+        return Condition(value, found["name"], "in", tuple(next(csv.reader([listed], skipinitialspace=True), ())))
+
+
+class Filtered:
+    """The rows of an answer for which conditions hold. A column without a value fulfils none."""
+
+    def __init__(self, answer: Any, conditions: Sequence[Condition], columns: Sequence[str] | None, limit: int | None):
+        """answer: a scan without a limit, that gives `columns` and those of the conditions, too.
+
+        Raises click.UsageError for a column that is not there, and for a value that is none of its type.
+        """
+        self._answer, self._limit = answer, limit
+        self._filter = _expression(conditions, answer.schema)
+        self._columns = list(answer.schema.names if columns is None else columns)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Of the batches."""
+        import pyarrow as pa  # here: slow to import
+
+        return pa.schema([self._answer.schema.field(name) for name in self._columns])
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """The rows."""
+        from esformat.dataset import matching  # here: slow to import
+
+        left = self._limit
+        for batch in self._answer.batches():
+            for found in matching(batch, self._filter):
+                if left == 0:
+                    return
+                rows = found.select(self._columns).slice(0, left)
+                left = None if left is None else left - rows.num_rows
+                yield rows
+
+    def count(self) -> int:
+        """How many there are."""
+        return sum(batch.num_rows for batch in self.batches())
+
+
+def columns_with(columns: tuple[str, ...] | None, conditions: Sequence[Condition]) -> tuple[str, ...] | None:
+    """The columns to read: those that are shown, and those that are compared."""
+    return None if columns is None else tuple(dict.fromkeys([*columns, *(each.name for each in conditions)]))
+
+
+def _expression(conditions: Sequence[Condition], schema: pa.Schema) -> pc.Expression:
+    import pyarrow as pa  # here: slow to import
+    import pyarrow.compute as pc
+
+    def one(condition: Condition) -> pc.Expression:
+        if condition.name not in schema.names:
+            known = ", ".join(schema.names)
+            raise click.UsageError(f"--where {condition.text}: no column {condition.name!r}; the columns are: {known}")
+        type_ = schema.field(condition.name).type
+        try:
+            values = _values(condition.values, type_)
+        except (pa.ArrowException, ValueError, click.UsageError):
+            raise click.UsageError(f"--where {condition.text}: the values of {condition.name!r} are {type_}") from None
+        column = pc.field(condition.name)
+        return column.isin(values) if condition.sign == "in" else _COMPARED[condition.sign](column, values[0])
+
+    return reduce(operator.and_, map(one, conditions))
+
+
+def _values(texts: Sequence[str], type_: pa.DataType) -> pa.Array:
+    import pyarrow as pa  # here: slow to import
+
+    if pa.types.is_timestamp(type_):
+        return pa.array([Moment().convert(text, None, None) for text in texts], pa.timestamp("us", "UTC")).cast(type_)
+    return pa.array(texts, pa.string()).cast(type_)

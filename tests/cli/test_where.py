@@ -1,0 +1,60 @@
+"""Values of an index with their counts, and conditions on any column."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_values(esdb, activity):
+    """By value, or most events first; as lines, too."""
+    rows = esdb("values", "activity.esdb", "country", "--format", "jsonl").rows
+    assert rows == [{"country": "SE", "events": 19}]
+    rows = esdb("values", "activity.esdb", "type", "--sort", "count", "--format", "jsonl").rows
+    assert rows == [{"type": "view", "events": 21}, {"type": "purchase", "events": 7}]
+    assert esdb("values", "activity.esdb", "type", "--format", "table").lines[-1].split() == ["view", "21"]
+    assert esdb("values", "activity.esdb", "type", "--limit", "1", "--format", "csv", "-o", "x.csv").status == 0
+
+
+def test_values_of_no_index(esdb, activity):
+    """The indexes are named."""
+    result = esdb("values", "activity.esdb", "data")
+    assert (result.status, "no index 'data'; the indexes are: type, country" in result.err) == (2, True)
+
+
+FOUND = [
+    (["country = SE"], 19),
+    (["country != SE"], 0),  # what has no value fulfils nothing
+    (["type IN (purchase, view)"], 28),
+    (["type in purchase"], 7),
+    (["timestamp >= 2024-03-08", "timestamp<2024-03-10"], 2),
+    (["space > customer-1", "space != other"], 9),
+    (["grouping = web", "type = purchase"], 0),
+    (["data = visit 7"], 1),
+]
+
+
+@pytest.mark.parametrize(("conditions", "expected"), FOUND, ids=lambda each: str(each))
+def test_where(esdb, activity, conditions, expected):
+    """All conditions hold of what is given; columns that are only compared are not shown."""
+    where = [word for condition in conditions for word in ("--where", condition)]
+    assert int(esdb("scan", "activity.esdb", *where, "--count").text) == expected
+    rows = esdb("scan", "activity.esdb", *where, "--columns", "timestamp,space", "--format", "jsonl").rows
+    assert len(rows) == expected
+    assert all(list(row) == ["timestamp", "space"] for row in rows)
+    limited = esdb("scan", "activity.esdb", *where, "--limit", "2", "--format", "jsonl").rows
+    assert len(limited) == min(2, expected)
+
+
+WRONG = [
+    ("nope = 1", "no column 'nope'; the columns are: space, grouping, timestamp"),
+    ("timestamp > soon", "the values of 'timestamp' are timestamp[us, tz=UTC]"),
+    ("country", "'country' is none of NAME = VALUE"),
+]
+
+
+@pytest.mark.parametrize(("condition", "message"), WRONG)
+def test_wrong_conditions(esdb, activity, condition, message):
+    """What is wrong is told in a line."""
+    result = esdb("scan", "activity.esdb", "--where", condition, "--format", "jsonl")
+    assert (result.status, result.out) == (2, b"")
+    assert message in result.err
