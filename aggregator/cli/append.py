@@ -14,18 +14,17 @@ from aggregator.cli.opened import (
     catalog_or_server,
     changing,
     durability_option,
-    format_option,
     say_json,
     topic_argument,
 )
-from esformat.cli.parts import InputCommand, count, input_options, say
+from esformat.cli.parts import InputCommand, count, input_options, json_option, say
 
 _EXAMPLES = """\b
 Examples:
   aggregator append data clicks clicks.jsonl --space who --timestamp at
   aggregator append data clicks monday.parquet tuesday.csv.gz --space who --timestamp at --partition web
   cat clicks.jsonl | aggregator append data clicks - --input-format jsonl --space who --timestamp at
-  aggregator append data clicks clicks.jsonl --space who --timestamp at --producer loader --format json
+  aggregator append data clicks clicks.jsonl --space who --timestamp at --producer loader --json
   aggregator append http://127.0.0.1:3030 clicks clicks.jsonl --space who --timestamp at --token-file token
 """
 
@@ -57,8 +56,8 @@ def feeding_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
 @feeding_options
 @input_options
-@format_option
-def append(catalog: str, topic: str, inputs: tuple[str, ...], format_: str, **options: Any) -> None:
+@json_option
+def append(catalog: str, topic: str, inputs: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Append the events of files to TOPIC, which must be there.
 
     INPUT is CSV, JSON lines, Parquet or Arrow, plain or compressed (.gz, .bz2, .zst), or "-" for standard input, which
@@ -69,12 +68,12 @@ def append(catalog: str, topic: str, inputs: tuple[str, ...], format_: str, **op
     with changing(catalog, options["durability"]) as opened:
         fed = feed_files(opened.topic(topic), inputs, options)
     if not options["receipts"]:
-        report(fed, perf_counter() - started, format_)
+        report(fed, perf_counter() - started, as_json)
 
 
-def report(fed: Fed, seconds: float, format_: str) -> None:
+def report(fed: Fed, seconds: float, as_json: bool) -> None:
     """Say what was appended."""
-    if format_ == "json":
+    if as_json:
         say_json({**asdict(fed), "seconds": round(seconds, 6)})
         return
     span = "" if fed.first is None else f", record indexes {fed.first:,} to {fed.last:,}"

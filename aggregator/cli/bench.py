@@ -13,9 +13,9 @@ import click
 
 import aggregator
 from aggregator.cli.bench_url import WORKS, bench_url
-from aggregator.cli.opened import durability_option, format_option, say_json
+from aggregator.cli.opened import durability_option, say_json
 from aggregator.load import BODIES, COMPRESSIONS, INTERFACES
-from esformat.cli.parts import progress, size
+from esformat.cli.parts import json_option, progress, size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +26,7 @@ _EXAMPLES = """\b
 Examples:
   aggregator bench --seconds 1
   aggregator bench --seconds 1 --batch 100 --threads 8 --durability interval:200ms
-  aggregator bench --seconds 1 --directory . --format json
+  aggregator bench --seconds 1 --directory . --json
   aggregator bench --url http://127.0.0.1:3030 --batch 10000
   aggregator bench --url http://127.0.0.1:3030 --rate 50 --body jsonl --json
   aggregator bench --url http://127.0.0.1:3030 --work read --rate 200 --threads 8
@@ -63,10 +63,9 @@ _SHAPES = 16  # batches made beforehand, appended in turn
 )
 @click.option("--topic", default="bench", show_default=True, help="With --url: made if it is absent.")
 @click.option("--token", envvar="AGGREGATOR_TOKEN", help="With --url: for access. Better by AGGREGATOR_TOKEN.")
-@format_option
-@click.option("--json", "format_", flag_value="json", help="The same as --format json.")
+@json_option
 def bench(
-    directory: str | None, seconds: float, format_: str, durability: str, threads: int, url: str | None,
+    directory: str | None, seconds: float, as_json: bool, durability: str, threads: int, url: str | None,
     rate: float | None, work: str, interface: str, body: str, compression: str, topic: str, token: str | None,
     **load: Any,
 ) -> None:  # fmt: skip
@@ -80,7 +79,7 @@ def bench(
     for lack of a free connection has waited, too. --work read asks for the newest events of one space after another.
     """
     if url is not None:
-        bench_url(url, seconds, rate, threads, (work, interface, body, compression, topic, token), load, format_)
+        bench_url(url, seconds, rate, threads, (work, interface, body, compression, topic, token), load, as_json)
         return
     with (
         TemporaryDirectory(prefix="aggregator-bench-", dir=directory) as root,
@@ -92,7 +91,7 @@ def bench(
         facts["sealed_events"] = made.stats()["sealed_rows"]
         facts["disk_bytes"] = catalog.stats()["disk"]["total"]
     facts |= {"durability": durability, "threads": threads, **load}
-    if format_ == "json":
+    if as_json:
         say_json(facts)
         return
     from esformat.cli.tables import show_rows  # here: rich is slow to import

@@ -16,7 +16,7 @@ _SWITCH_S = 0.0005  # a thread whose answer is there shall not wait long for the
 
 def bench_url(
     url: str, seconds: float, rate: float | None, threads: int, what: tuple[str, str, str, str, str, str | None],
-    load: dict[str, Any], format_: str,
+    load: dict[str, Any], as_json: bool,
 ) -> None:  # fmt: skip
     """Put a server under load and tell how it does. what: work, interface, body, compression,
     topic, token.
@@ -46,7 +46,7 @@ def bench_url(
         "threads": threads,
         **load,
     }
-    if format_ == "json":
+    if as_json:
         say_json(facts)
     else:
         _show(facts)

@@ -6,8 +6,8 @@ from dataclasses import asdict
 
 import click
 
-from aggregator.cli.opened import catalog_argument, format_option, reading, say_json, writing
-from esformat.cli.parts import moment, say
+from aggregator.cli.opened import catalog_argument, reading, say_json, writing
+from esformat.cli.parts import json_option, moment, say
 
 _EXAMPLES = """\b
 Examples:
@@ -19,8 +19,8 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @catalog_argument
 @click.option("--believe", is_flag=True, help="The clock is right: count ages by it. Nobody else may write meanwhile.")
-@format_option
-def clock(catalog: str, believe: bool, format_: str) -> int:
+@json_option
+def clock(catalog: str, believe: bool, as_json: bool) -> int:
     """Tell the time by which CATALOG counts the ages of events, and whether that is the clock's.
 
     A clock that is further ahead than can have passed would make everything old at once, so it is doubted: retention by
@@ -29,7 +29,7 @@ def clock(catalog: str, believe: bool, format_: str) -> int:
     """
     with writing(catalog) if believe else reading(catalog) as opened:
         report = opened.believe_clock() if believe else opened.clock()
-    if format_ == "json":
+    if as_json:
         say_json(asdict(report))
     elif report.believed:
         say(f"the clock is believed: {moment(report.wall_us)}")

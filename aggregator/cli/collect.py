@@ -16,7 +16,7 @@ import click
 
 from aggregator import collect as collecting
 from aggregator.cli.opened import durability_option, say_json, state_file, writing
-from esformat.cli.parts import Pair, count, say
+from esformat.cli.parts import Pair, count, json_option, say
 
 ONCE_PATIENCE_S = 60.0
 """How long `--once` waits until a batch is taken."""
@@ -28,7 +28,7 @@ Examples:
   aggregator collect --path 'logs/*.jsonl' --into data --format json --time at --column took=integer --once
   aggregator collect --path logs/app.log --into data --format 'regex=^(?P<ts>[^ ]+) (?P<msg>.*)' --once
   aggregator collect --path 'pods/*/*/*.log' --into data --path-tags '/(?P<namespace>[^_]+)_(?P<pod>[^_]+)_' --once
-  aggregator collect collect.toml --once --report json
+  aggregator collect collect.toml --once --json
 """
 
 
@@ -65,10 +65,10 @@ Examples:
 @click.option("--state", metavar="FILE", help="Where it notes how far it is. Default: in ~/.local/state/aggregator.")
 @click.option("--token", envvar="AGGREGATOR_TOKEN", metavar="TEXT", help="For a server. Or AGGREGATOR_TOKEN.")
 @click.option("--once", is_flag=True, help="Collect what is there, last lines without an end as well, and end.")
-@click.option("--report", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@json_option
 @durability_option
 def collect(
-    config: Path | None, path: tuple[str, ...], once: bool, report: str, durability: str, **options: Any
+    config: Path | None, path: tuple[str, ...], once: bool, as_json: bool, durability: str, **options: Any
 ) -> int:
     """Collect lines of files into streams as they are written, each exactly once, until interrupted.
 
@@ -92,7 +92,7 @@ def collect(
             made.run(wait, once=once)
     finally:
         sink.close()
-    _report(made.counts, report)
+    _report(made.counts, as_json)
     return 1 if once and made.counts.unmatched else 0
 
 
@@ -153,8 +153,8 @@ def ended_by_signals(stop: Event, end: Any) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _report(counts: collecting.Counts, report: str) -> None:
-    if report == "json":
+def _report(counts: collecting.Counts, as_json: bool) -> None:
+    if as_json:
         say_json(asdict(counts))
         return
     told = [count(counts.lines, "line")]

@@ -6,28 +6,28 @@ from dataclasses import asdict
 
 import click
 
-from aggregator.cli.opened import catalog_argument, format_option, optional_topic, say_json, writing
-from esformat.cli.parts import count, progress, say, size
+from aggregator.cli.opened import catalog_argument, optional_topic, say_json, writing
+from esformat.cli.parts import count, json_option, progress, say, size
 
 _EXAMPLES = """\b
 Examples:
   aggregator compact data
-  aggregator compact data clicks --format json
+  aggregator compact data clicks --json
 """
 
 
 @click.command(epilog=_EXAMPLES)
 @catalog_argument
 @optional_topic
-@format_option
-def compact(catalog: str, topic: str | None, format_: str) -> None:
+@json_option
+def compact(catalog: str, topic: str | None, as_json: bool) -> None:
     """Merge the segments of CATALOG, or of one TOPIC, into larger ones, and take what was erased off the disk.
 
     An open catalog does so by itself, little by little. Record indexes stay as they are.
     """
     with progress("compacting"), writing(catalog) as opened:
         report = opened.compact(topic)
-    if format_ == "json":
+    if as_json:
         say_json(asdict(report))
         return
     say(f"{count(report.merged, 'segment')} merged into {report.made:,}, {size(report.written_bytes)} written")

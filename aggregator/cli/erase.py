@@ -7,8 +7,8 @@ from dataclasses import asdict
 import click
 
 import aggregator
-from aggregator.cli.opened import catalog_argument, format_option, reading, say_json, topic_argument, writing
-from esformat.cli.parts import Hex, count, say, warn
+from aggregator.cli.opened import catalog_argument, reading, say_json, topic_argument, writing
+from esformat.cli.parts import Hex, count, json_option, say, warn
 
 _EXAMPLES = """\b
 Examples:
@@ -25,9 +25,9 @@ Examples:
 @click.option("--space-hex", type=Hex(), metavar="HEX", help="The space instead, in hexadecimal.")
 @click.option("--now", is_flag=True, help="Take it off the disk before this ends, and look whether anything is left.")
 @click.option("--dry-run", is_flag=True, help="Only tell how many events would go.")
-@format_option
+@json_option
 def erase(
-    catalog: str, topic: str, space: str | None, space_hex: bytes | None, now: bool, dry_run: bool, format_: str
+    catalog: str, topic: str, space: str | None, space_hex: bytes | None, now: bool, dry_run: bool, as_json: bool
 ) -> int:
     """Erase every event of SPACE from TOPIC: hidden at once, and off the disk soon after, while the catalog is open.
 
@@ -40,7 +40,7 @@ def erase(
         chosen = opened.topic(topic)
         if dry_run:
             found = chosen.scan(space=key).count()
-            if format_ == "json":
+            if as_json:
                 say_json({"topic": topic, "space": key, "events": found, "dry_run": True})
             else:
                 say(f"{count(found, 'event')} would go")
@@ -49,7 +49,7 @@ def erase(
         if now:
             chosen.compact()
         traces = chosen.traces(key) if now else None
-    if format_ == "json":
+    if as_json:
         say_json({**asdict(erasure), "traces": traces and {**asdict(traces), "gone": traces.gone}})
     else:
         say(f"{count(erasure.events, 'event')} erased")

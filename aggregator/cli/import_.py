@@ -11,8 +11,8 @@ import click
 import esformat
 from aggregator.cli.append import feeding_options, report
 from aggregator.cli.feeding import Fed, NewTopic, feed, feed_files
-from aggregator.cli.opened import catalog_argument, format_option, topic_argument, writing
-from esformat.cli.parts import InputCommand, input_options, progress
+from aggregator.cli.opened import catalog_argument, topic_argument, writing
+from esformat.cli.parts import InputCommand, input_options, json_option, progress
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,14 +35,14 @@ Examples:
 @click.option("--keys", type=click.Choice(["text", "binary"]), help="Of a new topic: kind of keys. Default: text.")
 @feeding_options
 @input_options
-@format_option
+@json_option
 def import_(
     catalog: str,
     topic: str,
     inputs: tuple[str, ...],
     indexes: tuple[str, ...],
     keys: str | None,
-    format_: str,
+    as_json: bool,
     **options: Any,
 ) -> None:
     """Append the events of files to TOPIC, which is made where it is absent.
@@ -61,7 +61,7 @@ def import_(
         else:
             fed = _feed_segments(chosen, segments, options)
     if not options["receipts"]:
-        report(fed, perf_counter() - started, format_)
+        report(fed, perf_counter() - started, as_json)
 
 
 def _topic(

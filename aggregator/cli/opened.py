@@ -64,10 +64,6 @@ def catalog_or_server(command: Callable[..., Any]) -> Callable[..., Any]:
 catalog_argument = click.argument("catalog", type=_Directory())
 topic_argument = click.argument("topic")
 optional_topic = click.argument("topic", required=False)
-format_option = click.option(
-    "--format", "format_", type=click.Choice(["table", "json"]), default="table", show_default=True,
-    help="json is for scripts.",
-)  # fmt: skip
 DURABILITY = "fsync"
 durability_option = click.option(
     "--durability", default=DURABILITY, show_default=True, metavar="HOW",

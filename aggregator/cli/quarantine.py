@@ -7,9 +7,9 @@ from dataclasses import asdict
 import click
 
 import aggregator
-from aggregator.cli.opened import catalog_argument, format_option, reading, say_json, writing
+from aggregator.cli.opened import catalog_argument, reading, say_json, writing
 from esformat import convert
-from esformat.cli.parts import count, moment, opened_output, say, shown_name, size, teller, warn
+from esformat.cli.parts import count, json_option, moment, opened_output, say, shown_name, size, teller, warn
 
 SHOWN = 10
 _NAMES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".arrow": "arrow"}
@@ -33,12 +33,12 @@ def quarantine() -> None:
 
 @quarantine.command("list", epilog=_EXAMPLES)
 @catalog_argument
-@format_option
-def list_(catalog: str, format_: str) -> None:
+@json_option
+def list_(catalog: str, as_json: bool) -> None:
     """List what CATALOG has in quarantine."""
     with reading(catalog) as opened:
         entries = opened.quarantine.entries()
-    if format_ == "json":
+    if as_json:
         say_json([asdict(entry) for entry in entries])
         return
     if not entries:
@@ -64,14 +64,14 @@ def _row(entry: aggregator.Quarantined) -> tuple[str, ...]:
 @quarantine.command(epilog=_EXAMPLES)
 @catalog_argument
 @click.argument("number", type=int)
-@format_option
-def show(catalog: str, number: int, format_: str) -> None:
+@json_option
+def show(catalog: str, number: int, as_json: bool) -> None:
     """Show the batch with that NUMBER, and its first events."""
     with reading(catalog) as opened:
         entry = next((each for each in opened.quarantine.entries() if each.number == number), None)
         events = opened.quarantine.events(number).slice(0, SHOWN).to_pylist()
     assert entry is not None
-    if format_ == "json":
+    if as_json:
         say_json({**asdict(entry), "events": events})
         return
     for name, value in asdict(entry).items():

@@ -7,20 +7,20 @@ from dataclasses import asdict
 import click
 
 import aggregator
-from aggregator.cli.opened import catalog_argument, format_option, say_json
-from esformat.cli.parts import count, progress, say, warn
+from aggregator.cli.opened import catalog_argument, say_json
+from esformat.cli.parts import count, json_option, progress, say, warn
 
 _EXAMPLES = """\b
 Examples:
   aggregator rebuild-manifest data
-  aggregator rebuild-manifest data --format json
+  aggregator rebuild-manifest data --json
 """
 
 
 @click.command("rebuild-manifest", epilog=_EXAMPLES)
 @catalog_argument
-@format_option
-def rebuild_manifest(catalog: str, format_: str) -> int:
+@json_option
+def rebuild_manifest(catalog: str, as_json: bool) -> int:
     """Make the manifest of CATALOG anew from its segments, where it is lost or damaged; nobody may have it open.
 
     Every segment is read from end to end. What neither they nor the log can tell (topics without events, policies,
@@ -30,7 +30,7 @@ def rebuild_manifest(catalog: str, format_: str) -> int:
     with progress("reading") as show:
         report = aggregator.rebuild_manifest(catalog, progress=show)
     damaged = [path for path in report.quarantined if path.endswith(".esdb")]
-    if format_ == "json":
+    if as_json:
         say_json(asdict(report))
     else:
         events, segments = count(report.rows, "event"), count(report.segments, "segment")

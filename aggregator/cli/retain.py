@@ -6,14 +6,14 @@ from dataclasses import asdict
 
 import click
 
-from aggregator.cli.opened import catalog_argument, format_option, optional_topic, reading, say_json, writing
-from esformat.cli.parts import count, moment, say, size
+from aggregator.cli.opened import catalog_argument, optional_topic, reading, say_json, writing
+from esformat.cli.parts import count, json_option, moment, say, size
 
 _EXAMPLES = """\b
 Examples:
   aggregator retain data --dry-run
   aggregator retain data clicks
-  aggregator retain data --format json
+  aggregator retain data --json
 """
 
 
@@ -21,15 +21,15 @@ Examples:
 @catalog_argument
 @optional_topic
 @click.option("--dry-run", is_flag=True, help="Only tell what would go.")
-@format_option
-def retain(catalog: str, topic: str | None, dry_run: bool, format_: str) -> None:
+@json_option
+def retain(catalog: str, topic: str | None, dry_run: bool, as_json: bool) -> None:
     """Remove the segments that CATALOG, or one TOPIC of it, no longer keeps, oldest first.
 
     An open catalog does so by itself. `aggregator topics --alter` says what a topic keeps.
     """
     with reading(catalog) if dry_run else writing(catalog) as opened:
         report = opened.retain(topic, dry_run=dry_run)
-    if format_ == "json":
+    if as_json:
         say_json({**asdict(report), "rows": report.rows, "size_bytes": report.size_bytes})
         return
     if report.removed:

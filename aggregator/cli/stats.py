@@ -7,14 +7,14 @@ from typing import Any
 
 import click
 
-from aggregator.cli.opened import asking, catalog_or_server, format_option, optional_topic, say_json
-from esformat.cli.parts import moment, say, size
+from aggregator.cli.opened import asking, catalog_or_server, optional_topic, say_json
+from esformat.cli.parts import json_option, moment, say, size
 
 _EXAMPLES = """\b
 Examples:
   aggregator stats data
   aggregator stats data clicks
-  aggregator stats data --format json
+  aggregator stats data --json
   aggregator stats http://127.0.0.1:3030 --token-file token
 """
 
@@ -22,14 +22,14 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @catalog_or_server
 @optional_topic
-@format_option
-def stats(catalog: str, topic: str | None, format_: str) -> None:
+@json_option
+def stats(catalog: str, topic: str | None, as_json: bool) -> None:
     """Show what a catalog, or one TOPIC of it, holds: events, segments, bytes on disk, partitions."""
     with asking(catalog) as opened:
         facts = opened.stats() if topic is None else opened.topic(topic).stats()
         for name in ("schema", "indexes", "keys") if topic is not None else ():
             facts.pop(name, None)  # a server tells them as well; they are `aggregator topics`'
-        if format_ == "json":
+        if as_json:
             say_json(facts)
             return
     from esformat.cli.tables import show_rows  # here: rich is slow to import

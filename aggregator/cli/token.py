@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from aggregator.cli.opened import catalog_argument, format_option, say_json
-from esformat.cli.parts import say
+from aggregator.cli.opened import catalog_argument, say_json
+from esformat.cli.parts import json_option, say
 
 _EXAMPLES = """\b
 Examples:
@@ -50,15 +50,15 @@ def create(catalog: str, name: str, scopes: tuple[str, ...], topics: tuple[str, 
 
 @token.command("list", epilog=_EXAMPLES)
 @catalog_argument
-@format_option
+@json_option
 @click.option("--file", type=click.Path(), metavar="FILE", help="Instead of tokens.json in CATALOG.")
-def list_(catalog: str, format_: str, file: str | None) -> None:
+def list_(catalog: str, as_json: bool, file: str | None) -> None:
     """List the tokens, without their secrets."""
     from aggregator.server.tokens import read_tokens
 
     path = _file(catalog, file)
     tokens = read_tokens(path) if path.exists() else []
-    if format_ == "json":
+    if as_json:
         say_json([{name: value for name, value in asdict(found).items() if name != "digest"} for found in tokens])
         return
     for found in tokens:

@@ -11,19 +11,18 @@ from aggregator.cli.opened import (
     asking,
     catalog_or_server,
     changing,
-    format_option,
     policy,
     policy_options,
     say_json,
 )
-from esformat.cli.parts import moment, say, size
+from esformat.cli.parts import json_option, moment, say, size
 
 _EXAMPLES = """\b
 Examples:
   aggregator topics data
   aggregator topics data --create orders --index type --retention age=365d --retention bytes=10GiB
   aggregator topics data --alter orders --retention bytes=1GiB --roll age=60s
-  aggregator topics data --format json
+  aggregator topics data --json
   aggregator topics http://127.0.0.1:3030 --token-file token
 """
 
@@ -35,7 +34,7 @@ Examples:
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="With --create: index it. Repeatable.")
 @click.option("--keys", type=click.Choice(["text", "binary"]), help="With --create: kind of keys. Default: text.")
 @policy_options
-@format_option
+@json_option
 def topics(
     catalog: str,
     create: str | None,
@@ -44,7 +43,7 @@ def topics(
     keys: str | None,
     roll: tuple[tuple[str, str], ...],
     retention: tuple[tuple[str, str], ...],
-    format_: str,
+    as_json: bool,
 ) -> None:
     """List the topics of a catalog, or make or alter one."""
     if create is None and (indexes or keys):
@@ -58,18 +57,18 @@ def topics(
             opened.create_topic(
                 create, indexes=indexes, keys=keys or "text", roll=policy(roll), retention=policy(retention)
             )
-            _done(opened, create, "made", format_)
+            _done(opened, create, "made", as_json)
     elif alter is not None:
         with changing(catalog) as opened:
             opened.alter_topic(alter, roll=policy(roll), retention=policy(retention))
-            _done(opened, alter, "altered", format_)
+            _done(opened, alter, "altered", as_json)
     else:
         with asking(catalog) as opened:
-            _list(opened, format_)
+            _list(opened, as_json)
 
 
-def _done(catalog: AnyCatalog, name: str, what: str, format_: str) -> None:
-    if format_ == "json":
+def _done(catalog: AnyCatalog, name: str, what: str, as_json: bool) -> None:
+    if as_json:
         say_json(_facts(catalog, name))
     else:
         say(f"{name}: {what}")
@@ -82,9 +81,9 @@ def _facts(catalog: AnyCatalog, name: str) -> dict[str, Any]:
     return {"indexes": topic.indexes, "keys": topic.keys, **facts}
 
 
-def _list(catalog: AnyCatalog, format_: str) -> None:
+def _list(catalog: AnyCatalog, as_json: bool) -> None:
     facts = {name: _facts(catalog, name) for name in catalog.topics()}
-    if format_ == "json":
+    if as_json:
         say_json(list(facts.values()))
         return
     from esformat.cli.tables import show_rows  # here: rich is slow to import

@@ -6,14 +6,14 @@ from dataclasses import asdict
 
 import click
 
-from aggregator.cli.opened import catalog_argument, format_option, looking, say_json, writing
-from esformat.cli.parts import count, moment, progress, say, warn
+from aggregator.cli.opened import catalog_argument, looking, say_json, writing
+from esformat.cli.parts import count, json_option, moment, progress, say, warn
 
 _EXAMPLES = """\b
 Examples:
   aggregator verify data
   aggregator verify data --accept-losses --forget
-  aggregator verify data --format json
+  aggregator verify data --json
 """
 
 
@@ -21,8 +21,8 @@ Examples:
 @catalog_argument
 @click.option("--accept-losses", is_flag=True, help="Go on without segments that are missing or set aside.")
 @click.option("--forget", is_flag=True, help="Tell the known problems this once: you have looked after them.")
-@format_option
-def verify(catalog: str, accept_losses: bool, forget: bool, format_: str) -> int:
+@json_option
+def verify(catalog: str, accept_losses: bool, forget: bool, as_json: bool) -> int:
     """Read every segment of CATALOG against its checksums; recover the log, look for missing and orphaned files.
 
     A damaged segment is set aside in quarantine/, where `esdb repair` can make a copy of it; scans that need it fail
@@ -37,7 +37,7 @@ def verify(catalog: str, accept_losses: bool, forget: bool, format_: str) -> int
         if forget:
             opened.forget_problems()
         segments, events = opened.stats()["segments"], opened.stats()["rows"]
-    if format_ == "json":
+    if as_json:
         facts = {"segments": segments, "events": events}
         say_json({**facts, "problems": [asdict(each) for each in problems], "lost": [asdict(each) for each in lost]})
         return 1 if problems else 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from esformat.cli.console import count, progress
-from esformat.cli.output import finished_file, shown_name, teller
+from esformat.cli.output import finished_file, json_option, shown_name, teller
 from esformat.cli.params import Hex
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _EXAMPLES = """\b
 Examples:
   esdb erase activity.esdb without.esdb --space customer-1
-  esdb erase activity.esdb report.esdb --space customer-1 --space customer-2 --format json
+  esdb erase activity.esdb report.esdb --space customer-1 --space customer-2 --json
 """
 
 
@@ -28,10 +28,10 @@ Examples:
 @click.argument("out", type=click.Path(dir_okay=False))
 @click.option("--space", "spaces", multiple=True, metavar="KEY", help="Erase the events of this space. Repeatable.")
 @click.option("--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, in hexadecimal.")
-@click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def erase(
-    file: str, out: str, spaces: tuple[str, ...], hex_spaces: tuple[bytes, ...], format_: str, force: bool
+    file: str, out: str, spaces: tuple[str, ...], hex_spaces: tuple[bytes, ...], as_json: bool, force: bool
 ) -> int:
     """Write the segment FILE without the events of some spaces to OUT, and report what is gone.
 
@@ -48,7 +48,7 @@ def erase(
     with finished_file(out) as made_at, progress("erasing") as show:
         report = erase_spaces(file, made_at, keys, overwrite=force, progress=show)
     report = replace(report, path=shown)
-    if format_ == "json":
+    if as_json:
         tell(json.dumps(_document(report), ensure_ascii=False, indent=2))
     else:
         _tell(report, file, tell)

@@ -10,22 +10,23 @@ import click
 
 import esformat
 from esformat.cli.console import moment, say, size
+from esformat.cli.output import json_option
 
 _EXAMPLES = """\b
 Examples:
   esdb info activity.esdb
-  esdb info activity.esdb --format json
+  esdb info activity.esdb --json
 """
 
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("file", type=click.Path())
-@click.option("--format", "format_", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def info(file: str, format_: str) -> None:
+@json_option
+def info(file: str, as_json: bool) -> None:
     """Show what is in the segment FILE: how much, of when, in which columns, and what takes the space."""
     with esformat.open(file) as segment:
         facts = {**segment.info(), "schema": {field.name: str(field.type) for field in segment.schema}}
-    if format_ == "json":
+    if as_json:
         say(json.dumps(facts, ensure_ascii=False, indent=2))
         return
     from esformat.cli.table import show_rows  # here: rich is slow to import

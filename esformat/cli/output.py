@@ -16,6 +16,7 @@ from esformat.publish import STDOUT
 _BINARY = ("arrow", "arrows", "parquet", "esdb", "go-esdb", "go-stream")
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the report as JSON, for scripts.")
 TABLES = ("table", "wide", "vertical")
 """Formats for people: a table that fits the terminal, one that cuts nothing, and a line for each value."""
 

@@ -33,7 +33,7 @@ Examples:
 _VERIFY = """\b
 Examples:
   esdb spark verify lake/
-  esdb spark verify lake/2026-*/ archive.esdb --format json
+  esdb spark verify lake/2026-*/ archive.esdb --json
 """
 _ERASE = """\b
 Examples:

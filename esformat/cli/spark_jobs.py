@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from esformat.cli.console import count, progress, say, size, warn
+from esformat.cli.output import json_option
 from esformat.cli.params import Pair
 from esformat.cli.program import one_line
 from esformat.errors import UsageError
@@ -22,7 +23,7 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--master", metavar="URL", help="Where Spark runs. Default: as spark-submit says, else all "
                                                      "processors of this machine."),
         click.option("--conf", type=Pair(), multiple=True, metavar="NAME=VALUE", help="A Spark setting. Repeatable."),
-        click.option("--format", "format_", type=click.Choice(["text", "json"]), default="text", show_default=True),
+        json_option,
     )):  # fmt: skip
         command = option(command)
     return command
@@ -50,11 +51,11 @@ def run_job(title: str, options: dict[str, Any], work: Callable[[Any, Any, Any],
     session = start_session("esdb spark", master=options["master"], conf={**quiet, **dict(options["conf"])})
     with progress(title) as show:
         summary = work(session, jobs, show)
-    return _report(summary, options["format_"])
+    return _report(summary, as_json=options["as_json"])
 
 
-def _report(summary: Any, format_: str) -> int:
-    if format_ == "json":
+def _report(summary: Any, *, as_json: bool) -> int:
+    if as_json:
         names = ("job", "ok", "files", "made", "skipped", "events", "bytes", "seconds", "failed", "notes")
         facts = {name: getattr(summary, name) for name in names}
         say(json.dumps(facts, ensure_ascii=False, indent=2))
@@ -69,5 +70,5 @@ def _report(summary: Any, format_: str) -> int:
     for path, reason in summary.failed[:_SHOWN_FAILURES]:
         warn(f"esdb: {path}: {one_line(RuntimeError(reason))}")
     if len(summary.failed) > _SHOWN_FAILURES:
-        warn(f"esdb: and {len(summary.failed) - _SHOWN_FAILURES:,} failures more; --format json lists all")
+        warn(f"esdb: and {len(summary.failed) - _SHOWN_FAILURES:,} failures more; --json lists all")
     return 0 if summary.ok else 1

@@ -483,11 +483,11 @@ def test_the_command(root, tmp_path, monkeypatch, capsys):
     shown = capsys.readouterr().out
     assert "000000000099.esdb" in shown
     assert "1 to 2" in shown
-    assert run(["quarantine", "list", str(root), "--format", "json"]) == 0
+    assert run(["quarantine", "list", str(root), "--json"]) == 0
     assert [entry["number"] for entry in json.loads(capsys.readouterr().out)] == [1, None]
     assert run(["quarantine", "show", str(root), "1"]) == 0
     assert "a-longer-one" in capsys.readouterr().out
-    assert run(["quarantine", "show", str(root), "1", "--format", "json"]) == 0
+    assert run(["quarantine", "show", str(root), "1", "--json"]) == 0
     assert [event["record_index"] for event in json.loads(capsys.readouterr().out)["events"]] == [1, 2]
     for name in ("out.jsonl", "out.arrow"):
         assert run(["quarantine", "export", str(root), "1", str(tmp_path / name)]) == 0

@@ -9,7 +9,7 @@ import esformat
 
 def test_json(esdb, activity):
     """Everything as one JSON object."""
-    result = esdb("info", "activity.esdb", "--format", "json")
+    result = esdb("info", "activity.esdb", "--json")
     assert (result.status, result.err) == (0, "")
     facts = json.loads(result.out)
     assert (facts["events"], facts["spaces"], facts["keys"], facts["codec"]) == (29, 4, "text", "zstd")

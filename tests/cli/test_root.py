@@ -99,7 +99,7 @@ WRONG_USAGE = [
     (["scan", "activity.esdb", "--format", "table", "-o", "x"], "--format table goes to standard output only"),
     (["spaces", "activity.esdb", "--prefix", "a", "--prefix-hex", "00"], "--prefix and --prefix-hex both say"),
     (["spaces", "activity.esdb", "--sort", "size"], "'size' is not one of 'key', 'count'"),
-    (["info", "activity.esdb", "--format", "csv"], "'csv' is not one of 'table', 'json'"),
+    (["info", "activity.esdb", "--format", "csv"], "No such option '--format'"),
     (["verify"], "Missing argument 'FILE...'"),
 ]
 

@@ -151,13 +151,13 @@ def test_binary_keys(esdb, tmp_path):
 def test_codecs(esdb, source, codec):
     """Every codec."""
     assert esdb("write", "out.esdb", source, *NAMED, "--codec", codec).status == 0
-    assert json.loads(esdb("info", "out.esdb", "--format", "json").out)["codec"] == codec
+    assert json.loads(esdb("info", "out.esdb", "--json").out)["codec"] == codec
 
 
 def test_level(esdb, source):
     """A level goes to the codec that has levels."""
     assert esdb("write", "out.esdb", source, *NAMED, "--level", "19").status == 0
-    assert json.loads(esdb("info", "out.esdb", "--format", "json").out)["level"] == 19
+    assert json.loads(esdb("info", "out.esdb", "--json").out)["level"] == 19
     result = esdb("write", "out.esdb", source, *NAMED, "--level", "3", "--codec", "none", "--force")
     assert (result.status, result.err) == (2, "esdb: codec 'none' has no levels\n")
 

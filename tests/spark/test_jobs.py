@@ -170,7 +170,7 @@ def test_command_line(spark, lake, capfd):
 
     assert run(["spark", "verify", str(lake)]) == 0
     assert "verify: 6 files; 3,000 events" in capfd.readouterr().out
-    assert run(["spark", "erase", str(lake), "--space", "customer-2", "--format", "json"]) == 0
+    assert run(["spark", "erase", str(lake), "--space", "customer-2", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["job"] == "erase"
     next(lake.glob("*.esdb")).write_bytes(b"no segment")
     assert run(["spark", "compact", str(lake)]) == 1

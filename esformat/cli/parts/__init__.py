@@ -2,7 +2,16 @@
 
 from esformat.cli.console import count, is_terminal, moment, progress, say, size, warn
 from esformat.cli.inputs import InputCommand, bad_rows_of, input_options, input_options_of, roles_of
-from esformat.cli.output import TABLES, chosen_format, finished_file, format_option, opened_output, shown_name, teller
+from esformat.cli.output import (
+    TABLES,
+    chosen_format,
+    finished_file,
+    format_option,
+    json_option,
+    opened_output,
+    shown_name,
+    teller,
+)
 from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair
 from esformat.cli.program import CONTEXT_SETTINGS, Group, Verbs, completion_command, one_line, run_program
 from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions
@@ -36,6 +45,7 @@ __all__ = [
     "input_options_of",
     "is_terminal",
     "job_options",
+    "json_option",
     "moment",
     "one_line",
     "one_of",

@@ -191,7 +191,7 @@ def test_collect(command, streams, monkeypatch):
     Path("logs/a.log").write_text("first\nsecond")
     arguments = ("collect", "--path", "logs/*.log", "--into", "data", "--tags", "app=files", "--file-tag", "", "--once")
     assert command(*arguments).text == "2 lines, 2 without a time\n"
-    assert command(*arguments, "--report", "json").json["lines"] == 0
+    assert command(*arguments, "--json").json["lines"] == 0
     assert command("query", "data", "SELECT '{msg}' FROM app = files").text == "first\nsecond\n"
     assert command("collect", "--path", "x").status == 2
     monkeypatch.setattr(collect_command, "ONCE_PATIENCE_S", 0.2)

@@ -29,25 +29,25 @@ def test_init_and_topics(command):
         "--retention", "segments=7", "--roll", "rows=10", "--roll", "age=60s",
     )  # fmt: skip
     assert (made.status, made.text) == (0, "t: made\n")
-    (facts,) = command("topics", "data", "--format", "json").json
+    (facts,) = command("topics", "data", "--json").json
     assert (facts["topic"], facts["indexes"], facts["keys"], facts["rows"]) == ("t", ["type"], "binary", 0)
     assert {name: limit for name, limit in facts["retention"].items() if limit is not None} == {
         "max_bytes": 1 << 30, "max_segments": 7,
     }  # fmt: skip
     assert facts["roll"] == {"rows": 10, "bytes": 64 << 20, "age_us": 60_000_000, "frame_bytes": None}
     assert command("topics", "data", "--alter", "t", "--retention", "age=1d").status == 0
-    assert command("topics", "data", "--format", "json").json[0]["retention"]["max_age_us"] == 86_400_000_000
+    assert command("topics", "data", "--json").json[0]["retention"]["max_age_us"] == 86_400_000_000
     assert "1 days" in command("topics", "data").text
-    assert command("topics", "data", "--alter", "t", "--roll", "rows=7", "--format", "json").json["roll"]["rows"] == 7
-    assert command("topics", "data", "--create", "u", "--format", "json").json["topic"] == "u"
+    assert command("topics", "data", "--alter", "t", "--roll", "rows=7", "--json").json["roll"]["rows"] == 7
+    assert command("topics", "data", "--create", "u", "--json").json["topic"] == "u"
     assert command("init", "data").text == "data: 2 topics\n"
 
 
 def test_append(command, clicks):
     """Files of several formats, with the types that the topic has; a batch that is known is not stored again."""
-    first = command("append", "data", "clicks", "clicks.jsonl", *HOW, "--producer", "p", "--format", "json").json
+    first = command("append", "data", "clicks", "clicks.jsonl", *HOW, "--producer", "p", "--json").json
     assert (first["events"], first["first"], first["last"], first["duplicates"]) == (3, 2, 4, 0)
-    again = command("append", "data", "clicks", "clicks.jsonl", *HOW, "--producer", "p", "--format", "json").json
+    again = command("append", "data", "clicks", "clicks.jsonl", *HOW, "--producer", "p", "--json").json
     assert (again["first"], again["last"], again["duplicates"]) == (2, 4, 1)
     with open("more.csv", "w") as file:  # noqa: PTH123
         file.write("who,at,zip,type,n\ncarl,2026-03-02,010,007,4\n")
@@ -74,7 +74,7 @@ def test_append_stops_at_a_bad_row(command, clicks):
     assert (stopped.status, stopped.text) == (1, "")
     assert "line 4" in stopped.err
     assert stopped.err.count("\n") == 1
-    skipped = command("append", "data", "clicks", "dirty.jsonl", *HOW, "--on-error", "skip", "--format", "json").json
+    skipped = command("append", "data", "clicks", "dirty.jsonl", *HOW, "--on-error", "skip", "--json").json
     assert (skipped["events"], skipped["bad_rows"]) == (3, 1)
 
 
@@ -119,9 +119,9 @@ def test_tail(command, clicks):
 
 def test_stats(command, clicks):
     """Of the catalog and of a topic, for people and scripts."""
-    facts = command("stats", "data", "--format", "json").json
+    facts = command("stats", "data", "--json").json
     assert (facts["rows"], facts["segments"], facts["problems"]) == (3, 1, 0)
-    assert command("stats", "data", "clicks", "--format", "json").json["partitions"]["web"]["unsealed_rows"] == 1
+    assert command("stats", "data", "clicks", "--json").json["partitions"]["web"]["unsealed_rows"] == 1
     assert "0 to 1" in command("stats", "data").text
     with aggregator.open("data") as catalog:
         catalog.query("CREATE PIPE mirror FROM a = 1")
@@ -134,7 +134,7 @@ def test_export_and_import(command, clicks, name):
     assert command("export", "data", "clicks", name).text.startswith(f"{name}: 3 events")
     assert command("export", "data", "clicks", name).status != 0  # it is there
     index = [] if name == "all.esdb" else ["--index", "type"]
-    assert command("import", "data", "again", name, *index, "--format", "json").json["events"] == 3
+    assert command("import", "data", "again", name, *index, "--json").json["events"] == 3
     with aggregator.open(clicks, read_only=True) as catalog:
         first, again = (catalog.topic(each) for each in ("clicks", "again"))
         assert again.indexes == ("type",)
@@ -173,7 +173,7 @@ def test_import_that_fails_makes_no_topic(command, clicks, tmp_path):
     failed = command("import", "data", "new", "bytes.parquet", "--timestamp-format", "us")
     assert (failed.status, "--keys binary" in failed.err) == (1, True)
     assert command("import", "data", "new", "clicks.jsonl", "all.esdb").status == 2
-    assert [facts["topic"] for facts in command("topics", "data", "--format", "json").json] == ["clicks"]
+    assert [facts["topic"] for facts in command("topics", "data", "--json").json] == ["clicks"]
     again = command("import", "data", "new", "bytes.parquet", "--timestamp-format", "us", "--keys", "binary")
     assert again.status == 0
     with aggregator.open(clicks, read_only=True) as catalog:
@@ -225,7 +225,7 @@ def test_import_a_large_segment(command, clicks, tmp_path):
     """Batches are cut to the size that is asked for, and all events arrive."""
     with esformat.create("large.esdb", indexes=["type"]) as writer:
         writer.add_table(click_table(30_000))
-    done = command("import", "data", "large", "large.esdb", "--batch-rows", "7000", "--format", "json").json
+    done = command("import", "data", "large", "large.esdb", "--batch-rows", "7000", "--json").json
     assert (done["events"], done["last"]) == (30_000, 29_999)
     assert done["batches"] >= 5
 
@@ -238,20 +238,20 @@ def test_retain_and_compact(command, clicks):
             catalog.seal()
             catalog.topic("clicks").set_policy(retention={"segments": 5})
     command("topics", "data", "--alter", "clicks", "--retention", "segments=4")
-    dry = command("retain", "data", "--dry-run", "--format", "json").json
+    dry = command("retain", "data", "--dry-run", "--json").json
     assert dry["dry_run"]
     assert command("retain", "data", "clicks").status == 0
-    facts = command("stats", "data", "clicks", "--format", "json").json
+    facts = command("stats", "data", "clicks", "--json").json
     assert facts["segments"] <= 4
-    assert command("compact", "data", "--format", "json").json["made"] >= 1
-    assert command("stats", "data", "clicks", "--format", "json").json["segments"] < facts["segments"]
+    assert command("compact", "data", "--json").json["made"] >= 1
+    assert command("stats", "data", "clicks", "--json").json["segments"] < facts["segments"]
 
 
 def test_erase(command, clicks):
     """Told beforehand, gone afterwards, and nothing else with it."""
     assert command("erase", "data", "clicks", "ada", "--dry-run").text == "2 events would go\n"
     assert command("scan", "data", "clicks", "--count").text == "3\n"
-    done = command("erase", "data", "clicks", "ada", "--now", "--format", "json").json
+    done = command("erase", "data", "clicks", "ada", "--now", "--json").json
     assert (done["events"], done["traces"]["gone"]) == (2, True)
     assert [row["space"] for row in command("scan", "data", "clicks").rows] == ["bob"]
     done = command("erase", "data", "clicks", "bob", "--now")
@@ -268,8 +268,8 @@ def test_verify_finds_damage(command, clicks):
     found = command("verify", "data")
     assert found.status == 1
     assert "quarantine" in found.err
-    assert "damaged" in command("verify", "data", "--format", "json").json["problems"][0]["message"]
-    assert len(command("verify", "data", "--accept-losses", "--format", "json").json["lost"]) == 1
+    assert "damaged" in command("verify", "data", "--json").json["problems"][0]["message"]
+    assert len(command("verify", "data", "--accept-losses", "--json").json["lost"]) == 1
     assert command("scan", "data", "clicks", "--count").text == "1\n"
     assert command("verify", "data", "--forget").status == 1
     assert command("verify", "data").text == "data: ok, 1 event, 0 segments\n"
@@ -302,14 +302,14 @@ def test_rebuild_manifest_with_and_without_facts(command, clicks):
     assert lost.status == 1
     assert "catalog.facts is not there: topics of which" in lost.err
     (stored / "manifest.sqlite").unlink()
-    facts = command("rebuild-manifest", "copy", "--format", "json").json
+    facts = command("rebuild-manifest", "copy", "--json").json
     assert (facts["pipes"], facts["hidden"], len(facts["missing"])) == (0, 0, 1)
 
 
 def test_bench(command, tmp_path):
     """Rates and latencies of a short run; nothing is left behind."""
     facts = command(
-        "bench", "--seconds", "0.2", "--threads", "2", "--batch", "10", "--directory", tmp_path, "--format", "json"
+        "bench", "--seconds", "0.2", "--threads", "2", "--batch", "10", "--directory", tmp_path, "--json"
     ).json
     assert facts["events"] == 10 * facts["appends"] > 0
     assert 0 < facts["p50_ms"] <= facts["p99_ms"] <= facts["max_ms"]
@@ -371,7 +371,7 @@ def test_keys_that_are_no_text(command, tmp_path):
     pyarrow.parquet.write_table(table, "b.parquet")
     assert command("append", "data", "b", "b.parquet", "--timestamp-format", "us").status == 0
     assert command("scan", "data", "b", "--space-hex", "ff", "--count").text == "1\n"
-    erased = command("erase", "data", "b", "--space-hex", "ff", "--format", "json")
+    erased = command("erase", "data", "b", "--space-hex", "ff", "--json")
     assert json.loads(erased.text)["space"] == "ff"
 
 

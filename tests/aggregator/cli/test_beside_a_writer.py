@@ -35,11 +35,11 @@ def test_verify(command, written, tmp_path):
 
 def test_retain_dry_run(command, written):
     """It tells what the policies say, and removes nothing."""
-    assert command("retain", "data", "--dry-run", "--format", "json").json["removed"] == []
+    assert command("retain", "data", "--dry-run", "--json").json["removed"] == []
     written.topic("t").set_policy(retention={"age": "1s"})
     told = written.retain(dry_run=True)
     for arguments in (["data"], ["data", "t"]):
-        found = command("retain", *arguments, "--dry-run", "--format", "json").json
+        found = command("retain", *arguments, "--dry-run", "--json").json
         assert [each["number"] for each in found["removed"]] == [each.number for each in told.removed]
         assert [each["reason"] for each in found["removed"]] == ["age", "age"]
     assert command("retain", "data").status == 1

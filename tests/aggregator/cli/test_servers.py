@@ -50,10 +50,10 @@ SAME = [
     ["tail", "SELECT COUNT"],
     ["tail", "nothing"],
     ["stats", "clicks"],
-    ["stats", "clicks", "--format", "json"],
+    ["stats", "clicks", "--json"],
     ["stats", "nothing"],
     ["topics"],
-    ["topics", "--format", "json"],
+    ["topics", "--json"],
     ["scan", "clicks", "--space", "ada", "--reverse"],
     ["scan", "clicks", "--index", "type=page", "--count"],
     ["scan", "clicks", "--format", "csv", "--columns", "space,timestamp"],
@@ -85,7 +85,7 @@ def _comparable(facts):
 
 def test_stats_of_all(command, served):
     """The same figures; the address stands where the path of the server's disk is nobody's business."""
-    here, there = (command("stats", place, "--format", "json").json for place in ("data", served.url))
+    here, there = (command("stats", place, "--json").json for place in ("data", served.url))
     assert there.pop("path") == served.url
     assert here.pop("path").endswith("data")
     for topic in there["topics"].values():
@@ -115,9 +115,7 @@ def test_what_changes_a_catalog(command, served):
     assert (topic.indexes, topic.roll.age_us, topic.retention.max_age_us) == (
         ("type",), 60_000_000, 7 * 86_400_000_000,
     )  # fmt: skip
-    done = command(
-        "append", served.url, "clicks", "clicks.jsonl", "--space", "who", "--timestamp", "at", "--format", "json"
-    )
+    done = command("append", served.url, "clicks", "clicks.jsonl", "--space", "who", "--timestamp", "at", "--json")
     assert done.json["events"] == 3
     assert served.catalog.topic("clicks").scan().count() == 6
     done = command("query", served.url, "CREATE PIPE errors FROM app = web WHERE msg = one")

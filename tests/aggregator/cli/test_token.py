@@ -17,7 +17,7 @@ def test_life_of_a_token(tmp_path, capsys):
     access = Authority(tmp_path / "tokens.json").access(f"Bearer {token}")
     assert access.allows("write", "clicks")
     assert not access.allows("read", "clicks")
-    assert run(["token", "list", catalog, "--format", "json"]) == 0
+    assert run(["token", "list", catalog, "--json"]) == 0
     out = capsys.readouterr().out
     (listed,) = json.loads(out)
     assert (listed["name"], listed["topics"]) == ("web", ["clicks"])
