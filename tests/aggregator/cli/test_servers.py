@@ -69,7 +69,7 @@ def test_same_as_of_a_directory(command, served, arguments):
     stdin = b"SHOW PARTITIONS; SELECT LIMIT 2; SELECT COUNT" if verb == "shell" else b""
     here = command(verb, "data", *rest, stdin=stdin)
     there = command(verb, served.url, *rest, stdin=stdin)
-    if "json" in rest:
+    if "--json" in rest:
         assert _comparable(there.json) == _comparable(here.json)
     else:
         assert (there.status, there.text) == (here.status, here.text)
