@@ -152,7 +152,7 @@ def _in_order(parts: list[Taken], by: str, reverse: bool) -> Iterator[pa.RecordB
 
 
 def sort_order(keys: I64, partitions: I64 | None, indexes: I64, *, reverse: bool) -> I64 | None:
-    """Row numbers in order; None where the rows are in order. keys, indexes: the same array, by record index."""
+    """Row numbers in order; None where the rows are in order already. By record index, keys and indexes are one."""
     ahead, behind = (slice(1, None), slice(None, -1)) if not reverse else (slice(None, -1), slice(1, None))
     after = indexes[ahead] > indexes[behind]
     if partitions is not None:
