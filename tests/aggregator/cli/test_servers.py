@@ -98,7 +98,7 @@ def test_stats_of_all(command, served):
 def test_arrow_and_export(served, command, tmp_path):
     """Binary answers, and a whole topic in a file of its own."""
     done = subprocess.run(
-        [*COMMAND, "query", served.url, "SELECT", "--format", "arrow"], capture_output=True, check=True
+        [*COMMAND, "query", served.url, "SELECT FROM app != ''", "--format", "arrow"], capture_output=True, check=True
     )
     assert pa.ipc.open_stream(done.stdout).read_all()["data"].to_pylist() == [b"one", b"two", b"three"]
     assert "3 events" in command("export", served.url, "clicks", "there.esdb").text
@@ -166,11 +166,11 @@ def test_tokens(command, served, tmp_path, monkeypatch):
     secret = create(tmp_path / "data" / "tokens.json", "me", ["read"], None, None)
     (tmp_path / "secret").write_text(f"{secret}\n")
     _until_asked_for(command, served.url)
-    assert command("query", served.url, "SELECT COUNT", "--token", secret).rows == [{"count": 3}]
-    assert command("query", served.url, "SELECT COUNT", "--token-file", "secret").rows == [{"count": 3}]
+    assert command("query", served.url, "SELECT COUNT FROM app != ''", "--token", secret).rows == [{"count": 3}]
+    assert command("query", served.url, "SELECT COUNT FROM app != ''", "--token-file", "secret").rows == [{"count": 3}]
     monkeypatch.setenv("AGGREGATOR_TOKEN", secret)
-    assert command("query", served.url, "SELECT COUNT").rows == [{"count": 3}]
-    assert command("query", "data", "SELECT COUNT").rows == [{"count": 3}]
+    assert command("query", served.url, "SELECT COUNT FROM app != ''").rows == [{"count": 3}]
+    assert command("query", "data", "SELECT COUNT FROM app != ''").rows == [{"count": 3}]
     wrong = secret[:-4] + "abcd"
     (tmp_path / "two lines").write_text("a\nb")
     (tmp_path / "empty").write_text("\n")
