@@ -19,8 +19,8 @@ from aggregator.cli import main
 from aggregator.server import RunningServer, Settings
 from aggregator.server.settings import Http
 
-SHOWN_ELSEWHERE = {"demo", "bench", "serve", "quarantine"}
-"""They take seconds, run until they are stopped, or need a catalog that no gate lets through."""
+SHOWN_ELSEWHERE = {"demo", "bench", "serve", "quarantine", "completion"}
+"""They take seconds, run until they are stopped, need a catalog that no gate lets through, or write to a home."""
 ENDLESS = " -f"
 SERVER = "http://127.0.0.1:3030"
 
@@ -53,6 +53,8 @@ def _logs_and_streams(path: Path) -> None:
     Path("logs/app.log").write_text("2026-03-01T08:00:00Z started\n")
     Path("logs/app.jsonl").write_text('{"at": "2026-03-01T08:00:00Z", "took": 3}\n')
     Path("logs/access.log").write_text('::1 - - [01/Mar/2026:08:00:00 +0000] "GET / HTTP/1.1" 200 5 "-" "curl"\n')
+    Path("pods/shop_web-1/app").mkdir(parents=True)
+    Path("pods/shop_web-1/app/0.log").write_text("2026-03-01T08:00:00Z started\n")
     Path("collect.toml").write_text('into = "data"\n[[files]]\npath = "logs/*.log"\n')
     Path("statements.lql").write_text("SHOW PARTITIONS;\nSELECT COUNT;\n")
 

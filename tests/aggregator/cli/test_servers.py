@@ -246,13 +246,14 @@ def test_following(served, tmp_path):
 
 def test_limit_of_a_tail(command, served):
     """It ends behind that many records, over all pages."""
-    done = command("tail", served.url, "SELECT '{msg}' POSITION HEAD LIMIT 2", "-f")
+    done = command("tail", served.url, "SELECT '{msg}' FROM app != '' POSITION HEAD LIMIT 2", "-f")
     assert (done.status, done.text) == (0, "one\ntwo\n")
 
 
 def test_forward(command, served):
     """What is there, once; a second run finds only what is new, also of a statement with an OFFSET."""
-    for statement, first in (("SELECT '{msg}' POSITION HEAD", 3), ("SELECT '{msg}' POSITION TAIL OFFSET -2", 2)):
+    for start, first in (("HEAD", 3), ("TAIL OFFSET -2", 2)):
+        statement = f"SELECT '{{msg}}' FROM app != '' POSITION {start}"
         arguments = ("forward", served.url, statement, "--to", f"file:out-{first}.txt", "--once")
         assert command(*arguments).text == f"{first} records sent\n"
         assert command(*arguments).text == "0 records sent\n"
@@ -262,7 +263,7 @@ def test_forward(command, served):
         arguments = (
             "forward",
             served.url,
-            f"SELECT '{{msg}}' POSITION {first}",
+            f"SELECT '{{msg}}' FROM app != '' POSITION {first}",
             "--to",
             f"file:out-{count}.txt",
             "--once",
@@ -281,7 +282,7 @@ def test_forward_stopped_between_records(served, tmp_path):
         *COMMAND,
         "forward",
         served.url,
-        "SELECT '{msg}' POSITION HEAD",
+        "SELECT '{msg}' FROM app != '' POSITION HEAD",
         "--to",
         f"file:{out}",
         "--state",
