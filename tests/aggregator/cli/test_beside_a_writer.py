@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 import aggregator
+from aggregator.housekeeping import Housekeeping
 
 
 @pytest.fixture
-def written(tmp_path):
-    """A catalog that is open for writing, with two segments, of which the older is over the limit."""
+def written(tmp_path, monkeypatch):
+    """A catalog that is open for writing, with two segments; nothing is removed by itself."""
+    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t", retention={"segments": 5})
         for number in range(2):
