@@ -52,6 +52,10 @@ class CommitFolder(Protocol):
         """Make the staging directory of a write, and note in it whose it is."""
         ...
 
+    def put(self, name: str, data: bytes) -> None:
+        """Make a small file, whole, in place of one that is there."""
+        ...
+
     def put_record(self, job: str, name: str, record: bytes) -> None:
         """Make a record, whole and durable, of a write whose staging directory is there."""
         ...
@@ -123,6 +127,12 @@ class LocalFolder:
         staging = self._here / staging_of(job)
         staging.mkdir()
         (staging / OWNER).write_bytes(owner)
+
+    def put(self, name: str, data: bytes) -> None:
+        """Written beside, then renamed."""
+        partial = self._here / f".{name}.partial"
+        partial.write_bytes(data)
+        partial.replace(self._here / name)
 
     def put_record(self, job: str, name: str, record: bytes) -> None:
         """Written in the staging directory, then renamed."""
@@ -212,18 +222,20 @@ class StoredFolder:
 
     def begin_staging(self, job: str, owner: bytes) -> None:
         """Put the owner's note."""
-        self._put(f"{staging_of(job)}/{OWNER}", owner)
+        self.put(f"{staging_of(job)}/{OWNER}", owner)
 
     def put_record(self, job: str, name: str, record: bytes) -> None:
         """One object."""
-        self._put(name, record)
+        self.put(name, record)
 
     def turn_record(self, name: str, other: str) -> None:
         """The same record under its next name, and then no more under the one before."""
-        self._put(other, self.read(name))
+        self.put(other, self.read(name))
         self.remove([name])
 
-    def _put(self, name: str, data: bytes) -> None:
+    def put(self, name: str, data: bytes) -> None:
+        """One object."""
+
         def put() -> None:
             with tempfile.TemporaryFile() as file:
                 file.write(data)

@@ -31,6 +31,7 @@ from typing import Any
 
 from esformat.commit_folder import OWNER, REQUESTS, CommitFolder, LocalFolder, StoredFolder, staging_of
 from esformat.errors import ClosedError, UsageError
+from esformat.lease import Lease
 from esformat.store import Store, StoredAt
 from esformat.write_owner import lives, this_owner
 
@@ -51,11 +52,13 @@ class Write:
     """One write into a directory; a value that can be pickled to the tasks of the write.
 
     job: what tells it from all other writes, 8 to 64 characters of 0-9 and a-z. suffix: of the files that it makes.
+    lease: the name of the one under which it works; "": none, others may write as well.
     """
 
     folder: CommitFolder
     job: str
     suffix: str = ".esdb"
+    lease: str = ""
 
     def __post_init__(self) -> None:
         if not _JOB.fullmatch(self.job):
@@ -101,6 +104,8 @@ class Write:
         they wrote is gone. Raises OSError, and ClosedError where another process took this one for dead and ended the
         write; then nothing has changed, unless the record says `replacing`.
         """
+        if self.lease:
+            Lease(self.folder, self.lease).check()
         names = [f"part-{number:05}-{self.job}{self.suffix}" for number in range(len(staged))]
         older = _records(self.folder.names()) if forget else {}
         record = {

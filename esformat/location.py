@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from esformat.commit_folder import CommitFolder, LocalFolder, StoredFolder
 from esformat.commits import committed, committed_objects
@@ -26,6 +26,11 @@ from esformat.upload import Upload
 SUFFIX = ".esdb"
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
+_HADOOP = re.compile(
+    r"(file|dbfs|hdfs|viewfs|s3[an]?|gs|abfss?|wasbs?|maprfs|oss|cosn?|adl):(?P<rest>/.*)", re.I | re.S
+)
+_SAME_STORE = {"s3a": "s3", "s3n": "s3", "wasb": "abfs", "wasbs": "abfss"}  # as Hadoop calls them, and we
+_DBFS = "/dbfs"  # where Databricks mounts its file system
 _QUERY = re.compile(r"\?(?=[A-Za-z_]+=)")
 _ARROW_SCHEMES = ("s3", "gs", "gcs", "abfs", "abfss", "hdfs", "viewfs")
 _SETTINGS = ("AWS_", "AZURE_", "GOOGLE_", "STORAGE_EMULATOR_")  # variables that decide how to connect
@@ -54,8 +59,9 @@ def located(storage_options: Options, *targets: Any) -> list[Any]:
         return list(targets)
     if not isinstance(storage_options, Mapping):
         raise UsageError(f"storage_options must be a mapping, not {type(storage_options).__name__}")
+    targets = tuple(_spelled(target) if isinstance(target, str) else target for target in targets)
     schemes = [_URI.match(target) if isinstance(target, str) else None for target in targets]
-    named = [None if found is None or found[1].lower() == "file" else found[1].lower() for found in schemes]
+    named = [None if found is None else found[1].lower() for found in schemes]
     if targets and not any(named):
         raise UsageError(f"storage_options go with a URI, not with {targets[0]!r}", hint="such as s3://bucket/key")
     return [
@@ -82,8 +88,38 @@ def locate(target: Any) -> Place:
     path = os.fsdecode(target)
     if "\0" in path:
         raise UsageError(f"no file can be called {path!r}", hint="its name has a NUL in it")
+    path = _spelled(path) if isinstance(target, str) else path
     found = _URI.match(path) if isinstance(target, str) else None
     return path if found is None else _in_uri(path, found[1].lower())
+
+
+def local_path(location: str, otherwise: str) -> str:
+    """The path of the local disk that a location names. Raises UsageError, saying `otherwise`, for one in a store."""
+    path = _spelled(location)
+    if _URI.match(path):
+        raise UsageError(otherwise, path=location)
+    return path
+
+
+def _spelled(location: str) -> str:
+    """A location in our spelling: a path of the local disk, or `scheme://…`. Spark and Hadoop have others for both.
+
+    Raises UsageError where that names nothing.
+    """
+    found = _HADOOP.match(location)
+    if found is None:
+        return location
+    scheme, rest = found[1].lower(), found["rest"]
+    authority, _, path = rest[2:].partition("/") if rest.startswith("//") else ("", "", rest[1:])
+    if scheme in ("file", "dbfs"):
+        if authority not in ("", "localhost"):
+            raise UsageError(f"{scheme}:// with a host", path=location, hint=f"write {scheme}:///{authority}/{path}")
+        if scheme == "dbfs" and not Path(_DBFS).is_dir():
+            raise UsageError(f"{_DBFS}, where the files of dbfs:/ lie, is not there", path=location)
+        return f"{_DBFS}/{path}" if scheme == "dbfs" else "/" + unquote(path)
+    if not authority and scheme not in ("hdfs", "viewfs"):
+        raise UsageError("it names no bucket or container", path=location, hint=f"write {scheme}://bucket/path")
+    return f"{_SAME_STORE.get(scheme, scheme)}://{authority}/{path}"
 
 
 def lasting(target: Any) -> Any:
@@ -119,8 +155,8 @@ def within(directory: Any, name: str) -> Path | str | tuple[Any, str] | StoredAt
     if isinstance(directory, tuple):
         filesystem, path = directory
         return filesystem, "/".join([*filter(None, [os.fsdecode(path).rstrip("/")]), name])
-    found = _URI.match(directory) if isinstance(directory, str) else None
-    if found is not None and found[1].lower() != "file":
+    directory = _spelled(directory) if isinstance(directory, str) else directory
+    if isinstance(directory, str) and _URI.match(directory):
         uri, *query = _QUERY.split(directory, maxsplit=1)
         return "?".join([f"{uri.rstrip('/')}/{name}", *query])
     place = locate(directory)
@@ -148,8 +184,6 @@ def _in_filesystem(filesystem: Any, path: str) -> Place:
 
 
 def _in_uri(uri: str, scheme: str) -> Place:
-    if scheme == "file":
-        return unquote(urlsplit(uri).path)
     if scheme not in _ARROW_SCHEMES:
         return _through_fsspec(uri, scheme)
     rest, *query = _QUERY.split(uri, maxsplit=1)
@@ -175,6 +209,11 @@ def _connect(uri: str, _settings: tuple[tuple[str, str], ...]) -> tuple[Any, str
         found: tuple[Any, str] = FileSystem.from_uri(uri)
     except ValueError as error:
         raise UsageError(f"{uri}: {error}", hint="for example s3://bucket/key.esdb") from None
+    except OSError as error:
+        if not uri.startswith(("hdfs:", "viewfs:")):
+            raise
+        line = str(error).partition("\n")[0]
+        raise UsageError(f"{uri}: {line}", hint="a Hadoop client with libhdfs is needed, and its CLASSPATH") from None
     return found
 
 

@@ -48,6 +48,14 @@ def lives(owner: Any, changed: float | None) -> bool:
     changed: when the write last changed anything, in seconds since 1970; None: nothing of it is there any more, so
     somebody else is at it.
     """
+    here = runs_here(owner)
+    if here is not None:
+        return here
+    return changed is None or time.time() - changed < STALE_SECONDS
+
+
+def runs_here(owner: Any) -> bool | None:
+    """Whether a process runs on this machine; None where that cannot be told, as of one on another."""
     try:
         if isinstance(owner, dict) and owner["host"] == socket.gethostname():
             os.kill(int(owner["pid"]), 0)
@@ -56,4 +64,4 @@ def lives(owner: Any, changed: float | None) -> bool:
         return False
     except (PermissionError, KeyError, TypeError, ValueError):
         pass
-    return changed is None or time.time() - changed < STALE_SECONDS
+    return None

@@ -72,7 +72,7 @@ LEVELS = (
         "space_hashes",
         "upload",
     ),
-    ("plain_array",),
+    ("lease", "plain_array"),
     ("commits", "intake", "unified_schema"),
     ("location", "node", "pieces"),
     ("bytes_node",),

@@ -12,8 +12,9 @@ import pytest
 from object_store import arrow_filesystem
 
 import esformat
-from esformat import location
-from esformat.location import locate, segments_at
+from esformat import UsageError, location
+from esformat.commit_folder import LocalFolder
+from esformat.location import folder_at, local_path, locate, segments_at, within
 
 
 def write(target, spaces="ab", **options):
@@ -200,3 +201,66 @@ def test_a_missing_file_among_many(tree, bucket):
 def test_suffix():
     """The one that the rest of the package writes."""
     assert location.SUFFIX == ".esdb"
+
+
+# ------------------------------------------------------------ as Spark and Hadoop spell locations
+
+
+@pytest.mark.parametrize("spelled", ["file:{}", "file://{}", "file://localhost{}", "FILE:{}", "{}"])
+def test_local_files_as_spark_spells_them(tmp_path, spelled):
+    """`file:/…` with one slash, three, or a host that is this one, is the local disk: no folder called `file:`."""
+    path = str(tmp_path / "a b.esdb")
+    assert locate(spelled.format(path)) == path
+    assert folder_at(spelled.format(path)) == LocalFolder(path)
+    assert local_path(spelled.format(path), "no") == path
+    assert str(within(spelled.format(str(tmp_path)), "x.esdb")) == f"{tmp_path}/x.esdb"
+
+
+def test_stores_as_hadoop_calls_them(monkeypatch):
+    """s3a and s3n are S3; wasb is a blob store of Azure; hdfs without a name node is the default one."""
+    asked = []
+
+    def connect(uri, settings):
+        asked.append(uri)
+        return pyarrow.fs.LocalFileSystem(), "bucket"
+
+    monkeypatch.setattr(location, "_connect", connect)
+    for uri in ("s3a://bucket/a/b.esdb", "s3n://bucket/a", "S3A://bucket/a", "hdfs:/a", "hdfs:///a", "gs://bucket/a"):
+        locate(uri)
+    locate("wasbs://box@account.blob.core.windows.net/a")
+    assert asked == [
+        "s3://bucket", "s3://bucket", "s3://bucket", "hdfs://", "hdfs://", "gs://bucket",
+        "abfss://box@account.dfs.core.windows.net",
+    ]  # fmt: skip
+
+
+def test_databricks_files(tmp_path, monkeypatch):
+    """`dbfs:/` lies where Databricks mounts it; elsewhere the message says what is missing."""
+    monkeypatch.setattr(location, "_DBFS", str(tmp_path))
+    assert locate("dbfs:/lake/x.esdb") == f"{tmp_path}/lake/x.esdb"
+    monkeypatch.setattr(location, "_DBFS", str(tmp_path / "absent"))
+    with pytest.raises(UsageError, match="where the files of dbfs:/ lie, is not there"):
+        locate("dbfs:/lake/x.esdb")
+
+
+@pytest.mark.parametrize(
+    ("spelled", "reason"),
+    [
+        ("s3a:/bucket/x", "names no bucket"),
+        ("abfss:///x", "names no bucket"),
+        ("file://host/x", "file:// with a host"),
+        ("maprfs://cluster/x", "maprfs"),
+    ],
+)
+def test_locations_that_name_nothing(spelled, reason):
+    """What cannot be read says so in one line, rather than becoming a folder of that name."""
+    with pytest.raises(UsageError, match=reason) as raised:
+        locate(spelled)
+    assert "\n" not in str(raised.value)
+
+
+def test_hdfs_without_a_client():
+    """Where there is no Hadoop client, the message says that one is needed."""
+    with pytest.raises(UsageError, match="libhdfs") as raised:
+        locate("hdfs://node:8020/x")
+    assert "\n" not in str(raised.value)

@@ -13,19 +13,26 @@ from pyspark.sql import SparkSession
 from aggregator.files import Layout
 from aggregator.manifest import Manifest
 from aggregator.model import ProducerEntry
+from aggregator.modes import create_directory
+from aggregator.opening import make_directory_tree
+from aggregator.spark.options import IN_A_STORE
 from aggregator.spark.source import write
+from aggregator.staging import staging
 from aggregator.topic import DEFAULT_PARTITION
 from esformat.spark.parts import (
     GROUP_BYTES,
     INPUT_FORMATS,
     InputFile,
     Inputs,
+    LocalFolder,
     Progress,
     Published,
     Summary,
     check_count,
     in_groups,
     ledger,
+    local_path,
+    owned,
 )
 
 LOAD_FORMATS = (*INPUT_FORMATS, "esdb")
@@ -50,29 +57,35 @@ def load(
     `spark.read.format(format)`. roles: `space`, `timestamp`, `grouping`, `indexes` (of a new topic), `partition`,
     `partitions` and others of `aggregator.spark.write`; keys and times are read as `esformat.spark.jobs.convert` does.
     The catalog remembers the files of a group together with their events, in one transaction: a job that was stopped
-    goes on with its next group. A file that has changed since is an error. Nobody else may have the catalog open for
-    writing.
+    goes on with its next group, and files that were moved, or segments that were merged, since are passed over. A file
+    that has changed since is an error. Nobody else may have the catalog open for writing, or load into it.
     Raises UsageError for what cannot be; what goes wrong with a group is in the summary's `failed`.
     """
+    root = local_path(root, IN_A_STORE)
     found = Inputs.find(inputs, format, LOAD_FORMATS, read_options, roles)
     partition = str(roles.get("partition", DEFAULT_PARTITION))
 
-    def publish(group: list[InputFile]) -> Published:
-        note = json.dumps(ledger(group))
-        producer = _PRODUCER + hashlib.sha256(note.encode()).hexdigest()[:32]
-        df = found.events(spark, group)
-        rows = df.count()
-        write(df, root, topic, producer=producer, sequence=0, note=note, **roles)
-        entries = [entry for entry in _loaded(root, topic, partition) if entry.producer == producer]
-        published = _published(root, entries)
-        check_count(rows, published.events, root)
-        return published
+    layout = Layout(Path(root))
+    make_directory_tree(layout.root)
+    create_directory(staging(layout))
+    with owned(LocalFolder(str(staging(layout))), "load"):
 
-    before = [json.loads(entry.note) for entry in _loaded(root, topic, partition)]
-    return in_groups(
-        "load", found.files, publish, ledgers=before, target=f"{topic} of {root}", group_bytes=group_bytes,
-        progress=progress,
-    )  # fmt: skip
+        def publish(group: list[InputFile]) -> Published:
+            note = json.dumps(ledger(group))
+            producer = _PRODUCER + hashlib.sha256(note.encode()).hexdigest()[:32]
+            df = found.events(spark, group)
+            rows = df.count()
+            write(df, root, topic, producer=producer, sequence=0, note=note, **roles)
+            entries = [entry for entry in _loaded(root, topic, partition) if entry.producer == producer]
+            published = _published(root, entries)
+            check_count(rows, published.events, root)
+            return published
+
+        before = [json.loads(entry.note) for entry in _loaded(root, topic, partition)]
+        return in_groups(
+            "load", found.files, publish, kind=found.kind, ledgers=before, target=f"{topic} of {root}",
+            group_bytes=group_bytes, progress=progress,
+        )  # fmt: skip
 
 
 def _loaded(root: str, topic: str, partition: str) -> list[ProducerEntry]:

@@ -17,6 +17,7 @@ from esformat.spark.parts import (
     SEGMENT_EVENTS,
     Options,
     WriteOptions,
+    local_path,
     one_of,
     parse_bytes,
     parse_count,
@@ -25,6 +26,7 @@ from esformat.spark.parts import (
 )
 
 HEAD, TAIL = "head", "tail"
+IN_A_STORE = "a catalog lies in a directory that all machines share, not in a store"
 _STREAMING = ("position", "maxRowsPerTrigger", "maxBytesPerTrigger")
 _KEY = ("producer", "sequence", "note")
 _FOLLOWING = ("checkpointLocation",)  # which Spark hands to sources and sinks of a stream alike
@@ -136,9 +138,7 @@ def catalog_root(options: Options) -> str:
     root = options.get("path", str)
     if not root:
         raise UsageError("no catalog is named", hint='give its directory: spark.read.format("aggregator").load(root)')
-    if "://" in root and not root.startswith("file:///"):
-        raise UsageError("a catalog lies in a directory that all machines share", path=root)
-    return root.removeprefix("file://")
+    return local_path(root, IN_A_STORE)
 
 
 def topic_name(options: Options) -> str:

@@ -33,7 +33,7 @@ from esformat.spark.parts import (
     RowRange,
     SegmentGoneError,
     bounds_of_filters,
-    column_of,
+    columns_of,
     convert_batch,
     find_candidates,
     matching,
@@ -107,7 +107,7 @@ class Request:
     def __post_init__(self) -> None:
         """known: all columns for which Spark has a type, in that; whole: those to read, with what `where` looks at."""
         known = readable(self.union)
-        looked_at = dict.fromkeys(column_of(each) for each in self.where)
+        looked_at = dict.fromkeys(name for each in self.where for name in columns_of(each))
         extra = [known.field(name) for name in looked_at if name not in self.wanted.names]
         object.__setattr__(self, "known", known)
         object.__setattr__(self, "whole", pa.schema([*self.wanted, *extra]))
@@ -128,7 +128,7 @@ class Request:
 
     def admits(self, partition: str) -> bool:
         """Whether events of a partition can be asked for."""
-        named = tuple(each for each in self.where if column_of(each) == PARTITION)
+        named = tuple(each for each in self.where if columns_of(each) == (PARTITION,))
         return not named or len(matching(pa.record_batch({PARTITION: [partition]}), named)) > 0
 
 

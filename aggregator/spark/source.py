@@ -19,7 +19,7 @@ from aggregator.spark.read import CatalogReader, choose_columns
 from aggregator.spark.save import CatalogStreamWriter, CatalogWriter
 from aggregator.spark.stream import CatalogStreamReader
 from esformat import UsageError
-from esformat.spark.parts import PUSH_DOWN, as_list, clustered
+from esformat.spark.parts import PUSH_DOWN, activate, as_list, clustered
 
 
 class AggregatorDataSource(DataSource):
@@ -59,6 +59,7 @@ class AggregatorDataSource(DataSource):
 
 def register(spark: SparkSession, *, push_down: bool = True) -> None:
     """Make `format("aggregator")` known to a session. push_down: as of `esformat.spark.register`."""
+    activate(spark)
     spark.dataSource.register(AggregatorDataSource)
     if push_down:
         spark.conf.set(PUSH_DOWN, "true")

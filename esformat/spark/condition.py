@@ -1,17 +1,21 @@
 """The option `where`: a condition in a small part of SQL, read into filters that are applied here, exactly.
 
-    space = 'ada' AND timestamp >= '2026-03-01' AND type IN ('page', 'purchase') AND country IS NOT NULL
+    space = 'ada' AND timestamp >= '2026-03-01' AND (type IN ('page', 'purchase') OR NOT country = 'at')
 
-Comparisons (`=`, `<`, `<=`, `>`, `>=`), `IN`, `BETWEEN`, `LIKE 'prefix%'`, `IS NULL` and `IS NOT NULL` on columns,
-joined by AND. Literals are numbers, TRUE, FALSE, X'00ff', and text in single quotes, which is ISO 8601 where the column
-is a timestamp (UTC if it names no zone).
+Comparisons (`=`, `<>`, `!=`, `<`, `<=`, `>`, `>=`), `[NOT] IN`, `[NOT] BETWEEN`, `[NOT] LIKE 'prefix%'`, `IS NULL` and
+`IS NOT NULL` on columns, and columns of truth values, joined by AND, OR, NOT and parentheses; null is neither true nor
+false, as in SQL. Literals are numbers, TRUE, FALSE, X'00ff', `DATE '…'`, `TIMESTAMP '…'` and text in single quotes,
+which is ISO 8601 where the column is a date or timestamp (UTC if it names no zone).
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import decimal
 import re
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -28,6 +32,7 @@ from pyspark.sql.datasource import (
     IsNull,
     LessThan,
     LessThanOrEqual,
+    Not,
     StringStartsWith,
 )
 
@@ -35,14 +40,22 @@ from esformat.errors import UsageError
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<hex>[xX]'(?:[0-9a-fA-F]{2})*')|(?P<text>'(?:[^']|'')*')|(?P<quoted>`(?:[^`]|``)+`)"
-    r"|(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<word>[A-Za-z_]\w*)|(?P<sign><=|>=|[=<>(),]))"
+    r"|(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)|(?P<word>[A-Za-z_]\w*)|(?P<sign><=|>=|<>|!=|[=<>(),]))"
 )
 _COMPARISONS: dict[str, Callable[[tuple[str, ...], Any], Filter]] = {
     "=": EqualTo, "<": LessThan, "<=": LessThanOrEqual, ">": GreaterThan, ">=": GreaterThanOrEqual,
 }  # fmt: skip
 _KEYWORDS = ("AND", "IN", "BETWEEN", "LIKE", "IS", "NOT", "NULL", "TRUE", "FALSE", "OR")
+_MAX_DEPTH = 100
 
 Token = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class AnyOf(Filter):
+    """True where all filters of one of the options are: what OR joins."""
+
+    options: tuple[tuple[Filter, ...], ...]
 
 
 def parse_condition(text: str, schema: pa.Schema) -> tuple[Filter, ...]:
@@ -57,12 +70,41 @@ class _Parser:
         self._tokens = list(_tokens(text))
         self._at = 0
 
-    def filters(self) -> Iterator[Filter]:
-        while True:
-            yield from self._condition()
-            if self._at == len(self._tokens):
-                return
-            self._expect("AND")
+    def filters(self) -> list[Filter]:
+        found = self._any(negated=False, depth=0)
+        if self._at < len(self._tokens):
+            raise self._wrong(f"AND, not {self._next()[1]!r}")
+        return found
+
+    def _any(self, *, negated: bool, depth: int) -> list[Filter]:
+        """What OR joins, or if negated, the opposite of all: filters of which all must be true."""
+        if depth > _MAX_DEPTH:
+            raise self._wrong(f"{_MAX_DEPTH} parentheses in each other at most")
+        options = [self._all(negated=negated, depth=depth)]
+        while self._takes("OR"):
+            options.append(self._all(negated=negated, depth=depth))
+        return _joined(options, conjoined=negated)
+
+    def _all(self, *, negated: bool, depth: int) -> list[Filter]:
+        parts = [self._factor(negated=negated, depth=depth)]
+        while self._takes("AND"):
+            parts.append(self._factor(negated=negated, depth=depth))
+        return _joined(parts, conjoined=not negated)
+
+    def _factor(self, *, negated: bool, depth: int) -> list[Filter]:
+        while self._takes("NOT"):
+            negated = not negated
+        if not self._takes("("):
+            return _denied(list(self._condition())) if negated else list(self._condition())
+        found = self._any(negated=negated, depth=depth + 1)
+        self._expect(")")
+        return found
+
+    def _takes(self, word: str) -> bool:
+        """Pass over a word or sign if it comes next."""
+        found = self._at < len(self._tokens) and self._tokens[self._at][0] in ("word", "sign") and self._peek() == word
+        self._at += found
+        return found
 
     def _condition(self) -> Iterator[Filter]:
         kind, name = self._next()
@@ -74,11 +116,21 @@ class _Parser:
                 f"option 'where' names no column: {name!r}", hint=f"the columns are {', '.join(self._schema.names)}"
             )
         path, column = (name,), self._schema.field(name)
+        if pt.is_boolean(column.type) and self._peek() in ("", "AND", "OR", ")"):
+            yield EqualTo(path, True)
+        elif self._takes("NOT"):
+            yield from _denied(list(self._compared(path, column, ("IN", "BETWEEN", "LIKE"))))
+        else:
+            yield from self._compared(path, column, (*_COMPARISONS, "<>", "!=", "IN", "BETWEEN", "LIKE", "IS"))
+
+    def _compared(self, path: tuple[str, ...], column: pa.Field, allowed: Sequence[str]) -> Iterator[Filter]:
         kind, sign = self._next()
-        if sign in _COMPARISONS and kind == "sign":
-            yield _COMPARISONS[sign](path, self._value(column))
-        elif kind != "word":
+        if kind not in ("word", "sign") or sign.upper() not in allowed:
             raise self._wrong(f"a comparison, not {sign!r}")
+        if sign in _COMPARISONS:
+            yield _COMPARISONS[sign](path, self._value(column))
+        elif sign in ("<>", "!="):
+            yield Not(EqualTo(path, self._value(column)))
         elif sign.upper() == "IN":
             yield In(path, tuple(self._list(column)))
         elif sign.upper() == "BETWEEN":
@@ -87,14 +139,10 @@ class _Parser:
             yield LessThanOrEqual(path, self._value(column))
         elif sign.upper() == "LIKE":
             yield StringStartsWith(path, self._prefix(column))
-        elif sign.upper() == "IS":
-            negated = self._peek() == "NOT"
-            if negated:
-                self._next()
+        else:
+            negated = self._takes("NOT")
             self._expect("NULL")
             yield IsNotNull(path) if negated else IsNull(path)
-        else:
-            raise self._wrong(f"a comparison, not {sign!r}")
 
     def _list(self, column: pa.Field) -> Iterator[Any]:
         self._expect("(")
@@ -111,8 +159,13 @@ class _Parser:
         return value[:-1]
 
     def _value(self, column: pa.Field) -> Any:
+        typed = self._peek() if self._peek() in _TYPED and self._tokens[self._at][0] == "word" else ""
+        if typed:
+            self._next()
         kind, text = self._next()
-        value = self._literal(kind, text)
+        if typed and (kind != "text" or not _TYPED[typed](column.type)):
+            raise self._wrong(f"no {typed} {text} beside column {column.name!r} of type {column.type}")
+        value = self._literal(kind, text, column.type)
         try:
             return _as_held(value, column.type)
         except (TypeError, ValueError):
@@ -121,11 +174,13 @@ class _Parser:
                 hint="compare with a literal of its type, or filter with Spark",
             ) from None
 
-    def _literal(self, kind: str, text: str) -> Any:
+    def _literal(self, kind: str, text: str, held: pa.DataType) -> Any:
         if kind == "text":
             return text[1:-1].replace("''", "'")
         if kind == "hex":
             return bytes.fromhex(text[2:-1])
+        if kind == "number" and pt.is_decimal(held):
+            return decimal.Decimal(text)
         if kind == "number":
             return int(text) if re.fullmatch(r"[+-]?\d+", text) else float(text)
         if kind == "word" and text.upper() in ("TRUE", "FALSE"):
@@ -149,7 +204,7 @@ class _Parser:
     def _wrong(self, expected: str) -> UsageError:
         return UsageError(
             f"option 'where' should have {expected}: {self._text!r}",
-            hint="for anything but comparisons joined by AND, filter with Spark",
+            hint="columns are compared with literals, joined by AND, OR and NOT; for more, filter with Spark",
         )
 
 
@@ -164,26 +219,52 @@ def _tokens(text: str) -> Iterator[Token]:
         at = found.end()
 
 
+_TYPED: dict[str, Callable[[pa.DataType], bool]] = {
+    "DATE": lambda kind: pt.is_date(kind) or pt.is_timestamp(kind), "TIMESTAMP": pt.is_timestamp,
+}  # fmt: skip
+
+
+def _joined(parts: list[list[Filter]], *, conjoined: bool) -> list[Filter]:
+    """Filters that are all true where all parts are (conjoined), or where one is."""
+    if conjoined or len(parts) == 1:
+        return [each for part in parts for each in part]
+    return [AnyOf(tuple(map(tuple, parts)))]
+
+
+def _denied(filters: list[Filter]) -> list[Filter]:
+    """The opposite of what one comparison says."""
+    opposites = [each.child if isinstance(each, Not) else Not(each) for each in filters]
+    return opposites if len(opposites) == 1 else [AnyOf(tuple((each,) for each in opposites))]
+
+
 def _as_held(value: Any, kind: pa.DataType) -> Any:
     """A literal as a column of a type holds it. Raises TypeError or ValueError where it cannot."""
     if pt.is_timestamp(kind) and kind.tz and isinstance(value, str):
         moment = dt.datetime.fromisoformat(value)
         return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+    if pt.is_timestamp(kind) and isinstance(value, str):
+        naive = dt.datetime.fromisoformat(value)
+        if naive.tzinfo:
+            raise ValueError("the column has no zone")
+        return naive
+    if pt.is_date(kind) and isinstance(value, str):
+        return dt.date.fromisoformat(value)
     if pt.is_binary(kind) and isinstance(value, str | bytes):
         return value.encode() if isinstance(value, str) else value
     wanted: type | tuple[type, ...] | None = (
         str if pt.is_string(kind) else bool if pt.is_boolean(kind) else int if pt.is_integer(kind)
-        else (int, float) if pt.is_floating(kind) else None
+        else (int, float) if pt.is_floating(kind) else decimal.Decimal if pt.is_decimal(kind) else None
     )  # fmt: skip
     if wanted is None or not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         raise TypeError
     return value
 
 
-def column_of(filter: Any) -> str:
-    """The column that a filter of a condition looks at."""
-    name: str = filter.attribute[0]
-    return name
+def columns_of(filter: Any) -> tuple[str, ...]:
+    """The columns that a filter of a condition looks at."""
+    if isinstance(filter, AnyOf):
+        return tuple(dict.fromkeys(name for option in filter.options for each in option for name in columns_of(each)))
+    return columns_of(filter.child) if isinstance(filter, Not) else (filter.attribute[0],)
 
 
 _MASKS: dict[type[Filter], Callable[[pa.Array, pa.Scalar], pa.Array]] = {
@@ -202,16 +283,34 @@ def matching(batch: pa.RecordBatch, filters: Sequence[Filter]) -> pa.RecordBatch
 
 
 def _mask(each: Any, batch: pa.RecordBatch) -> pa.Array:
-    column = batch.column(column_of(each))
+    """Where a filter is true, false, or null: neither."""
+    if isinstance(each, AnyOf):
+        options = (reduce(pc.and_kleene, (_mask(one, batch) for one in option)) for option in each.options)
+        return reduce(pc.or_kleene, options)
+    if isinstance(each, Not):
+        return pc.invert(_mask(each.child, batch))
+    column = batch.column(each.attribute[0])
     if isinstance(each, IsNull | IsNotNull):
         return column.is_null() if isinstance(each, IsNull) else column.is_valid()
     if isinstance(each, StringStartsWith):
         return pc.starts_with(column, each.value)
     if isinstance(each, In):
-        return pc.is_in(column, value_set=pa.array(each.value, column.type))
+        values = pa.array([value for value in each.value if _fits(value, column.type)], column.type)
+        return pc.if_else(column.is_valid(), pc.is_in(column, value_set=values), pa.scalar(None, pa.bool_()))
     return _MASKS[type(each)](column, pa.scalar(each.value, _compared(column.type)))
 
 
-def _compared(kind: pa.DataType) -> pa.DataType:
+def _fits(value: Any, kind: pa.DataType) -> bool:
+    """Whether a column of a type can have the value."""
+    try:
+        pa.scalar(value, kind)
+    except (pa.ArrowException, OverflowError):
+        return False
+    return True
+
+
+def _compared(kind: pa.DataType) -> pa.DataType | None:
     """The type to compare in: integers in 64 bits, so that a literal beyond the column's own is none of its values."""
+    if pt.is_decimal(kind):
+        return None  # as many digits as the literal has
     return pa.int64() if pt.is_integer(kind) and not pt.is_uint64(kind) else kind

@@ -8,7 +8,7 @@ from pathlib import Path
 from esformat.commit_folder import CommitFolder, LocalFolder, StoredFolder
 from esformat.commits import committed, committed_objects
 from esformat.errors import UsageError
-from esformat.location import SUFFIX, Place, is_segment, segments_below
+from esformat.location import SUFFIX, Place, is_segment, locate, segments_below
 from esformat.location import segments_at as places_at
 from esformat.remote import RemoteSource
 from esformat.retry import retry
@@ -22,8 +22,9 @@ def segments_at(paths: Sequence[str]) -> list[Place]:
     Of directories that are written to meanwhile, what the last commit left. Raises UsageError where a path names
     nothing.
     """
-    local = [path.removeprefix("file://") for path in paths if "://" not in path or path.startswith("file:///")]
-    stored = [path for path in paths if "://" in path and not path.startswith("file:///")]
+    named = [locate(path) for path in paths]
+    local = [place for place in named if isinstance(place, str)]
+    stored = [place for place in named if isinstance(place, StoredAt)]
     places: list[Place] = [place for place in places_at(stored) if isinstance(place, StoredAt)]
     roots = [_directory_of(path) for path in local]
     places += committed(lambda: [place for place in places_at(local) if isinstance(place, str)], roots)

@@ -159,7 +159,7 @@ class WriteOptions:
     segment_bytes (`segmentBytes`), segment_events (`segmentEvents`): a task begins its next segment when it holds so
     many, in memory and of Arrow; it needs about three times that memory.
     job: what tells this write from others; made up where it is not given.
-    facts: a JSON object that the record of the commit keeps.
+    facts: a JSON object that the record of the commit keeps. lease: of the job that the write is a part of.
     """
 
     path: str
@@ -174,12 +174,13 @@ class WriteOptions:
     segment_events: int = SEGMENT_EVENTS
     job: str = ""
     facts: str = "{}"
+    lease: str = ""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
         """Read them from what Spark hands over. Raises UsageError."""
         known = ("path", "space", "timestamp", "grouping", "indexes", "keys", "codec", "level", "segmentBytes",
-                 "segmentEvents", "job", "facts")  # fmt: skip
+                 "segmentEvents", "job", "facts", "lease")  # fmt: skip
         options = Options(given, known)
         path = options.get("path", str)
         if not path:
@@ -188,7 +189,7 @@ class WriteOptions:
         if level is not None and codec != "zstd":
             raise UsageError(f"codec {codec!r} has no levels")
         return cls(
-            path=path.removeprefix("file://"),
+            path=path,
             space=options.get("space", _name) or "space",
             timestamp=options.get("timestamp", _name) or "timestamp",
             grouping=options.get("grouping", _name),
@@ -200,4 +201,5 @@ class WriteOptions:
             segment_events=options.get("segmentEvents", parse_count) or SEGMENT_EVENTS,
             job=options.get("job", str) or "",
             facts=options.get("facts", str) or "{}",
+            lease=options.get("lease", str) or "",
         )

@@ -27,7 +27,12 @@ from pyspark.sql.datasource import (
 from esformat.event import to_microseconds
 from esformat.filters import NOTHING, UNBOUNDED, Bounds, Domain, admits_nothing
 from esformat.schema import EventSchema
+from esformat.spark.condition import AnyOf
 
+_AFTER: dict[str, Callable[[Any], Any]] = {
+    "space": lambda key: key + b"\0", "grouping": lambda key: key + b"\0", "timestamp": lambda moment: moment + 1,
+}  # fmt: skip
+"""Columns that are found by ranges, and the next larger value of one of theirs."""
 _NONE: Domain = Domain(frozenset())
 
 
@@ -41,15 +46,29 @@ def _meet(one: Bounds, two: Bounds) -> Bounds:
     return {**one, **{name: domain.meet(one[name]) if name in one else domain for name, domain in two.items()}}
 
 
+def _join(one: Bounds, two: Bounds) -> Bounds:
+    """What must hold where one or the other does."""
+    if admits_nothing(one) or admits_nothing(two):
+        return two if admits_nothing(one) else one
+    joined = {}
+    for name in one.keys() & two.keys():
+        domain = one[name].join(two[name], _AFTER.get(name, lambda value: value))
+        if name in _AFTER or domain.listed is not None:
+            joined[name] = domain
+    return joined
+
+
 def _bounds(filter: Filter, schema: EventSchema) -> Bounds:
+    if isinstance(filter, AnyOf):
+        return reduce(_join, (bounds_of_filters(option, schema) for option in filter.options))
     attribute: tuple[str, ...] = getattr(filter, "attribute", ())
     if len(attribute) != 1:
         return UNBOUNDED  # a field within a struct, or no column at all
     name = attribute[0]
     if name in ("space", "grouping"):
-        domain = _domain(filter, _key, lambda key: key + b"\0")
+        domain = _domain(filter, _key, _AFTER[name])
     elif name == "timestamp":
-        domain = _domain(filter, _moment, lambda moment: moment + 1)
+        domain = _domain(filter, _moment, _AFTER[name])
     elif name in schema.indexes:
         kind = schema.fields[schema.positions[name]].type
         domain = _domain(filter, _checked(bool if pt.is_boolean(kind) else int if pt.is_integer(kind) else str), None)

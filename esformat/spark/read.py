@@ -14,7 +14,7 @@ from pyspark.sql.types import StructType
 from esformat.filters import Bounds
 from esformat.row_range import scan_rows, schema_of
 from esformat.schema import EventSchema
-from esformat.spark.condition import column_of, matching, parse_condition
+from esformat.spark.condition import columns_of, matching, parse_condition
 from esformat.spark.files import segments_at
 from esformat.spark.options import ReadOptions
 from esformat.spark.pushed import bounds_of_filters
@@ -86,7 +86,7 @@ class SegmentReader(DataSourceReader):
         spare_modules()
         ranges: tuple[RowRange, ...] = partition.value or ()
         schema = arrow_schema(self._schema)
-        looked_at = dict.fromkeys(column_of(each) for each in self._where)
+        looked_at = dict.fromkeys(name for each in self._where for name in columns_of(each))
         whole = pa.schema([*schema, *(self._known.field(name) for name in looked_at if name not in schema.names)])
         for rows in ranges:
             with opened_as_planned(rows) as segment:

@@ -54,7 +54,7 @@ class SegmentWriter(DataSourceArrowWriter):
         self._columns = EventColumns.choose(self._arrow, options)
         self._overwrite = overwrite
         self._facts = _object(options.facts)
-        self._write = Write(folder_at(options.path), options.job or secrets.token_hex(8), SUFFIX)
+        self._write = Write(folder_at(options.path), options.job or secrets.token_hex(8), SUFFIX, options.lease)
         if not overwrite:
             self._check_fits()
         self._write.begin()
@@ -102,7 +102,10 @@ class SegmentWriter(DataSourceArrowWriter):
         """Publish what the tasks wrote; an overwrite hides what was there in the same moment."""
         results = [message for message in messages if isinstance(message, TaskResult)]
         segments = [segment for result in results for segment in result.segments]
-        removed = list(listed_below(self._write.folder)) if self._overwrite else []
+        there = list(listed_below(self._write.folder))
+        removed = there if self._overwrite else []
+        if not segments and (self._overwrite or not there):  # an empty one keeps the columns
+            segments = [self._write_segment(self._write.staged("empty"), [])]
         facts = {
             **self._facts,
             "files": len(segments),

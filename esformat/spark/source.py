@@ -50,7 +50,16 @@ def register(spark: SparkSession, *, push_down: bool = True) -> None:
     push_down: switch on that Spark hands filters to data sources written in Python, for the whole session. Answers are
     the same without it, but every block is read for them. Spark 4.3.0 mixes up filters of queries on one DataFrame, so
     there they are not used: give the option `where`, or use `read`.
+    Of threads, the one that registers can write: Spark looks for data sources in the session that a thread has.
     """
+    activate(spark)
     spark.dataSource.register(EsdbDataSource)
     if push_down:
         spark.conf.set(PUSH_DOWN, "true")
+
+
+def activate(spark: SparkSession) -> None:
+    """Make a session the one of this thread, where Spark looks for the data sources of a write."""
+    java_session = getattr(spark, "_jsparkSession", None)  # Spark Connect has none: it sends its session along
+    if java_session is not None:
+        spark._jvm.SparkSession.setActiveSession(java_session)

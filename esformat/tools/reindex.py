@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from esformat.location import Options, Target, located
+from esformat.metadata import check_properties
 from esformat.schema import make_schema
 from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
 from esformat.tools.plan import plan_assembly
@@ -20,6 +21,7 @@ def reindex(
     indexes: Sequence[str],
     *,
     rebuild: bool = False,
+    properties: Mapping[str, str] | None = None,
     overwrite: bool = False,
     progress: Progress | None = None,
     storage_options: Options = None,
@@ -27,6 +29,7 @@ def reindex(
     """Write a segment anew with indexes on exactly these columns; data blocks are copied as they are.
 
     Indexes that it has are carried over; rebuild: they are built from their columns, too, as new ones are.
+    properties: add to those it has, or replace them.
     progress, storage_options: as for `merge`. Raises UsageError, InvalidEventError (a column that cannot be
     indexed), CorruptSegmentError, OSError.
     """
@@ -36,7 +39,9 @@ def reindex(
         schema = original.metadata.schema
         arrow = pa.schema([pa.field(field.name, field.type, field.nullable) for field in schema.fields])
         wanted = make_schema(arrow, tuple(indexes), binary_keys=schema.binary_keys)
-        plan, copied = plan_assembly([original], replace(original.metadata, schema=wanted, statistics=None))
+        stored = original.metadata.properties | check_properties(properties)
+        metadata = replace(original.metadata, schema=wanted, properties=stored, statistics=None)
+        plan, copied = plan_assembly([original], metadata)
         built = [name for name in wanted.indexes if rebuild or name not in schema.indexes]
         with published(out, overwrite=overwrite) as publication:
             return make_segment(publication, [original], [everything], plan, copied, built=built, progress=progress)

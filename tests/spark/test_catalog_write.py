@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from clicks import click_table
+from clicks import click_table, write_clicks
 from pyspark import cloudpickle
 
 import aggregator
@@ -21,6 +21,7 @@ from aggregator.spark import save
 from aggregator.spark.source import AggregatorDataSource
 from aggregator.staging import staging
 from esformat import EsdbError
+from esformat.spark import jobs
 
 loading = import_module("aggregator.spark.load")  # the module: the package has the function
 ROLES = {"space": "user", "timestamp": "at", "grouping": "app"}
@@ -282,6 +283,26 @@ def test_load_stopped_and_run_again(spark, table, files, tmp_path, monkeypatch):
     assert (third.files, third.skipped, third.events) == (0, 2, 0)
     assert "has changed since" in third.failed[0][1]
     assert len(payloads(root)) == 600
+
+
+def test_load_after_compact(spark, tmp_path):
+    """Segments that were merged since they were loaded are known by what they were made from; new ones are loaded."""
+    lake, root = tmp_path / "lake", str(tmp_path / "data")
+    lake.mkdir()
+    table = click_table(900)
+    for number in range(2):
+        write_clicks(lake / f"{number}.esdb", table.slice(300 * number, 300))
+    assert aggregator.spark.load(spark, [str(lake)], root, "clicks", partitions=1).events == 600
+    assert jobs.compact(spark, str(lake)).made == 1
+    write_clicks(lake / "2.esdb", table.slice(600, 300))
+    again = aggregator.spark.load(spark, [str(lake)], root, "clicks", partitions=1)
+    assert (again.failed, again.skipped, again.events) == ([], 1, 300)
+    assert payloads(root) == sorted(table["data"].to_pylist())
+    write_clicks(lake / "3.esdb", table.slice(0, 10))
+    jobs.compact(spark, str(lake))
+    mixed = aggregator.spark.load(spark, [str(lake)], root, "clicks", partitions=1)
+    assert mixed.events == 0
+    assert "3 of the 4 files that it was merged from" in mixed.failed[0][1]
 
 
 def test_command_line(spark, table, files, tmp_path, capfd):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from clicks import click_table, in_file_order, write_clicks
 
 import esformat
+from esformat import UsageError
 from esformat.spark import jobs
 from esformat.spark.jobs.compact import Member, choose
 from esformat.spark.jobs.inputs import InputFile, choose_groups
@@ -61,6 +64,53 @@ def test_convert_stopped_and_run_again(spark, parquet, expected, tmp_path, monke
     assert rows(load(spark, out)) == expected
     third = jobs.convert(spark, [f"{parquet}/*.parquet"], out, **ROLES)
     assert (third.files, third.skipped, third.events) == (0, 3, 0)
+
+
+def test_convert_of_a_moved_folder(spark, parquet, expected, tmp_path):
+    """Files are known by their content: a folder that was moved is not converted twice, a new file in it is."""
+    before, after, out = tmp_path / "before", tmp_path / "after", str(tmp_path / "out")
+    shutil.copytree(parquet, before)
+    (before / "2.parquet").rename(tmp_path / "2.parquet")
+    assert jobs.convert(spark, [str(before)], out, **ROLES).events == 2000
+    before.rename(after)
+    (tmp_path / "2.parquet").rename(after / "2.parquet")
+    again = jobs.convert(spark, [str(after)], out, **ROLES)
+    assert (again.failed, again.files, again.skipped, again.events) == ([], 1, 2, 1000)
+    assert "another name" in again.notes[0]
+    assert rows(load(spark, out)) == expected
+
+
+def test_two_converts_into_one_output(spark, parquet, expected, tmp_path):
+    """Of two jobs that begin at once one is refused, or comes later and finds nothing to do: every event once."""
+    out = str(tmp_path / "out")
+
+    def run(group_bytes):
+        return jobs.convert(spark, [str(parquet)], out, group_bytes=group_bytes, **ROLES)
+
+    with ThreadPoolExecutor(2) as pool:
+        begun = [pool.submit(run, group_bytes) for group_bytes in (1, 1 << 30)]
+    refused = [str(each.exception()) for each in begun if each.exception()]
+    assert [each.result().failed for each in begun if not each.exception()] in ([[]], [[], []])
+    assert all("another job works here: convert" in reason for reason in refused)
+    assert rows(load(spark, out)) == expected
+
+
+def test_compact_of_what_was_replaced(spark, lake, monkeypatch):
+    """What an overwrite took away while it was merged does not come back."""
+    compact_module = import_module("esformat.spark.jobs.compact")
+    real = compact_module.in_waves
+
+    def overwritten_meanwhile(session, items, work):
+        yield from real(session, items, work)
+        if work is compact_module._member:
+            return
+        for path in lake.glob("*.esdb"):
+            path.unlink()
+
+    monkeypatch.setattr(compact_module, "in_waves", lambda *given: list(overwritten_meanwhile(*given)))
+    with pytest.raises(UsageError, match="was replaced while it was merged"):
+        jobs.compact(spark, str(lake))
+    assert [path.name for path in lake.rglob("*")] == []
 
 
 def test_convert_of_what_changed(spark, parquet, tmp_path):
@@ -124,9 +174,14 @@ def test_export(spark, lake, expected, tmp_path):
     done = jobs.export(spark, [str(lake)], str(out), format="parquet")
     assert (done.ok, done.events, done.made) == (True, 3000, len(list(out.glob("*.parquet"))))
     assert rows(spark.read.parquet(str(out))) == expected
-    assert jobs.export(spark, [str(lake)], str(out), format="parquet").skipped == done.files
+    jobs.compact(spark, str(lake))
+    jobs.erase(spark, [str(lake)], ["customer-2"])
+    jobs.reindex(spark, [str(lake)], ["country"])
+    again = jobs.export(spark, [str(lake)], str(out), format="parquet")
+    assert (again.failed, again.events, again.skipped) == ([], 0, 1)  # the same events, whatever was made of the files
+    assert rows(spark.read.parquet(str(out))) == expected
     csv = jobs.export(spark, [str(lake)], str(tmp_path / "csv"), format="csv")
-    assert (csv.failed, csv.events) == ([], 3000)
+    assert (csv.failed, csv.events) == ([], sum(row[0] != "customer-2" for row in expected))
 
 
 def test_compact(spark, lake, expected):

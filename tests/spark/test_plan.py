@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import zipfile
+from decimal import Decimal
 from importlib import import_module
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from pyspark.sql.datasource import (
     In,
     InputPartition,
     IsNotNull,
+    IsNull,
     LessThan,
     LessThanOrEqual,
     Not,
@@ -38,7 +40,7 @@ from esformat.row_range import RowPiece
 from esformat.schema import default_schema
 from esformat.source import CountingSource, FileSource
 from esformat.spark import scan_plan, scoping
-from esformat.spark.condition import matching, parse_condition
+from esformat.spark.condition import AnyOf, matching, parse_condition
 from esformat.spark.java import ensure_java, packaged_java
 from esformat.spark.options import ReadOptions, WriteOptions, parse_bytes
 from esformat.spark.pushed import bounds_of_filters
@@ -202,7 +204,8 @@ def test_second_attempt_of_a_task(tmp_path):
 
 COLUMNS = pa.schema(
     {"space": pa.string(), "timestamp": pa.timestamp("us", "UTC"), "n": pa.int8(), "x": pa.float64(), "ok": pa.bool_(),
-     "raw": pa.binary(), "a b": pa.string(), "list": pa.list_(pa.int8())}
+     "raw": pa.binary(), "a b": pa.string(), "list": pa.list_(pa.int8()), "day": pa.date32(),
+     "naive": pa.timestamp("us"), "price": pa.decimal128(8, 2)}
 )  # fmt: skip
 CONDITIONS = [
     ("space='it''s'", [EqualTo(("space",), "it's")]),
@@ -214,15 +217,32 @@ CONDITIONS = [
     ("n BETWEEN 1 AND 2 AND n IS NOT NULL",
      [GreaterThanOrEqual(("n",), 1), LessThanOrEqual(("n",), 2), IsNotNull(("n",))]),
     ("space LIKE 'a%'", [StringStartsWith(("space",), "a")]),
+    ("n != 1 AND n <> 2", [Not(EqualTo(("n",), 1)), Not(EqualTo(("n",), 2))]),
+    ("NOT n = 1 AND NOT (NOT ok)", [Not(EqualTo(("n",), 1)), EqualTo(("ok",), True)]),
+    ("space = 'a' OR n > 1 AND ok",
+     [AnyOf(((EqualTo(("space",), "a"),), (GreaterThan(("n",), 1), EqualTo(("ok",), True))))]),
+    ("(space = 'a' OR ok) AND n IS NULL",
+     [AnyOf(((EqualTo(("space",), "a"),), (EqualTo(("ok",), True),))), IsNull(("n",))]),
+    ("NOT (space = 'a' OR n IN (1))", [Not(EqualTo(("space",), "a")), Not(In(("n",), (1,)))]),
+    ("NOT (ok AND n = 1)", [AnyOf(((Not(EqualTo(("ok",), True)),), (Not(EqualTo(("n",), 1)),)))]),
+    ("n NOT BETWEEN 1 AND 2",
+     [AnyOf(((Not(GreaterThanOrEqual(("n",), 1)),), (Not(LessThanOrEqual(("n",), 2)),)))]),
+    ("day = DATE '2026-01-01'", [EqualTo(("day",), dt.date(2026, 1, 1))]),
+    ("timestamp = TIMESTAMP '2026-01-01 12:00:00Z'", [EqualTo(("timestamp",), NOON)]),
+    ("naive < '2026-01-01 12:00'", [LessThan(("naive",), NOON.replace(tzinfo=None))]),
+    ("price >= 1.50", [GreaterThanOrEqual(("price",), Decimal("1.50"))]),
 ]  # fmt: skip
 NO_CONDITIONS = [
-    ("space = 'a' OR space = 'b'", "AND, not 'OR'"), ("space", "more where it ends"), ("space = ", "more where"),
+    ("space = 'a' OR", "more where it ends"), ("(ok", "more where it ends"), ("ok)", "AND, not ')'"),
+    ("space", "more where it ends"), ("space = ", "more where"),
     ("nix = 1", "names no column: 'nix'"), ("space = 1", "of type string with 1"), ("n = '1'", "of type int8 with '1'"),
     ("n = 1.5", "with 1.5"), ("ok = 1", "with 1"), ("n = TRUE", "with TRUE"), ("list = 1", "with 1"),
     ("timestamp = 'noon'", "with 'noon'"), ("space LIKE '%a'", "a prefix"), ("space LIKE 'a_b%'", "a prefix"),
     ("space = 'a", "cannot be read from"), ("space IN ('a'", "more where"), ("space ~ 'a'", "cannot be read from"),
-    ("NOT ok", "a column"), ("space = 'a' space", "AND, not 'space'"),
-    ("space IS 'a'", "NULL"), ("; DROP", "cannot be"),
+    ("NOT", "more where it ends"), ("space = 'a' space", "AND, not 'space'"),
+    ("space IS 'a'", "NULL"), ("; DROP", "cannot be"), ("n NOT = 1", "a comparison, not '='"),
+    ("space = DATE '2026-01-01'", "no DATE"), ("naive = '2026-01-01T00:00Z'", "with '2026-01-01T00:00Z'"),
+    ("day = '2026-13-01'", "with '2026-13-01'"), ("(" * 200 + "ok" + ")" * 200, "100 parentheses"),
 ]  # fmt: skip
 
 
@@ -247,6 +267,44 @@ def test_matching_is_exact():
         "n < 300": [1, 2, 3], "n IS NULL": [None], "n IS NOT NULL": [1, 2, 3], "space LIKE 'a%' AND n > 1": [2],
     }.items():  # fmt: skip
         assert matching(batch, parse_condition(text, COLUMNS)).column("n").to_pylist() == kept, text
+
+
+def test_matching_of_three_values():
+    """Null is neither true nor false: what is not known to be true is not kept, and its opposite is not either."""
+    batch = pa.record_batch({
+        "n": pa.array([1, 2, None], pa.int8()), "ok": [True, None, False], "space": ["a", "b", None],
+        "day": [dt.date(2026, 1, day) for day in (1, 2, 3)],
+        "naive": pa.array([NOON.replace(tzinfo=None, day=day) for day in (1, 2, 3)], pa.timestamp("us")),
+        "price": pa.array([Decimal("1.50"), Decimal("2.25"), None], pa.decimal128(8, 2)),
+    })  # fmt: skip
+    for text, kept in {
+        "n != 1": [2], "NOT n = 1": [2], "n NOT IN (1, 300)": [2], "NOT ok": [None], "ok OR n = 2": [1, 2],
+        "NOT (n = 1 AND ok)": [2, None], "n = 2 AND NOT ok": [], "n IS NULL OR ok": [1, None],
+        "space NOT LIKE 'a%'": [2], "day > '2026-01-01'": [2, None], "naive <= TIMESTAMP '2026-01-02 12:00'": [1, 2],
+        "price = 1.5": [1], "price > 1.505": [2], "price IN (2.25, 1)": [2], "NOT price < 2": [2],
+        "n BETWEEN 1 AND 1 OR NOT (space = 'a' OR space = 'c')": [1, 2],
+    }.items():  # fmt: skip
+        assert matching(batch, parse_condition(text, COLUMNS)).column("n").to_pylist() == kept, text
+
+
+@pytest.mark.parametrize(
+    ("text", "bounds"),
+    [
+        ("space = 'a' OR space = 'b'", {"space": Domain(frozenset([b"a", b"b"]))}),
+        ("space = 'a' OR type = 'x'", {}),
+        ("(space = 'a' AND type = 'x') OR (type = 'y' AND space > 'b')",
+         {"space": Domain(None, b"a", None), "type": Domain(frozenset(["x", "y"]))}),
+        ("space = 'a' AND (type = 'x' OR type = 'y')",
+         {"space": Domain(frozenset([b"a"])), "type": Domain(frozenset(["x", "y"]))}),
+        ("space = 'a' AND space = 'b' OR space = 'c'", {"space": Domain(frozenset([b"c"]))}),
+        ("NOT space = 'a'", {}),
+        ("NOT (space != 'a' OR NOT type = 'x')",
+         {"space": Domain(frozenset([b"a"])), "type": Domain(frozenset(["x"]))}),
+    ],
+)  # fmt: skip
+def test_bounds_of_conditions(text, bounds):
+    """What OR and NOT leave of the values that files are pruned by: never less than the condition admits."""
+    assert bounds_of_filters(parse_condition(text, SCHEMA.arrow), SCHEMA) == bounds
 
 
 def test_where_reads_its_blocks_only(folder, monkeypatch):

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 from clicks import click_table, in_file_order
 from pyspark import cloudpickle
+from pyspark.errors import AnalysisException
 from pyspark.sql import functions as fn
 
 import esformat
@@ -261,3 +263,45 @@ def test_null_space(spark, tmp_path):
     with pytest.raises(Exception, match="column 'space' is null in row 0"):
         df.write.format("esdb").mode("append").save(str(tmp_path / "out"))
     assert left(tmp_path / "out") == []
+
+
+def test_locations_as_spark_spells_them(spark, clicks, expected, tmp_path, monkeypatch):
+    """`file:/…` is the local disk, for writing and for reading: no folder called `file:` appears."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    location = f"file:{tmp_path}/out"
+    esformat.spark.write(spark.createDataFrame(clicks), location, **{**ROLES, "indexes": ["type", "country"]})
+    assert rows(load(spark, location)) == rows(load(spark, tmp_path / "out")) == expected
+    assert esformat.spark.read(spark, f"file://{tmp_path}/out").count() == 5000
+    assert list((tmp_path / "here").iterdir()) == []
+    with pytest.raises(AnalysisException, match="names no bucket"):
+        load(spark, "s3a:/bucket/out")
+
+
+def test_write_in_another_thread(spark, clicks, tmp_path):
+    """Spark looks for data sources in the session of the thread: the helper sees to it that it has one."""
+    df = spark.createDataFrame(clicks)
+    with ThreadPoolExecutor(1) as pool:
+        options = {**ROLES, "indexes": ["type"]}
+        assert pool.submit(esformat.spark.write, df, str(tmp_path / "a"), **options).result().events == 5000
+    with ThreadPoolExecutor(1, initializer=esformat.spark.register, initargs=(spark,)) as pool:
+        writer = df.write.format("esdb").options(**ROLES).mode("append")
+        pool.submit(writer.save, str(tmp_path / "b")).result()
+    assert load(spark, tmp_path / "b").count() == 5000
+
+
+def test_nothing_is_a_dataset_too(spark, clicks, tmp_path):
+    """What has no rows keeps its columns: it is read back empty, and a day without events hides those of before."""
+    df = spark.createDataFrame(clicks)
+    empty = df.where("false")
+    options = {**ROLES, "indexes": ["type"]}
+    assert esformat.spark.write(empty, str(tmp_path), **options).events == 0
+    names = ["space", "grouping", "timestamp", "data", "type", "country"]
+    assert sorted(load(spark, tmp_path).columns) == sorted(names)
+    assert load(spark, tmp_path).count() == 0
+    esformat.spark.write(df, str(tmp_path), **options)
+    assert load(spark, tmp_path).count() == 5000
+    esformat.spark.write(empty, str(tmp_path), mode="overwrite", **options)
+    assert (load(spark, tmp_path).count(), len(list(tmp_path.glob("*.esdb")))) == (0, 1)
+    esformat.spark.write(empty, str(tmp_path), **options)
+    assert len(list(tmp_path.glob("*.esdb"))) == 1

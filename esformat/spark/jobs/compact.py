@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
+from esformat.commit_folder import CommitFolder
 from esformat.commits import Write
 from esformat.errors import UsageError
+from esformat.lease import Lease, owned
 from esformat.location import SUFFIX, Place, folder_at
 from esformat.segment import open_segment
 from esformat.spark.files import listed_below, name_of, size_of
+from esformat.spark.jobs.identity import joined, origin_of
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.spark.jobs.waves import in_waves
 from esformat.tools import merge
@@ -55,9 +58,14 @@ def compact(
     Raises UsageError.
     """
     folder = folder_at(path)
-    places = listed_below(folder)
-    if not places:
+    if not listed_below(folder):
         raise UsageError(f"no {SUFFIX} file", path=path, hint="compact works on one directory or prefix of segments")
+    with owned(folder, "compact") as lease:
+        return _compact(spark, lease, target_bytes, progress)
+
+
+def _compact(spark: SparkSession, lease: Lease, target_bytes: int, progress: Progress | None) -> Summary:
+    places = listed_below(lease.folder)
     summary = Summary("compact")
     members: list[Member] = []
     for (name, place), member, reason in in_waves(spark, list(places.items()), _member):
@@ -70,7 +78,7 @@ def compact(
     summary.skipped = len(members) - summary.files
     sizes = {member.name: member.stored_bytes for group in groups for member in group}
     total, done = sum(sizes.values()), 0
-    writes = [Write(folder, secrets.token_hex(8)) for _ in groups]
+    writes = [Write(lease.folder, secrets.token_hex(8), lease=lease.name) for _ in groups]
     jobs = [
         (write, {member.name: places[member.name] for member in group})
         for write, group in zip(writes, groups, strict=True)
@@ -85,6 +93,7 @@ def compact(
             else:
                 staged, events = merged
                 summary.bytes += size_of(write.place(staged))
+                _check_there(lease.folder, inputs)
                 write.commit([staged], removed=list(inputs), facts={"job": "compact", "events": events})
                 del unfinished[write.job]
                 summary.made += 1
@@ -98,6 +107,13 @@ def compact(
     return summary.finish()
 
 
+def _check_there(folder: CommitFolder, names: Iterable[str]) -> None:
+    """Raise UsageError where a write took away, meanwhile, what was merged: it must not come back."""
+    gone = set(names) - set(listed_below(folder))
+    if gone:
+        raise UsageError(f"{min(gone)} was replaced while it was merged", path=folder.name, hint="run it once more")
+
+
 def _member(item: tuple[str, Place]) -> Member:
     name, place = item
     with open_segment(place, cache_bytes=0) as segment:
@@ -108,12 +124,10 @@ def _member(item: tuple[str, Place]) -> Member:
 
 def _merge(job: tuple[Write, dict[str, Place]]) -> tuple[str, int]:
     write, inputs = job
-    before = 0
-    for place in inputs.values():
-        with open_segment(place, cache_bytes=0) as segment:
-            before += segment.num_events
+    origin = joined([origin_of(place) for place in inputs.values()])
     staged = write.staged(f"merged-{secrets.token_hex(4)}")
-    events = merge(list(inputs.values()), write.place(staged)).statistics.events
-    if events != before:
-        raise UsageError(f"{before} events became {events}", path=write.folder.name)
+    made = merge(list(inputs.values()), write.place(staged), properties=origin.as_property())
+    events = made.statistics.events
+    if events != origin.events:
+        raise UsageError(f"{origin.events} events became {events}", path=write.folder.name)
     return staged, events

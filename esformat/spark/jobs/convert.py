@@ -12,14 +12,16 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.types import BinaryType
 
-from esformat.commit_folder import LocalFolder, staging_of
+from esformat.commit_folder import staging_of
 from esformat.commits import Write, commits
 from esformat.errors import UsageError
-from esformat.location import folder_at
+from esformat.lease import owned
+from esformat.location import folder_at, local_path
 from esformat.spark.event_columns import column_name
 from esformat.spark.files import name_of, segments_at
 from esformat.spark.jobs.groups import Inputs, Published, check_count, in_groups
-from esformat.spark.jobs.inputs import GROUP_BYTES, INPUT_FORMATS, InputFile, ledger
+from esformat.spark.jobs.inputs import GROUP_BYTES, INPUT_FORMATS, InputFile
+from esformat.spark.jobs.ledger import Entry, ledger
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.spark.write import write
 
@@ -44,23 +46,27 @@ def convert(
     `spark.read.format(format)`; JSON and CSV that cannot be read fail, unless `mode` says otherwise. roles: `space`,
     `timestamp`, `grouping`, `indexes` and others of `esformat.spark.write`; whole numbers in the keys become text, text
     in the timestamp is read as Spark reads times.
-    Files that were converted into `out` before are skipped: a job that was stopped goes on with its next group. One
-    that has changed since is an error. A group is published whole and after its events have been counted.
+    Files that were converted into `out` before are skipped, also where they were moved since: a job that was stopped
+    goes on with its next group. One that has changed since is an error. No other job may work on `out`. A group is
+    published whole and after its events have been counted.
     Raises UsageError for what cannot be; what goes wrong with a group is in the summary's `failed`.
     """
     found = Inputs.find(inputs, format, INPUT_FORMATS, read_options, roles)
 
-    def publish(group: list[InputFile]) -> Published:
-        df = found.events(spark, group)
-        rows = df.count()
-        facts = json.dumps({"job": "convert", "rows": rows, "inputs": ledger(group)})
-        written = write(df, out, facts=facts, **roles)
-        check_count(rows, written.events, out)
-        return Published(written.files, written.events, written.bytes)
+    with owned(folder_at(out), "convert") as lease:
 
-    return in_groups(
-        "convert", found.files, publish, ledgers=_ledgers(out), target=out, group_bytes=group_bytes, progress=progress
-    )
+        def publish(group: list[InputFile]) -> Published:
+            df = found.events(spark, group)
+            rows = df.count()
+            facts = json.dumps({"job": "convert", "rows": rows, "inputs": ledger(group)})
+            written = write(df, out, facts=facts, lease=lease.name, **roles)
+            check_count(rows, written.events, out)
+            return Published(written.files, written.events, written.bytes)
+
+        return in_groups(
+            "convert", found.files, publish, kind=found.kind, ledgers=_ledgers(out), target=out,
+            group_bytes=group_bytes, progress=progress,
+        )  # fmt: skip
 
 
 def export(
@@ -78,19 +84,22 @@ def export(
     format: one of OUTPUT_FORMATS; JSON means JSON lines, and CSV has a header. Binary columns become
     base64 in CSV, as they do in JSON. Restarts and failures as for `convert`.
     """
-    if not isinstance(folder_at(out), LocalFolder):
-        raise UsageError("Spark's own formats are written to a directory that all machines share", path=out)
+    out = local_path(out, "Spark's own formats are written to a directory that all machines share, not to a store")
     if format not in OUTPUT_FORMATS:
         raise UsageError(f"format {format!r} is none of {', '.join(OUTPUT_FORMATS)}")
     options = dict(write_options or {})
     files = [InputFile.at(path) for path in _local_segments(inputs)]
 
-    def publish(group: list[InputFile]) -> Published:
-        return _export_group(spark, group, out, format, options)
+    with owned(folder_at(out), "export") as lease:
 
-    return in_groups(
-        "export", files, publish, ledgers=_ledgers(out), target=out, group_bytes=group_bytes, progress=progress
-    )
+        def publish(group: list[InputFile]) -> Published:
+            write = Write(lease.folder, secrets.token_hex(8), f".{format}", lease.name)
+            return _export_group(spark, group, write, format, options)
+
+        return in_groups(
+            "export", files, publish, kind="esdb", ledgers=_ledgers(out), target=out, group_bytes=group_bytes,
+            progress=progress,
+        )  # fmt: skip
 
 
 def _local_segments(inputs: Sequence[str]) -> list[str]:
@@ -105,9 +114,9 @@ def _local_segments(inputs: Sequence[str]) -> list[str]:
 
 
 def _export_group(
-    spark: SparkSession, group: list[InputFile], out: str, format: str, given: Mapping[str, str]
+    spark: SparkSession, group: list[InputFile], write: Write, format: str, given: Mapping[str, str]
 ) -> Published:
-    options = dict(given)
+    options, out = dict(given), write.folder.name
     df = spark.read.format("esdb").option("paths", json.dumps([file.path for file in group])).load()
     rows = df.count()
     if format == "csv":
@@ -115,7 +124,6 @@ def _export_group(
         options.setdefault("escape", '"')
         binary = [field.name for field in df.schema if isinstance(field.dataType, BinaryType)]
         df = df.withColumns({name: fn.base64(fn.col(column_name(name))) for name in binary})
-    write = Write(LocalFolder(out), secrets.token_hex(8), f".{format}")
     write.begin()
     try:
         folder = Path(out) / staging_of(write.job) / "data"
@@ -134,6 +142,6 @@ def _export_group(
     return Published(len(staged), rows, stored)
 
 
-def _ledgers(out: str) -> list[list[list[Any]]]:
+def _ledgers(out: str) -> list[list[Entry]]:
     """What committed groups name as their inputs."""
     return [record["facts"].get("inputs", []) for record in commits(folder_at(out)).values()]

@@ -10,6 +10,7 @@ from esformat.errors import CorruptSegmentError, UsageError
 from esformat.location import Place
 from esformat.segment import open_segment
 from esformat.spark.files import name_of
+from esformat.spark.jobs.identity import origin_of
 from esformat.spark.jobs.in_place import Remade, remake_all
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.tools import erase as erase_spaces
@@ -36,11 +37,13 @@ class _Erase:
     def __call__(self, place: Place, out: Place) -> Remade:
         with open_segment(place, cache_bytes=0) as segment:
             events = segment.num_events
-            held = [space for space in self._spaces if segment.may_contain(space) and segment.find(space) is not None]
+            found = [segment.find(space) for space in self._spaces if segment.may_contain(space)]
+            held = {space.key_bytes: space.num_events for space in found if space is not None}
         if not held:
             return Remade(False, events)
-        report = erase_spaces(place, out, held)
+        note = origin_of(place).as_property(events - sum(held.values()))
+        report = erase_spaces(place, out, list(held), properties=note)
         if not report.ok:
-            found = "; ".join(f"{check.what}: {check.found}" for check in report.checks if not check.ok)
-            raise CorruptSegmentError(f"something is left of the erased spaces: {found}", path=name_of(place))
+            left = "; ".join(f"{check.what}: {check.found}" for check in report.checks if not check.ok)
+            raise CorruptSegmentError(f"something is left of the erased spaces: {left}", path=name_of(place))
         return Remade(True, events - report.events, f"{report.events} events of {len(report.erased)} spaces erased")

@@ -15,9 +15,9 @@ from esformat.spark.jobs.inputs import (
     choose_groups,
     format_of,
     input_files,
-    not_done,
     read_inputs,
 )
+from esformat.spark.jobs.ledger import Entry, not_done
 from esformat.spark.jobs.summary import FAILURES, Progress, Summary, reason_of
 
 
@@ -65,17 +65,19 @@ def in_groups(
     files: Sequence[InputFile],
     publish: Publish,
     *,
-    ledgers: Iterable[Sequence[Sequence[Any]]],
+    kind: str,
+    ledgers: Iterable[Sequence[Entry]],
     target: str,
     group_bytes: int,
     progress: Progress | None,
 ) -> Summary:
-    """Publish files, a group at a time; those that ledgers name were done before.
+    """Publish files, a group at a time; those whose content ledgers name were done before.
 
-    What goes wrong with a group costs that group. target: what messages call the place where the files go.
+    What goes wrong with a group costs that group. kind: the format of the files. target: what messages call the place
+    where the files go.
     """
     summary = Summary(job)
-    todo = not_done(files, ledgers, target, summary)
+    todo = not_done(files, kind, ledgers, target, summary)
     total, done = sum(file.size_bytes for file in todo), 0
     for group in choose_groups(todo, group_bytes):
         try:

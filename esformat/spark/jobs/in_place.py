@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
 from esformat.commits import Write
+from esformat.errors import UsageError
+from esformat.lease import Lease, all_owned
 from esformat.location import SUFFIX, Place
 from esformat.spark.files import folder_of, name_of, segments_at, size_of
 from esformat.spark.jobs.summary import Progress, Summary
@@ -52,11 +54,24 @@ def remake_all(
     spark: SparkSession, job: str, paths: Sequence[str], remake: Remake, progress: Progress | None
 ) -> Summary:
     """Give each segment its next version, atomically one by one; those that are done are recognised and skipped."""
-    summary = Summary(job)
     places = segments_at(paths)
+    folders = {folder.name: folder for folder, _ in map(folder_of, places)}
+    with all_owned(list(folders.values()), job) as leases:
+        return _remake_all(spark, job, places, dict(zip(folders, leases, strict=True)), remake, progress)
+
+
+def _remake_all(
+    spark: SparkSession,
+    job: str,
+    places: Sequence[Place],
+    leases: Mapping[str, Lease],
+    remake: Remake,
+    progress: Progress | None,
+) -> Summary:
+    summary = Summary(job)
     sizes = in_threads(size_of, places)
     found = [folder_of(place) for place in places]
-    writes = {folder.name: Write(folder, secrets.token_hex(8)) for folder, _ in found}
+    writes = {name: Write(lease.folder, secrets.token_hex(8)) for name, lease in leases.items()}
     done, total = 0, sum(sizes)
     try:
         for write in writes.values():
@@ -72,6 +87,9 @@ def remake_all(
                 remade, staged = result
                 if remade.made:
                     summary.bytes += size_of(item.write.place(staged))
+                    leases[item.write.folder.name].check()
+                    if size_of(item.place) != sizes[number]:
+                        raise UsageError("it was replaced meanwhile", path=name, hint="run it once more")
                     item.write.folder.publish([(staged, item.name)])
                     summary.made += 1
                     summary.events += remade.events

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import glob
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from pyspark.sql import functions as fn
 from pyspark.sql.types import IntegralType, StringType
 
 from esformat.errors import UsageError
+from esformat.location import local_path
 from esformat.spark.event_columns import column_name
 from esformat.spark.foreign import ForeignSource
-from esformat.spark.jobs.summary import Summary
+from esformat.spark.jobs.identity import content_identity, origin_of
 
 GROUP_BYTES = 8 << 30
 """Input that is read, sorted and published together: what a job that is stopped has to do again, at most."""
@@ -24,6 +25,7 @@ GROUP_FILES = 1000
 """So many files are in a group at most: what is kept of it names them all."""
 
 INPUT_FORMATS = ("parquet", "orc", "json", "csv", "arrow", "customerio")
+_IN_A_STORE = "jobs read other formats from directories that all machines share, not from a store"
 _SUFFIXES = {
     ".parquet": "parquet", ".orc": "orc", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv",
     ".arrow": "arrow", ".feather": "arrow", ".esdb": "esdb",
@@ -36,17 +38,23 @@ _READ_OPTIONS: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class InputFile:
-    """A file as the record of a commit knows it."""
+    """A file as the record of a commit knows it. identities: of what its events come from, once that was looked up."""
 
     path: str
     size_bytes: int
     modified_ns: int
+    identities: tuple[str, ...] = ()
 
     @classmethod
     def at(cls, path: str) -> InputFile:
         """The file as it is now."""
         found = Path(path).stat()
         return cls(str(Path(path).resolve()), found.st_size, found.st_mtime_ns)
+
+    def identified(self, kind: str) -> InputFile:
+        """The same with its identities. kind: its format. Raises OSError, CorruptSegmentError."""
+        found = origin_of(self.path).identities if kind == "esdb" else (content_identity(self.path),)
+        return replace(self, identities=found)
 
 
 def choose_groups(files: Sequence[InputFile], group_bytes: int) -> list[list[InputFile]]:
@@ -63,34 +71,10 @@ def choose_groups(files: Sequence[InputFile], group_bytes: int) -> list[list[Inp
     return groups
 
 
-def not_done(
-    files: Sequence[InputFile], ledgers: Iterable[Sequence[Sequence[Any]]], target: str, summary: Summary
-) -> list[InputFile]:
-    """The files that no ledger of what is done names; those that one does are counted as skipped, or failed if they
-    changed. target: what messages call the place where they went.
-    """
-    known = {path: (size, modified) for done in ledgers for path, size, modified in done}
-    todo = []
-    for file in files:
-        before = known.get(file.path)
-        if before is None:
-            todo.append(file)
-        elif before == (file.size_bytes, file.modified_ns):
-            summary.skipped += 1
-        else:
-            summary.failed.append((file.path, f"it was taken into {target} before, and has changed since"))
-    return todo
-
-
-def ledger(group: Sequence[InputFile]) -> list[list[Any]]:
-    """A group as it is remembered: path, size and time of change of each file."""
-    return [[file.path, file.size_bytes, file.modified_ns] for file in group]
-
-
 def input_files(inputs: Sequence[str]) -> list[str]:
     """The files that paths, directories and patterns name, each once. Raises UsageError where one names nothing."""
     found: dict[str, None] = {}
-    for path in inputs:
+    for path in (local_path(path, _IN_A_STORE) for path in inputs):
         here = sorted(_expand(path))
         if not here:
             raise UsageError("no such file", path=path)

@@ -10,6 +10,7 @@ from esformat.errors import UsageError
 from esformat.location import Place
 from esformat.segment import open_segment
 from esformat.spark.files import name_of
+from esformat.spark.jobs.identity import origin_of
 from esformat.spark.jobs.in_place import Remade, remake_all
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.tools import reindex as reindex_segment
@@ -36,7 +37,7 @@ class _Reindex:
             events = segment.num_events
             if set(segment.indexes) == set(self._indexes):
                 return Remade(False, events)
-        made = reindex_segment(place, out, self._indexes)
+        made = reindex_segment(place, out, self._indexes, properties=origin_of(place).as_property())
         if made.statistics.events != events:
             raise UsageError(f"{events} events became {made.statistics.events}", path=name_of(place))
         return Remade(True, events)

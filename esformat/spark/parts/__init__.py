@@ -1,12 +1,16 @@
 """Pieces for other data sources over segments, as that of catalogs: options, plans of rows, types, conditions."""
 
+from esformat.commit_folder import LocalFolder
 from esformat.filters import Bounds, Domain
+from esformat.lease import owned
+from esformat.location import local_path
 from esformat.row_range import scan_rows, schema_of
 from esformat.spark.cluster import clustered
-from esformat.spark.condition import column_of, matching, parse_condition
+from esformat.spark.condition import columns_of, matching, parse_condition
 from esformat.spark.event_columns import EventColumns
 from esformat.spark.jobs.groups import Inputs, Published, check_count, in_groups
-from esformat.spark.jobs.inputs import GROUP_BYTES, INPUT_FORMATS, InputFile, ledger
+from esformat.spark.jobs.inputs import GROUP_BYTES, INPUT_FORMATS, InputFile
+from esformat.spark.jobs.ledger import ledger
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.spark.options import (
     PARTITION_BYTES,
@@ -26,7 +30,7 @@ from esformat.spark.pushed import bounds_of_filters
 from esformat.spark.read import PushFilters, spare_modules
 from esformat.spark.scan_plan import RowRange, SegmentGoneError, find_candidates, opened_as_planned, share_out
 from esformat.spark.scoping import filters_are_scoped
-from esformat.spark.source import PUSH_DOWN
+from esformat.spark.source import PUSH_DOWN, activate
 from esformat.spark.types import arrow_schema, check_requested, convert_batch, readable, spark_schema
 
 __all__ = [
@@ -41,6 +45,7 @@ __all__ = [
     "EventColumns",
     "InputFile",
     "Inputs",
+    "LocalFolder",
     "Options",
     "Progress",
     "Published",
@@ -49,21 +54,24 @@ __all__ = [
     "SegmentGoneError",
     "Summary",
     "WriteOptions",
+    "activate",
     "arrow_schema",
     "as_list",
     "bounds_of_filters",
     "check_count",
     "check_requested",
     "clustered",
-    "column_of",
+    "columns_of",
     "convert_batch",
     "filters_are_scoped",
     "find_candidates",
     "in_groups",
     "ledger",
+    "local_path",
     "matching",
     "one_of",
     "opened_as_planned",
+    "owned",
     "parse_bytes",
     "parse_condition",
     "parse_count",

@@ -1,0 +1,140 @@
+"""A place that one job works on at a time: each puts a lease there, which it renews, and looks who else has one.
+
+A lease ends with its job. That of a process that is gone counts no longer: at once where it ran on this machine, else
+when it was not renewed for LEASE_SECONDS. No store needs more for it than to show an object once it is put.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from esformat.commit_folder import CommitFolder
+from esformat.errors import ClosedError, UsageError
+from esformat.write_owner import runs_here, this_owner
+
+LEASE_SECONDS = 600
+"""So long a job on another machine counts as alive after it has renewed its lease. Clocks may differ by minutes."""
+_RENEWAL_SECONDS = LEASE_SECONDS / 10
+_ATTEMPTS = 5  # of jobs that begin at the same moment, all see each other, and step back
+_LONGEST_PAUSE = 0.5
+_NAME = re.compile(r"_lease-[0-9a-f]{16}")
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """That a job owns a place. name: of the file that says so."""
+
+    folder: CommitFolder
+    name: str
+
+    def check(self) -> None:
+        """Raise ClosedError where somebody took this job for dead."""
+        holder = _holder(self.folder, self.name)
+        if holder is None or _others(self):
+            raise ClosedError(
+                "another job took this one for dead and works here now", path=self.folder.name, hint="run it once more"
+            )
+
+
+@contextmanager
+def owned(folder: CommitFolder, job: str) -> Iterator[Lease]:
+    """Own a place, which is made where it is absent, until the block ends. job: what others are told.
+
+    Raises UsageError where another job works on it.
+    """
+    with all_owned([folder], job) as (lease,):
+        yield lease
+
+
+@contextmanager
+def all_owned(folders: Sequence[CommitFolder], job: str) -> Iterator[list[Lease]]:
+    """The same for several places: all of them, or none."""
+    leases: list[Lease] = []
+    ended = threading.Event()
+    renewal = threading.Thread(target=_renew, args=(leases, job, ended), name="esformat-lease", daemon=True)
+    try:
+        for folder in folders:
+            folder.make()
+            leases.append(_taken(folder, job))
+        renewal.start()
+        yield leases
+    finally:
+        ended.set()
+        if renewal.is_alive():
+            renewal.join()
+        for lease in leases:
+            lease.folder.remove([lease.name])
+
+
+def _taken(folder: CommitFolder, job: str) -> Lease:
+    holder: dict[str, Any] = {}
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            time.sleep(
+                _LONGEST_PAUSE * secrets.randbelow(1000) / 1000
+            )  # or two that see each other would go on doing so
+        lease = Lease(folder, f"_lease-{secrets.token_hex(8)}")
+        _put(lease, job)
+        others = _others(lease)
+        if not others:
+            return lease
+        folder.remove([lease.name])
+        holder = others[0]
+    raise UsageError(
+        f"another job works here: {holder['job']}, process {holder['pid']} on {holder['host']}", path=folder.name,
+        hint="wait until it has ended",
+    )  # fmt: skip
+
+
+def _put(lease: Lease, job: str) -> None:
+    content = {"job": job, **this_owner(), "until": time.time() + LEASE_SECONDS}
+    lease.folder.put(lease.name, json.dumps(content).encode())
+
+
+def _renew(leases: Sequence[Lease], job: str, ended: threading.Event) -> None:
+    while not ended.wait(_RENEWAL_SECONDS):
+        for lease in leases:
+            with contextlib.suppress(OSError):  # once more in a minute; the commit looks whether it is there
+                if _holder(lease.folder, lease.name) is not None:
+                    _put(lease, job)
+
+
+def _others(lease: Lease) -> list[dict[str, Any]]:
+    """Who else has a lease there; those of jobs that are gone are removed."""
+    found = []
+    for name in lease.folder.names():
+        if _NAME.fullmatch(name) and name != lease.name:
+            holder = _holder(lease.folder, name)
+            if holder is not None and _lives(holder):
+                found.append(holder)
+            elif holder is not None:
+                lease.folder.remove([name])
+    return found
+
+
+def _holder(folder: CommitFolder, name: str) -> dict[str, Any] | None:
+    """What a lease says; None where it is gone. Raises UsageError where it says nothing that can be read."""
+    try:
+        found = json.loads(folder.read(name))
+        return {"job": str(found["job"]), "host": str(found["host"]), "pid": int(found["pid"]),
+                "started": str(found["started"]), "until": float(found["until"])}  # fmt: skip
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise UsageError(
+            "a lease of a job cannot be read", path=f"{folder.name}/{name}", hint="delete it if no job works here"
+        ) from None
+
+
+def _lives(holder: dict[str, Any]) -> bool:
+    here = runs_here(holder)
+    return time.time() < holder["until"] if here is None else here

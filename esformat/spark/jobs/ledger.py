@@ -1,0 +1,76 @@
+"""What jobs remember of the files that they took in, and which files are new by it: by content, not by name."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from esformat.spark.jobs.inputs import InputFile
+from esformat.spark.jobs.summary import FAILURES, Summary, reason_of
+
+Entry = Sequence[Any]
+"""A file as a ledger, which is JSON, has it: path, size, time of change, and the identities of what it came from."""
+
+_THREADS = 16
+
+
+def ledger(group: Sequence[InputFile]) -> list[Entry]:
+    """A group as it is remembered."""
+    return [[file.path, file.size_bytes, file.modified_ns, list(file.identities)] for file in group]
+
+
+def not_done(
+    files: Sequence[InputFile], kind: str, ledgers: Iterable[Sequence[Entry]], target: str, summary: Summary
+) -> list[InputFile]:
+    """The files whose content no ledger of what is done has, with their identities; others are skipped, or fail.
+
+    A segment is known by its events, wherever it lies and whatever they were merged into. A file of another format is
+    known by its content where the ledgers' name for that is not among `files`: it was moved. What changed under its
+    name fails, and so does a segment of which only some events were taken in. kind: of the files. target: what messages
+    call the place where they went.
+    """
+    entries = {path: (size, modified, identities) for done in ledgers for path, size, modified, identities in done}
+    segments, here = kind == "esdb", {file.path for file in files}
+    known = Counter(name for path, entry in entries.items() if segments or path not in here for name in entry[2])
+    todo: list[InputFile] = []
+    changed = [file for file in files if entries.get(file.path, ())[:2] != (file.size_bytes, file.modified_ns)]
+    for file in _identified(changed, kind, summary):
+        count = sum(known[name] > 0 for name in file.identities)
+        if file.path in entries and not (segments and count):
+            summary.failed.append((file.path, f"it was taken into {target} before, and has changed since"))
+        elif count == 0:
+            todo.append(file)
+            known.update(file.identities if segments else ())
+        elif count < len(file.identities):
+            summary.failed.append((file.path, _in_part(count, len(file.identities), target)))
+        else:
+            summary.notes.append(f"{file.path}: skipped, its events came from a file of another name")
+            known.subtract(() if segments else file.identities)
+    summary.skipped += len(files) - len(todo) - len(summary.failed)
+    return todo
+
+
+def _identified(files: Sequence[InputFile], kind: str, summary: Summary) -> Iterator[InputFile]:
+    """The files with their identities, several read at once; what cannot be read fails."""
+
+    def identify(file: InputFile) -> InputFile | str:
+        try:
+            return file.identified(kind)
+        except FAILURES as error:
+            return reason_of(error)
+
+    with ThreadPoolExecutor(_THREADS, thread_name_prefix="esformat-identity") as pool:
+        for file, found in zip(files, pool.map(identify, files), strict=True):
+            if isinstance(found, str):
+                summary.failed.append((file.path, found))
+            else:
+                yield found
+
+
+def _in_part(count: int, all: int, target: str) -> str:
+    return (
+        f"{count} of the {all} files that it was merged from were taken into {target} before, and its events cannot be "
+        "told apart: take in those that it was merged from, or it into an empty place"
+    )
