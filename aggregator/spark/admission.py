@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -79,6 +79,18 @@ def _cut(
             return stop, taken + room, size + room * each
         taken, size = taken + count, size + count * each
     return end, taken, size
+
+
+def uncovered(begin: int, end: int, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The stretches of [begin, end) that none of the half-open spans covers, in order."""
+    gone: list[tuple[int, int]] = []
+    for first, last in sorted(spans):
+        if first >= end:
+            break
+        if first > begin:
+            gone.append((begin, first))
+        begin = max(begin, last)
+    return [*gone, (begin, end)] if begin < end else gone
 
 
 def _overlapping(spans: Sequence[Span]) -> Iterator[list[Span]]:

@@ -27,7 +27,7 @@ from esformat.spark.parts import (
 
 HEAD, TAIL = "head", "tail"
 IN_A_STORE = "a catalog lies in a directory that all machines share, not in a store"
-_STREAMING = ("position", "maxRowsPerTrigger", "maxBytesPerTrigger")
+_STREAMING = ("position", "maxRowsPerTrigger", "maxBytesPerTrigger", "failOnDataLoss")
 _KEY = ("producer", "sequence", "note")
 _FOLLOWING = ("checkpointLocation",)  # which Spark hands to sources and sinks of a stream alike
 
@@ -42,6 +42,7 @@ class CatalogReadOptions:
     partition_bytes (`partitionBytes`): about how many stored bytes a task reads. partitions: how many tasks instead.
     position: where a stream begins: "head", "tail", or for each partition the record index of its first event.
     max_rows (`maxRowsPerTrigger`), max_bytes (`maxBytesPerTrigger`): what a micro-batch reads at most; None: all.
+    fail_on_data_loss (`failOnDataLoss`): whether a stream fails where events were removed before it came to them.
     """
 
     root: str
@@ -53,6 +54,7 @@ class CatalogReadOptions:
     position: str | tuple[tuple[str, int], ...] = HEAD
     max_rows: int | None = None
     max_bytes: int | None = None
+    fail_on_data_loss: bool = True
 
     @classmethod
     def parse(cls, given: Mapping[str, str], *, streaming: bool | None = None) -> Self:
@@ -69,6 +71,7 @@ class CatalogReadOptions:
             options.get("position", _position) or HEAD,
             options.get("maxRowsPerTrigger", parse_count),
             options.get("maxBytesPerTrigger", parse_bytes),
+            options.get("failOnDataLoss", one_of("true", "false")) != "false",
         )
 
 

@@ -27,7 +27,7 @@ from aggregator.following import Following
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.pins import Pin
 from aggregator.segment_table import Bounds
-from aggregator.spark.admission import I64, Span, admit
+from aggregator.spark.admission import I64, Span, admit, uncovered
 from aggregator.spark.options import HEAD, TAIL, CatalogReadOptions
 from aggregator.spark.plan import plan_tasks, read_task
 from aggregator.spark.read import follow_catalog, make_request, topic_of
@@ -166,11 +166,32 @@ class CatalogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         snapshot, pin = self._snapshot()
         self._pins.append(pin)
         spans = {number: (begin.get(name, 0), ends.get(name, 0)) for number, name in snapshot.partitions}
+        if self._options.fail_on_data_loss:
+            self._check_there(
+                snapshot, {number: spans[number] for number, name in snapshot.partitions if name in begin}
+            )
         tasks = plan_tasks(
             self._catalog().layout, snapshot, self._request, indexes=spans,
             partition_bytes=self._options.partition_bytes, partitions=self._options.partitions,
         )  # fmt: skip
         return [InputPartition(task) for task in tasks]
+
+    def _check_there(self, snapshot: Snapshot, asked: Mapping[int, tuple[int, int]]) -> None:
+        """Raise UsageError where whole stretches of record indexes that were not read yet are gone.
+
+        Events that are missing here and there were erased, which is no loss.
+        """
+        for number, name in snapshot.partitions:
+            begin, end = asked.get(number, (0, 0))
+            there = [(span.first, span.end) for span in self._spans(snapshot, number)]
+            gone = uncovered(begin, end, [*there, *snapshot.holes.get(number, ())])
+            if gone:
+                count = sum(last - first for first, last in gone)
+                raise UsageError(
+                    f"{count:,} events of partition {name!r} from record index {gone[0][0]} on were removed before the "
+                    "stream came to them", path=self._options.root,
+                    hint='let retention keep more, or go on without them: .option("failOnDataLoss", "false")',
+                )  # fmt: skip
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one task."""

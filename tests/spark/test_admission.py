@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from aggregator.spark.admission import Span, admit
+from aggregator.spark.admission import Span, admit, uncovered
 
 
 def span(indexes, size=10):
@@ -78,3 +78,19 @@ def test_every_event_in_one_batch(partitions, most, cuts):
         seen += batch
         begin = after
     assert sorted(seen) == sorted((name, index) for name, indexes in partitions.items() for index in indexes)
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "spans", "gone"),
+    [
+        (0, 10, [], [(0, 10)]),
+        (0, 10, [(0, 10)], []),
+        (2, 10, [(5, 12), (0, 3)], [(3, 5)]),
+        (0, 10, [(2, 4), (3, 6), (8, 9)], [(0, 2), (6, 8), (9, 10)]),
+        (5, 5, [(20, 30)], []),
+        (5, 10, [(0, 7), (0, 6), (20, 30)], [(7, 10)]),
+    ],
+)
+def test_uncovered(begin, end, spans, gone):
+    """What no span covers, and nothing besides."""
+    assert uncovered(begin, end, spans) == gone

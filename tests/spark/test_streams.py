@@ -142,3 +142,37 @@ def test_files_of_a_batch_stay(catalog):
     catalog.compact()
     assert catalog.stats()["disk"]["waiting_for_scans"] == 0
     stream.stop()
+
+
+def test_retention_ahead_of_a_stream(tmp_path):
+    """Unread events that retention removed end the stream, unless it is told that they do not matter.
+
+    A query that begins reads what is there, and erased events are no loss.
+    """
+    with aggregator.open(tmp_path / "data", durability="none") as catalog:
+        _run_ahead(catalog, catalog.create_topic("clicks"))
+
+
+def _run_ahead(catalog, topic):
+    topic.append(click_table(200))
+    begun = reader(catalog)
+    start = begun.latestOffset(begun.initialOffset(), begun.getDefaultReadLimit())
+    for number in (1, 2):
+        topic.append(click_table(100, seed=number))
+        catalog.seal()
+    topic.erase("customer-2")
+    end = begun.latestOffset(start, begun.getDefaultReadLimit())
+    left = sum(len(batch) for task in begun.partitions(start, end) for batch in begun.read(task))
+    assert 0 < left < 200
+    begun.stop()
+    topic.set_policy(retention={"segments": 1})
+    topic.retain()
+    assert topic.stats()["segments"] == 1
+    with pytest.raises(EsdbError, match="100 events of partition '0' from record index 200 on were removed"):
+        begun.partitions(start, end)
+    tolerant = reader(catalog, failOnDataLoss="false")
+    assert sum(len(batch) for task in tolerant.partitions(start, end) for batch in tolerant.read(task)) < left
+    assert tolerant.partitions(tolerant.initialOffset(), end)
+    assert begun.partitions(begun.initialOffset(), end)
+    for each in (begun, tolerant):
+        each.stop()
