@@ -4,10 +4,10 @@ Every task of a write puts its files, under names of their own, into a staging d
 process then commits:
 
     _staging-JOB/        what tasks wrote, and who runs the write
-    _pending-JOB.json    from before the first file gets its name: the files it adds are not to be seen yet
-    _replacing-JOB.json  the same record under its next name, which is the moment of the commit: the files it adds are
+    _pending-JOB         from before the first file gets its name: the files it adds are not to be seen yet
+    _replacing-JOB       the same record under its next name, which is the moment of the commit: the files it adds are
                          there, those it removes are not to be seen any more
-    _committed-JOB.json  the record once those are gone; it stays, and says what the write did
+    _committed-JOB       the record once those are gone; it stays, and says what the write did
 
 On the local disk a record is renamed. In a store, which cannot rename, the next one is put beside it: of several
 records of a write the last of these names counts.
@@ -40,7 +40,7 @@ WAIT_SECONDS = 0.05
 
 _JOB = re.compile(r"[0-9a-z]{8,64}")
 _STATES = ("pending", "replacing", "committed")  # in the order of their coming
-_RECORD = re.compile(r"_(pending|replacing|committed)-([0-9a-z]{8,64})\.json")
+_RECORD = re.compile(r"_(pending|replacing|committed)-([0-9a-z]{8,64})")  # no .json: exports lie beside it
 _STAGING = re.compile(r"_staging-([0-9a-z]{8,64})")
 
 Records = Mapping[str, str]
@@ -266,7 +266,7 @@ def _hidden(folder: CommitFolder, records: Records) -> list[str]:
 
 
 def _name(state: str, job: str) -> str:
-    return f"_{state}-{job}.json"
+    return f"_{state}-{job}"
 
 
 def _records(names: Iterable[str]) -> dict[str, str]:

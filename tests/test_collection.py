@@ -299,11 +299,11 @@ def test_between_two_commits(tmp_path):
     for name in ("old", "new", "other"):
         with esformat.create(tmp_path / f"{name}.esdb") as writer:
             writer.add(name, b"", timestamp=1)
-    record = tmp_path / "_pending-0123456789.json"
+    record = tmp_path / "_pending-0123456789"
     record.write_text('{"added": ["new.esdb"], "removed": ["old.esdb"], "forgotten": [], "facts": {}}')
     with esformat.open_many(tmp_path) as collection:
         assert list(collection.spaces()) == ["old", "other"]
-    record.rename(tmp_path / "_replacing-0123456789.json")
+    record.rename(tmp_path / "_replacing-0123456789")
     with esformat.open_many(tmp_path) as collection:
         assert list(collection.spaces()) == ["new", "other"]
 

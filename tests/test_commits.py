@@ -63,7 +63,7 @@ def test_append(folder):
     """Both writes' files are there, and a record of each; nothing else."""
     make(folder, "newjob00", NEW.values(), facts={"events": 2})[1]()
     assert seen(folder) == OLD | NEW
-    assert left(folder) == sorted([*OLD, *NEW, "_committed-newjob00.json", "_committed-oldjob00.json"])
+    assert left(folder) == sorted([*OLD, *NEW, "_committed-newjob00", "_committed-oldjob00"])
     assert commits.commits(LocalFolder(str(folder)))["newjob00"]["facts"] == {"events": 2}
 
 
@@ -71,7 +71,7 @@ def test_overwrite(folder):
     """Only the new files are left, and only their record."""
     make(folder, "newjob00", NEW.values(), removed=list(OLD), forget=True)[1]()
     assert seen(folder) == NEW
-    assert left(folder) == sorted([*NEW, "_committed-newjob00.json"])
+    assert left(folder) == sorted([*NEW, "_committed-newjob00"])
 
 
 def test_abort(folder):
@@ -133,7 +133,7 @@ def test_died_at_every_step(folder, step, monkeypatch):
     sweep(LocalFolder(str(folder)))
     assert seen(folder) == found
     record = "oldjob00" if found == OLD else "newjob00"
-    assert left(folder) == sorted([*found, f"_committed-{record}.json"])
+    assert left(folder) == sorted([*found, f"_committed-{record}"])
     assert finished == (step >= 14)
 
 
@@ -214,7 +214,7 @@ def test_names_of_writes(tmp_path, job):
                                      b'{"added": ["../x"], "removed": [], "forgotten": [], "facts": {}}'])  # fmt: skip
 def test_broken_record(folder, content):
     """A record that is damaged, or that leads out of its directory, is an error: nothing is deleted by it."""
-    (folder / "_replacing-newjob00.json").write_bytes(content)
+    (folder / "_replacing-newjob00").write_bytes(content)
     with pytest.raises(UsageError, match="the record of a write is broken"):
         seen(folder)
     with pytest.raises(UsageError, match="the record of a write is broken"):

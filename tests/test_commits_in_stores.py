@@ -120,11 +120,11 @@ def test_append_and_overwrite(folder):
     """What was appended is beside what was there; an overwrite leaves its own objects and record."""
     make(folder, "newjob00", NEW.values(), facts={"events": 2})
     assert seen(folder) == OLD | NEW
-    assert left(folder) == sorted([*OLD, *NEW, "_committed-newjob00.json", "_committed-oldjob00.json"])
+    assert left(folder) == sorted([*OLD, *NEW, "_committed-newjob00", "_committed-oldjob00"])
     assert commit_of(folder, "newjob00")["facts"] == {"events": 2}
     make(folder, "lastjob0", [b"x"], removed=[*OLD, *NEW], forget=True)
     assert seen(folder) == {"part-00000-lastjob0.bin": b"x"}
-    assert left(folder) == ["_committed-lastjob0.json", "part-00000-lastjob0.bin"]
+    assert left(folder) == ["_committed-lastjob0", "part-00000-lastjob0.bin"]
 
 
 def test_abort(folder):
@@ -181,7 +181,7 @@ def test_died_at_every_step(in_memory, step, monkeypatch):
     monkeypatch.setattr(commits, "lives", lambda owner, changed: False)
     sweep(in_memory)
     assert seen(in_memory) == found
-    assert left(in_memory) == sorted([*found, f"_committed-{'oldjob00' if found == OLD else 'newjob00'}.json"])
+    assert left(in_memory) == sorted([*found, f"_committed-{'oldjob00' if found == OLD else 'newjob00'}"])
     assert finished == (step >= 13)
     if step == 3:  # the record and both copies are there, and are not to be seen
         assert found == OLD
@@ -258,7 +258,7 @@ def test_a_write_that_was_taken_for_dead(in_memory, monkeypatch):
     with pytest.raises(ClosedError, match="newjob00 has ended"):
         write.commit(names, removed=list(old), forget=True)
     assert seen(in_memory) == old
-    assert left(in_memory) == sorted([*old, "_committed-oldjob00.json"])
+    assert left(in_memory) == sorted([*old, "_committed-oldjob00"])
 
 
 @pytest.mark.parametrize("kind", ["memory", "s3"])
@@ -285,13 +285,13 @@ def test_dead_writers_are_swept_and_live_ones_spared(folder, monkeypatch):
     assert "_staging-deadjob0/owner.json" in left(folder)
     monkeypatch.setattr("esformat.write_owner.STALE_SECONDS", -60)
     sweep(folder)
-    assert left(folder) == sorted([*OLD, "_committed-oldjob00.json", "_staging-livejob0/owner.json"])
+    assert left(folder) == sorted([*OLD, "_committed-oldjob00", "_staging-livejob0/owner.json"])
 
 
 def test_other_clients_see_no_more(in_bucket, s3, bucket):
     """After an overwrite nothing but its objects and record is in the bucket, uploads that were begun included."""
     make(in_bucket, "oldjob00", OLD.values())
     make(in_bucket, "newjob00", [bytes(6 << 20), b"1"], removed=list(OLD), forget=True)
-    names = ["_committed-newjob00.json", "part-00000-newjob00.bin", "part-00001-newjob00.bin"]
+    names = ["_committed-newjob00", "part-00000-newjob00.bin", "part-00001-newjob00.bin"]
     assert [key for key in keys(s3, bucket) if not key.endswith("/")] == [f"lake/{name}" for name in names]
     assert _bytes(in_bucket.store, f"{bucket}/lake/{names[1]}") == bytes(6 << 20)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,11 +17,11 @@ from esformat.segment import Segment, open_segment
 from esformat.store import StoredAt
 
 
-def segments_at(paths: Sequence[str]) -> list[Place]:
+def segments_at(paths: Sequence[str], names: re.Pattern[str] | None = None) -> list[Place]:
     """The segments that files, directories, patterns and prefixes of object stores name, each once, in order.
 
-    Of directories that are written to meanwhile, what the last commit left. Raises UsageError where a path names
-    nothing.
+    Of directories that are written to meanwhile, what the last commit left. names: of the files; None: any. Raises
+    UsageError where a path names nothing.
     """
     named = [locate(path) for path in paths]
     local = [place for place in named if isinstance(place, str)]
@@ -28,9 +29,13 @@ def segments_at(paths: Sequence[str]) -> list[Place]:
     places: list[Place] = [place for place in places_at(stored) if isinstance(place, StoredAt)]
     roots = [_directory_of(path) for path in local]
     places += committed(lambda: [place for place in places_at(local) if isinstance(place, str)], roots)
-    if not places:
-        raise UsageError(f"no {SUFFIX} file", path=", ".join(paths), hint="name a file, a directory or a pattern")
-    return places
+    found = [place for place in places if names is None or names.fullmatch(folder_of(place)[1])]
+    if not found:
+        raise UsageError(
+            f"no {SUFFIX} file" + (" of such a name" if places else ""), path=", ".join(paths),
+            hint="name a file, a directory or a pattern",
+        )  # fmt: skip
+    return found
 
 
 def listed_below(folder: CommitFolder) -> dict[str, Place]:

@@ -110,6 +110,8 @@ class ReadOptions:
     where: the condition that events must meet, see `condition`; "": none.
     partition_bytes (`partitionBytes`): about how many stored bytes a task reads.
     partitions: how many tasks instead, as far as the files can be cut that finely.
+    name_pattern (`pathGlobFilter`): the names of the files to read, as `part-*`; None: all.
+    merge_schema (`mergeSchema`): whether the columns are those of all files, as is usual here, or of the first one.
     """
 
     paths: tuple[str, ...]
@@ -117,11 +119,14 @@ class ReadOptions:
     where: str = ""
     partition_bytes: int = PARTITION_BYTES
     partitions: int | None = None
+    name_pattern: re.Pattern[str] | None = None
+    merge_schema: bool = True
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
         """Read them from what Spark hands over. Raises UsageError."""
-        options = Options(given, ("path", "paths", "columns", "where", "partitionBytes", "partitions"))
+        known = ("path", "paths", "columns", "where", "partitionBytes", "partitions", "pathGlobFilter", "mergeSchema")
+        options = Options(given, known)
         one, several = options.get("path", str), options.get("paths", parse_paths) or ()
         paths = (one, *several) if one else several
         if not paths:
@@ -132,7 +137,25 @@ class ReadOptions:
             options.get("where", str) or "",
             options.get("partitionBytes", parse_bytes) or PARTITION_BYTES,
             options.get("partitions", parse_count),
+            options.get("pathGlobFilter", parse_pattern),
+            options.get("mergeSchema", one_of("true", "false")) != "false",
         )
+
+
+def parse_pattern(text: str) -> re.Pattern[str]:
+    """A pattern of names as Hadoop has them: `*`, `?`, `[a-z]`, `{one,two}`. Raises ValueError."""
+    known = {"*": ".*", "?": ".", "{": "(?:", "}": ")", ",": "|"}
+    pieces = re.findall(r"\[[^\]]+\]|\{[^{}]*\}|.", text, re.DOTALL)
+    expression = "".join(
+        "".join(known.get(each, re.escape(each)) for each in piece) if piece[0] == "{" and len(piece) > 1
+        else piece.replace("[!", "[^") if piece[0] == "[" and len(piece) > 1
+        else known[piece] if piece in "*?" else re.escape(piece)
+        for piece in pieces
+    )  # fmt: skip
+    try:
+        return re.compile(expression, re.DOTALL)
+    except re.error:
+        raise ValueError("a pattern of names, as part-*.esdb") from None
 
 
 def parse_paths(text: str) -> tuple[str, ...]:

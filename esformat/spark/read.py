@@ -15,7 +15,7 @@ from esformat.filters import Bounds
 from esformat.row_range import scan_rows, schema_of
 from esformat.schema import EventSchema
 from esformat.spark.condition import columns_of, matching, parse_condition
-from esformat.spark.files import segments_at
+from esformat.spark.files import name_of, segments_at
 from esformat.spark.options import ReadOptions
 from esformat.spark.pushed import bounds_of_filters
 from esformat.spark.scan_plan import RowRange, find_candidates, opened_as_planned, schemas_of, share_out
@@ -49,6 +49,18 @@ class PushFilters:
         return self._push(filters)
 
 
+FILE_PATH = "_file_path"
+"""A column that is there when it is named: the file that an event was read from."""
+_FILE_PATH = pa.field(FILE_PATH, pa.string(), nullable=False)
+
+
+def with_file_path(schemas: list[tuple[str, pa.Schema]], wanted: Sequence[str] | None) -> list[tuple[str, pa.Schema]]:
+    """The columns of files, and that of their paths where it is wanted and is no column of theirs."""
+    if FILE_PATH not in (wanted or ()) or any(FILE_PATH in schema.names for _, schema in schemas):
+        return schemas
+    return [(name, schema.append(_FILE_PATH)) for name, schema in schemas]
+
+
 class SegmentReader(DataSourceReader):
     """Reads the columns of a schema from segments. Made by Spark on the driver, pickled to the tasks."""
 
@@ -75,8 +87,9 @@ class SegmentReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """What each task reads. Raises UsageError for a schema that the segments do not have."""
         options = self._options
-        candidates = find_candidates(segments_at(options.paths), self._bounds)
-        there = unify_schemas(schemas_of(candidates), tuple(self._schema.fieldNames()))
+        candidates = find_candidates(segments_at(options.paths, options.name_pattern), self._bounds)
+        names = tuple(self._schema.fieldNames())
+        there = unify_schemas(with_file_path(schemas_of(candidates), names), names)
         check_requested(self._schema, spark_schema(there))
         tasks = share_out(candidates, partition_bytes=options.partition_bytes, partitions=options.partitions)
         return [InputPartition(task) for task in tasks]
@@ -92,7 +105,10 @@ class SegmentReader(DataSourceReader):
             with opened_as_planned(rows) as segment:
                 bounds = self._bounds(schema_of(segment))
                 columns = [name for name in whole.names if name in segment.schema.names] or ["timestamp"]
+                named = FILE_PATH in whole.names and FILE_PATH not in columns
                 for batch in scan_rows(segment, rows.first, rows.last, columns=columns, bounds=bounds).batches():
+                    if named:
+                        batch = batch.append_column(_FILE_PATH, pa.repeat(name_of(rows.place), len(batch)))
                     found = matching(convert_batch(batch, whole), self._where)
                     if len(found):
                         yield found if found.schema.names == schema.names else found.select(schema.names)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
 from esformat.errors import UsageError
+from esformat.schema import KEY_COLUMNS
 from esformat.spark.files import segments_at
 from esformat.spark.options import ReadOptions, WriteOptions
-from esformat.spark.read import SegmentReader
+from esformat.spark.read import SegmentReader, with_file_path
 from esformat.spark.save import SegmentWriter
 from esformat.spark.scan_plan import read_schemas
 from esformat.spark.types import readable, spark_schema, unify_schemas
@@ -28,7 +30,9 @@ class EsdbDataSource(DataSource):
     def schema(self) -> StructType:
         """The columns of the segments, from their footers; those of the option `columns`, where that is given."""
         options = ReadOptions.parse(self.options)
-        return spark_schema(unify_schemas(read_schemas(segments_at(options.paths)), options.columns))
+        places = segments_at(options.paths, options.name_pattern)
+        schemas = read_schemas(places) if options.merge_schema else _nullable(read_schemas(places[:1]))
+        return spark_schema(unify_schemas(with_file_path(schemas, options.columns), options.columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads the columns of a schema: the segments' own, or what was given with `.schema(…)`."""
@@ -37,11 +41,20 @@ class EsdbDataSource(DataSource):
             raise UsageError("the option columns and .schema(…) name different columns", hint="give one of them")
         if not options.where:
             return SegmentReader(options, schema)
-        return SegmentReader(options, schema, readable(unify_schemas(read_schemas(segments_at(options.paths)))))
+        places = segments_at(options.paths, options.name_pattern)
+        return SegmentReader(options, schema, readable(unify_schemas(read_schemas(places))))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Writes rows of a schema as segments into a directory."""
         return SegmentWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
+
+
+def _nullable(schemas: list[tuple[str, pa.Schema]]) -> list[tuple[str, pa.Schema]]:
+    """The same columns as other files may lack them."""
+    return [
+        (name, pa.schema([field.with_nullable(field.name not in KEY_COLUMNS) for field in schema]))
+        for name, schema in schemas
+    ]
 
 
 def register(spark: SparkSession, *, push_down: bool = True) -> None:

@@ -12,13 +12,17 @@ from esformat.commits import commit_of
 from esformat.errors import UsageError
 from esformat.location import folder_at
 from esformat.spark.cluster import clustered
+from esformat.spark.files import listed_below
 from esformat.spark.options import WriteOptions, as_list
 from esformat.spark.source import register
+
+SPARK_MODES = ("append", "overwrite")  # that Spark lets a data source in Python write in
+MODES = (*SPARK_MODES, "error", "errorifexists", "default", "ignore")
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What a write published: the job's name, files, events and stored bytes."""
+    """What a write published: the job's name, files, events and stored bytes. Nothing, by no job, where it ignored."""
 
     job: str
     files: int
@@ -45,13 +49,14 @@ def write(
     space with more events than a task takes is split by time.
 
     space, timestamp, grouping, indexes: columns, as the options of `format("esdb")`, and so are `options`.
-    mode: "append" or "overwrite"; readers see all of a write at once.
+    mode: "append", "overwrite", "error" (also "errorifexists" or "default", Spark's words: segments that are there are
+    an error) or "ignore" (then nothing is written); readers see all of a write at once.
     partitions: ranges to shuffle into, each the work of one task; None: Spark decides by their size.
     segment_bytes: a task begins its next segment at so many bytes of Arrow in memory (256 MiB).
     Raises UsageError for columns that cannot be it, and what Spark raises when a task fails; then nothing changes.
     """
-    if mode not in ("append", "overwrite"):
-        raise UsageError(f"mode {mode!r} is none of append, overwrite")
+    if mode not in MODES:
+        raise UsageError(f"mode {mode!r} is none of {', '.join(MODES)}")
     register(df.sparkSession)
     job = str(options.pop("job", "")) or secrets.token_hex(8)
     given = {"space": space, "timestamp": timestamp, "indexes": as_list(indexes), "job": job}
@@ -61,7 +66,11 @@ def write(
         given["segmentBytes"] = str(segment_bytes)
     given |= {name: str(value) for name, value in options.items()}
     WriteOptions.parse({**given, "path": path})
+    if mode not in SPARK_MODES and listed_below(folder_at(path)):
+        if mode == "ignore":
+            return Written("", 0, 0, 0)
+        raise UsageError("segments are there", path=path, hint='give mode="append" or mode="overwrite"')
     rows = clustered(df, space=space, timestamp=timestamp, grouping=grouping, partitions=partitions)
-    rows.write.format("esdb").options(**given).mode(mode).save(path)
+    rows.write.format("esdb").options(**given).mode(mode if mode in SPARK_MODES else "append").save(path)
     facts = commit_of(folder_at(path), job)["facts"]
     return Written(job, facts["files"], facts["events"], facts["bytes"])

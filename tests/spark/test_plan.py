@@ -427,3 +427,44 @@ def test_without_pyspark_the_message_says_what_to_install():
     code = "import sys; sys.modules['pyspark'] = None\nimport esformat.spark"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert 'pip install "esformat[spark,java]"' in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kept"),
+    [("a*", ["a.esdb"]), ("?.esdb", ["a.esdb", "b.esdb"]), ("[!a].esdb", ["b.esdb"]), ("{b,c}.esdb", ["b.esdb"])],
+)
+def test_names_of_files(folder, pattern, kept):
+    """`pathGlobFilter` goes by the last step of a path, as Hadoop has patterns."""
+    options = ReadOptions.parse({"path": str(folder), "pathGlobFilter": pattern})
+    reader = SegmentReader(options, StructType([StructField("type", StringType())]))
+    tasks = [rows for task in reader.partitions() for rows in task.value]
+    assert sorted({Path(rows.place).name for rows in tasks}) == kept
+    with pytest.raises(esformat.UsageError, match="of such a name"):
+        EsdbDataSource({"path": str(folder), "pathGlobFilter": "nothing"}).schema()
+
+
+def test_where_an_event_was_read(folder):
+    """The column `_file_path` is there when it is named, alone or beside others."""
+    source = EsdbDataSource({"path": str(folder), "columns": "_file_path,type"})
+    assert source.schema().fieldNames() == ["_file_path", "type"]
+    reader = source.reader(source.schema())
+    read = [batch for task in reader.partitions() for batch in reader.read(task)]
+    assert pa.Table.from_batches(read)["_file_path"].value_counts().to_pylist() == [
+        {"values": str(folder / name), "counts": 3000} for name in ("a.esdb", "b.esdb")
+    ]
+    assert "_file_path" not in EsdbDataSource({"path": str(folder)}).schema().fieldNames()
+
+
+def test_columns_of_the_first_file(tmp_path):
+    """`mergeSchema` off leaves the columns of the first file, as Spark's own formats do; usually they are merged."""
+    for name, column in (("a", "one"), ("b", "two")):
+        schema = pa.schema([pa.field(column, pa.int64(), nullable=False)])
+        with esformat.create(tmp_path / f"{name}.esdb", schema=schema) as writer:
+            writer.add("x", columns={column: 1}, timestamp=0)
+    merged = EsdbDataSource({"path": str(tmp_path), "mergeSchema": "true"}).schema().fieldNames()
+    assert {"one", "two"} <= set(merged)
+    source = EsdbDataSource({"path": str(tmp_path), "mergeSchema": "false"})
+    assert "two" not in source.schema().fieldNames()
+    reader = source.reader(source.schema())
+    read = pa.Table.from_batches([batch for task in reader.partitions() for batch in reader.read(task)])
+    assert read["one"].to_pylist() == [1, None]

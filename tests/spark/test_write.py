@@ -305,3 +305,7 @@ def test_nothing_is_a_dataset_too(spark, clicks, tmp_path):
     assert (load(spark, tmp_path).count(), len(list(tmp_path.glob("*.esdb")))) == (0, 1)
     esformat.spark.write(empty, str(tmp_path), **options)
     assert len(list(tmp_path.glob("*.esdb"))) == 1
+    assert esformat.spark.write(df, str(tmp_path), mode="ignore", **options).files == 0
+    with pytest.raises(esformat.UsageError, match="segments are there"):
+        esformat.spark.write(df, str(tmp_path), mode="default", **options)
+    assert esformat.spark.write(empty, str(tmp_path / "new"), mode="error", **options).files == 1
