@@ -17,6 +17,7 @@ PARTITION_BYTES = 64 << 20  # stored: about two million events, four seconds of 
 SEGMENT_BYTES = 256 << 20  # in memory as Arrow: 40-80 MB on disk
 SEGMENT_EVENTS = 4_000_000
 
+_LOST = "tables of a catalog lose theirs in Spark: use temporary views"
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20,
           "g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30}  # fmt: skip
 
@@ -130,7 +131,9 @@ class ReadOptions:
         one, several = options.get("path", str), options.get("paths", parse_paths) or ()
         paths = (one, *several) if one else several
         if not paths:
-            raise UsageError("there is nothing to read", hint='give a path: spark.read.format("esdb").load(path)')
+            raise UsageError(
+                "there is nothing to read", hint=f'give a path: spark.read.format("esdb").load(path); {_LOST}'
+            )
         return cls(
             paths,
             options.get("columns", parse_names),
@@ -207,7 +210,9 @@ class WriteOptions:
         options = Options(given, known)
         path = options.get("path", str)
         if not path:
-            raise UsageError("there is nowhere to write", hint='give a path: df.write.format("esdb").save(path)')
+            raise UsageError(
+                "there is nowhere to write", hint=f'give a path: df.write.format("esdb").save(path); {_LOST}'
+            )
         level, codec = options.get("level", _level), options.get("codec", one_of("zstd", "lz4", "none")) or "zstd"
         if level is not None and codec != "zstd":
             raise UsageError(f"codec {codec!r} has no levels")
