@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import click
 
-from esformat.cli.console import count, progress, say, size, warn
+from esformat.cli.console import count, say, size, warn
+from esformat.cli.job_display import displayed, quiet, tasks_of
 from esformat.cli.output import json_option
 from esformat.cli.params import Pair
 from esformat.cli.program import one_line
 from esformat.errors import UsageError
 
 _SHOWN_FAILURES = 20
+_QUIET = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
 
 
 def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -47,9 +50,10 @@ def run_job(title: str, options: dict[str, Any], work: Callable[[Any, Any, Any],
         if error.name != "pyspark":
             raise
         raise UsageError(str(error)) from None
-    quiet = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-    session = start_session("esdb spark", master=options["master"], conf={**quiet, **dict(options["conf"])})
-    with progress(title) as show:
+    given = dict(options["conf"])
+    with nullcontext() if "spark.log.level" in given else quiet():
+        session = start_session("esdb spark", master=options["master"], conf={**_QUIET, **given})
+    with displayed(title, tasks_of(session)) as show:
         summary = work(session, jobs, show)
     return _report(summary, as_json=options["as_json"])
 

@@ -73,6 +73,6 @@ def register(spark: SparkSession, *, push_down: bool = True) -> None:
 
 def activate(spark: SparkSession) -> None:
     """Make a session the one of this thread, where Spark looks for the data sources of a write."""
-    java_session = getattr(spark, "_jsparkSession", None)  # Spark Connect has none: it sends its session along
-    if java_session is not None:
-        spark._jvm.SparkSession.setActiveSession(java_session)
+    java = getattr(spark, "_jvm", None)  # Spark Connect has none: it sends its session along
+    if java is not None:
+        java.SparkSession.setActiveSession(spark._jsparkSession)

@@ -66,7 +66,7 @@ def compact(
 
 def _compact(spark: SparkSession, lease: Lease, target_bytes: int, progress: Progress | None) -> Summary:
     places = listed_below(lease.folder)
-    summary = Summary("compact")
+    summary = Summary.begin("compact", progress)
     members: list[Member] = []
     for (name, place), member, reason in in_waves(spark, list(places.items()), _member):
         if member is None:

@@ -76,7 +76,7 @@ def in_groups(
     What goes wrong with a group costs that group. kind: the format of the files. target: what messages call the place
     where the files go.
     """
-    summary = Summary(job)
+    summary = Summary.begin(job, progress)
     todo = not_done(files, kind, ledgers, target, summary)
     total, done = sum(file.size_bytes for file in todo), 0
     for group in choose_groups(todo, group_bytes):

@@ -68,7 +68,7 @@ def _remake_all(
     remake: Remake,
     progress: Progress | None,
 ) -> Summary:
-    summary = Summary(job)
+    summary = Summary.begin(job, progress)
     sizes = in_threads(size_of, places)
     found = [folder_of(place) for place in places]
     writes = {name: Write(lease.folder, secrets.token_hex(8)) for name, lease in leases.items()}

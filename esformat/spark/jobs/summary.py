@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from esformat.errors import EsdbError
 
 Progress = Callable[[int, int], None]
-"""Called now and then with the bytes done and the bytes in all."""
+"""Called now and then with the bytes done and in all. If it has a method `watch`, that is given the summary before."""
 
 FAILURES = (EsdbError, OSError, PySparkException, Py4JError)
 """What costs a job the group of files that it was at, and not the rest."""
@@ -40,6 +40,15 @@ class Summary:
     notes: list[str] = field(default_factory=list)
     seconds: float = 0.0
     _started: float = field(default_factory=perf_counter, repr=False)
+
+    @classmethod
+    def begin(cls, job: str, progress: Progress | None) -> Summary:
+        """The summary of a job that begins, which whoever shows its progress may watch."""
+        summary = cls(job)
+        watch = getattr(progress, "watch", None)
+        if watch is not None:
+            watch(summary)
+        return summary
 
     @property
     def ok(self) -> bool:

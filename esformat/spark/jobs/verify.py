@@ -8,9 +8,10 @@ from pyspark.sql import SparkSession
 
 from esformat.location import Place
 from esformat.remote import RemoteSource
-from esformat.spark.files import name_of, segments_at
+from esformat.spark.files import name_of, segments_at, size_of
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.spark.jobs.waves import in_waves
+from esformat.spark.scan_plan import in_threads
 from esformat.store import StoredAt
 from esformat.verification import Report
 from esformat.verification import verify as verify_segment
@@ -20,11 +21,13 @@ def verify(spark: SparkSession, paths: Sequence[str], *, progress: Progress | No
     """Hold every block of segments against its checksum and the rules of the format; one task for each segment.
 
     paths: files, directories, patterns, prefixes of object stores. A segment with problems is in the summary's `failed`
-    with each of them. progress: called with the files done and in all. Raises UsageError where nothing is.
+    with each of them. Raises UsageError where nothing is.
     """
-    summary = Summary("verify")
+    summary = Summary.begin("verify", progress)
     places = segments_at(paths)
-    for place, report, reason in in_waves(spark, places, _verify):
+    sizes = in_threads(size_of, places)
+    done, total = 0, sum(sizes)
+    for stored, (place, report, reason) in zip(sizes, in_waves(spark, places, _verify), strict=True):
         summary.files += 1
         if report is None:
             summary.failed.append((name_of(place), reason or "unknown"))
@@ -32,8 +35,9 @@ def verify(spark: SparkSession, paths: Sequence[str], *, progress: Progress | No
             summary.events += report.num_events
             summary.bytes += report.size_bytes
             summary.failed += [(name_of(place), str(problem)) for problem in report.problems]
+        done += stored
         if progress:
-            progress(summary.files, len(places))
+            progress(done, total)
     return summary.finish()
 
 
