@@ -61,7 +61,7 @@ def open_database(path: Path, *, read_only: bool) -> sqlite3.Connection:
     with errors_of(path):
         connection = _connect(path, "mode=ro") if read_only else _connect(path, "mode=rwc")
         try:
-            if read_only and not _answers(connection):  # on a medium that cannot be written to, and nobody does
+            if read_only and not _answers(connection, path):  # nothing can be written beside it, and nobody does
                 connection.close()
                 connection = _connect(path, "immutable=1")
             _check_kind(connection, path, read_only=read_only)
@@ -87,10 +87,13 @@ def _connect(path: Path, how: str) -> sqlite3.Connection:
     )  # fmt: skip
 
 
-def _answers(connection: sqlite3.Connection) -> bool:
+def _answers(connection: sqlite3.Connection, path: Path) -> bool:
     try:
         connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     except sqlite3.OperationalError as error:
+        if error.sqlite_errorname == "SQLITE_IOERR_SHMSIZE":  # a full disk: no room for an index of the -wal file
+            wal = path.with_name(f"{path.name}-wal")
+            return wal.exists() and wal.stat().st_size > 0  # which is needed then
         return "unable to open" not in str(error) and "readonly" not in str(error)
     return True
 
