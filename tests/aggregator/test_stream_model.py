@@ -7,7 +7,10 @@ from tests.soak.streams import run
 
 def test_streams_equal_lists(tmp_path):
     """Killed processes, one after another, over one catalog: nothing is lost, doubled or out of order."""
-    model = run(tmp_path, 11, lives=3, longest_s=0.8)
-    assert model.wrong == []
-    assert model.counts["lives"] == 3
+    for longest_s in (0.8, 8.0):  # the second time on a machine so busy that a life ends before it writes
+        model = run(tmp_path / str(longest_s), 11, lives=3, longest_s=longest_s)
+        assert model.wrong == []
+        assert model.counts["lives"] == 3
+        if model.counts["records"] > 50:
+            break
     assert model.counts["records"] > 50

@@ -52,7 +52,7 @@ def _plateau(data: bytes) -> None:
     pairs = parse_qsl(data.decode("latin-1"), keep_blank_values=True)
     given = parameters.parameters(pairs, parameters.TOPIC_PARAMETERS)
     assert set(parameters.matching(_PARTITIONS, given.get("partition_filter"))) <= set(_PARTITIONS)
-    assert parameters.wanted(given, 100).page_size <= 100
+    assert parameters.wanted(given, 100, 1 << 20).page_size <= 100
 
 
 def _headers(data: bytes) -> None:
