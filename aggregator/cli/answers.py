@@ -14,14 +14,15 @@ import click
 from aggregator import forward, lql
 from aggregator.cli.opened import AnyCatalog, asking, changing, is_address
 from esformat import convert
-from esformat.cli.parts import TABLES, chosen_format, format_option, is_terminal, say
+from esformat.cli.parts import ROWS, TABLES, chosen_format, format_option, is_terminal, say
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from aggregator.lql.tree import Select, Statement
 
-FORMATS = (*TABLES, "json", "csv", "arrow", "template")
+FORMATS = (*TABLES, *ROWS, "template")
+_FOLLOWED = (*TABLES, "jsonl", "template")
 ROWS_SHOWN = 50
 """Records of a SELECT without LIMIT in a table, and in the shell."""
 
@@ -29,8 +30,8 @@ ROWS_SHOWN = 50
 def statement_format_option(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the option --format."""
     text = (
-        "json is lines of JSON; template is the statement's format string. Default: that where it has one, else a "
-        "table on a terminal, and json in a pipe."
+        "template is the statement's format string. Default: that where it has one, else by the name of FILE, table on "
+        "a terminal and jsonl in a pipe."
     )
     return cast("Callable[..., Any]", format_option(*FORMATS[len(TABLES) :], text=text)(command))
 
@@ -52,28 +53,36 @@ def changes(statement: Statement) -> bool:
     return isinstance(statement, CreatePipe | DeletePipe) or (isinstance(statement, Truncate) and not statement.dry_run)
 
 
-def run_statement(place: str, text: str, format_: str | None, catalog: AnyCatalog | None = None) -> None:
+def run_statement(
+    place: str, text: str, format_: str | None, catalog: AnyCatalog | None = None, sink: BinaryIO | None = None
+) -> None:
     """Run a statement and print its answer. catalog: one that is open for reading already, or a server.
+
+    sink: instead of standard output.
 
     Raises LqlError, AggregatorError and what else reading raises.
     """
     statement = lql.parse_statement(text)
     limit = None if catalog is None else ROWS_SHOWN
     if catalog is not None and (is_address(place) or not changes(statement)):
-        show(catalog, statement, text, format_, limit)
+        show(catalog, statement, text, format_, limit, sink)
         return
     with changing(place) if changes(statement) else asking(place) as opened:
-        show(opened, statement, text, format_, limit)
+        show(opened, statement, text, format_, limit, sink)
 
 
-def show(catalog: AnyCatalog, statement: Statement, text: str, format_: str | None, limit: int | None) -> None:
+def show(
+    catalog: AnyCatalog, statement: Statement, text: str, format_: str | None, limit: int | None,
+    sink: BinaryIO | None = None,
+) -> None:  # fmt: skip
     """Print the answer of a statement. limit: of a SELECT that has none."""
     from aggregator.lql.tree import Select
 
+    sink = sys.stdout.buffer if sink is None else sink
     if not isinstance(statement, Select) or statement.count:
         table: Any = catalog.query(text)
         warned = (table.schema.metadata or {}).get(b"warning")
-        _show_table(table.replace_schema_metadata(None) if warned else table, format_)
+        _show_table(table.replace_schema_metadata(None) if warned else table, format_, sink)
         _warn([] if warned is None else [warned.decode()])
         return
     chosen = format_of(statement, format_)
@@ -91,7 +100,7 @@ def show(catalog: AnyCatalog, statement: Statement, text: str, format_: str | No
             rows += len(batch)
             yield batch
 
-    write_records(counted(), answer.schema, statement, chosen, sys.stdout.buffer)
+    write_records(counted(), answer.schema, statement, chosen, sink)
     if shortened and rows == limit and is_terminal(sys.stdout):
         click.echo(f"… the first {rows}: LIMIT gives more", err=True)
     if not rows:
@@ -107,15 +116,23 @@ def format_of(statement: Select, format_: str | None) -> str:
     """The format to print records in."""
     if format_ is not None:
         return format_
-    return "template" if statement.format is not None else "table" if is_terminal(sys.stdout) else "json"
+    return "template" if statement.format is not None else "table" if is_terminal(sys.stdout) else "jsonl"
+
+
+def followed_format(statement: Select, format_: str | None) -> str:
+    """The format to print records in as they arrive. Raises click.UsageError for one that has an end."""
+    chosen = format_of(statement, format_)
+    if chosen not in _FOLLOWED:
+        raise click.UsageError(f"--format {chosen} has an end: follow with {', '.join(_FOLLOWED)}")
+    return chosen
 
 
 def write_records(
     batches: Iterator[pa.RecordBatch], schema: pa.Schema, statement: Select, chosen: str, sink: BinaryIO
 ) -> None:
     """Write the records of a SELECT."""
-    if chosen == "arrow":
-        convert.write_batches(batches, schema, chosen_format("arrow", "-"), sink)
+    if chosen in ("arrow", "parquet"):
+        convert.write_batches(batches, schema, chosen_format(chosen, "-"), sink)
         return
     if chosen in (*TABLES, "csv"):
         plain = plain_schema()
@@ -128,11 +145,19 @@ def write_records(
             show_table(shaped, plain, chosen)
         return
     template = lql.Template.compile(statement.format or "{msg}")
+    before = b"["
     for batch in batches:
         columns = forward.columns_of(batch)
         as_lines = chosen == "template"
         texts = forward.lines(batch, columns, template) if as_lines else forward.json_lines(batch, columns)
-        sink.write(b"".join(texts.to_pylist()))
+        written = b"".join(texts.to_pylist())
+        if chosen == "json" and written:
+            written = before + b"\n" + written[:-1].replace(b"\n", b",\n")  # lines of JSON have no others
+            before = b","
+        sink.write(written)
+        sink.flush()
+    if chosen == "json":
+        sink.write(b"[]\n" if before == b"[" else b"\n]\n")
         sink.flush()
 
 
@@ -158,8 +183,8 @@ def _plain(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _show_table(table: Any, format_: str | None) -> None:
-    chosen = format_ or ("table" if is_terminal(sys.stdout) else "json")
+def _show_table(table: Any, format_: str | None, sink: BinaryIO) -> None:
+    chosen = format_ or ("table" if is_terminal(sys.stdout) else "jsonl")
     if chosen == "template":
         raise click.UsageError("--format template goes with SELECT")
     import pyarrow as pa  # here: slow to import
@@ -174,6 +199,5 @@ def _show_table(table: Any, format_: str | None) -> None:
         for name, total in (table.schema.metadata or {}).items():
             say(f"{name.decode()}: {int(total):,}" if total.isdigit() else f"{name.decode()}: {total.decode()}")
         return
-    writer = "jsonl" if chosen == "json" else chosen_format(chosen, "-")
-    convert.write_batches(iter(batches), table.schema, writer, sys.stdout.buffer)
-    sys.stdout.buffer.flush()
+    convert.write_batches(iter(batches), table.schema, chosen_format(chosen, "-"), sink)
+    sink.flush()

@@ -24,22 +24,31 @@ _PLAIN = ("time", "multiline", "encoding", "max_line_bytes", "begin", "compresse
 _EXAMPLES = """\b
 Examples:
   aggregator collect --path 'logs/*.log' --into data --tags app=web --once
-  aggregator collect --path logs/access.log --into data --format combined --tag-from client --once
-  aggregator collect --path 'logs/*.jsonl' --into data --format json --time at --column took=integer --once
-  aggregator collect --path logs/app.log --into data --format 'regex=^(?P<ts>[^ ]+) (?P<msg>.*)' --once
+  aggregator collect --path logs/access.log --into data --line-format combined --tag-from client --once
+  aggregator collect --path 'logs/*.jsonl' --into data --line-format json --time at --column took=integer --once
+  aggregator collect --path logs/app.log --into data --line-format 'regex=^(?P<ts>[^ ]+) (?P<msg>.*)' --once
   aggregator collect --path 'pods/*/*/*.log' --into data --path-tags '/(?P<namespace>[^_]+)_(?P<pod>[^_]+)_' --once
   aggregator collect collect.toml --once --json
 """
 
 
+class _Config(click.Path):
+    """A TOML file; of a directory is said where a catalog goes."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if Path(value).is_dir():
+            self.fail(f"{str(value)!r} is a directory, not a TOML file: the catalog goes behind --into", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 @click.command(epilog=_EXAMPLES)
-@click.argument("config", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("config", required=False, type=_Config(exists=True, path_type=Path))
 @click.option("--path", "--files", "path", multiple=True, metavar="GLOB", help="Files to collect. Repeatable.")
 @click.option("--into", metavar="CATALOG|URL", help="A catalog's directory, or http://host:port of a server.")
 @click.option("--topic", help="Default: logs.")
 @click.option("--tags", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Tags of the streams. Repeatable.")
 @click.option("--file-tag", metavar="NAME", help='The tag with the file\'s path. Default: file; "" for none.')
-@click.option("--format", "format_", metavar="FORMAT", help=f"{', '.join(collecting.FORMATS[:-1])}, or regex=PATTERN.")
+@click.option("--line-format", metavar="FORMAT", help=f"{', '.join(collecting.FORMATS[:-1])}, or regex=PATTERN.")
 @click.option(
     "--time",
     metavar="NAME",
@@ -105,7 +114,7 @@ def _settings(config: Path | None, path: tuple[str, ...], options: dict[str, Any
         raise click.UsageError("give CONFIG, or --path and --into")
     given = {name: options[name] for name in _PLAIN}
     given = {name: value for name, value in given.items() if value is not None}
-    kind, _, pattern = (options["format_"] or "text").partition("=")
+    kind, _, pattern = (options["line_format"] or "text").partition("=")
     given |= {"format": kind, "pattern": pattern or None, "tags_from": options["tags_from"]}
     given |= {"fields": options["fields"], "tags": dict(options["tags"]), "columns": dict(options["columns"])}
     if options["file_tag"] is not None:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-import esformat
 from aggregator.cli.opened import asking, catalog_or_server, topic_argument
 from esformat import convert
 from esformat.cli.parts import (
@@ -23,16 +22,16 @@ from esformat.cli.parts import (
     opened_output,
     progress,
     shown_name,
+    target_format_option,
     teller,
     warn,
+    write_segment,
 )
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from aggregator.cli.feeding import AnyTopic
-
-_FORMATS = ("esdb", "parquet", "jsonl", "csv", "arrow")
+_FORMATS = ("esdb", "parquet", "arrow", "csv", "jsonl", "json")
 _NAMES = {".esdb": "esdb", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 _NAMES |= dict.fromkeys((".arrow", ".feather", ".arrows"), "arrow")
 _EXAMPLES = """\b
@@ -60,7 +59,7 @@ Examples:
     metavar="CONDITION",
     help="Only events for which it holds: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). Repeatable.",
 )
-@click.option("--to", "format_", type=click.Choice(_FORMATS), help="Default: by the name of FILE.")
+@target_format_option(*_FORMATS, text="Default: by the name of FILE.")
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
 def export(catalog: str, topic: str, file: str, format_: str | None, force: bool, **question: Any) -> None:
     """Write the events of TOPIC, or some of them, to FILE: .esdb, Parquet, JSON lines, CSV or Arrow.
@@ -74,7 +73,7 @@ def export(catalog: str, topic: str, file: str, format_: str | None, force: bool
         chosen_format(format_, file)  # refused before the catalog is opened
     chosen = format_ or next((_NAMES[end] for end in _NAMES if file.lower().endswith(end)), None)
     if chosen is None:
-        raise click.UsageError(f"the name {file!r} does not tell a format: give --to {'|'.join(_FORMATS)}")
+        raise click.UsageError(f"the name {file!r} does not tell a format: give --format {'|'.join(_FORMATS)}")
     with asking(catalog) as opened, progress("exporting", things=True) as show:
         exported = opened.topic(topic)
         asked = {name: question[name] for name in ("start", "end", "partition")}
@@ -94,21 +93,8 @@ def export(catalog: str, topic: str, file: str, format_: str | None, force: bool
 
         if chosen == "esdb":
             with finished_file(file) as made_at:
-                events = _write_segment(exported, schema, batches(), made_at, force=force)
+                events = write_segment(batches(), schema, exported.indexes, exported.keys, made_at, force=force)
         else:
             with opened_output(file, force=force) as sink:
                 events = convert.write_batches(batches(), schema, chosen_format(chosen, file), sink, warn)
     teller(file)(f"{shown_name(file)}: {count(events, 'event')} in {perf_counter() - started:.1f} s")
-
-
-def _write_segment(
-    topic: AnyTopic, schema: pa.Schema, batches: Iterator[pa.RecordBatch], file: str, *, force: bool
-) -> int:
-    import pyarrow as pa  # here: slow to import
-
-    columns = pa.schema([field for field in schema if field.name not in ("space", "grouping", "timestamp")])
-    indexes = [name for name in topic.indexes if not pa.types.is_decimal(columns.field(name).type)]
-    with esformat.create(file, schema=columns, indexes=indexes, keys=topic.keys, overwrite=force) as writer:
-        for batch in batches:
-            writer.add_table(batch)
-    return writer.num_events

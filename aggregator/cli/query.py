@@ -6,8 +6,9 @@ import sys
 
 import click
 
-from aggregator.cli.answers import run_statement, shown_errors, statement_format_option
+from aggregator.cli.answers import FORMATS, run_statement, shown_errors, statement_format_option
 from aggregator.cli.opened import catalog_or_server
+from esformat.cli.parts import TABLES, chosen_format, opened_output, output_options
 
 _EXAMPLES = """\b
 Examples:
@@ -15,6 +16,7 @@ Examples:
   aggregator query data 'SELECT FROM app = web RANGE "-1h" WHERE msg CONTAINS ERROR'
   aggregator query data 'SELECT "{ts} {vars:app}: {msg}" ORDER BY ts DESC LIMIT 5'
   aggregator query data 'SELECT COUNT GROUP BY app' --format csv
+  aggregator query data 'SELECT COUNT GROUP BY app' -o counts.parquet
   aggregator query data 'EXPLAIN SELECT WHERE msg CONTAINS ERROR' --format table
   aggregator query http://127.0.0.1:3030 'SELECT COUNT' --token-file token
 """
@@ -24,11 +26,16 @@ Examples:
 @catalog_or_server
 @click.argument("statement", metavar="LQL")
 @statement_format_option
-def query(catalog: str, statement: str, format_: str | None) -> None:
+@output_options
+def query(catalog: str, statement: str, format_: str | None, output: str, force: bool) -> None:
     """Run a statement over the streams of a catalog and print the answer. "-": the statement comes from standard input.
 
     Exit status 2 where the statement is wrong; the place is shown.
     """
     text = sys.stdin.read() if statement == "-" else statement
-    with shown_errors():
-        run_statement(catalog, text, format_)
+    if output != "-":
+        format_ = chosen_format(format_, output)
+        if format_ not in FORMATS or format_ in TABLES:
+            raise click.UsageError(f"--format {format_} is not for the output of a statement: choose another for -o")
+    with shown_errors(), opened_output(output, force=force) as sink:
+        run_statement(catalog, text, format_, sink=sink)

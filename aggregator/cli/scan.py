@@ -22,7 +22,7 @@ Examples:
   aggregator scan data clicks --space ada --reverse --limit 10
   aggregator scan data clicks --index type=purchase --start 2026-03-01 --count
   aggregator scan data clicks --partition 0 --columns record_index,space,timestamp
-  aggregator scan data clicks --format parquet -o clicks.parquet
+  aggregator scan data clicks -o clicks.parquet
   aggregator scan data clicks --format jsonl | head -3
   aggregator scan http://127.0.0.1:3030 clicks --space ada --token-file token
 """
@@ -64,4 +64,5 @@ def scan(
                 return asked.scan_index(conditions, limit=limit, **arguments)
             return asked.scan(limit=limit, **arguments)
 
-        give_answer(ask, question["limit"], format_, output, force=force, only_count=only_count)
+        give_answer(ask, question["limit"], format_, output, force=force, only_count=only_count,
+                    indexes=asked.indexes, keys=asked.keys)  # fmt: skip

@@ -11,7 +11,7 @@ import click
 from aggregator import lql
 from aggregator.cli.answers import (
     FORMATS,
-    format_of,
+    followed_format,
     run_statement,
     shown_errors,
     statement_format_option,
@@ -25,12 +25,13 @@ from esformat.cli.parts import is_terminal, say
 _EXAMPLES = """\b
 Examples:
   echo "SHOW PARTITIONS; SELECT LIMIT 3;" | aggregator shell data
-  cat statements.lql | aggregator shell data --format json
+  cat statements.lql | aggregator shell data --format jsonl
   echo "SHOW PARTITIONS" | aggregator shell http://127.0.0.1:3030 --token-file token
 """
 _HELP = """\
 A statement ends with a semicolon, or with an empty line. SELECT without LIMIT shows 50 records.
-\\format NAME    how answers are printed: table, json, csv, arrow, template; \\format alone: as each fits
+\\format NAME    how answers are printed: table, jsonl, json, csv, arrow, parquet, template;
+                \\format alone: as each fits
 \\follow SELECT  records as they arrive, until Ctrl-C
 \\help           this text; the language is described in docs/lql.md
 \\quit           end, as exit, quit and Ctrl-D do"""
@@ -94,7 +95,9 @@ class Shell:
         tail = self._catalog.tail(text)
         assert isinstance(statement, Select)  # tail refuses everything else
         for batch in tail.batches():
-            write_records(iter([batch]), batch.schema, statement, format_of(statement, self._format), sys.stdout.buffer)
+            write_records(
+                iter([batch]), batch.schema, statement, followed_format(statement, self._format), sys.stdout.buffer
+            )
             sys.stdout.flush()
 
     # ------------------------------------------------------------ at a terminal

@@ -6,20 +6,20 @@ from typing import Any
 
 import click
 
-from esformat.cli.parts import Pair, job_options, parse_size, run_job
+from esformat.cli.parts import Pair, input_format_option, job_options, parse_size, run_job, spark_format
 
-_FORMATS = ("parquet", "orc", "json", "csv", "arrow", "customerio", "esdb")
+_FORMATS = ("parquet", "orc", "jsonl", "csv", "arrow", "go-esdb", "esdb")
 _EXAMPLES = """\b
 Examples:
   esdb spark load events/ data activity --space user_id --timestamp at --index type
   esdb spark load archive/*.esdb data activity
-  esdb spark load logs/ data logs --from json --space host --timestamp time --partition bulk
+  esdb spark load logs/ data logs --input-format jsonl --space host --timestamp time --partition bulk
 """
 
 
 @click.command("load", epilog=_EXAMPLES)
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT... CATALOG TOPIC")
-@click.option("--from", "from_", type=click.Choice(_FORMATS), help="Format of INPUT. Default: by the names.")
+@input_format_option(*_FORMATS, text="Format of INPUT. Default: by the names.")
 @click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Whose event a row is.")
 @click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="When it happened.")
 @click.option("--grouping", metavar="COLUMN", help="Second key, within the space.")
@@ -31,7 +31,7 @@ Examples:
 @click.option("--group", "group", default="8GiB", show_default=True, metavar="BYTES",
               help="Input that is loaded together, in one transaction.")  # fmt: skip
 @job_options
-def load(inputs: tuple[str, ...], from_: str | None, group: str, **options: Any) -> int:
+def load(inputs: tuple[str, ...], input_format: str | None, group: str, **options: Any) -> int:
     """Load INPUT files, directories or patterns into TOPIC of the CATALOG, both made where they are absent.
 
     Spark makes segments, which the catalog takes in a group at a time. Files that were loaded before are skipped. The
@@ -47,8 +47,8 @@ def load(inputs: tuple[str, ...], from_: str | None, group: str, **options: Any)
         from aggregator.spark import load as load_files
 
         return load_files(
-            session, sources, catalog, topic, format=from_, read_options=dict(options["read_options"]),
-            group_bytes=parse_size(group), progress=show, **roles,
+            session, sources, catalog, topic, format=spark_format(input_format),
+            read_options=dict(options["read_options"]), group_bytes=parse_size(group), progress=show, **roles,
         )  # fmt: skip
 
     return run_job("loading", options, work)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from aggregator import lql
-from aggregator.cli.answers import format_of, shown_errors, statement_format_option, write_records
+from aggregator.cli.answers import followed_format, format_of, shown_errors, statement_format_option, write_records
 from aggregator.cli.opened import AnyCatalog, asking, catalog_or_server, topic_argument
 from esformat import convert
 from esformat.cli.parts import Limit
@@ -82,7 +82,7 @@ def _tail_statement(catalog: AnyCatalog, text: str, limit: int, follow: bool, fo
         if not isinstance(statement, Select) or statement.count:
             raise click.UsageError("a SELECT without COUNT can be followed; run others with `aggregator query`")
     assert isinstance(statement, Select)  # tail refuses everything else
-    chosen = format_of(statement, format_)
+    chosen = (followed_format if follow else format_of)(statement, format_)
     if not follow:
         reader = answer.to_reader()
         write_records(iter(reader), reader.schema, statement, chosen, sys.stdout.buffer)

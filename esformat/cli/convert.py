@@ -12,7 +12,7 @@ import click
 import esformat
 from esformat import convert as files
 from esformat.cli.console import count, progress
-from esformat.cli.output import chosen_format, shown_name, teller
+from esformat.cli.output import chosen_format, input_format_option, shown_name, target_format_option, teller
 
 _OPTION = re.compile(r"--[a-z-]+")
 _EXAMPLES = """\b
@@ -29,8 +29,8 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.argument("source", metavar="FROM", type=click.Path())
 @click.argument("target", metavar="TO", type=click.Path(dir_okay=False))
-@click.option("--from", "source_format", type=click.Choice(files.CONVERSION_FORMATS), help="Default: by FROM itself.")
-@click.option("--to", "target_format", type=click.Choice(files.CONVERSION_FORMATS), help="Default: by the name of TO.")
+@input_format_option(*files.CONVERSION_FORMATS, text="Default: by FROM itself.")
+@target_format_option(*files.CONVERSION_FORMATS, text="Default: by the name of TO.")
 @click.option(
     "--schema",
     type=click.Path(),
@@ -46,8 +46,8 @@ Examples:
 def convert(
     source: str,
     target: str,
-    source_format: str | None,
-    target_format: str | None,
+    input_format: str | None,
+    format_: str | None,
     schema: str | None,
     space: str,
     timestamp: str,
@@ -65,16 +65,16 @@ def convert(
     """
     started = perf_counter()
     how = files.Conversion(
-        source_format=source_format,
-        target_format=target_format,
+        source_format=input_format,
+        target_format=format_,
         schema=schema,
         roles=files.Roles(space=space, timestamp=timestamp, grouping=grouping, indexes=indexes),
         allow_loss=allow_loss,
         overwrite=force,
     )
     notes: list[str] = []
-    if target_format is not None:
-        chosen_format(target_format, target)  # refused before anything is read
+    if format_ is not None:
+        chosen_format(format_, target)  # refused before anything is read
     with _hints_of_write(), progress("converting") as show:
         events = files.convert_file(source, target, how, progress=show, note=notes.append)
     tell = teller(target)

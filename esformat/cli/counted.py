@@ -12,7 +12,7 @@ import click
 
 from esformat import convert
 from esformat.cli.console import say
-from esformat.cli.output import TABLES, chosen_format, format_option, opened_output
+from esformat.cli.output import ROWS, TABLES, chosen_format, format_option, opened_output, output_options
 from esformat.cli.params import Limit
 
 if TYPE_CHECKING:
@@ -27,9 +27,8 @@ Row = tuple[str | bytes | int, ...]
 def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options that say how lines are sorted, cut and written."""
     for option in (
-        click.option("--force", is_flag=True, help="Replace FILE if it exists."),
-        click.option("-o", "--output", default="-", metavar="FILE", help="Write to FILE instead of standard output."),
-        format_option("jsonl", "csv", "arrow", "parquet"),
+        output_options,
+        format_option(*ROWS),
         click.option("--limit", type=Limit(), metavar="N", help="At most N lines. Default: 50 in a table."),
         click.option(
             "--sort", type=click.Choice(["key", "count"]), default="key", show_default=True, help="Line order."
@@ -42,6 +41,8 @@ def counted_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def show_counted(rows: Iterator[Row], schema: pa.Schema, shown: dict[str, Any]) -> None:
     """Print or write lines, which come by key, as the options say."""
     chosen, limit, output = chosen_format(shown["format_"], shown["output"]), shown["limit"], shown["output"]
+    if chosen == "esdb":
+        raise click.UsageError("counts are no events: choose another name than .esdb, or a format by --format")
     rows = _sorted(rows, shown["sort"], limit)
     if chosen in TABLES:
         if output != "-":

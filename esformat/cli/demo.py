@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from esformat import convert
+from esformat.cli.output import input_format_option
 
 if TYPE_CHECKING:  # needs the extra `demo`, which may be missing
     from esformat.demo.event_set import EventSet
@@ -55,7 +56,7 @@ Examples:
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Of FILE: index this column. Repeatable.")
 @click.option("--timestamp-format", metavar="FORMAT", help="As for `esdb write`.")
 @click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="Zone of times that name none.")
-@click.option("--input-format", type=click.Choice(convert.FORMATS), help="Default: by the file's name.")
+@input_format_option(*convert.FORMATS)
 @click.pass_context
 def demo(context: click.Context, /, output: Path, events: int, own: Path | None, **options: Any) -> None:
     """Show what an .esdb file does, on real events of this machine or on your own.

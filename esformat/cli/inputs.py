@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from esformat import convert
+from esformat.cli.output import input_format_option
 from esformat.cli.params import ColumnType, Names
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ _OPTIONS = (
         "or numbers since 1970, whose size tells the unit.",
     ),
     click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="Zone of times that name none."),
-    click.option("--input-format", type=click.Choice(convert.FORMATS), help="Default: by the file's name."),
+    input_format_option(*convert.FORMATS),
     click.option("--delimiter", metavar="CHAR", help="Between the fields of CSV. Default: a comma."),
     click.option("--header", type=Names(), metavar="A,B,…", help="Column names of CSV whose first line has none."),
     click.option("--null", "nulls", multiple=True, metavar="TEXT", help="In CSV, this means no value. Repeatable."),

@@ -11,6 +11,7 @@ import click
 
 from esformat import publish
 from esformat.cli.console import is_terminal, say, warn
+from esformat.convert.formats import format_by_name
 from esformat.publish import STDOUT
 
 _BINARY = ("arrow", "arrows", "parquet", "esdb", "go-esdb", "go-stream")
@@ -21,7 +22,24 @@ TABLES = ("table", "wide", "vertical")
 """Formats for people: a table that fits the terminal, one that cuts nothing, and a line for each value."""
 
 
-def format_option(*formats: str, text: str = "Default: table on a terminal, else jsonl.") -> Callable[[Any], Any]:
+ROWS = ("jsonl", "json", "csv", "arrow", "parquet")
+"""Formats of rows for programs: lines of JSON objects, one JSON array of them, and so on."""
+_BY_NAME = "Default: by the name of FILE, else table on a terminal and jsonl in a pipe."
+
+
+def input_format_option(*formats: str, text: str = "Default: by the file's name.") -> Callable[[Any], Any]:
+    """Make the option --input-format."""
+    return click.option("--input-format", type=click.Choice(formats), help=text)
+
+
+def target_format_option(*formats: str, text: str, default: str | None = None) -> Callable[[Any], Any]:
+    """Make the option --format of a command that writes a file that it is given the name of."""
+    return click.option(
+        "--format", "format_", type=click.Choice(formats), default=default, show_default=default is not None, help=text
+    )
+
+
+def format_option(*formats: str, text: str = _BY_NAME) -> Callable[[Any], Any]:
     """Make the option --format, and --wide and --vertical, which are two of its values."""
 
     def decorate(command: Any) -> Any:
@@ -35,18 +53,33 @@ def format_option(*formats: str, text: str = "Default: table on a terminal, else
     return decorate
 
 
+def output_options(command: Any) -> Any:
+    """Give a command the options --output and --force, of rows."""
+    command = click.option("--force", is_flag=True, help="Replace FILE if it exists.")(command)
+    text = "Write to FILE instead of standard output."
+    return click.option("-o", "--output", default=STDOUT, metavar="FILE", help=text)(command)
+
+
 def chosen_format(asked: str | None, out: str) -> str:
     """Tell the format to write to `out`, where "-" is stdout. Arrow is a stream in a pipe, and a file in a file."""
     if out == STDOUT and sys.stdout is None:
         raise click.UsageError("standard output is closed")
     to_terminal = out == STDOUT and is_terminal(sys.stdout)
     if asked is None:
-        return "table" if to_terminal else "jsonl"
+        asked = "table" if to_terminal else _by_name(out)
     if asked in _BINARY:
         refuse_terminal(out, f"--format {asked}")
     if asked == "arrow" and (out == STDOUT or out.endswith(".arrows")):
         return "arrows"
     return asked
+
+
+def _by_name(out: str) -> str:
+    """The format that the name of an output tells; lines of JSON where it tells none."""
+    if out.lower().endswith(".esdb"):
+        return "esdb"
+    found = format_by_name(out)
+    return found if found in ROWS and not out.lower().endswith((".gz", ".bz2", ".zst", ".zstd")) else "jsonl"
 
 
 @contextmanager

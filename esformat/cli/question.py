@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+import esformat
 from esformat import convert
 from esformat.cli.console import progress, say, warn
-from esformat.cli.output import TABLES, chosen_format, format_option, opened_output
+from esformat.cli.output import ROWS, TABLES, chosen_format, finished_file, format_option, opened_output, output_options
 from esformat.cli.params import Hex, Limit, Moment, Names, Pair
 from esformat.cli.where import Where
 
@@ -36,9 +37,8 @@ _OPTIONS = (
     click.option("--limit", type=Limit(), metavar="N", help="At most N events. Default: 50 in a table."),
     click.option("--columns", type=Names(), metavar="A,B,…", help="Only these columns."),
     click.option("--count", "only_count", is_flag=True, help="Print only how many events there are."),
-    format_option("jsonl", "csv", "arrow", "parquet"),
-    click.option("-o", "--output", default="-", metavar="FILE", help="Write to FILE instead of standard output."),
-    click.option("--force", is_flag=True, help="Replace FILE if it exists."),
+    format_option(*ROWS, "esdb"),
+    output_options,
 )  # fmt: skip
 
 
@@ -104,9 +104,9 @@ def _condition(name: str, text: str, indexes: list[str], schema: pa.Schema) -> t
 
 def give_answer(
     ask: Callable[[int | None], Answer], limit: int | None, format_: str | None, output: str,
-    *, force: bool, only_count: bool,
+    *, force: bool, only_count: bool, indexes: Iterable[str], keys: str,
 ) -> None:  # fmt: skip
-    """Ask with a limit, and print or write what comes."""
+    """Ask with a limit, and print or write what comes. indexes, keys: of a segment that is written."""
     chosen = chosen_format(format_, output)
     if only_count:
         say(str(ask(limit).count()))
@@ -117,8 +117,31 @@ def give_answer(
     else:
         answer = ask(limit)
         shown = nullcontext() if output == "-" else progress("writing", things=True)
+        if chosen == "esdb":
+            with finished_file(output) as made_at, shown as show:
+                write_segment(counted(answer.batches(), show), answer.schema, indexes, keys, made_at, force=force)
+            return
         with opened_output(output, force=force) as sink, shown as show:
             convert.write_batches(counted(answer.batches(), show), answer.schema, chosen, sink, warn)
+
+
+def write_segment(
+    batches: Iterator[pa.RecordBatch], schema: pa.Schema, indexes: Iterable[str], keys: str, file: str, *, force: bool
+) -> int:
+    """Write events to a segment with those of the indexes that it can have. Returns how many there were."""
+    import pyarrow as pa  # here: slow to import
+
+    if missing := [name for name in ("space", "timestamp") if name not in schema.names]:
+        raise click.UsageError(
+            f"an event has {' and '.join(missing)}: name them in --columns, or choose another format"
+        )
+    columns = pa.schema([field for field in schema if field.name not in ("space", "grouping", "timestamp")])
+    possible = {field.name for field in columns if not pa.types.is_decimal(field.type)}
+    chosen = [name for name in indexes if name in possible]
+    with esformat.create(file, schema=columns, indexes=chosen, keys=keys, overwrite=force) as writer:
+        for batch in batches:
+            writer.add_table(batch)
+    return writer.num_events
 
 
 def counted(

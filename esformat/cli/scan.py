@@ -18,8 +18,9 @@ Examples:
   esdb scan activity.esdb --space customer-1 --index type=purchase --reverse --limit 10
   esdb scan activity.esdb --start 2024-03-01 --end 2024-04-01 --count
   esdb scan activity.esdb --index type=purchase --index country=SE --columns space,timestamp
-  esdb scan activity.esdb --format parquet -o activity.parquet
+  esdb scan activity.esdb -o activity.parquet
   esdb scan activity.esdb --where 'country IN (SE, NO)' --where 'timestamp >= 2024-03-08' --limit 5
+  esdb scan activity.esdb --start 2024-03-01 --output march.esdb
   esdb scan activity.esdb --format jsonl | head -3
 """
 
@@ -36,7 +37,8 @@ def scan(file: str, format_: str | None, output: str, force: bool, only_count: b
     chosen_format(format_, output)  # refused before the file is opened
     with esformat.open(file) as segment:
         found = _Question(segment, question)
-        give_answer(found.scan, question["limit"], format_, output, force=force, only_count=only_count)
+        give_answer(found.scan, question["limit"], format_, output, force=force, only_count=only_count,
+                    indexes=segment.indexes, keys=segment.info()["keys"])  # fmt: skip
 
 
 class _Question:

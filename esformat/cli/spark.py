@@ -6,18 +6,19 @@ from typing import Any
 
 import click
 
+from esformat.cli.output import input_format_option, target_format_option
 from esformat.cli.params import Hex, Pair
-from esformat.cli.spark_jobs import job_options, parse_size, run_job
+from esformat.cli.spark_jobs import job_options, parse_size, run_job, spark_format
 
-_INPUT_FORMATS = ("parquet", "orc", "json", "csv", "arrow", "customerio")
-_OUTPUT_FORMATS = ("esdb", "parquet", "orc", "json", "csv")
+_INPUT_FORMATS = ("parquet", "orc", "jsonl", "csv", "arrow", "go-esdb")
+_OUTPUT_FORMATS = ("esdb", "parquet", "orc", "jsonl", "csv")
 
 _CONVERT = """\b
 Examples:
   esdb spark convert events/*.parquet activity/ --space user_id --timestamp at --index type
-  esdb spark convert logs/ lake/ --from json --space host --timestamp time --grouping service
-  esdb spark convert old.archive lake/ --from customerio
-  esdb spark convert activity/ export/ --to parquet
+  esdb spark convert logs/ lake/ --input-format jsonl --space host --timestamp time --grouping service
+  esdb spark convert old.archive lake/ --input-format go-esdb
+  esdb spark convert activity/ export/ --format parquet
   spark-submit --master yarn …/esformat/__main__.py spark convert s/ lake/ --space user --timestamp at
 """
 _COMPACT = """\b
@@ -75,8 +76,8 @@ def spark() -> None:
 
 @spark.command(epilog=_CONVERT)
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT... OUT")
-@click.option("--from", "from_", type=click.Choice(_INPUT_FORMATS), help="Format of INPUT. Default: by the names.")
-@click.option("--to", type=click.Choice(_OUTPUT_FORMATS), default="esdb", show_default=True, help="Format of OUT.")
+@input_format_option(*_INPUT_FORMATS, text="Format of INPUT. Default: by the names.")
+@target_format_option(*_OUTPUT_FORMATS, text="Format of OUT.", default="esdb")
 @click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Whose event a row is.")
 @click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="When it happened.")
 @click.option("--grouping", metavar="COLUMN", help="Second key, within the space.")
@@ -89,11 +90,11 @@ def spark() -> None:
 @click.option("--group", "group", default="8GiB", show_default=True, metavar="BYTES",
               help="Input that is converted and published together.")  # fmt: skip
 @job_options
-def convert(inputs: tuple[str, ...], from_: str | None, to: str, group: str, **options: Any) -> int:
+def convert(inputs: tuple[str, ...], input_format: str | None, format_: str, group: str, **options: Any) -> int:
     """Convert INPUT files, directories or patterns into files of the directory OUT.
 
     Into segments: Parquet, ORC, JSON lines, CSV with a header, Arrow, and files of the Go ESDB. Out of segments: with
-    --to. Files that were converted into OUT before are skipped.
+    --format. Files that were converted into OUT before are skipped.
     """
     *sources, out = inputs
     if not sources:
@@ -101,13 +102,19 @@ def convert(inputs: tuple[str, ...], from_: str | None, to: str, group: str, **o
     written = dict(options["write_options"])
 
     def work(session: Any, jobs: Any, show: Any) -> Any:
-        if to != "esdb":
+        if format_ != "esdb":
             return jobs.export(
-                session, sources, out, format=to, write_options=written, group_bytes=parse_size(group), progress=show
+                session,
+                sources,
+                out,
+                format=spark_format(format_),
+                write_options=written,
+                group_bytes=parse_size(group),
+                progress=show,
             )
         roles = {name: options[name] for name in ("space", "timestamp", "grouping", "partitions")}
         return jobs.convert(
-            session, sources, out, format=from_, read_options=dict(options["read_options"]),
+            session, sources, out, format=spark_format(input_format), read_options=dict(options["read_options"]),
             group_bytes=parse_size(group), progress=show, indexes=options["indexes"], **roles, **written,
         )  # fmt: skip
 

@@ -32,6 +32,11 @@ def job_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def spark_format(name: str | None) -> str | None:
+    """What the jobs call a format: Spark's JSON is lines, and the files of the Go ESDB have a source of their own."""
+    return {"jsonl": "json", "go-esdb": "customerio"}.get(name, name) if name is not None else None
+
+
 def parse_size(text: str) -> int:
     """A number of bytes, as 256MiB. Raises click.UsageError."""
     from esformat.spark.options import parse_bytes

@@ -160,10 +160,10 @@ def _source_format(path: str) -> str:
         if start.startswith(_SEGMENT_MAGIC):
             return "esdb"
         return "go-stream" if start == _STREAM_MAGIC else "go-esdb"
-    return _target_format(path, "--from")
+    return _target_format(path, "--input-format")
 
 
-def _target_format(path: str, option: str = "--to") -> str:
+def _target_format(path: str, option: str = "--format") -> str:
     name = path.lower()
     if name.endswith(".esdb"):
         return "esdb"

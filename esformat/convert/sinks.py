@@ -14,10 +14,18 @@ import pyarrow.parquet
 
 from esformat import json_text
 
-SINK_FORMATS = ("jsonl", "csv", "arrow", "arrows", "parquet")  # arrow is the file with a footer, arrows the stream
+SINK_FORMATS = (
+    "jsonl",
+    "json",
+    "csv",
+    "arrow",
+    "arrows",
+    "parquet",
+)  # arrow is the file with a footer, arrows the stream
 
 _GROUP_ROWS = 128 * 1024
 _GROUP_BYTES = 64 << 20
+_COMMA = ",\n"
 _TEXT_BYTES = 16 << 20  # of columns turned into text at once
 
 
@@ -84,10 +92,31 @@ class _JsonLines:
                 self.lost[name] += lost
         for piece in _pieces(batch):
             lines = json_text.objects(dict(zip(self._names, piece.columns, strict=True)), piece.num_rows)
-            self._file.write(_joined(lines))
+            if len(lines):
+                self._write(lines)
+
+    def _write(self, lines: pa.StringArray) -> None:
+        self._file.write(_joined(lines))
 
     def finish(self) -> None:
         """The last line is written."""
+
+
+class _JsonArray(_JsonLines):
+    """One JSON array, with an object and a line for each row."""
+
+    def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
+        super().__init__(file, schema)
+        self._before = b"["
+
+    def _write(self, lines: pa.StringArray) -> None:
+        self._file.write(self._before + b"\n")
+        self._file.write(_joined(lines, _COMMA)[: -len(_COMMA)])
+        self._before = b","
+
+    def finish(self) -> None:
+        """Close the array."""
+        self._file.write(b"[]\n" if self._before == b"[" else b"\n]\n")
 
 
 class _Csv:
@@ -141,6 +170,8 @@ def open_sink(format_: str, file: BinaryIO, schema: pa.Schema) -> Sink:
     """What writes batches of `schema` to `file` as one of SINK_FORMATS, for who has one batch at a time."""
     if format_ == "jsonl":
         return _JsonLines(file, schema)
+    if format_ == "json":
+        return _JsonArray(file, schema)
     if format_ == "csv":
         return _Csv(file, schema)
     if format_ == "parquet":
@@ -173,9 +204,9 @@ def _not_finite(column: pa.Array) -> int:
     return 0
 
 
-def _joined(lines: pa.StringArray) -> memoryview:
-    """Give the values of `lines`, none of which is null, with a line feed after each."""
-    ended = pc.binary_join_element_wise(lines, "\n", "")
+def _joined(lines: pa.StringArray, ending: str = "\n") -> memoryview:
+    """Give the values of `lines`, none of which is null, with `ending` after each."""
+    ended = pc.binary_join_element_wise(lines, ending, "")
     start, end = (ended.offset + place for place in (0, len(ended)))
     offsets = np.frombuffer(ended.buffers()[1], dtype=np.int32)
     return memoryview(ended.buffers()[2])[offsets[start] : offsets[end]]

@@ -120,7 +120,7 @@ def test_the_command_warns(tmp_path, capsys):
     with aggregator.open(tmp_path / "data") as opened:
         opened.create_topic("t").append([{"space": "s", "timestamp": 1}])
     for statement, answer in (("SELECT COUNT FROM {topic=tt}", '{"count":0}\n'), ("SELECT FROM {topic=tt}", "")):
-        status = run(["query", str(tmp_path / "data"), statement, "--format", "json"])
+        status = run(["query", str(tmp_path / "data"), statement, "--format", "jsonl"])
         told = capsys.readouterr()
         assert (status, told.out) == (0, answer)
         assert "warning: FROM matches no stream and no topic" in told.err

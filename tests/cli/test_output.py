@@ -14,8 +14,8 @@ import esformat
 OUTPUTS = [
     ["scan", "activity.esdb", "--format", "csv", "-o", "{}", "--force"],
     ["write", "{}", "rows.csv", "--force"],
-    ["convert", "activity.esdb", "{}", "--to", "parquet", "--force"],
-    ["convert", "activity.esdb", "{}", "--to", "esdb", "--force"],
+    ["convert", "activity.esdb", "{}", "--format", "parquet", "--force"],
+    ["convert", "activity.esdb", "{}", "--format", "esdb", "--force"],
     ["merge", "{}", "activity.esdb", "--force"],
     ["reindex", "activity.esdb", "{}", "--none", "--force"],
     ["recompress", "activity.esdb", "{}", "--force"],
@@ -68,15 +68,15 @@ def test_a_dash_is_standard_output(esdb, activity, rows, tmp_path, arguments):
 
 def test_convert_streams_rows_to_standard_output(esdb, activity):
     """Rows come as they are read; the report goes to standard error."""
-    result = esdb("convert", "activity.esdb", "-", "--to", "jsonl", "--allow-loss")
+    result = esdb("convert", "activity.esdb", "-", "--format", "jsonl", "--allow-loss")
     assert len(result.rows) == 29
     assert result.err.startswith("<stdout>: 29 events in ")
 
 
 def test_convert_reads_standard_input(esdb, activity, tmp_path):
     """A pipe gives what a file would."""
-    written = esdb("convert", "activity.esdb", "-", "--to", "parquet").out
-    assert esdb("convert", "-", "again.esdb", "--from", "parquet", stdin=written).status == 0
+    written = esdb("convert", "activity.esdb", "-", "--format", "parquet").out
+    assert esdb("convert", "-", "again.esdb", "--input-format", "parquet", stdin=written).status == 0
     assert esdb("diff", "activity.esdb", "again.esdb").status == 0
 
 

@@ -130,7 +130,7 @@ def test_typed_formats(esdb, activity, events, tmp_path, format_, out):
 def test_written_and_read_back(esdb, activity, events, tmp_path, format_, piped, verb):
     """What is scanned is written to the same segment again: groupings by their name, bytes of payloads, from a pipe."""
     name = f"x.{format_}"
-    told = ["--input-format" if verb == "write" else "--from", format_] if piped else []
+    told = ["--input-format", format_] if piped else []
     out = esdb("scan", "activity.esdb", "--format", format_, *([] if piped else ["-o", name])).out
     places = ["-" if piped else name, "again.esdb"]
     if verb == "write":

@@ -150,7 +150,7 @@ def test_files_of_other_origin(tmp_path):
 
 def test_wrong_formats(tmp_path):
     """Names that tell nothing, and a target that exists."""
-    with pytest.raises(UsageError, match="--to"):
+    with pytest.raises(UsageError, match="--format"):
         convert_file(str(GOLDEN["one-event"]), str(tmp_path / "out.xyz"))
     with pytest.raises(UsageError, match="none of the formats"):
         convert_file(str(GOLDEN["one-event"]), str(tmp_path / "out"), Conversion(target_format="orc"))

@@ -41,6 +41,13 @@ def test_jsonl():
     assert len(lines) == 4
 
 
+@pytest.mark.parametrize("pieces", [1 << 20, 10])
+def test_json(monkeypatch, pieces):
+    """One array, whose rows are those of jsonl, in however many pieces it is written."""
+    monkeypatch.setattr(sinks, "_TEXT_BYTES", pieces)
+    assert json.loads(written(TABLE, "json")) == [json.loads(line) for line in written(TABLE, "jsonl").splitlines()]
+
+
 def test_csv():
     """A header, and null told from empty text."""
     assert written(TABLE, "csv").decode() == (
@@ -63,7 +70,7 @@ def test_arrow_and_parquet():
 def test_nothing(format_):
     """No rows are a valid file, with its columns where the format has them."""
     data = written(TABLE.slice(0, 0), format_)
-    expected = {"jsonl": b"", "csv": b'"s","t","i","f","b","l"\n'}
+    expected = {"jsonl": b"", "json": b"[]\n", "csv": b'"s","t","i","f","b","l"\n'}
     assert expected.get(format_, data) == data
     if format_ == "parquet":
         assert pyarrow.parquet.read_schema(io.BytesIO(data)).names == TABLE.schema.names

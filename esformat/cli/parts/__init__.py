@@ -3,23 +3,28 @@
 from esformat.cli.console import count, is_terminal, moment, progress, say, size, warn
 from esformat.cli.inputs import InputCommand, bad_rows_of, input_options, input_options_of, roles_of
 from esformat.cli.output import (
+    ROWS,
     TABLES,
     chosen_format,
     finished_file,
     format_option,
+    input_format_option,
     json_option,
     opened_output,
+    output_options,
     shown_name,
+    target_format_option,
     teller,
 )
 from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair
 from esformat.cli.program import CONTEXT_SETTINGS, Group, Verbs, completion_command, one_line, run_program
-from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions
-from esformat.cli.spark_jobs import job_options, parse_size, run_job
+from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions, write_segment
+from esformat.cli.spark_jobs import job_options, parse_size, run_job, spark_format
 from esformat.cli.where import Filtered, Where, columns_with
 
 __all__ = [
     "CONTEXT_SETTINGS",
+    "ROWS",
     "TABLES",
     "Answer",
     "ColumnType",
@@ -41,6 +46,7 @@ __all__ = [
     "finished_file",
     "format_option",
     "give_answer",
+    "input_format_option",
     "input_options",
     "input_options_of",
     "is_terminal",
@@ -50,6 +56,7 @@ __all__ = [
     "one_line",
     "one_of",
     "opened_output",
+    "output_options",
     "parse_size",
     "progress",
     "question_options",
@@ -60,6 +67,9 @@ __all__ = [
     "say",
     "shown_name",
     "size",
+    "spark_format",
+    "target_format_option",
     "teller",
     "warn",
+    "write_segment",
 ]

@@ -42,6 +42,14 @@ def test_query_formats(command, streams):
     ]
     assert command("query", "data", "SELECT '{vars:app}: {msg}' LIMIT 2").text == "web: one\ndb: two\n"
     assert command("query", "data", "SELECT LIMIT 2", "--format", "template").text == "one\ntwo\n"
+    lines = command("query", "data", "SELECT LIMIT 2", "--format", "jsonl").rows
+    assert command("query", "data", "SELECT LIMIT 2", "--format", "json").json == lines
+    assert command("query", "data", "SELECT WHERE msg = nothing", "--format", "json").json == []
+    for statement, rows in (("SELECT LIMIT 2", 2), ("SELECT COUNT", 1)):
+        assert command("query", "data", statement, "-o", "answer.parquet", "--force").status == 0
+        assert pyarrow.parquet.read_table("answer.parquet").num_rows == rows
+    assert command("query", "data", "SELECT", "-o", "answer.esdb").status == 2
+    assert command("tail", "data", "SELECT", "-f", "--format", "parquet").status == 2
     table = command("query", "data", "SELECT LIMIT 1", "--format", "table").text
     assert table.split() == [
         "ts", "tags", "msg", "fields", table.split()[4], "1970-01-01T00:00:00.000001Z", "{app=web}", "one", '{"n":',
@@ -194,13 +202,14 @@ def test_collect(command, streams, monkeypatch):
     assert command(*arguments, "--json").json["lines"] == 0
     assert command("query", "data", "SELECT '{msg}' FROM app = files").text == "first\nsecond\n"
     assert command("collect", "--path", "x").status == 2
+    assert "the catalog goes behind --into" in command("collect", "data", "--path", "x").err
     monkeypatch.setattr(collect_command, "ONCE_PATIENCE_S", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         away = f"http://127.0.0.1:{taken.getsockname()[1]}"
     told = command("collect", "--path", "logs/*.log", "--into", away, "--once")
     assert told.status == 1
     assert "cannot be reached" in told.err
-    assert command("collect", "--path", "x", "--into", "data", "--format", "xml").status == 2
+    assert command("collect", "--path", "x", "--into", "data", "--line-format", "xml").status == 2
     assert command("collect", "--path", "x", "--into", "nowhere").status == 2
 
 

@@ -1,0 +1,56 @@
+"""One set of formats for every verb that writes rows: by name, as asked, and in whole segments."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow.parquet
+import pytest
+
+import esformat
+
+
+def test_json_is_one_array(esdb, activity):
+    """It holds the objects that jsonl has a line for each of; without rows it is empty."""
+    rows = esdb("scan", "activity.esdb", "--format", "jsonl").rows
+    assert json.loads(esdb("scan", "activity.esdb", "--format", "json").text) == rows
+    assert json.loads(esdb("scan", "activity.esdb", "--limit", "0", "--format", "json").text) == []
+    assert len(json.loads(esdb("spaces", "activity.esdb", "--format", "json").text)) == 4
+
+
+def test_the_name_tells_the_format(esdb, activity, tmp_path):
+    """As for `convert` and `export`: -o x.parquet is Parquet."""
+    assert esdb("scan", "activity.esdb", "-o", "a.parquet").status == 0
+    assert pyarrow.parquet.read_table(tmp_path / "a.parquet").num_rows == 29
+    assert esdb("spaces", "activity.esdb", "-o", "a.csv").status == 0
+    assert (tmp_path / "a.csv").read_text().startswith('"space","events"')
+    assert esdb("scan", "activity.esdb", "-o", "a.txt").status == 0
+    assert len((tmp_path / "a.txt").read_text().splitlines()) == 29
+
+
+def test_scan_writes_a_segment(esdb, activity, tmp_path):
+    """It holds the events of the answer, with the indexes and the kind of keys of its source."""
+    assert esdb("scan", "activity.esdb", "--index", "type=purchase", "--reverse", "-o", "bought.esdb").status == 0
+    with esformat.open(tmp_path / "bought.esdb") as segment:
+        assert segment.num_events == 7
+        assert set(segment.indexes) == {"type", "country"}
+    assert esdb("scan", "activity.esdb", "--format", "esdb", "-o", "same").status == 0
+    assert esdb("diff", "activity.esdb", "same").status == 0
+    assert esdb("scan", "activity.esdb", "--columns", "space,timestamp,type", "-o", "few.esdb").status == 0
+    with esformat.open(tmp_path / "few.esdb") as segment:
+        assert (segment.num_events, segment.indexes) == (29, ("type",))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["scan", "activity.esdb", "--columns", "type", "-o", "a.esdb"], "an event has space and timestamp"),
+        (["spaces", "activity.esdb", "-o", "a.esdb"], "counts are no events"),
+        (["convert", "activity.esdb", "a.csv", "--to", "csv"], "No such option"),
+    ],
+)
+def test_refusals(esdb, activity, tmp_path, arguments, message):
+    """One line, and no file."""
+    result = esdb(*arguments)
+    assert (result.status, message in result.err) == (2, True), result.err
+    assert not list(tmp_path.glob("a.*"))
