@@ -10,14 +10,15 @@ from typing import Any
 import click
 
 from aggregator.cli.feeding import Fed, feed_files
-from aggregator.cli.opened import (
-    catalog_or_server,
-    changing,
-    durability_option,
+from aggregator.cli.opened import catalog_or_server, changing, durability_option, topic_argument
+from esformat.cli.parts import (
+    InputCommand,
+    count,
+    input_options,
+    json_option,
+    say,
     say_json,
-    topic_argument,
 )
-from esformat.cli.parts import InputCommand, count, input_options, json_option, say
 
 _EXAMPLES = """\b
 Examples:

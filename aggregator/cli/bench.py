@@ -13,9 +13,14 @@ import click
 
 import aggregator
 from aggregator.cli.bench_url import WORKS, bench_url
-from aggregator.cli.opened import durability_option, say_json
+from aggregator.cli.opened import durability_option
 from aggregator.load import BODIES, COMPRESSIONS, INTERFACES
-from esformat.cli.parts import json_option, progress, size
+from esformat.cli.parts import (
+    json_option,
+    progress,
+    say_json,
+    size,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

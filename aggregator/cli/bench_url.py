@@ -6,9 +6,11 @@ import sys
 from typing import Any
 
 from aggregator import load as sending
-from aggregator.cli.opened import say_json
 from aggregator.errors import InvalidRequestError
-from esformat.cli.parts import progress
+from esformat.cli.parts import (
+    progress,
+    say_json,
+)
 
 WORKS = ("append", "read")
 _SWITCH_S = 0.0005  # a thread whose answer is there shall not wait long for the others to be measured

@@ -6,8 +6,13 @@ from dataclasses import asdict
 
 import click
 
-from aggregator.cli.opened import catalog_argument, reading, say_json, writing
-from esformat.cli.parts import json_option, moment, say
+from aggregator.cli.opened import catalog_argument, reading, writing
+from esformat.cli.parts import (
+    json_option,
+    moment,
+    say,
+    say_json,
+)
 
 _EXAMPLES = """\b
 Examples:

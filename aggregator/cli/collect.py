@@ -15,8 +15,14 @@ from typing import Any
 import click
 
 from aggregator import collect as collecting
-from aggregator.cli.opened import durability_option, say_json, state_file, writing
-from esformat.cli.parts import Pair, count, json_option, say
+from aggregator.cli.opened import durability_option, state_file, writing
+from esformat.cli.parts import (
+    Pair,
+    count,
+    json_option,
+    say,
+    say_json,
+)
 
 ONCE_PATIENCE_S = 60.0
 """How long `--once` waits until a batch is taken."""

@@ -7,8 +7,15 @@ from dataclasses import asdict
 import click
 
 import aggregator
-from aggregator.cli.opened import catalog_argument, reading, say_json, topic_argument, writing
-from esformat.cli.parts import Hex, count, json_option, say, warn
+from aggregator.cli.opened import catalog_argument, reading, topic_argument, writing
+from esformat.cli.parts import (
+    Hex,
+    count,
+    json_option,
+    say,
+    say_json,
+    warn,
+)
 
 _EXAMPLES = """\b
 Examples:

@@ -18,9 +18,11 @@ from esformat.cli.parts import (
     chosen_format,
     count,
     finished_file,
+    json_option,
     one_of,
     opened_output,
     progress,
+    say_json,
     shown_name,
     target_format_option,
     teller,
@@ -60,8 +62,11 @@ Examples:
     help="Only events for which it holds: NAME = VALUE, with = != < <= > >=, or NAME IN (A, B). Repeatable.",
 )
 @target_format_option(*_FORMATS, text="Default: by the name of FILE.")
+@json_option
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
-def export(catalog: str, topic: str, file: str, format_: str | None, force: bool, **question: Any) -> None:
+def export(
+    catalog: str, topic: str, file: str, format_: str | None, as_json: bool, force: bool, **question: Any
+) -> None:
     """Write the events of TOPIC, or some of them, to FILE: .esdb, Parquet, JSON lines, CSV or Arrow.
     "-" is standard output.
 
@@ -97,4 +102,8 @@ def export(catalog: str, topic: str, file: str, format_: str | None, force: bool
         else:
             with opened_output(file, force=force) as sink:
                 events = convert.write_batches(batches(), schema, chosen_format(chosen, file), sink, warn)
-    teller(file)(f"{shown_name(file)}: {count(events, 'event')} in {perf_counter() - started:.1f} s")
+    seconds = perf_counter() - started
+    if as_json:
+        say_json({"path": shown_name(file), "events": events, "seconds": round(seconds, 6)}, teller(file))
+    else:
+        teller(file)(f"{shown_name(file)}: {count(events, 'event')} in {seconds:.1f} s")

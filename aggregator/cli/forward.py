@@ -15,7 +15,7 @@ from aggregator import lql
 from aggregator.cli.answers import shown_errors
 from aggregator.cli.collect import ended_by_signals
 from aggregator.cli.opened import asking, catalog_or_server, is_address, state_file
-from esformat.cli.parts import Pair, count, say
+from esformat.cli.parts import Pair, count, json_option, say, say_json, warn
 
 _EXAMPLES = """\b
 Examples:
@@ -42,7 +42,8 @@ Examples:
 @click.option("--priority", type=click.IntRange(0, 191), default=134, show_default=True, help="Of syslog messages.")
 @click.option("--host", default="", metavar="NAME", help="Of syslog messages of streams without a tag host.")
 @click.option("--app", default="aggregator", show_default=True, help="The same of streams without a tag app.")
-def forward(catalog: str, statement: str, to: str, once: bool, follow: bool, **options: Any) -> None:
+@json_option
+def forward(catalog: str, statement: str, to: str, once: bool, follow: bool, as_json: bool, **options: Any) -> None:
     """Send the records that a SELECT chooses to another place, at least once, in order, until interrupted.
 
     It begins with what arrives from now on, unless the statement has a POSITION, and goes on where it stopped when it
@@ -67,5 +68,8 @@ def forward(catalog: str, statement: str, to: str, once: bool, follow: bool, **o
         made = Forwarder(opened, statement, destination, state_file(options["state"], f"forward-{digest}"))
         with ended_by_signals(Event(), made.stop):
             made.run(once=once)
-    if to not in ("stdout", "-"):
+    tell = warn if to in ("stdout", "-") else say
+    if as_json:
+        say_json({"to": to, "sent": made.sent}, tell)
+    elif tell is say:
         say(f"{count(made.sent, 'record')} sent")

@@ -7,7 +7,7 @@ import click
 import aggregator
 from aggregator.cli.opened import catalog_argument
 from aggregator.modes import parse_mode
-from esformat.cli.parts import count, say
+from esformat.cli.parts import count, json_option, say, say_json
 
 _EXAMPLES = """\b
 Examples:
@@ -20,7 +20,12 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @catalog_argument
 @click.option("--file-mode", metavar="OCTAL", help="Of its files: 0640 lets a group read. 0600 if nothing is said.")
-def init(catalog: str, file_mode: str | None) -> None:
+@json_option
+def init(catalog: str, file_mode: str | None, as_json: bool) -> None:
     """Make the directory CATALOG and an empty catalog in it. One that is there gets the file mode at most."""
     with aggregator.open(catalog, file_mode=None if file_mode is None else parse_mode(file_mode)) as opened:
-        say(f"{catalog}: {count(len(opened.topics()), 'topic')}")
+        topics = opened.topics()
+    if as_json:
+        say_json({"path": catalog, "topics": list(topics)})
+    else:
+        say(f"{catalog}: {count(len(topics), 'topic')}")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -13,7 +12,7 @@ import click
 import aggregator
 from aggregator import CatalogLockedError, CatalogNotFoundError
 from aggregator.modes import create_directory
-from esformat.cli.parts import Pair, say
+from esformat.cli.parts import Pair
 
 if TYPE_CHECKING:
     from aggregator.cli.remote import RemoteCatalog
@@ -173,14 +172,3 @@ def state_folder() -> Path:
 def state_file(given: str | None, name: str) -> Path:
     """A file for notes: the one that is named, or one of that name in the folder for such."""
     return state_folder() / f"{name}.json" if given is None else Path(given)
-
-
-def say_json(facts: Mapping[str, Any] | Sequence[Any]) -> None:
-    """Print facts for a script. Keys that are no text are in hexadecimal."""
-    say(json.dumps(facts, ensure_ascii=False, indent=2, default=_plain))
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bytes):
-        return value.hex()
-    return str(value)

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from typing import Any
 
 import click
 
 import aggregator
-from aggregator.cli.opened import catalog_argument, reading, say_json, writing
+from aggregator.cli.opened import catalog_argument, reading, writing
 from esformat import convert
-from esformat.cli.parts import count, json_option, moment, opened_output, say, shown_name, size, teller, warn
+from esformat.cli.parts import (
+    count,
+    json_option,
+    moment,
+    opened_output,
+    say,
+    say_json,
+    shown_name,
+    size,
+    teller,
+    warn,
+)
 
 SHOWN = 10
 _NAMES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".arrow": "arrow"}
@@ -84,8 +98,9 @@ def show(catalog: str, number: int, as_json: bool) -> None:
 @catalog_argument
 @click.argument("number", type=int)
 @click.argument("file", type=click.Path(dir_okay=False))
+@json_option
 @click.option("--force", is_flag=True, help="Replace FILE if it exists.")
-def export(catalog: str, number: int, file: str, force: bool) -> None:
+def export(catalog: str, number: int, file: str, as_json: bool, force: bool) -> None:
     """Write the events of the batch with that NUMBER to FILE: .arrow or .jsonl, by its name; JSON lines to "-"."""
     format_ = "jsonl" if file == "-" else next((_NAMES[end] for end in _NAMES if file.lower().endswith(end)), None)
     if format_ is None:
@@ -94,29 +109,52 @@ def export(catalog: str, number: int, file: str, force: bool) -> None:
         events = opened.quarantine.events(number)
     with opened_output(file, force=force) as sink:
         convert.write_batches(events.to_batches(), events.schema, format_, sink, warn)
-    teller(file)(f"{shown_name(file)}: {count(len(events), 'event')}")
+    if as_json:
+        say_json({"path": shown_name(file), "events": len(events)}, teller(file))
+    else:
+        teller(file)(f"{shown_name(file)}: {count(len(events), 'event')}")
 
 
 @quarantine.command(epilog=_EXAMPLES)
 @catalog_argument
 @click.argument("numbers", type=int, nargs=-1, required=True)
-def retry(catalog: str, numbers: tuple[int, ...]) -> None:
+@json_option
+def retry(catalog: str, numbers: tuple[int, ...], as_json: bool) -> None:
     """Append the events of batches again, as after an upgrade. A batch that is refused stays."""
-    with writing(catalog) as opened:
+    done: list[dict[str, Any]] = []
+    with writing(catalog) as opened, told(done, as_json):
         for number in numbers:
             receipt = opened.quarantine.retry(number)
+            first, last, events = (None, None, 0) if receipt is None else (receipt.first, receipt.last, len(receipt))
+            done.append({"number": number, "events": events, "first": first, "last": last})
+            if as_json:
+                continue
             if receipt is None:
                 say(f"{number}: all of its events were erased")
             else:
-                say(f"{number}: {count(len(receipt), 'event')}, record indexes {receipt.first} to {receipt.last}")
+                say(f"{number}: {count(events, 'event')}, record indexes {first} to {last}")
 
 
 @quarantine.command(epilog=_EXAMPLES)
 @catalog_argument
 @click.argument("names", nargs=-1, required=True)
-def drop(catalog: str, names: tuple[str, ...]) -> None:
+@json_option
+def drop(catalog: str, names: tuple[str, ...], as_json: bool) -> None:
     """Delete batches, by number, and damaged files, by name. They cannot be brought back."""
-    with writing(catalog) as opened:
+    done: list[dict[str, Any]] = []
+    with writing(catalog) as opened, told(done, as_json):
         for name in names:
             opened.quarantine.drop(int(name) if name.isdecimal() else name)
-            say(f"{name}: dropped")
+            done.append({"name": name})
+            if not as_json:
+                say(f"{name}: dropped")
+
+
+@contextmanager
+def told(done: list[dict[str, Any]], as_json: bool) -> Iterator[None]:
+    """Print what was done as JSON, also where the rest fails."""
+    try:
+        yield
+    finally:
+        if as_json:
+            say_json(done)

@@ -7,8 +7,15 @@ from dataclasses import asdict
 import click
 
 import aggregator
-from aggregator.cli.opened import catalog_argument, say_json
-from esformat.cli.parts import count, json_option, progress, say, warn
+from aggregator.cli.opened import catalog_argument
+from esformat.cli.parts import (
+    count,
+    json_option,
+    progress,
+    say,
+    say_json,
+    warn,
+)
 
 _EXAMPLES = """\b
 Examples:

@@ -6,8 +6,15 @@ from dataclasses import asdict
 
 import click
 
-from aggregator.cli.opened import catalog_argument, optional_topic, reading, say_json, writing
-from esformat.cli.parts import count, json_option, moment, say, size
+from aggregator.cli.opened import catalog_argument, optional_topic, reading, writing
+from esformat.cli.parts import (
+    count,
+    json_option,
+    moment,
+    say,
+    say_json,
+    size,
+)
 
 _EXAMPLES = """\b
 Examples:

@@ -7,8 +7,14 @@ from typing import Any
 
 import click
 
-from aggregator.cli.opened import asking, catalog_or_server, optional_topic, say_json
-from esformat.cli.parts import json_option, moment, say, size
+from aggregator.cli.opened import asking, catalog_or_server, optional_topic
+from esformat.cli.parts import (
+    json_option,
+    moment,
+    say,
+    say_json,
+    size,
+)
 
 _EXAMPLES = """\b
 Examples:

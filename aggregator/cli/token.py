@@ -8,8 +8,12 @@ from pathlib import Path
 
 import click
 
-from aggregator.cli.opened import catalog_argument, say_json
-from esformat.cli.parts import json_option, say
+from aggregator.cli.opened import catalog_argument
+from esformat.cli.parts import (
+    json_option,
+    say,
+    say_json,
+)
 
 _EXAMPLES = """\b
 Examples:
@@ -35,9 +39,10 @@ def token() -> None:
               help="What it allows; admin is all. Repeatable.")  # fmt: skip
 @click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only these, e.g. clicks or 'web-*'.")
 @click.option("--expires", metavar="AGE", help="When its time is over, e.g. 90d.")
+@json_option
 @click.option("--file", type=click.Path(), metavar="FILE", help="Instead of tokens.json in CATALOG.")
 def create(catalog: str, name: str, scopes: tuple[str, ...], topics: tuple[str, ...], expires: str | None,
-           file: str | None) -> None:  # fmt: skip
+           as_json: bool, file: str | None) -> None:  # fmt: skip
     """Make a token for NAME, and print it: only its hash is kept."""
     from aggregator.policy import parse_duration
     from aggregator.server.tokens import create as make
@@ -45,7 +50,11 @@ def create(catalog: str, name: str, scopes: tuple[str, ...], topics: tuple[str, 
     end = None
     if expires is not None:
         end = dt.datetime.now(dt.UTC) + dt.timedelta(microseconds=parse_duration(expires, "--expires"))
-    say(make(_file(catalog, file), name, scopes, topics or None, end))
+    made = make(_file(catalog, file), name, scopes, topics or None, end)
+    if as_json:
+        say_json({"name": name, "token": made, "scopes": scopes, "topics": topics or None, "expires": end})
+    else:
+        say(made)
 
 
 @token.command("list", epilog=_EXAMPLES)
@@ -72,12 +81,17 @@ def list_(catalog: str, as_json: bool, file: str | None) -> None:
 @token.command(epilog=_EXAMPLES)
 @catalog_argument
 @click.argument("token")
+@json_option
 @click.option("--file", type=click.Path(), metavar="FILE", help="Instead of tokens.json in CATALOG.")
-def revoke(catalog: str, token: str, file: str | None) -> None:
+def revoke(catalog: str, token: str, as_json: bool, file: str | None) -> None:
     """Take a TOKEN away, by its id or by its name."""
     from aggregator.server.tokens import revoke as take_away
 
-    for gone in take_away(_file(catalog, file), token):
+    revoked = take_away(_file(catalog, file), token)
+    if as_json:
+        say_json({"revoked": [{"id": gone.id, "name": gone.name} for gone in revoked]})
+        return
+    for gone in revoked:
         say(f"{gone.id}  {gone.name}: revoked")
 
 

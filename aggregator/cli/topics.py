@@ -13,9 +13,14 @@ from aggregator.cli.opened import (
     changing,
     policy,
     policy_options,
-    say_json,
 )
-from esformat.cli.parts import json_option, moment, say, size
+from esformat.cli.parts import (
+    json_option,
+    moment,
+    say,
+    say_json,
+    size,
+)
 
 _EXAMPLES = """\b
 Examples:

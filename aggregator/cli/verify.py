@@ -6,8 +6,16 @@ from dataclasses import asdict
 
 import click
 
-from aggregator.cli.opened import catalog_argument, looking, say_json, writing
-from esformat.cli.parts import count, json_option, moment, progress, say, warn
+from aggregator.cli.opened import catalog_argument, looking, writing
+from esformat.cli.parts import (
+    count,
+    json_option,
+    moment,
+    progress,
+    say,
+    say_json,
+    warn,
+)
 
 _EXAMPLES = """\b
 Examples:

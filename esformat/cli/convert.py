@@ -12,7 +12,15 @@ import click
 import esformat
 from esformat import convert as files
 from esformat.cli.console import count, progress
-from esformat.cli.output import chosen_format, input_format_option, shown_name, target_format_option, teller
+from esformat.cli.output import (
+    chosen_format,
+    input_format_option,
+    json_option,
+    say_json,
+    shown_name,
+    target_format_option,
+    teller,
+)
 
 _OPTION = re.compile(r"--[a-z-]+")
 _EXAMPLES = """\b
@@ -42,6 +50,7 @@ Examples:
 @click.option("--grouping", metavar="COLUMN", help="Second key, within the space. Default: a column of that name.")
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
 @click.option("--allow-loss", is_flag=True, help="Write CSV and JSON lines although some values will not come back.")
+@json_option
 @click.option("--force", is_flag=True, help="Replace TO if it exists.")
 def convert(
     source: str,
@@ -54,6 +63,7 @@ def convert(
     grouping: str | None,
     indexes: tuple[str, ...],
     allow_loss: bool,
+    as_json: bool,
     force: bool,
 ) -> None:
     """Convert the events of FROM to TO: segments, Parquet, Arrow or Feather, CSV, JSON lines, files of the Go ESDB.
@@ -78,7 +88,11 @@ def convert(
     with _hints_of_write(), progress("converting") as show:
         events = files.convert_file(source, target, how, progress=show, note=notes.append)
     tell = teller(target)
-    tell(f"{shown_name(target)}: {count(events, 'event')} in {perf_counter() - started:.1f} s")
+    seconds = perf_counter() - started
+    if as_json:
+        say_json({"path": shown_name(target), "events": events, "seconds": round(seconds, 6), "notes": notes}, tell)
+        return
+    tell(f"{shown_name(target)}: {count(events, 'event')} in {seconds:.1f} s")
     for note in notes:
         tell(f"note: {note}")
 

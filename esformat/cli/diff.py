@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import click
 
 from esformat.cli.console import count, progress, say
+from esformat.cli.output import json_option, say_json
+from esformat.cli.params import Limit
 
 _EXAMPLES = """\b
 Examples:
@@ -16,8 +20,9 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.argument("left", type=click.Path())
 @click.argument("right", type=click.Path())
-@click.option("--limit", type=click.IntRange(min=0), default=20, show_default=True, help="Name at most so many spaces.")
-def diff(left: str, right: str, limit: int) -> int:
+@click.option("--limit", type=Limit(), default=20, show_default=True, metavar="N", help="Name at most N spaces.")
+@json_option
+def diff(left: str, right: str, limit: int, as_json: bool) -> int:
     """Compare the columns and the events of two segments, however they are stored.
 
     Exit status 0 if they hold the same events, 1 if not.
@@ -26,6 +31,10 @@ def diff(left: str, right: str, limit: int) -> int:
 
     with progress("comparing") as show:
         report = diff_segments(left, right, progress=show)
+    if as_json:
+        facts = {**asdict(report), "spaces": [asdict(each) for each in report.spaces[:limit]]}
+        say_json({"same": report.same, **facts})
+        return 0 if report.same else 1
     for line in report.schema:
         say(line)
     for space in report.spaces[:limit]:

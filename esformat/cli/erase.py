@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from esformat.cli.console import count, progress
-from esformat.cli.output import finished_file, json_option, shown_name, teller
+from esformat.cli.output import finished_file, json_option, say_json, shown_name, teller
 from esformat.cli.params import Hex
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def erase(
         report = erase_spaces(file, made_at, keys, overwrite=force, progress=show)
     report = replace(report, path=shown)
     if as_json:
-        tell(json.dumps(_document(report), ensure_ascii=False, indent=2))
+        say_json(_document(report), tell)
     else:
         _tell(report, file, tell)
     return 0 if report.ok else 1

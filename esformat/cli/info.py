@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import click
 
 import esformat
 from esformat.cli.console import moment, say, size
-from esformat.cli.output import json_option
+from esformat.cli.output import json_option, say_json
 
 _EXAMPLES = """\b
 Examples:
@@ -27,7 +26,7 @@ def info(file: str, as_json: bool) -> None:
     with esformat.open(file) as segment:
         facts = {**segment.info(), "schema": {field.name: str(field.type) for field in segment.schema}}
     if as_json:
-        say(json.dumps(facts, ensure_ascii=False, indent=2))
+        say_json(facts)
         return
     from esformat.cli.table import show_rows  # here: rich is slow to import
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from esformat.cli.console import count, progress
-from esformat.cli.output import finished_file, shown_name, teller
+from esformat.cli.output import finished_file, json_option, say_json, shown_name, teller
 
 _EXAMPLES = """\b
 Examples:
@@ -17,8 +17,9 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @click.argument("out", type=click.Path(dir_okay=False))
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...", type=click.Path())
+@json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
-def merge(out: str, inputs: tuple[str, ...], force: bool) -> None:
+def merge(out: str, inputs: tuple[str, ...], as_json: bool, force: bool) -> None:
     """Merge segments with the same columns and indexes into a new segment OUT.
 
     Blocks that no other INPUT's events fall into are copied as they are. Events with the same keys and time keep the
@@ -29,6 +30,10 @@ def merge(out: str, inputs: tuple[str, ...], force: bool) -> None:
     tell, shown = teller(out), shown_name(out)
     with finished_file(out) as made_at, progress("merging") as show:
         made = merge_segments(inputs, made_at, overwrite=force, progress=show)
+    if as_json:
+        blocks = {"copied_blocks": made.copied_blocks, "encoded_blocks": made.encoded_blocks}
+        say_json({"path": shown, "events": made.statistics.events, "spaces": made.statistics.spaces, **blocks}, tell)
+        return
     copied, encoded = count(made.copied_blocks, "block"), made.encoded_blocks
     tell(f"{shown}: {count(made.statistics.events, 'event')} of {count(made.statistics.spaces, 'space')}")
     tell(f"{copied} copied, {encoded:,} encoded anew")

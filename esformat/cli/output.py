@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +26,15 @@ TABLES = ("table", "wide", "vertical")
 ROWS = ("jsonl", "json", "csv", "arrow", "parquet")
 """Formats of rows for programs: lines of JSON objects, one JSON array of them, and so on."""
 _BY_NAME = "Default: by the name of FILE, else table on a terminal and jsonl in a pipe."
+
+
+def say_json(facts: Any, tell: Callable[[str], None] = say) -> None:
+    """Print a report for a script. Keys that are no text are in hexadecimal."""
+    tell(json.dumps(facts, ensure_ascii=False, indent=2, default=_plain))
+
+
+def _plain(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else str(value)
 
 
 def input_format_option(*formats: str, text: str = "Default: by the file's name.") -> Callable[[Any], Any]:

@@ -6,7 +6,7 @@ import click
 
 import esformat
 from esformat.cli.console import count, progress, size
-from esformat.cli.output import finished_file, shown_name, teller
+from esformat.cli.output import finished_file, json_option, say_json, shown_name, teller
 
 _EXAMPLES = """\b
 Examples:
@@ -20,8 +20,9 @@ Examples:
 @click.argument("out", type=click.Path(dir_okay=False))
 @click.option("--codec", type=click.Choice(["zstd", "lz4", "none"]), default="zstd", show_default=True)
 @click.option("--level", type=int, help="Of the codec: higher is smaller and slower.")
+@json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
-def recompress(file: str, out: str, codec: str, level: int | None, force: bool) -> None:
+def recompress(file: str, out: str, codec: str, level: int | None, as_json: bool, force: bool) -> None:
     """Write the segment FILE to OUT with another codec or level, and dictionaries trained anew.
 
     Many small blocks, as merging leaves them, become blocks of full size. FILE stays as it is.
@@ -32,5 +33,9 @@ def recompress(file: str, out: str, codec: str, level: int | None, force: bool) 
     with finished_file(out) as made_at, progress("recompressing") as show:
         made = recompress_segment(file, made_at, codec=codec, level=level, overwrite=force, progress=show)
         with esformat.open(file) as before, esformat.open(made_at) as after:
-            sizes = f"{size(before.size_bytes)} → {size(after.size_bytes)}"
-    tell(f"{shown}: {count(made.statistics.events, 'event')}, {sizes}")
+            sizes = before.size_bytes, after.size_bytes
+    if as_json:
+        facts = {"path": shown, "events": made.statistics.events, "size_bytes": sizes[1], "size_bytes_before": sizes[0]}
+        say_json(facts, tell)
+        return
+    tell(f"{shown}: {count(made.statistics.events, 'event')}, {size(sizes[0])} → {size(sizes[1])}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -11,7 +10,7 @@ import click
 
 from esformat.cli.console import count, say, size, warn
 from esformat.cli.job_display import displayed, quiet, tasks_of
-from esformat.cli.output import json_option
+from esformat.cli.output import json_option, say_json
 from esformat.cli.params import Pair
 from esformat.cli.program import one_line
 from esformat.errors import UsageError
@@ -67,7 +66,7 @@ def _report(summary: Any, *, as_json: bool) -> int:
     if as_json:
         names = ("job", "ok", "files", "made", "skipped", "events", "bytes", "seconds", "failed", "notes")
         facts = {name: getattr(summary, name) for name in names}
-        say(json.dumps(facts, ensure_ascii=False, indent=2))
+        say_json(facts)
         return 0 if summary.ok else 1
     for note in summary.notes:
         say(note)

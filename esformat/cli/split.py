@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from esformat.cli.console import count, progress, say
+from esformat.cli.output import json_option, say_json
 from esformat.cli.params import Folder, Hex, Moment
 
 _UNITS = {"": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
@@ -36,10 +37,11 @@ class _Size(click.ParamType[int]):
 @click.command(epilog=_EXAMPLES)
 @click.argument("file", type=click.Path())
 @click.argument("directory", type=Folder())
-@click.option("--size", type=_Size(), help="End a part at this size, as 256MiB, at the next space.")
+@click.option("--size", type=_Size(), metavar="SIZE", help="End a part at this size, as 256MiB, at the next space.")
 @click.option("--space", "spaces", multiple=True, metavar="KEY", help="Begin a part at this space. Repeatable.")
 @click.option("--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, in hexadecimal.")
 @click.option("--time", "times", multiple=True, type=Moment(), metavar="TIME", help="Begin a part then. Repeatable.")
+@json_option
 @click.option("--force", is_flag=True, help="Replace parts that exist.")
 def split(
     file: str,
@@ -48,6 +50,7 @@ def split(
     spaces: tuple[str, ...],
     hex_spaces: tuple[bytes, ...],
     times: tuple[int, ...],
+    as_json: bool,
     force: bool,
 ) -> None:
     """Split the segment FILE into parts in DIRECTORY, or below a URI: by size, at spaces, or at times.
@@ -65,6 +68,9 @@ def split(
         parts = split_segment(
             file, directory, size_bytes=size, spaces=keys or None, times=times or None, overwrite=force, progress=show
         )
+    if as_json:
+        say_json({"parts": [str(part) for part in parts]})
+        return
     for part in parts:
         say(str(part))
     say(f"{count(len(parts), 'part')}")

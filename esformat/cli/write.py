@@ -13,7 +13,7 @@ import esformat
 from esformat import convert
 from esformat.cli.console import count, moment, progress, size
 from esformat.cli.inputs import ON_ERROR, InputCommand, bad_rows_of, input_options, input_options_of, roles_of
-from esformat.cli.output import finished_file, shown_name, teller
+from esformat.cli.output import finished_file, json_option, say_json, shown_name, teller
 from esformat.publish import STDOUT
 
 _EXAMPLES = """\b
@@ -40,6 +40,7 @@ Examples:
     "--memory", metavar="SIZE", default="1GiB", show_default=True, help="Most that events may take in memory."
 )
 @click.option("--temp-dir", metavar="DIR", help="Where events wait that are more than that. Default: beside OUT.")
+@json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
     """Write the events of files to a segment OUT, or "-" for standard output.
@@ -66,7 +67,11 @@ def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
         convert.Load(inputs, roles, written, bad_rows=bad_rows_of(options), progress=show) as load,
     ):
         summary = load.write(create)
-        _report(out, made_at, summary, options["on_error"][1], perf_counter() - started)
+        seconds = perf_counter() - started
+        if options["as_json"]:
+            say_json(_facts(out, made_at, summary, seconds), teller(out))
+        else:
+            _report(out, made_at, summary, options["on_error"][1], seconds)
 
 
 def _check_files(out: str, inputs: Sequence[str], options: dict[str, Any]) -> None:
@@ -93,6 +98,14 @@ def _origin(roles: convert.Roles) -> dict[str, str]:
     """Say in the segment's properties which columns its keys and times came from."""
     columns = {"space": roles.space, "grouping": roles.grouping, "timestamp": roles.timestamp}
     return {f"source.{role}": column for role, column in columns.items() if column is not None}
+
+
+def _facts(out: str, made_at: str, summary: convert.Summary, seconds: float) -> dict[str, Any]:
+    with esformat.open(made_at) as segment:
+        names = ("events", "spaces", "min_timestamp", "max_timestamp", "size_bytes")
+        facts = {name: segment.info()[name] for name in names}
+    bad = {"input_bytes": summary.input_bytes, "bad_rows": summary.bad_row_count, "notes": list(summary.notes)}
+    return {"path": shown_name(out), **facts, **bad, "seconds": round(seconds, 6)}
 
 
 def _report(out: str, made_at: str, summary: convert.Summary, collected: str, seconds: float) -> None:

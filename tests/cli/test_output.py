@@ -17,7 +17,7 @@ OUTPUTS = [
     ["convert", "activity.esdb", "{}", "--format", "parquet", "--force"],
     ["convert", "activity.esdb", "{}", "--format", "esdb", "--force"],
     ["merge", "{}", "activity.esdb", "--force"],
-    ["reindex", "activity.esdb", "{}", "--none", "--force"],
+    ["reindex", "activity.esdb", "{}", "--no-index", "--force"],
     ["recompress", "activity.esdb", "{}", "--force"],
     ["repair", "activity.esdb", "{}", "--force"],
     ["erase", "activity.esdb", "{}", "--space", "other", "--force"],

@@ -414,3 +414,15 @@ def test_where(command, clicks, tmp_path):
     assert rows == [{"space": "ada"}, {"space": "bob"}]
     assert command("export", "data", "clicks", "x.jsonl", "--where", "space IN (bob)").status == 0
     assert [json.loads(line)["space"] for line in (tmp_path / "x.jsonl").read_text().splitlines()] == ["bob"]
+
+
+def test_reports_as_json(command, clicks):
+    """Verbs that say one line say the same to scripts."""
+    assert command("init", "data", "--json").json == {"path": "data", "topics": ["clicks"]}
+    told = command("export", "data", "clicks", "out.esdb", "--json").json
+    assert (told["path"], told["events"]) == ("out.esdb", 3)
+    told = command("export", "data", "clicks", "-", "--format", "json", "--json")
+    assert (len(told.json), '"events": 3' in told.err) == (3, True)
+    assert command("scan", "data", "clicks", "-o", "again.esdb").status == 0
+    assert command("import", "data", "again", "again.esdb", "--json").json["events"] == 3
+    assert command("topics", "data", "--json").json[0]["indexes"] == ["type"]

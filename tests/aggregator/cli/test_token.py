@@ -31,3 +31,9 @@ def test_life_of_a_token(tmp_path, capsys):
     assert run(["token", "list", catalog]) == 0
     assert "no tokens" in capsys.readouterr().out
     assert run(["token", "create", catalog, "web"]) == 2
+    capsys.readouterr()
+    assert run(["token", "create", catalog, "app", "--scope", "read", "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert Authority(tmp_path / "tokens.json").access(f"Bearer {made['token']}").allows("read", "clicks")
+    assert run(["token", "revoke", catalog, "app", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["revoked"][0]["name"] == "app"
