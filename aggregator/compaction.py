@@ -34,10 +34,10 @@ class Bounds:
 
 def bounds_for(policy: Retention, limits: Limits) -> Bounds:
     """The bounds that leave retention something to choose from."""
-    sizes = [kept // SHARES for kept in (policy.max_bytes, policy.max_partition_bytes) if kept is not None]
+    sizes = [kept // SHARES for kept in (policy.bytes, policy.partition_bytes) if kept is not None]
     if limits.max_bytes is not None:  # which counts the merged segment and, as long as they are there, the others
         sizes.append(limits.max_bytes // (2 * SHARES))
-    span = None if policy.max_age_us is None else policy.max_age_us // SHARES
+    span = None if policy.age_us is None else policy.age_us // SHARES
     return Bounds(min([MAX_SEGMENT_BYTES, *sizes]), span)
 
 

@@ -122,7 +122,7 @@ class Housekeeping:
         waiting = self._footprint.waiting()
         limits = [(self._limits.max_bytes, waiting)]
         for number, mine in self._footprint.waiting_by_topic().items():
-            limits.append((self._state.topic_of(number).info.retention.max_bytes, mine))
+            limits.append((self._state.topic_of(number).info.retention.bytes, mine))
         much = any(limit is not None and size > limit // WAITING_SHARE for limit, size in limits)
         if much and not self._told_waiting:
             logger.warning("open scans keep %d bytes of removed segments: limits are passed until they end", waiting)
@@ -282,7 +282,7 @@ class Housekeeping:
         """Whether the disk takes a merged segment while the others are still there, and those that wait for scans."""
         for kept, waiting in (
             (self._limits.max_bytes, self._footprint.waiting()),
-            (topic.info.retention.max_bytes, self._footprint.waiting_by_topic()[topic.info.number]),
+            (topic.info.retention.bytes, self._footprint.waiting_by_topic()[topic.info.number]),
         ):
             if kept is not None and waiting + size_bytes > kept // WAITING_SHARE:
                 return False

@@ -84,7 +84,7 @@ class _Policy:
         known = [f.name for f in fields(cls)]
         checked = {}
         for name, value in given.items():
-            place = next((k for k in known if k in (name, f"{name}_us", f"max_{name}", f"max_{name}_us")), None)
+            place = next((k for k in known if k in (name, f"{name}_us")), None)
             if place is None:
                 raise InvalidRequestError(
                     f"{cls.__name__.lower()} has no {name!r}", hint=f"it has {', '.join(k for k in known)}"
@@ -126,15 +126,15 @@ class Retention(_Policy):
     """What a topic keeps: None is no limit. The oldest segments go, soon after a limit is passed; appends are never
     refused because of one.
 
-    max_bytes, max_segments: of its segments, and how many. max_age_us: by an event's timestamp.
-    max_partition_bytes, max_partition_segments: the same of each of its partitions.
+    bytes, segments: of its segments, and how many. age_us: by an event's timestamp.
+    partition_bytes, partition_segments: the same of each of its partitions.
     """
 
-    max_bytes: int | None = None
-    max_age_us: int | None = None
-    max_segments: int | None = None
-    max_partition_bytes: int | None = None
-    max_partition_segments: int | None = None
+    bytes: int | None = None
+    age_us: int | None = None
+    segments: int | None = None
+    partition_bytes: int | None = None
+    partition_segments: int | None = None
 
     def __post_init__(self) -> None:
         if min(getattr(self, each.name) or 0 for each in fields(self)) < 0:
@@ -143,7 +143,7 @@ class Retention(_Policy):
     @property
     def counts_segments(self) -> bool:
         """Whether it limits how many segments there are."""
-        return self.max_segments is not None or self.max_partition_segments is not None
+        return self.segments is not None or self.partition_segments is not None
 
 
 @dataclass(frozen=True, slots=True)

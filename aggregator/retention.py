@@ -54,21 +54,21 @@ def expired(segments: Sequence[Kept], policy: Retention, now_us: int) -> list[Do
     doomed: list[Doomed] = []
     kept: list[Kept] = []
     for segment in oldest_first(segments):
-        if policy.max_age_us is not None and now_us - segment.max_timestamp > policy.max_age_us:
+        if policy.age_us is not None and now_us - segment.max_timestamp > policy.age_us:
             doomed.append(Doomed(segment, "age"))
         else:
             kept.append(segment)
-    if policy.max_partition_bytes is not None or policy.max_partition_segments is not None:
+    if policy.partition_bytes is not None or policy.partition_segments is not None:
         partitions: dict[int, list[Kept]] = {}
         for segment in kept:
             partitions.setdefault(segment.partition, []).append(segment)
         kept = []
         for mine in partitions.values():
-            gone = _over(mine, policy.max_partition_segments, policy.max_partition_bytes, "partition ")
+            gone = _over(mine, policy.partition_segments, policy.partition_bytes, "partition ")
             doomed += gone
             kept += mine[len(gone) :]
         kept = oldest_first(kept)
-    return doomed + _over(kept, policy.max_segments, policy.max_bytes)
+    return doomed + _over(kept, policy.segments, policy.bytes)
 
 
 def _over(kept: Sequence[Kept], max_segments: int | None, max_bytes: int | None, whose: str = "") -> list[Doomed]:

@@ -77,8 +77,8 @@ def sealed_at_once(most: int, keeps: Retention, catalog_bytes: int | None, parti
     catalog_bytes: what the catalog keeps. partitions: so many share what topic and catalog keep.
     """
     for kept, segments, shared_by in (
-        (keeps.max_bytes, keeps.max_segments, partitions),
-        (keeps.max_partition_bytes, keeps.max_partition_segments, 1),
+        (keeps.bytes, keeps.segments, partitions),
+        (keeps.partition_bytes, keeps.partition_segments, 1),
         (catalog_bytes, None, partitions),
     ):
         if kept is not None:

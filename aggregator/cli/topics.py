@@ -108,9 +108,9 @@ def _row(name: str, facts: dict[str, Any]) -> tuple[str, ...]:
 def kept(retention: dict[str, int | None]) -> str:
     """What a topic keeps, in words."""
     words = {
-        "max_bytes": lambda limit: size(limit), "max_age_us": lambda limit: f"{limit / 86_400_000_000:,.6g} days",
-        "max_segments": lambda limit: f"{limit:,} segments",
-        "max_partition_bytes": lambda limit: f"{size(limit)} of each partition",
-        "max_partition_segments": lambda limit: f"{limit:,} segments of each partition",
+        "bytes": lambda limit: size(limit), "age_us": lambda limit: f"{limit / 86_400_000_000:,.6g} days",
+        "segments": lambda limit: f"{limit:,} segments",
+        "partition_bytes": lambda limit: f"{size(limit)} of each partition",
+        "partition_segments": lambda limit: f"{limit:,} segments of each partition",
     }  # fmt: skip
     return ", ".join(words[name](limit) for name, limit in retention.items() if limit is not None) or "everything"

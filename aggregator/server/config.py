@@ -185,9 +185,9 @@ KEYS: Mapping[str, Key] = {
         ("catalog", "storage_monitor"), _flag, "false: catalog.storage.min_available is off"
     ),
     "catalog.checkpoint_interval": Key(("catalog", "checkpoint_interval_s"), _seconds, "how often health is checked"),
-    "partition.retain.max_bytes": Key(("retention", "max_partition_bytes"), _size, "of topics that an append makes"),
-    "partition.retain.max_segment_count": Key(("retention", "max_partition_segments"), _whole, "likewise, segments"),
-    "partition.retain.max_age": Key(("retention", "max_age_us"), _age, "likewise, age"),
+    "partition.retain.max_bytes": Key(("retention", "partition_bytes"), _size, "of topics that an append makes"),
+    "partition.retain.max_segment_count": Key(("retention", "partition_segments"), _whole, "likewise, segments"),
+    "partition.retain.max_age": Key(("retention", "age_us"), _age, "likewise, age"),
     "partition.roll.max_bytes": Key(("roll", "bytes"), _size, "when their events become a segment: bytes"),
     "partition.roll.max_rows": Key(("roll", "rows"), _whole, "likewise, rows"),
     "partition.roll.max_duration": Key(("roll", "age_us"), _age, "likewise, age"),

@@ -58,7 +58,7 @@ def text(format_: str, example: str) -> Schema:
 _SUMS = "rows bytes segments sealed_rows sealed_bytes unsealed_rows unsealed_bytes quarantined_rows quarantined_bytes"
 _TIMES = "min_timestamp max_timestamp oldest_unsealed_us"
 _PARTITION = shape(each(f"{_SUMS} first_index end_index", WHOLE) | each(_TIMES, _NUMBER_OR_NONE))
-_LIMITS = "max_bytes max_age_us max_segments max_partition_bytes max_partition_segments"
+_LIMITS = "bytes age_us segments partition_bytes partition_segments"
 _POLICIES = {
     "roll": shape(each("rows bytes age_us", WHOLE) | each("frame_bytes", _NUMBER_OR_NONE)),
     "retention": shape(each(_LIMITS, _NUMBER_OR_NONE)),

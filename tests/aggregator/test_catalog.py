@@ -126,7 +126,7 @@ def test_reopening_keeps_everything(root):
         topic = catalog.topic("t")
         assert topic.scan().count() == 12
         assert topic.roll == Roll(rows=2, age_us=3_600_000_000)
-        assert topic.retention.max_bytes == 1 << 30
+        assert topic.retention.bytes == 1 << 30
         assert (topic.indexes, topic.partitions) == (("type",), ("0", "other"))
         assert topic.append(events(ROWS[0])).first == 8
         assert topic.append(events(ROWS[0]), "other").first == 4

@@ -81,8 +81,8 @@ def test_what_merges_when_asked(segments, bounds, expected):
 def test_bounds():
     """A merged segment is a small part of what retention keeps."""
     assert bounds_for(Retention(), Limits()) == Bounds(MAX_SEGMENT_BYTES, None)
-    assert bounds_for(Retention(max_bytes=1000, max_age_us=10 * DAY_US), Limits()) == Bounds(100, DAY_US)
-    assert bounds_for(Retention(max_bytes=1000), Limits(max_bytes=1000)) == Bounds(50, None)
+    assert bounds_for(Retention(bytes=1000, age_us=10 * DAY_US), Limits()) == Bounds(100, DAY_US)
+    assert bounds_for(Retention(bytes=1000), Limits(max_bytes=1000)) == Bounds(50, None)
 
 
 # ------------------------------------------------------------ catalogs

@@ -35,7 +35,7 @@ FACTS = Facts(
     Settings("0123456789abcdef", unsynced=True),
     (
         TopicInfo(1, "t", "text", (), Roll(), Retention(), 1_700_000_000_000_000),
-        TopicInfo(2, 'a "name"\n😀', "binary", ("kind",), Roll(rows=7, frame_bytes=8192), Retention(max_bytes=10), -1),
+        TopicInfo(2, 'a "name"\n😀', "binary", ("kind",), Roll(rows=7, frame_bytes=8192), Retention(bytes=10), -1),
     ),
     (SchemaInfo(4, 2, 4, make_schema(COLUMNS, ["kind"], binary_keys=True)),),
     (PartitionInfo(3, 2, "0", 1 << 33, 1 << 34, ((0, 7), (9, 1 << 32))),),

@@ -22,7 +22,7 @@ def times_of(events):
     return [event.timestamp for event in events]
 
 with aggregator.open(path, durability="none") as catalog:
-    topic = catalog.create_topic("logs", retention=aggregator.Retention(max_segments=10 * count))
+    topic = catalog.create_topic("logs", retention=aggregator.Retention(segments=10 * count))
     for number in range(count):
         space = f"{{{{app=a{{number % 3}}}}}}"
         topic.append([{{"space": space, "timestamp": time, "data": b"x"}} for time in (number, 10_000 - number)])

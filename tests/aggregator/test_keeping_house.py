@@ -121,7 +121,7 @@ def test_retention_is_quicker(tmp_path, monkeypatch, erased, call):
         def get(pool, info):
             calls.append(info.number)
             if len(calls) == call:
-                topic.set_policy(retention={"max_segments": 0})
+                topic.set_policy(retention={"segments": 0})
                 catalog.retain()
             return real(pool, info)
 

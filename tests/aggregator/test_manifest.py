@@ -15,7 +15,7 @@ from aggregator.policy import Retention, Roll
 from esformat import ClosedError
 from esformat.parts import make_schema
 
-TOPIC = TopicInfo(0, "007", "text", ("type",), Roll(rows=10), Retention(max_bytes=5), 1)
+TOPIC = TopicInfo(0, "007", "text", ("type",), Roll(rows=10), Retention(bytes=5), 1)
 SCHEMA = make_schema(
     pa.schema([("data", pa.binary()), ("type", pa.string()), ("deep", pa.list_(pa.struct([("a", pa.int8())])))]),
     ["type"],
@@ -57,7 +57,7 @@ def test_contents_come_back(manifest, path):
     for reader in (manifest, Manifest(path, read_only=True)):
         contents = reader.load()
         assert [(t.name, t.indexes, t.roll, t.retention) for t in contents.topics] == [
-            ("007", ("type",), Roll(rows=10), Retention(max_bytes=5))
+            ("007", ("type",), Roll(rows=10), Retention(bytes=5))
         ]
         assert contents.segments == [segment(1), segment(2)]
         assert contents.partitions == [PartitionInfo(1, 1, "0", 2**40 + 10)]

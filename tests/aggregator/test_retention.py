@@ -34,22 +34,22 @@ UNLIMITED = Retention()
     ("policy", "now", "expected"),
     [
         (UNLIMITED, 10**18, []),
-        (Retention(max_age_us=100), 200, [(2, "age"), (4, "age")]),
-        (Retention(max_age_us=100), 201, [(1, "age"), (2, "age"), (4, "age")]),
-        (Retention(max_age_us=0), 0, []),  # all of them are in the future
-        (Retention(max_segments=4), 0, []),
-        (Retention(max_segments=1), 0, [(1, "segments"), (2, "segments"), (3, "segments")]),
-        (Retention(max_segments=0), 0, [(n, "segments") for n in (1, 2, 3, 4)]),
-        (Retention(max_bytes=60), 0, []),
-        (Retention(max_bytes=59), 0, [(1, "bytes")]),
-        (Retention(max_bytes=39), 0, [(1, "bytes"), (2, "bytes"), (3, "bytes")]),
-        (Retention(max_bytes=40), 0, [(1, "bytes"), (2, "bytes")]),
-        (Retention(max_bytes=0), 0, [(n, "bytes") for n in (1, 2, 3, 4)]),
-        (Retention(max_age_us=100, max_bytes=35), 200, [(2, "age"), (4, "age"), (1, "bytes")]),
-        (Retention(max_segments=3, max_bytes=40), 0, [(1, "segments"), (2, "bytes")]),
-        (Retention(max_partition_segments=3), 0, [(1, "partition segments")]),
-        (Retention(max_partition_bytes=50), 0, [(1, "partition bytes")]),
-        (Retention(max_partition_bytes=50, max_bytes=45), 0, [(1, "partition bytes"), (2, "bytes")]),
+        (Retention(age_us=100), 200, [(2, "age"), (4, "age")]),
+        (Retention(age_us=100), 201, [(1, "age"), (2, "age"), (4, "age")]),
+        (Retention(age_us=0), 0, []),  # all of them are in the future
+        (Retention(segments=4), 0, []),
+        (Retention(segments=1), 0, [(1, "segments"), (2, "segments"), (3, "segments")]),
+        (Retention(segments=0), 0, [(n, "segments") for n in (1, 2, 3, 4)]),
+        (Retention(bytes=60), 0, []),
+        (Retention(bytes=59), 0, [(1, "bytes")]),
+        (Retention(bytes=39), 0, [(1, "bytes"), (2, "bytes"), (3, "bytes")]),
+        (Retention(bytes=40), 0, [(1, "bytes"), (2, "bytes")]),
+        (Retention(bytes=0), 0, [(n, "bytes") for n in (1, 2, 3, 4)]),
+        (Retention(age_us=100, bytes=35), 200, [(2, "age"), (4, "age"), (1, "bytes")]),
+        (Retention(segments=3, bytes=40), 0, [(1, "segments"), (2, "bytes")]),
+        (Retention(partition_segments=3), 0, [(1, "partition segments")]),
+        (Retention(partition_bytes=50), 0, [(1, "partition bytes")]),
+        (Retention(partition_bytes=50, bytes=45), 0, [(1, "partition bytes"), (2, "bytes")]),
     ],
 )
 def test_expired(policy, now, expected):
@@ -60,13 +60,13 @@ def test_expired(policy, now, expected):
 def test_each_partition_for_itself():
     """A partition's limit counts its own segments alone, and a topic's limit what those of partitions left."""
     both = [segment(n, created=n, size=10, partition=1 + n % 2) for n in range(6)]
-    doomed = expired(both, Retention(max_partition_segments=2), 0)
+    doomed = expired(both, Retention(partition_segments=2), 0)
     assert sorted(one.segment.number for one in doomed) == [0, 1]
-    doomed = expired(both, Retention(max_partition_bytes=20, max_bytes=30), 0)
+    doomed = expired(both, Retention(partition_bytes=20, bytes=30), 0)
     assert [(one.segment.number, one.reason) for one in doomed] == [
         (0, "partition bytes"), (1, "partition bytes"), (2, "bytes"),
     ]  # fmt: skip
-    assert expired(both, Retention(max_partition_bytes=30), 0) == []
+    assert expired(both, Retention(partition_bytes=30), 0) == []
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_on_demand(root):
         catalog.retain()
     with aggregator.open(root) as catalog:
         topic = catalog.topic("t")
-        assert topic.retention == Retention(max_segments=0)
+        assert topic.retention == Retention(segments=0)
         assert topic.append([{"space": "a", "timestamp": 1}]).first == 30
 
 
@@ -276,7 +276,7 @@ def test_policies_change(root):
         assert catalog.alter_topic("t", roll={"rows": 9}).roll.rows == 9
         assert reader.topic("t").roll.rows == 9
         assert reader.topic("t").retention == topic.retention
-        for wrong in ({"bytes": "many"}, {"years": 3}, {"bytes": -1}, {"max_segments": -1}):
+        for wrong in ({"bytes": "many"}, {"years": 3}, {"bytes": -1}, {"segments": -1}, {"max_bytes": 1}):
             with pytest.raises(aggregator.InvalidRequestError):
                 topic.set_policy(retention=wrong)
         with pytest.raises(aggregator.TopicNotFoundError):
@@ -315,7 +315,7 @@ def test_stats(root):
 def test_sealing_that_is_behind(tmp_path, monkeypatch, count):
     """Small batches that wait together for sealing become segments of a size that retention can keep some of."""
     monkeypatch.setattr("aggregator.maintenance.choose_to_seal", lambda *_: [])
-    keeps = Retention(max_partition_bytes=200_000, max_partition_segments=count)
+    keeps = Retention(partition_bytes=200_000, partition_segments=count)
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t", retention=keeps)
         for number in range(70):  # of which 64 are put together
@@ -343,7 +343,7 @@ def test_a_crash_between_parts(tmp_path, monkeypatch):
         return write(self, *given)
 
     with aggregator.open(tmp_path / "data") as catalog:
-        topic = catalog.create_topic("t", retention=Retention(max_partition_bytes=2_000_000))
+        topic = catalog.create_topic("t", retention=Retention(partition_bytes=2_000_000))
         for number in range(70):
             topic.append([{"space": "s", "timestamp": number, "data": os.urandom(5000)}] * 2)
         monkeypatch.setattr(Sealer, "_write_or_set_aside", once)

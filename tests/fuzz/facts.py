@@ -17,7 +17,7 @@ _COLUMNS = pa.schema(
 )
 _FACTS = Facts(
     Settings("0123456789abcdef", unsynced=True),
-    (TopicInfo(2, "t", "binary", ("kind",), Roll(rows=7, frame_bytes=8192), Retention(max_bytes=10), -1),),
+    (TopicInfo(2, "t", "binary", ("kind",), Roll(rows=7, frame_bytes=8192), Retention(bytes=10), -1),),
     (SchemaInfo(4, 2, 4, make_schema(_COLUMNS, ["kind"], binary_keys=True)),),
     (PartitionInfo(3, 2, "0", 1 << 33, 1 << 34, ((0, 7), (9, 1 << 32))),),
     (Tombstone(3, b"\x00secret\xff", 12, 5, -3, 0),),

@@ -94,10 +94,10 @@ def test_two_policies(root, catalog, topic, monkeypatch):
     once(monkeypatch, catalog._backend.manifest, "set_policy", meanwhile)
     topic.set_policy(roll={"rows": 7})
     other.join(WAIT_S)
-    assert (topic.roll.rows, topic.retention.max_segments) == (7, 5)
+    assert (topic.roll.rows, topic.retention.segments) == (7, 5)
     with aggregator.open(root, read_only=True) as reader:
         again = reader.topic("t")
-        assert (again.roll.rows, again.retention.max_segments) == (7, 5)
+        assert (again.roll.rows, again.retention.segments) == (7, 5)
 
 
 def test_stats_while_a_topic_is_made(catalog, topic, monkeypatch):

@@ -345,7 +345,7 @@ def _broken_of_topics(catalog: aggregator.Catalog, promises: Promises) -> Iterat
     for name, retained in promises.made.items():
         if name not in catalog.topics():
             yield f"topic {name} was made, and is lost"
-        elif retained != (catalog.topic(name).retention.max_age_us is not None):
+        elif retained != (catalog.topic(name).retention.age_us is not None):
             yield f"topic {name} has another retention: {catalog.topic(name).retention}"
     partitions = {
         (topic.info.name, place.name): place.next_index for topic, place in catalog._backend.state.partitions.values()

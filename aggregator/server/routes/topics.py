@@ -25,6 +25,7 @@ _SIZE: dict[str, Any] = {"anyOf": [{"type": "integer", "minimum": 1, "maximum": 
                    {"type": "string", "pattern": "^[1-9][0-9]{0,8} ?([kMG]i?)?B$"}]}  # fmt: skip
 _SPAN = {"type": "string", "pattern": "^[1-9][0-9]{0,5} ?[smhd]$"}
 _COUNT = {"type": "integer", "minimum": 1, "maximum": 2**64 - 1}
+_COUNT_OR_NONE = {"type": ["integer", "null"], "minimum": 0}
 _POLICIES = {
     "roll": shape({}, {"rows": _COUNT, "bytes": _SIZE, "age": _SPAN}) | {"type": ["object", "null"]},
     "retention": shape(
@@ -32,7 +33,9 @@ _POLICIES = {
         {
             "bytes": {"anyOf": [*_SIZE["anyOf"], {"enum": [0, None]}]},
             "age": {"anyOf": [_SPAN, {"type": "null"}]},
-            "segments": {"type": ["integer", "null"], "minimum": 0},
+            "segments": _COUNT_OR_NONE,
+            "partition_bytes": {"anyOf": [*_SIZE["anyOf"], {"enum": [0, None]}]},
+            "partition_segments": _COUNT_OR_NONE,
         },
     )
     | {"type": ["object", "null"]},

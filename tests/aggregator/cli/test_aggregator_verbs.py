@@ -32,11 +32,11 @@ def test_init_and_topics(command):
     (facts,) = command("topics", "data", "--json").json
     assert (facts["topic"], facts["indexes"], facts["keys"], facts["rows"]) == ("t", ["type"], "binary", 0)
     assert {name: limit for name, limit in facts["retention"].items() if limit is not None} == {
-        "max_bytes": 1 << 30, "max_segments": 7,
+        "bytes": 1 << 30, "segments": 7,
     }  # fmt: skip
     assert facts["roll"] == {"rows": 10, "bytes": 64 << 20, "age_us": 60_000_000, "frame_bytes": None}
     assert command("topics", "data", "--alter", "t", "--retention", "age=1d").status == 0
-    assert command("topics", "data", "--json").json[0]["retention"]["max_age_us"] == 86_400_000_000
+    assert command("topics", "data", "--json").json[0]["retention"]["age_us"] == 86_400_000_000
     assert "1 days" in command("topics", "data").text
     assert command("topics", "data", "--alter", "t", "--roll", "rows=7", "--json").json["roll"]["rows"] == 7
     assert command("topics", "data", "--create", "u", "--json").json["topic"] == "u"

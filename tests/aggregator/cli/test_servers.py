@@ -112,7 +112,7 @@ def test_what_changes_a_catalog(command, served):
     assert (made.status, made.text) == (0, "orders: made\n")
     assert command("topics", served.url, "--alter", "orders", "--roll", "age=60s").text == "orders: altered\n"
     topic = served.catalog.topic("orders")
-    assert (topic.indexes, topic.roll.age_us, topic.retention.max_age_us) == (
+    assert (topic.indexes, topic.roll.age_us, topic.retention.age_us) == (
         ("type",), 60_000_000, 7 * 86_400_000_000,
     )  # fmt: skip
     done = command("append", served.url, "clicks", "clicks.jsonl", "--space", "who", "--timestamp", "at", "--json")

@@ -27,7 +27,7 @@ def test_topics(catalog, client):
     client.create_topic("web", indexes=["type"], retention={"age": "7d"})
     client.create_topic("web", indexes=["type"], retention={"age": "7d"})
     assert client.topics() == catalog.topics() == ("activity", "web")
-    assert catalog.topic("web").retention.max_age_us == 7 * 86_400_000_000
+    assert catalog.topic("web").retention.age_us == 7 * 86_400_000_000
     with pytest.raises(TopicExistsError):
         client.create_topic("web", indexes=["colour"])
     with pytest.raises(InvalidRequestError):

@@ -58,9 +58,7 @@ def test_plateaus_files(tmp_path, name, text):
     )  # fmt: skip
     assert settings.catalog.checkpoint_interval_s == 0.5
     assert settings.catalog.limits.max_bytes == 100 << 30
-    assert settings.retention == Retention(
-        max_partition_bytes=1 << 30, max_age_us=7 * 86_400_000_000, max_partition_segments=100
-    )
+    assert settings.retention == Retention(partition_bytes=1 << 30, age_us=7 * 86_400_000_000, partition_segments=100)
     assert settings.roll.to_json() == {
         "rows": 100_000, "bytes": 10 << 20, "age_us": 60_000_000, "frame_bytes": None,
     }  # fmt: skip

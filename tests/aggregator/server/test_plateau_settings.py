@@ -71,8 +71,8 @@ EFFECTS = {
     "http.max_page.max_bytes": ("70", lambda s: s.http.max_page_bytes, 70),
     "catalog.checkpoint_interval": ("1s 500ms", lambda s: s.catalog.checkpoint_interval_s, 1.5),
     "catalog.retain.max_bytes": ("5 GB", lambda s: s.catalog.limits.max_bytes, 5 * 10**9),
-    "catalog.partition.retain.max_bytes": ("5MiB", lambda s: s.retention.max_partition_bytes, 5 << 20),
-    "catalog.partition.retain.max_segment_count": ("5", lambda s: s.retention.max_partition_segments, 5),
+    "catalog.partition.retain.max_bytes": ("5MiB", lambda s: s.retention.partition_bytes, 5 << 20),
+    "catalog.partition.retain.max_segment_count": ("5", lambda s: s.retention.partition_segments, 5),
     "catalog.partition.roll.max_bytes": ("5MB", lambda s: s.roll.bytes, 5_000_000),
     "catalog.partition.roll.max_rows": ("5", lambda s: s.roll.rows, 5),
     "catalog.partition.roll.max_duration": ("1m 1s", lambda s: s.roll.age_us, 61_000_000),
@@ -129,7 +129,7 @@ def test_defaults(as_plateau):
     assert (found.data_path, http.bind, http.public) == (Path("data"), "0.0.0.0:3030", True)
     assert (http.max_append_bytes, http.max_page, http.max_page_bytes) == (10_240_000, 10_000, 10_240_000)
     assert (limits.max_bytes, limits.min_available_bytes) == (99 << 30, 10**9)
-    assert found.retention == Retention(max_partition_bytes=1 << 30)
+    assert found.retention == Retention(partition_bytes=1 << 30)
     assert found.roll == Roll(rows=100_000, bytes=100 << 20)
     assert (found.metrics_bind, found.plateau_metrics, found.as_plateau) == ("0.0.0.0:9000", True, True)
 
@@ -139,7 +139,7 @@ def test_defaults_written_down(as_plateau):
     found = as_plateau(DEFAULTS, name="plateau.toml")
     ignored = {name for name, known in NAMES.items() if known.key is None and known.default is not None}
     assert {told.partition(" ")[0] for told in found.ignored} == ignored - set(BY_ITSELF)
-    assert found.retention.max_partition_segments == 10_000
+    assert found.retention.partition_segments == 10_000
     assert found.roll.age_us == 86_400_000_000  # segments that are counted are not made every few minutes
 
 
@@ -154,7 +154,7 @@ def test_what_takes_a_default_away(as_plateau):
         something: {else: 1}
         replication: {period: 1s, replicate: {hosts: [{id: a, url: http://b}], topics: [], partitions: []}}
     """)
-    assert (found.retention.max_partition_segments, found.metrics_bind, found.roll.age_us) == (None, None, 60_500_000)
+    assert (found.retention.partition_segments, found.metrics_bind, found.roll.age_us) == (None, None, 60_500_000)
     assert "something.else (not known)" in found.ignored
     assert sum(told.startswith("replication.") for told in found.ignored) == 4
     assert as_plateau(environment={"PLATEAU__A__B": "1"}).ignored == ("a.b (not known)",)
@@ -178,7 +178,7 @@ def test_environment_alone(tmp_path, monkeypatch):
     """Where plateau is told everything by its environment, its defaults hold; beside a file of ours they do not."""
     monkeypatch.setattr("aggregator.server.config._SYSTEM", tmp_path / "etc")
     environment = {"PLATEAU__data_path": "/d"}
-    assert gather(None, tmp_path, environment, (), {}).retention == Retention(max_partition_bytes=1 << 30)
+    assert gather(None, tmp_path, environment, (), {}).retention == Retention(partition_bytes=1 << 30)
     assert gather(None, tmp_path, {}, (), {}) == Settings()
     (tmp_path / "aggregator.toml").write_text("")
     assert gather(None, tmp_path, environment, (), {}) == replace(Settings(), data_path=Path("/d"))
@@ -196,7 +196,7 @@ def test_values_that_are_refused(as_plateau, name, given):
 
 def test_names_in_other_places():
     """Names of plateau are known to --set, too; what nobody knows is an error there."""
-    assert settings_of(read_pairs(["catalog.partition.retain.max_bytes=1MiB"])).retention.max_partition_bytes == 1 << 20
+    assert settings_of(read_pairs(["catalog.partition.retain.max_bytes=1MiB"])).retention.partition_bytes == 1 << 20
     with pytest.raises(InvalidRequestError, match=r"no key 'catalog\.partitions'"):
         read_pairs(["catalog.partitions=1"])
 

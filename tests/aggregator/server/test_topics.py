@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from aggregator import Retention
+from aggregator.cli.opened import policy
+
 LINES = b'{"space": "ada", "timestamp": 5, "type": "page"}\n{"space": "bob", "timestamp": 6, "type": "page"}\n'
 
 
@@ -72,7 +75,7 @@ def test_facts_and_upkeep(web):
     append(web)
     assert web.get("/v1/topics/clicks").json()["rows"] == 2
     changed = web.patch("/v1/topics/clicks", json={"retention": {"segments": 3}}).json()
-    assert changed["retention"]["max_segments"] == 3
+    assert changed["retention"]["segments"] == 3
     assert web.post("/v1/topics/clicks/retain", params={"dry_run": "true"}).json()["dry_run"] is True
     assert web.post("/v1/topics/clicks/compact").json()["merged"] == 0
     erased = web.post("/v1/topics/clicks/erase", json={"spaces": ["ada", "nobody"]}).json()
@@ -85,3 +88,21 @@ def test_facts_and_upkeep(web):
         assert web.post(f"/v1/topics/none/{path}", json={"spaces": []} if path == "erase" else None).status_code == 404
     assert web.post("/v1/topics/clicks/erase", json={"spaces": "ada"}).status_code == 400
     assert web.post("/v1/topics/clicks/retain?dry_run=perhaps").status_code == 400
+
+
+def test_retention_has_the_same_names_everywhere(web):
+    """What is given by HTTP, Python and `--retention` is told under the names that it was given by; age in its unit."""
+    given = {"bytes": "1 GiB", "age": "1d", "segments": 3, "partition_bytes": "1 MiB", "partition_segments": 2}
+    told = {
+        "bytes": 1 << 30,
+        "age_us": 86_400_000_000,
+        "segments": 3,
+        "partition_bytes": 1 << 20,
+        "partition_segments": 2,
+    }
+    assert web.put("/v1/topics/t", json={"retention": given}).json()["retention"] == told
+    assert web.patch("/v1/topics/t", json={"retention": told}).json()["retention"] == told
+    assert Retention.of(given).to_json() == told
+    assert Retention.of(policy([(name, str(value)) for name, value in given.items()])).to_json() == told
+    assert set(web.get("/openapi.json").json()["paths"]["/v1/topics/{topic}"]["patch"]["requestBody"]["content"][
+        "application/json"]["schema"]["properties"]["retention"]["properties"]) == set(given)  # fmt: skip
