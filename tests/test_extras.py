@@ -57,7 +57,7 @@ AGGREGATOR = {
     "tail data SELECT": "lql",
     "forward data SELECT --to stdout": "lql",
     "serve data": "server",
-    "serve --keys": "server",
+    "serve --settings": "server",
     "demo": "client",
     "topics http://127.0.0.1:9": "client",
     "stats http://127.0.0.1:9": "client",

@@ -44,7 +44,9 @@ _SHAPES = 16  # batches made beforehand, appended in turn
 @click.option("--directory", type=click.Path(file_okay=False, exists=True), help="On this disk. Default: temporary.")
 @click.option("--seconds", type=click.FloatRange(min=0.1), default=10.0, show_default=True, help="For how long.")
 @click.option("--batch", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="Events in each.")
-@click.option("--size", "payload", type=click.IntRange(0, 1 << 20), default=128, show_default=True, help="Bytes each.")
+@click.option(
+    "--event-bytes", "payload", type=click.IntRange(0, 1 << 20), default=128, show_default=True, help="Bytes each."
+)
 @click.option("--threads", type=click.IntRange(1, 256), default=4, show_default=True, help="That append at a time.")
 @click.option("--partitions", type=click.IntRange(1, 1024), default=4, show_default=True, help="They append to.")
 @click.option("--spaces", type=click.IntRange(1), default=10_000, show_default=True, help="Whose events they are.")
@@ -66,8 +68,10 @@ _SHAPES = 16  # batches made beforehand, appended in turn
     show_default=True,
     help="With --url: of what is sent.",
 )
-@click.option("--topic", default="bench", show_default=True, help="With --url: made if it is absent.")
-@click.option("--token", envvar="AGGREGATOR_TOKEN", help="With --url: for access. Better by AGGREGATOR_TOKEN.")
+@click.option("--topic", metavar="TOPIC", default="bench", show_default=True, help="With --url: made if it is absent.")
+@click.option(
+    "--token", envvar="AGGREGATOR_TOKEN", metavar="TEXT", help="With --url: for access. Better by AGGREGATOR_TOKEN."
+)
 @json_option
 def bench(
     directory: str | None, seconds: float, as_json: bool, durability: str, threads: int, url: str | None,

@@ -49,9 +49,9 @@ class _Config(click.Path):
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("config", required=False, type=_Config(exists=True, path_type=Path))
-@click.option("--path", "--files", "path", multiple=True, metavar="GLOB", help="Files to collect. Repeatable.")
+@click.option("--path", multiple=True, metavar="GLOB", help="Files to collect. Repeatable.")
 @click.option("--into", metavar="CATALOG|URL", help="A catalog's directory, or http://host:port of a server.")
-@click.option("--topic", help="Default: logs.")
+@click.option("--topic", metavar="TOPIC", help="Where they go. Default: logs.")
 @click.option("--tags", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Tags of the streams. Repeatable.")
 @click.option("--file-tag", metavar="NAME", help='The tag with the file\'s path. Default: file; "" for none.')
 @click.option("--line-format", metavar="FORMAT", help=f"{', '.join(collecting.FORMATS[:-1])}, or regex=PATTERN.")
@@ -72,7 +72,9 @@ class _Config(click.Path):
     "--container", type=click.Choice(collecting.KINDS), help="Whose wrapping is taken off lines. Default: auto."
 )
 @click.option("--path-tags", metavar="PATTERN", help="Its named groups, found in a file's path, become tags.")
-@click.option("--zone", metavar="ZONE", help="Of times that name none, such as Europe/Stockholm. Default: UTC.")
+@click.option(
+    "--timezone", "zone", metavar="ZONE", help="Of times that name none, such as Europe/Stockholm. Default: UTC."
+)
 @click.option("--encoding", metavar="NAME", help="Of the files. Default: utf-8.")
 @click.option("--max-line-bytes", type=int, metavar="N", help="What is longer is cut. Default: 1 MiB.")
 @click.option("--begin", type=click.Choice(["start", "end"]), help="Where files are begun at the first start.")

@@ -23,7 +23,7 @@ Examples:
   aggregator forward http://127.0.0.1:3030 'SELECT POSITION HEAD' --to file:web.txt --once --token-file token
   aggregator forward data 'SELECT "{ts} {msg}" FROM app = web POSITION HEAD' --to file:web.txt --once
   aggregator forward data 'SELECT WHERE msg CONTAINS ERROR' --to syslog://logs.example.org:514 -f
-  aggregator forward data 'SELECT FROM {logrange.pipe=errors}' --to https://example.org/in --header X-Key=k -f
+  aggregator forward data 'SELECT FROM {logrange.pipe=errors}' --to https://example.org/in --http-header X-Key=k -f
 """
 
 
@@ -37,7 +37,7 @@ Examples:
 @click.option("--state", metavar="FILE", help="Where it notes its position. Default: in ~/.local/state/aggregator.")
 @click.option("--once", is_flag=True, help="End when everything that is there was sent.")
 @click.option("-f", "--follow", is_flag=True, help="Go on with records as they arrive, which is the default.")
-@click.option("--header", "headers", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Of HTTP requests.")
+@click.option("--http-header", "headers", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Of HTTP requests.")
 @click.option("--ca", metavar="FILE", help="Certificates that syslog+tls trusts. Default: the system's.")
 @click.option("--priority", type=click.IntRange(0, 191), default=134, show_default=True, help="Of syslog messages.")
 @click.option("--host", default="", metavar="NAME", help="Of syslog messages of streams without a tag host.")

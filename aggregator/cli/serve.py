@@ -20,7 +20,7 @@ Examples:
 
 Settings come from a file (--config, or aggregator.toml in the working directory, or plateau's files there and in /etc),
 then from the environment (AGGREGATOR__http__max_page, PLATEAU__http__max_page), then from flags; the later ones win.
-`aggregator serve --keys` lists them.
+`aggregator serve --settings` lists them.
 """
 
 
@@ -37,7 +37,7 @@ then from the environment (AGGREGATOR__http__max_page, PLATEAU__http__max_page),
 @click.option("--syslog-tls", metavar="HOST:PORT", help="Take syslog messages there, over TLS.")
 @click.option("--log-format", type=click.Choice(["text", "json"]), help="How the server's own log looks.")
 @click.option("--public", is_flag=True, help="Listen on a public address although no token is asked for.")
-@click.option("--keys", is_flag=True, help="List the keys of all settings, and stop.")
+@click.option("--settings", "keys", is_flag=True, help="List the keys of all settings, and stop.")
 def serve(directory: str | None, bind: str | None, config: str | None, pairs: tuple[str, ...], durability: str | None,
           tls_certificate: str | None, tls_key: str | None, client_ca: str | None, syslog: str | None,
           syslog_tls: str | None, log_format: str | None, public: bool, keys: bool) -> None:  # fmt: skip

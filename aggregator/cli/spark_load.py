@@ -28,7 +28,7 @@ Examples:
 @click.option("--read-option", "read_options", type=Pair(), multiple=True, metavar="NAME=VALUE",
               help="An option of Spark's reader of that format. Repeatable.")  # fmt: skip
 @click.option("--partitions", type=click.IntRange(1), help="Ranges that the events are shuffled into.")
-@click.option("--group", "group", default="8GiB", show_default=True, metavar="BYTES",
+@click.option("--group", "group", default="8GiB", show_default=True, metavar="SIZE",
               help="Input that is loaded together, in one transaction.")  # fmt: skip
 @job_options
 def load(inputs: tuple[str, ...], input_format: str | None, group: str, **options: Any) -> int:

@@ -87,7 +87,7 @@ def spark() -> None:
 @click.option("--write-option", "write_options", type=Pair(), multiple=True, metavar="NAME=VALUE",
               help="An option of the writer. Repeatable.")  # fmt: skip
 @click.option("--partitions", type=click.IntRange(1), help="Ranges that the events are shuffled into.")
-@click.option("--group", "group", default="8GiB", show_default=True, metavar="BYTES",
+@click.option("--group", "group", default="8GiB", show_default=True, metavar="SIZE",
               help="Input that is converted and published together.")  # fmt: skip
 @job_options
 def convert(inputs: tuple[str, ...], input_format: str | None, format_: str, group: str, **options: Any) -> int:
@@ -123,7 +123,7 @@ def convert(inputs: tuple[str, ...], input_format: str | None, format_: str, gro
 
 @spark.command(epilog=_COMPACT)
 @click.argument("directory", type=click.Path(file_okay=False))
-@click.option("--target", default="256MiB", show_default=True, metavar="BYTES", help="Size of the merged segments.")
+@click.option("--target", default="256MiB", show_default=True, metavar="SIZE", help="Size of the merged segments.")
 @job_options
 def compact(directory: str, target: str, **options: Any) -> int:
     """Merge the small segments of DIRECTORY into few larger ones."""
