@@ -271,7 +271,7 @@ def test_bad_file_in_the_middle(tmp_path):
     good, bad = tmp_path / "a.csv", tmp_path / "b.csv"
     good.write_bytes(as_csv(TABLE))
     bad.write_bytes(b"u,t\n")
-    with pytest.raises(InputError, match=r"b\.csv: has no column 'g'"):
+    with pytest.raises(InputError, match=r"b\.csv: has no columns 'g' and 'i'"):
         load(tmp_path, [good, bad])
     assert sorted(tmp_path.iterdir()) == [good, bad]
 
