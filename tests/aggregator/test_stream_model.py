@@ -8,7 +8,9 @@ from tests.soak.streams import run
 def test_streams_equal_lists(tmp_path):
     """Killed processes, one after another, over one catalog: nothing is lost, doubled or out of order."""
     for longest_s in (0.8, 8.0):  # the second time on a machine so busy that a life ends before it writes
-        model = run(tmp_path / str(longest_s), 11, lives=3, longest_s=longest_s)
+        root = tmp_path / str(longest_s)
+        root.mkdir()
+        model = run(root, 11, lives=3, longest_s=longest_s)
         assert model.wrong == []
         assert model.counts["lives"] == 3
         if model.counts["records"] > 50:
