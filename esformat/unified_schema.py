@@ -12,6 +12,7 @@ from esformat.plain_array import plain_array
 from esformat.schema import EventSchema, Field
 
 _WIDER = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary(), pa.float32(): pa.float64()}
+_DECIMAL_DIGITS = 38
 
 
 def unify(schemas: Iterable[tuple[str, EventSchema]]) -> EventSchema:
@@ -46,7 +47,7 @@ def _add(fields: dict[str, tuple[str, Field]], file: str, schema: EventSchema) -
             fields[field.name] = file, Field(field.name, field.type, True, field.indexed)
             continue
         owner, known = fields[field.name]
-        kind = _common(known.type, field.type)
+        kind = common_type(known.type, field.type)
         if kind is None:
             raise UsageError(
                 f"column {field.name!r} is {known.type} in {owner} and {field.type} in {file}",
@@ -56,7 +57,7 @@ def _add(fields: dict[str, tuple[str, Field]], file: str, schema: EventSchema) -
         fields[field.name] = owner, both
 
 
-def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+def common_type(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
     """A type that holds every value of both exactly; None where there is none."""
     if one == other:
         return one
@@ -66,7 +67,14 @@ def _common(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
         for is_number in (pt.is_signed_integer, pt.is_unsigned_integer):
             if is_number(small) and is_number(large) and small.bit_width < large.bit_width:
                 return large
-    return None
+    return _wider_decimal(one, other) if pt.is_decimal(one) and pt.is_decimal(other) else None
+
+
+def _wider_decimal(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
+    """The decimal with the digits of both on either side of the point; None where 38 are too few."""
+    scale = max(one.scale, other.scale)
+    precision = max(one.precision - one.scale, other.precision - other.scale) + scale
+    return pa.decimal128(precision, scale) if precision <= _DECIMAL_DIGITS else None
 
 
 def fit(batch: pa.RecordBatch, fields: Sequence[pa.Field]) -> pa.RecordBatch:

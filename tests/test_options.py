@@ -16,6 +16,7 @@ TWO_MEANINGS = {
     "--space": ROLES,
     "--grouping": ROLES,
     "--index": {"COLUMN", "NAME=VALUE"},  # an index to make, and a value of one to look for
+    "--on-error": {"stop|skip|collect FILE", "stop|skip"},  # tasks of Spark collect nothing
     "--output": {"FILE", "FOLDER"},  # of one file, and of demos, which write several
     "--time": {"NAME", "TIME"},  # the key of lines with the time, and a time to split at
 }

@@ -6,7 +6,15 @@ from typing import Any
 
 import click
 
-from esformat.cli.parts import Pair, input_format_option, job_options, parse_size, run_job, spark_format
+from esformat.cli.parts import (
+    input_format_option,
+    job_options,
+    parse_size,
+    reading_of,
+    reading_options,
+    run_job,
+    spark_format,
+)
 
 _FORMATS = ("parquet", "orc", "jsonl", "csv", "arrow", "go-esdb", "esdb")
 _EXAMPLES = """\b
@@ -25,8 +33,7 @@ Examples:
 @click.option("--grouping", metavar="COLUMN", help="Second key, within the space.")
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Of a new topic: index it. Repeatable.")
 @click.option("--partition", default="0", show_default=True, metavar="NAME", help="Of the topic.")
-@click.option("--read-option", "read_options", type=Pair(), multiple=True, metavar="NAME=VALUE",
-              help="An option of Spark's reader of that format. Repeatable.")  # fmt: skip
+@reading_options
 @click.option("--partitions", type=click.IntRange(1), help="Ranges that the events are shuffled into.")
 @click.option("--group", "group", default="8GiB", show_default=True, metavar="SIZE",
               help="Input that is loaded together, in one transaction.")  # fmt: skip
@@ -48,7 +55,7 @@ def load(inputs: tuple[str, ...], input_format: str | None, group: str, **option
 
         return load_files(
             session, sources, catalog, topic, format=spark_format(input_format),
-            read_options=dict(options["read_options"]), group_bytes=parse_size(group), progress=show, **roles,
+            read_options=reading_of(options), group_bytes=parse_size(group), progress=show, **roles,
         )  # fmt: skip
 
     return run_job("loading", options, work)

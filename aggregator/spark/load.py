@@ -46,7 +46,7 @@ def load(
     topic: str,
     *,
     format: str | None = None,
-    read_options: Mapping[str, str] | None = None,
+    read_options: Mapping[str, Any] | None = None,
     group_bytes: int = GROUP_BYTES,
     progress: Progress | None = None,
     **roles: Any,
@@ -54,15 +54,15 @@ def load(
     """Load files into a topic of the catalog in the directory `root`, clustered by space. Both are made if absent.
 
     inputs: files, directories, patterns. format: one of LOAD_FORMATS; None: by the files' names. read_options: as of
-    `spark.read.format(format)`. roles: `space`, `timestamp`, `grouping`, `indexes` (of a new topic), `partition`,
-    `partitions` and others of `aggregator.spark.write`; keys and times are read as `esformat.spark.jobs.convert` does.
+    `esformat.spark.jobs.convert`. roles: `space`, `timestamp`, `grouping`, `indexes` (of a new topic), `partition`,
+    `partitions` and others of `aggregator.spark.write`.
     The catalog remembers the files of a group together with their events, in one transaction: a job that was stopped
     goes on with its next group, and files that were moved, or segments that were merged, since are passed over. A file
     that has changed since is an error. Nobody else may have the catalog open for writing, or load into it.
     Raises UsageError for what cannot be; what goes wrong with a group is in the summary's `failed`.
     """
     root = local_path(root, IN_A_STORE)
-    found = Inputs.find(inputs, format, LOAD_FORMATS, read_options, roles)
+    found = Inputs.find(spark, inputs, format, LOAD_FORMATS, read_options, roles)
     partition = str(roles.get("partition", DEFAULT_PARTITION))
 
     layout = Layout(Path(root))
@@ -73,9 +73,8 @@ def load(
         def publish(group: list[InputFile]) -> Published:
             note = json.dumps(ledger(group))
             producer = _PRODUCER + hashlib.sha256(note.encode()).hexdigest()[:32]
-            df = found.events(spark, group)
-            rows = df.count()
-            write(df, root, topic, producer=producer, sequence=0, note=note, **roles)
+            df, rows = found.events(group)
+            write(df, root, topic, producer=producer, sequence=0, note=note, **found.event_roles(group, rows))
             entries = [entry for entry in _loaded(root, topic, partition) if entry.producer == producer]
             published = _published(root, entries)
             check_count(rows, published.events, root)
@@ -83,8 +82,8 @@ def load(
 
         before = [json.loads(entry.note) for entry in _loaded(root, topic, partition)]
         return in_groups(
-            "load", found.files, publish, kind=found.kind, ledgers=before, target=f"{topic} of {root}",
-            group_bytes=group_bytes, progress=progress,
+            "load", found.files, publish, kind=found.kind, prepare=found.prepare, ledgers=before,
+            target=f"{topic} of {root}", group_bytes=group_bytes, progress=progress,
         )  # fmt: skip
 
 

@@ -43,6 +43,7 @@ class CatalogReadOptions:
     position: where a stream begins: "head", "tail", or for each partition the record index of its first event.
     max_rows (`maxRowsPerTrigger`), max_bytes (`maxBytesPerTrigger`): what a micro-batch reads at most; None: all.
     fail_on_data_loss (`failOnDataLoss`): whether a stream fails where events were removed before it came to them.
+    zone (`timeZone`): of times in the condition that name none.
     """
 
     root: str
@@ -55,11 +56,12 @@ class CatalogReadOptions:
     max_rows: int | None = None
     max_bytes: int | None = None
     fail_on_data_loss: bool = True
+    zone: str = "UTC"
 
     @classmethod
-    def parse(cls, given: Mapping[str, str], *, streaming: bool | None = None) -> Self:
+    def parse(cls, given: Mapping[str, str], *, streaming: bool | None = None, zone: str = "UTC") -> Self:
         """Read them from what Spark hands over. streaming: None where that is not known yet. Raises UsageError."""
-        plain = ("path", "topic", "columns", "where", "partitionBytes", "partitions")
+        plain = ("path", "topic", "columns", "where", "partitionBytes", "partitions", "timeZone")
         options = Options(given, plain if streaming is False else (*plain, *_STREAMING, *_FOLLOWING))
         return cls(
             catalog_root(options),
@@ -72,6 +74,7 @@ class CatalogReadOptions:
             options.get("maxRowsPerTrigger", parse_count),
             options.get("maxBytesPerTrigger", parse_bytes),
             options.get("failOnDataLoss", one_of("true", "false")) != "false",
+            options.get("timeZone", str) or zone,
         )
 
 

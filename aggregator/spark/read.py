@@ -85,7 +85,7 @@ def make_request(options: CatalogReadOptions, schema: StructType) -> Request:
     union, _ = known_columns(options)
     check_known(schema.fieldNames(), union)
     check_requested(schema, spark_schema(pa.schema([union.field(name) for name in schema.fieldNames()])))
-    where = parse_condition(options.where, readable(union)) if options.where else ()
+    where = parse_condition(options.where, readable(union), options.zone) if options.where else ()
     return Request(arrow_schema(schema), union, where)
 
 

@@ -19,11 +19,13 @@ from aggregator.spark.read import CatalogReader, choose_columns
 from aggregator.spark.save import CatalogStreamWriter, CatalogWriter
 from aggregator.spark.stream import CatalogStreamReader
 from esformat import UsageError
-from esformat.spark.parts import PUSH_DOWN, activate, as_list, clustered
+from esformat.spark.parts import PUSH_DOWN, activate, as_list, clustered, in_zone, zone_of
 
 
 class AggregatorDataSource(DataSource):
     """`format("aggregator")` of `spark.read`, `df.write`, `spark.readStream` and `df.writeStream`."""
+
+    zone = "UTC"  # of the session, where `register` made the class known to one
 
     @classmethod
     def name(cls) -> str:
@@ -51,7 +53,7 @@ class AggregatorDataSource(DataSource):
         return CatalogStreamWriter(CatalogWriteOptions.parse(self.options, streaming=True), schema, overwrite=overwrite)
 
     def _read_options(self, schema: StructType, *, streaming: bool) -> CatalogReadOptions:
-        options = CatalogReadOptions.parse(self.options, streaming=streaming)
+        options = CatalogReadOptions.parse(self.options, streaming=streaming, zone=self.zone)
         if options.columns is not None and list(options.columns) != schema.fieldNames():
             raise UsageError("the option columns and .schema(…) name different columns", hint="give one of them")
         return options
@@ -60,7 +62,7 @@ class AggregatorDataSource(DataSource):
 def register(spark: SparkSession, *, push_down: bool = True) -> None:
     """Make `format("aggregator")` known to a session. push_down: as of `esformat.spark.register`."""
     activate(spark)
-    spark.dataSource.register(AggregatorDataSource)
+    spark.dataSource.register(in_zone(AggregatorDataSource, zone_of(spark)))
     if push_down:
         spark.conf.set(PUSH_DOWN, "true")
 
@@ -81,6 +83,7 @@ def read(
     given = {name: str(value) for name, value in options.items()} | {"path": str(root), "topic": topic}
     if where is not None:
         given["where"] = where
+        given.setdefault("timeZone", zone_of(spark))
     if columns is not None:
         given["columns"] = as_list(columns)
     CatalogReadOptions.parse(given, streaming=False)

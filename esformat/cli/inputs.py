@@ -46,10 +46,12 @@ class _OnError(click.ParamType[Any]):
         return what, path
 
 
-_OPTIONS = (
+_KEYS = (
     click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Whose event a row is."),
     click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="When it happened."),
     click.option("--grouping", metavar="COLUMN", help="Second key, within the space. Default: a column of that name."),
+)
+_COLUMNS = (
     click.option("--data", metavar="COLUMN", help="The bytes of this column are the payload; others are not kept."),
     click.option(
         "--data-json", is_flag=True, help="The columns without another use are the payload, as a JSON object."
@@ -58,19 +60,31 @@ _OPTIONS = (
         "--columns", type=Names(), metavar="A,B,…", help="Keep these as typed columns. Default: all left over."
     ),
     click.option(
-        "--type", "types", type=ColumnType(), multiple=True, metavar="COLUMN=TYPE",
+        "--type",
+        "types",
+        type=ColumnType(),
+        multiple=True,
+        metavar="COLUMN=TYPE",
         help="Type of a column: string, int64, float64, bool, timestamp, date, binary. Repeatable.",
     ),
     click.option(
-        "--timestamp-format", metavar="FORMAT",
+        "--timestamp-format",
+        metavar="FORMAT",
         help="How times are written: s, ms, us, ns since 1970, iso, or as '%d/%m/%Y %H:%M'. Default: ISO 8601, "
         "or numbers since 1970, whose size tells the unit.",
     ),
-    click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="Zone of times that name none."),
-    input_format_option(*convert.FORMATS),
+)
+_DIALECT = (
     click.option("--delimiter", metavar="CHAR", help="Between the fields of CSV. Default: a comma."),
     click.option("--header", type=Names(), metavar="A,B,…", help="Column names of CSV whose first line has none."),
     click.option("--null", "nulls", multiple=True, metavar="TEXT", help="In CSV, this means no value. Repeatable."),
+)
+_OPTIONS = (
+    *_KEYS,
+    *_COLUMNS,
+    click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="Zone of times that name none."),
+    input_format_option(*convert.FORMATS),
+    *_DIALECT,
     click.option(
         ON_ERROR, type=_OnError(), default=("stop", ""), metavar="stop|skip|collect FILE",
         help="What to do with rows that are no events. Default: stop.",
@@ -83,6 +97,35 @@ def input_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
+
+
+def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command of Spark the options that say how files are written; `reading_of` collects them."""
+    for option in reversed((
+        *_COLUMNS,
+        *_DIALECT,
+        click.option("--timezone", metavar="ZONE", help="Zone of times that name none. Default: the session's, UTC."),
+        click.option(ON_ERROR, type=click.Choice(["stop", "skip"]), metavar="stop|skip", default="stop",
+                     show_default=True, help="What to do with rows that are no events."),
+        click.option("--schema", metavar="FILE", help="A segment whose columns exported CSV and JSON lines get again."),
+        click.option("--hive/--no-hive", default=True, show_default=True,
+                     help="Whether directories called NAME=VALUE are columns."),
+    )):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def reading_of(options: dict[str, Any]) -> dict[str, Any]:
+    """What the options of `reading_options` say, by the names that jobs know, without defaults."""
+    names = ("data", "columns", "timestamp_format", "timezone", "delimiter", "header", "nulls", "schema")
+    found = {name: options[name] for name in names if options[name]}
+    return {
+        **found,
+        **({"data_json": True} if options["data_json"] else {}),
+        **({"types": dict(options["types"])} if options["types"] else {}),
+        **({"on_error": options["on_error"]} if options["on_error"] != "stop" else {}),
+        **({"hive": False} if not options["hive"] else {}),
+    }
 
 
 def roles_of(options: dict[str, Any], *, indexes: tuple[str, ...] = (), keys: Any = "text") -> convert.Roles:

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from esformat.cli.inputs import reading_of, reading_options
 from esformat.cli.output import input_format_option, target_format_option
 from esformat.cli.params import Hex, Pair
 from esformat.cli.spark_jobs import job_options, parse_size, run_job, spark_format
@@ -82,10 +83,10 @@ def spark() -> None:
 @click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="When it happened.")
 @click.option("--grouping", metavar="COLUMN", help="Second key, within the space.")
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
-@click.option("--read-option", "read_options", type=Pair(), multiple=True, metavar="NAME=VALUE",
-              help="An option of Spark's reader of that format. Repeatable.")  # fmt: skip
+@reading_options
 @click.option("--write-option", "write_options", type=Pair(), multiple=True, metavar="NAME=VALUE",
-              help="An option of the writer. Repeatable.")  # fmt: skip
+              help="An option of writing segments. Repeatable.")  # fmt: skip
+@click.option("--allow-loss", is_flag=True, help="With --format: write what the format would not give back as it is.")
 @click.option("--partitions", type=click.IntRange(1), help="Ranges that the events are shuffled into.")
 @click.option("--group", "group", default="8GiB", show_default=True, metavar="SIZE",
               help="Input that is converted and published together.")  # fmt: skip
@@ -108,13 +109,13 @@ def convert(inputs: tuple[str, ...], input_format: str | None, format_: str, gro
                 sources,
                 out,
                 format=spark_format(format_),
-                write_options=written,
+                allow_loss=options["allow_loss"],
                 group_bytes=parse_size(group),
                 progress=show,
             )
         roles = {name: options[name] for name in ("space", "timestamp", "grouping", "partitions")}
         return jobs.convert(
-            session, sources, out, format=spark_format(input_format), read_options=dict(options["read_options"]),
+            session, sources, out, format=spark_format(input_format), read_options=reading_of(options),
             group_bytes=parse_size(group), progress=show, indexes=options["indexes"], **roles, **written,
         )  # fmt: skip
 

@@ -1,9 +1,11 @@
-"""Parquet and Arrow files to rows. Their columns have types already; what comes from outside is validated."""
+"""Parquet, ORC and Arrow files to rows. Their columns have types already; what comes from outside is validated."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -14,6 +16,7 @@ from esformat.convert.errors import InputError
 from esformat.convert.roles import Roles
 from esformat.convert.rows import Origin, Rows
 from esformat.convert.source import Source
+from esformat.convert.spark_types import SparkTypes
 
 _BATCH_ROWS = 64 * 1024
 _FILE_MAGIC = b"ARROW1"
@@ -22,23 +25,40 @@ _OLD_FEATHER_MAGIC = b"FEA1"
 
 @dataclass(frozen=True, slots=True)
 class ArrowReader:
-    """Reads a Parquet file, an Arrow (Feather) file or an Arrow stream."""
+    """Reads a Parquet file, an ORC file, an Arrow (Feather) file or an Arrow stream.
+
+    groups: the row groups of a Parquet file to read, from the first to before the last; None: all.
+    """
 
     source: Source
     roles: Roles
-    format: str  # "parquet" or "arrow"
+    format: str  # "parquet", "orc" or "arrow"
+    groups: tuple[int, int] | None = None
 
     def rows(self) -> Iterator[Rows]:
         """Yield the rows in batches. Raises InputError if the file is damaged or lacks a column."""
-        first_row = 1
-        for batch in self._parquet() if self.format == "parquet" else self._arrow():
-            try:
-                batch.validate(full=True)
-            except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-                raise InputError(f"rows from {first_row} on are damaged: {error}", path=self.source.path) from error
-            for start in range(0, batch.num_rows, _BATCH_ROWS):
-                yield self._rows(batch.slice(start, _BATCH_ROWS), first_row + start)
-            first_row += batch.num_rows
+        with self._opened() as file:
+            first_row = 1 + file.skipped
+            for batch in file.batches(self._wanted(file.schema)):
+                try:
+                    batch.validate(full=True)
+                except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+                    raise InputError(f"rows from {first_row} on are damaged: {error}", path=self.source.path) from error
+                known = file.types.applied(batch)
+                for start in range(0, batch.num_rows, _BATCH_ROWS):
+                    yield self._rows(known.slice(start, _BATCH_ROWS), first_row + start)
+                first_row += batch.num_rows
+
+    def columns(self) -> dict[str, pa.DataType]:
+        """The columns that are needed, and their types. Raises InputError as `rows` does."""
+        with self._opened() as file:
+            return {name: plain(file.types.type_of(file.schema.field(name))) for name in self._wanted(file.schema)}
+
+    def group_bytes(self) -> list[int]:
+        """Stored bytes of each row group of a Parquet file, by which its work can be shared. Raises InputError."""
+        with self.source.open_seekable() as stream, pa.parquet.ParquetFile(stream) as file:
+            found = file.metadata
+            return [found.row_group(place).total_byte_size for place in range(found.num_row_groups)]
 
     def _rows(self, batch: pa.RecordBatch, first_row: int) -> Rows:
         def locate(row: int) -> tuple[int, str]:
@@ -47,28 +67,27 @@ class ArrowReader:
         types = {field.name: plain(field.type) for field in batch.schema}
         return Rows(batch, types, Origin(self.source.path, "row", locate))
 
-    def _parquet(self) -> Iterator[pa.RecordBatch]:
-        with self.source.open_seekable() as stream, pa.parquet.ParquetFile(stream) as file:
-            wanted = self._wanted(file.schema_arrow)
-            yield from file.iter_batches(_BATCH_ROWS, columns=wanted, use_threads=False)
-
-    def _arrow(self) -> Iterator[pa.RecordBatch]:
+    @contextmanager
+    def _opened(self) -> Iterator[_File]:
         with self.source.open_seekable() as stream:
-            start = stream.read(len(_FILE_MAGIC))
-            stream.seek(0)
-            if start.startswith(_OLD_FEATHER_MAGIC):
-                hint = "write it again as version 2"
-                raise InputError("is a Feather file of version 1", path=self.source.path, hint=hint)
-            if start == _FILE_MAGIC:
-                with pa.ipc.open_file(stream) as file:
-                    wanted = self._wanted(file.schema)
-                    for index in range(file.num_record_batches):
-                        yield file.get_batch(index).select(wanted)
+            if self.format == "parquet":
+                with pa.parquet.ParquetFile(stream) as parquet:
+                    yield _parquet(parquet, self.groups, self.source.path)
+            elif self.format == "orc":
+                yield _orc(stream, self.source.path)
             else:
-                with pa.ipc.open_stream(stream) as reader:
-                    wanted = self._wanted(reader.schema)
-                    for batch in reader:
-                        yield batch.select(wanted)
+                with self._arrow(stream) as reader:
+                    types = SparkTypes.of(reader.schema, self.source.path)
+                    batches = lambda wanted: (batch.select(wanted) for batch in _batches_of(reader))  # noqa: E731
+                    yield _File(reader.schema, batches, types)
+
+    def _arrow(self, stream: pa.NativeFile) -> Any:
+        start = stream.read(len(_FILE_MAGIC))
+        stream.seek(0)
+        if start.startswith(_OLD_FEATHER_MAGIC):
+            hint = "write it again as version 2"
+            raise InputError("is a Feather file of version 1", path=self.source.path, hint=hint)
+        return pa.ipc.open_file(stream) if start == _FILE_MAGIC else pa.ipc.open_stream(stream)
 
     def _wanted(self, schema: pa.Schema) -> list[str]:
         self.roles.check(schema.names, self.source.path)
@@ -77,6 +96,45 @@ class ArrowReader:
         if twice is not None:
             raise InputError(f"two columns are called {twice!r}", path=self.source.path, hint="rename one of them")
         return wanted
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """An open file: its columns, and its rows with some of them."""
+
+    schema: pa.Schema
+    batches: Callable[[list[str]], Iterator[pa.RecordBatch]]
+    types: SparkTypes
+    skipped: int = 0  # rows before the first
+
+
+def _parquet(file: pa.parquet.ParquetFile, groups: tuple[int, int] | None, path: str) -> _File:
+    chosen = range(*groups) if groups else range(file.metadata.num_row_groups)
+    skipped = sum(file.metadata.row_group(place).num_rows for place in range(chosen.start)) if groups else 0
+
+    def batches(wanted: list[str]) -> Iterator[pa.RecordBatch]:
+        found: Iterator[pa.RecordBatch] = file.iter_batches(
+            _BATCH_ROWS, row_groups=list(chosen), columns=wanted, use_threads=False
+        )
+        return found
+
+    return _File(file.schema_arrow, batches, SparkTypes.of(file.schema_arrow, path), skipped)
+
+
+def _orc(stream: pa.NativeFile, path: str) -> _File:
+    import pyarrow.orc  # here: few read such files
+
+    file = pyarrow.orc.ORCFile(stream)
+    stripes = range(file.nstripes)
+    types = SparkTypes.of(file.schema, path)
+    return _File(file.schema, lambda wanted: (file.read_stripe(place, columns=wanted) for place in stripes), types)
+
+
+def _batches_of(reader: Any) -> Iterator[pa.RecordBatch]:
+    """The batches of an Arrow file or stream."""
+    if isinstance(reader, pa.RecordBatchFileReader):
+        return map(reader.get_batch, range(reader.num_record_batches))
+    return iter(reader)
 
 
 def _as_json(batch: pa.RecordBatch) -> pa.StringArray:

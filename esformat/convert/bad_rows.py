@@ -9,6 +9,8 @@ from typing import IO, Protocol
 from esformat.convert.errors import BadRowError
 from esformat.convert.events import Rejects
 
+_HINT = "mend it, or leave bad rows out with --on-error skip or --on-error collect FILE"
+
 
 class BadRows(Protocol):
     """Takes bad rows as they are found, and counts them."""
@@ -42,13 +44,16 @@ class Skip:
 
 
 class Stop(Skip):
-    """Raises BadRowError at the first bad row."""
+    """Raises BadRowError at the first bad row, with a hint at what to do."""
+
+    def __init__(self, hint: str = _HINT) -> None:
+        super().__init__()
+        self._hint = hint
 
     def take(self, rows: Rejects) -> None:
         first = next(iter(rows), None)
         if first is not None:
-            hint = "mend it, or leave bad rows out with --on-error skip or --on-error collect FILE"
-            raise BadRowError(f"{first.unit} {first.number}: {first.reason}", path=first.path, hint=hint)
+            raise BadRowError(f"{first.unit} {first.number}: {first.reason}", path=first.path, hint=self._hint)
 
 
 class Collect(Skip):

@@ -87,7 +87,7 @@ class Load:
         """Units of timestamps that are numbers, as their sizes told them, of what was read so far."""
         with ExitStack() as opened:
             self._sources = [opened.enter_context(closing(Source(path, stdin=stdin, live=live))) for path in inputs]
-            self._readers = [_reader(source, roles, options) for source in self._sources]
+            self._readers = [reader_of(source, roles, options) for source in self._sources]
             self._opened = opened.pop_all()
 
     def __enter__(self) -> Self:
@@ -166,7 +166,7 @@ class Load:
             if writer is None:
                 writing.enter_context(create(plan)).add_table(no_events(plan))
         read_bytes = sum(source.stored_bytes() for source in self._sources)
-        notes = (*_notes(plan), *_repeated_note(self._roles, repeated_count), *self.assumptions())
+        notes = (*notes_of(plan), *_repeated_note(self._roles, repeated_count), *self.assumptions())
         return Summary(num_events=num_events, bad_row_count=self._bad_rows.count, input_bytes=read_bytes, notes=notes)
 
     def _rows(self) -> Iterator[tuple[Rows, Times]]:
@@ -183,7 +183,8 @@ class Load:
             done += source.stored_bytes()
 
 
-def _reader(source: Source, roles: Roles, options: InputOptions) -> Reader:
+def reader_of(source: Source, roles: Roles, options: InputOptions) -> Reader:
+    """What reads an input. Raises InputError where its format is not known."""
     found = format_of(source, options.format)
     if found == "jsonl":
         return JsonReader(source, roles)
@@ -193,7 +194,7 @@ def _reader(source: Source, roles: Roles, options: InputOptions) -> Reader:
     return CsvReader(source, roles, delimiter, options.header, options.nulls)
 
 
-def _notes(plan: Plan) -> Iterator[str]:
+def notes_of(plan: Plan) -> Iterator[str]:
     """Say what a user may not expect of a segment made by `plan`."""
     if plan.nanos is not None:
         yield f"times have digits below the microsecond: column {plan.nanos!r} keeps them in full, as nanoseconds"

@@ -5,7 +5,7 @@
 Comparisons (`=`, `<>`, `!=`, `<`, `<=`, `>`, `>=`), `[NOT] IN`, `[NOT] BETWEEN`, `[NOT] LIKE 'prefix%'`, `IS NULL` and
 `IS NOT NULL` on columns, and columns of truth values, joined by AND, OR, NOT and parentheses; null is neither true nor
 false, as in SQL. Literals are numbers, TRUE, FALSE, X'00ff', `DATE '…'`, `TIMESTAMP '…'` and text in single quotes,
-which is ISO 8601 where the column is a date or timestamp (UTC if it names no zone).
+which is ISO 8601 where the column is a date or timestamp (of the session's zone if it names none).
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
+from esformat.convert import Clock
 from esformat.errors import UsageError
 
 _TOKEN = re.compile(
@@ -58,14 +59,18 @@ class AnyOf(Filter):
     options: tuple[tuple[Filter, ...], ...]
 
 
-def parse_condition(text: str, schema: pa.Schema) -> tuple[Filter, ...]:
-    """The filters that a condition joins by AND, literals as their columns hold them. Raises UsageError."""
-    return tuple(_Parser(text, schema).filters())
+def parse_condition(text: str, schema: pa.Schema, zone: str = "UTC") -> tuple[Filter, ...]:
+    """The filters that a condition joins by AND, literals as their columns hold them. Raises UsageError.
+
+    zone: of times that name none.
+    """
+    return tuple(_Parser(text, schema, zone).filters())
 
 
 class _Parser:
-    def __init__(self, text: str, schema: pa.Schema) -> None:
+    def __init__(self, text: str, schema: pa.Schema, zone: str) -> None:
         self._text = text
+        self._zone = zone
         self._schema = schema
         self._tokens = list(_tokens(text))
         self._at = 0
@@ -167,7 +172,7 @@ class _Parser:
             raise self._wrong(f"no {typed} {text} beside column {column.name!r} of type {column.type}")
         value = self._literal(kind, text, column.type)
         try:
-            return _as_held(value, column.type)
+            return _as_held(value, column.type, self._zone)
         except (TypeError, ValueError):
             raise UsageError(
                 f"option 'where' compares column {column.name!r} of type {column.type} with {text}",
@@ -237,11 +242,16 @@ def _denied(filters: list[Filter]) -> list[Filter]:
     return opposites if len(opposites) == 1 else [AnyOf(tuple((each,) for each in opposites))]
 
 
-def _as_held(value: Any, kind: pa.DataType) -> Any:
+def _as_held(value: Any, kind: pa.DataType, zone: str) -> Any:
     """A literal as a column of a type holds it. Raises TypeError or ValueError where it cannot."""
     if pt.is_timestamp(kind) and kind.tz and isinstance(value, str):
         moment = dt.datetime.fromisoformat(value)
-        return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
+        if moment.tzinfo:
+            return moment
+        times = _clock(zone).read(pa.array([moment], pa.timestamp("us")))
+        if not times.ok[0]:
+            raise ValueError(f"no time of {zone}")
+        return times.timestamps()[0].as_py()
     if pt.is_timestamp(kind) and isinstance(value, str):
         naive = dt.datetime.fromisoformat(value)
         if naive.tzinfo:
@@ -258,6 +268,13 @@ def _as_held(value: Any, kind: pa.DataType) -> Any:
     if wanted is None or not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
         raise TypeError
     return value
+
+
+def _clock(zone: str) -> Clock:
+    try:
+        return Clock("iso", zone)
+    except ValueError as error:
+        raise UsageError(str(error), hint="write the time with its offset, as 2026-03-01T08:00:00+01:00") from None
 
 
 def columns_of(filter: Any) -> tuple[str, ...]:

@@ -1,23 +1,49 @@
-"""Files that Spark has no reader for, one task each: Arrow files and streams, and files of the Go ESDB."""
+"""Other people's files as a data source: events with the columns of a plan, many small files in one task."""
 
 from __future__ import annotations
 
+import base64
+import pickle
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from esformat import customerio
-from esformat.errors import CorruptSegmentError, UsageError
-from esformat.spark.options import parse_paths
-from esformat.spark.types import arrow_schema, convert_batch, spark_schema, unify_schemas
+from esformat.convert import Plan
+from esformat.convert.events import no_events
+from esformat.convert.sinks import grouped
+from esformat.errors import UsageError
+from esformat.spark.input_rows import InputRules, Piece, events
+from esformat.spark.types import arrow_schema, convert_batch, spark_schema
+
+TASK_BYTES = 128 << 20  # stored bytes that a task reads, as with Spark's own readers
+FILE_BYTES = 1 << 17  # what opening a file costs, in stored bytes that could be read meanwhile
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a job reads at a time: pieces of files, and how their rows become events."""
+
+    rules: InputRules
+    plan: Plan
+    pieces: tuple[Piece, ...]
+    tasks: int  # that may run at once
+
+    def encode(self) -> str:
+        """As an option of the data source, which are texts."""
+        return base64.b85encode(pickle.dumps(self)).decode()
+
+    @classmethod
+    def decode(cls, text: str) -> Reading:
+        """What `encode` made."""
+        found: Reading = pickle.loads(base64.b85decode(text))  # noqa: S301 - the driver's own
+        return found
 
 
 class ForeignSource(DataSource):
-    """Options: `kind` ("arrow" or "customerio") and `paths` (a JSON list of files)."""
+    """Option: `reading`, an encoded Reading."""
 
     @classmethod
     def name(cls) -> str:
@@ -25,69 +51,60 @@ class ForeignSource(DataSource):
         return "esdb-foreign"
 
     def schema(self) -> StructType:
-        """The columns of all the files."""
-        schemas = []
-        for path in parse_paths(self.options["paths"]):
-            with _opened(self.options["kind"], path) as (schema, _):
-                schemas.append((path, schema))
-        return spark_schema(unify_schemas(schemas))
+        """The columns of the plan."""
+        return spark_schema(_whole_microseconds(no_events(Reading.decode(self.options["reading"]).plan).schema))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Reads the files with a schema."""
-        return _Reader(self.options["kind"], parse_paths(self.options["paths"]), schema)
+        """Reads the pieces with a schema."""
+        return _Reader(Reading.decode(self.options["reading"]), schema)
 
 
 class _Reader(DataSourceReader):
-    def __init__(self, kind: str, paths: Sequence[str], schema: StructType) -> None:
-        self._kind, self._paths, self._schema = kind, tuple(paths), schema
+    def __init__(self, reading: Reading, schema: StructType) -> None:
+        self._reading, self._schema = reading, schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        return [InputPartition(path) for path in self._paths]
+        return [InputPartition(pieces) for pieces in pack(self._reading.pieces, self._reading.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield from grouped(self._batches(partition.value))
+
+    def _batches(self, pieces: Sequence[Piece]) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(self._schema)
-        with _opened(self._kind, partition.value) as (_, batches):
-            for batch in batches:
-                yield convert_batch(batch, schema)
+        for piece in pieces:
+            for batch in events(self._reading.rules, self._reading.plan, piece):
+                try:
+                    yield convert_batch(batch, schema)
+                except UsageError as error:
+                    raise UsageError(error.message, path=piece.path, hint=error.hint) from None
 
 
-@contextmanager
-def _opened(kind: str, path: str) -> Iterator[tuple[pa.Schema, Iterator[pa.RecordBatch]]]:
-    """A file's schema and its batches, read as they are consumed."""
-    if kind == "customerio":
-        with customerio.open(path) as file:
-            yield file.schema, file.scan().batches()
-        return
-    if kind != "arrow":
-        raise UsageError(f"kind {kind!r} is none of arrow, customerio")
-    with pa.memory_map(path) as stored:
-        try:
-            opened: Any = _open_arrow(stored)
-        except pa.ArrowInvalid as error:
-            raise CorruptSegmentError(f"is no Arrow file: {error}", path=path) from None
-        yield _plain_schema(opened.schema), _plain_batches(opened)
+def pack(pieces: Sequence[Piece], tasks: int) -> list[tuple[Piece, ...]]:
+    """Share pieces out in their order, as Spark does: even tasks of up to TASK_BYTES, opening a file counted in."""
+    total = sum(piece.size_bytes + FILE_BYTES for piece in pieces)
+    most = min(TASK_BYTES, max(FILE_BYTES, -(-total // max(1, tasks))))
+    packed: list[list[Piece]] = []
+    size = 0
+    for piece in pieces:
+        cost = piece.size_bytes + FILE_BYTES
+        if packed and size + cost <= most:
+            packed[-1].append(piece)
+            size += cost
+        else:
+            packed.append([piece])
+            size = cost
+    return [tuple(each) for each in packed]
 
 
-def _open_arrow(stored: Any) -> Any:
-    """A file of batches, or a stream of them."""
-    try:
-        return pa.ipc.open_file(stored)
-    except pa.ArrowInvalid:
-        stored.seek(0)
-        return pa.ipc.open_stream(stored)
-
-
-def _plain_batches(opened: Any) -> Iterator[pa.RecordBatch]:
-    batches = (
-        iter(opened)
-        if not hasattr(opened, "num_record_batches")
-        else map(opened.get_batch, range(opened.num_record_batches))
-    )
-    for batch in batches:
-        batch.validate(full=True)  # what comes from outside may read well and still be broken
-        yield batch
-
-
-def _plain_schema(schema: pa.Schema) -> pa.Schema:
-    """Dictionaries as the values that they stand for."""
-    return pa.schema([f.with_type(f.type.value_type) if pa.types.is_dictionary(f.type) else f for f in schema])
+def _whole_microseconds(schema: pa.Schema) -> pa.Schema:
+    """The schema with times in microseconds where they are finer: Spark has no others, and what would be cut fails."""
+    fine = {"ns": "us"}
+    fields = []
+    for column in schema:
+        kind = column.type
+        if pa.types.is_timestamp(kind) and kind.unit in fine:
+            column = column.with_type(pa.timestamp("us", kind.tz))
+        elif pa.types.is_duration(kind) and kind.unit in fine:
+            column = column.with_type(pa.duration("us"))
+        fields.append(column)
+    return pa.schema(fields)

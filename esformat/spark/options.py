@@ -113,6 +113,7 @@ class ReadOptions:
     partitions: how many tasks instead, as far as the files can be cut that finely.
     name_pattern (`pathGlobFilter`): the names of the files to read, as `part-*`; None: all.
     merge_schema (`mergeSchema`): whether the columns are those of all files, as is usual here, or of the first one.
+    zone (`timeZone`): of times in the condition that name none.
     """
 
     paths: tuple[str, ...]
@@ -122,11 +123,15 @@ class ReadOptions:
     partitions: int | None = None
     name_pattern: re.Pattern[str] | None = None
     merge_schema: bool = True
+    zone: str = "UTC"
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Self:
-        """Read them from what Spark hands over. Raises UsageError."""
-        known = ("path", "paths", "columns", "where", "partitionBytes", "partitions", "pathGlobFilter", "mergeSchema")
+    def parse(cls, given: Mapping[str, str], zone: str = "UTC") -> Self:
+        """Read them from what Spark hands over. zone: the session's. Raises UsageError."""
+        known = (
+            "path", "paths", "columns", "where", "partitionBytes", "partitions", "pathGlobFilter", "mergeSchema",
+            "timeZone",
+        )  # fmt: skip
         options = Options(given, known)
         one, several = options.get("path", str), options.get("paths", parse_paths) or ()
         paths = (one, *several) if one else several
@@ -142,6 +147,7 @@ class ReadOptions:
             options.get("partitions", parse_count),
             options.get("pathGlobFilter", parse_pattern),
             options.get("mergeSchema", one_of("true", "false")) != "false",
+            options.get("timeZone", str) or zone,
         )
 
 

@@ -69,7 +69,7 @@ class SegmentReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._known = pa.schema([]) if known is None else known
-        self._where = parse_condition(options.where, self._known) if options.where else ()
+        self._where = parse_condition(options.where, self._known, options.zone) if options.where else ()
         self._filters: tuple[Filter, ...] = ()
 
     @property

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
@@ -16,11 +18,15 @@ from esformat.spark.save import SegmentWriter
 from esformat.spark.scan_plan import read_schemas
 from esformat.spark.types import readable, spark_schema, unify_schemas
 
+T = TypeVar("T", bound=DataSource)
+
 PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class EsdbDataSource(DataSource):
     """`spark.read.format("esdb")` and `df.write.format("esdb")`."""
+
+    zone = "UTC"  # of the session, where `register` made the class known to one
 
     @classmethod
     def name(cls) -> str:
@@ -36,7 +42,7 @@ class EsdbDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads the columns of a schema: the segments' own, or what was given with `.schema(…)`."""
-        options = ReadOptions.parse(self.options)
+        options = ReadOptions.parse(self.options, self.zone)
         if options.columns is not None and list(options.columns) != schema.fieldNames():
             raise UsageError("the option columns and .schema(…) name different columns", hint="give one of them")
         if not options.where:
@@ -64,9 +70,10 @@ def register(spark: SparkSession, *, push_down: bool = True) -> None:
     the same without it, but every block is read for them. Spark 4.3.0 mixes up filters of queries on one DataFrame, so
     there they are not used: give the option `where`, or use `read`.
     Of threads, the one that registers can write: Spark looks for data sources in the session that a thread has.
+    The option `where` takes the time zone that the session has now; after a change of that register once more.
     """
     activate(spark)
-    spark.dataSource.register(EsdbDataSource)
+    spark.dataSource.register(in_zone(EsdbDataSource, zone_of(spark)))
     if push_down:
         spark.conf.set(PUSH_DOWN, "true")
 
@@ -76,3 +83,13 @@ def activate(spark: SparkSession) -> None:
     java = getattr(spark, "_jvm", None)  # Spark Connect has none: it sends its session along
     if java is not None:
         java.SparkSession.setActiveSession(spark._jsparkSession)
+
+
+def zone_of(spark: SparkSession) -> str:
+    """The time zone of a session, in which Spark takes times that name none."""
+    return str(spark.conf.get("spark.sql.session.timeZone"))
+
+
+def in_zone(source: type[T], zone: str) -> type[T]:
+    """A data source that knows the zone of its session: Spark tells its workers nothing of that."""
+    return type(source.__name__, (source,), {"zone": zone, "__module__": source.__module__, "__doc__": source.__doc__})

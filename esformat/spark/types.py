@@ -8,9 +8,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.types as pt
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType
 
 from esformat.errors import UsageError
+from esformat.unified_schema import common_type
 
 _SIGNED = {
     pa.uint8(): pa.int16(),
@@ -26,6 +27,15 @@ _SIGNED = {
     pa.time64("us"): pa.time64("ns"),
 }
 _MAX_DECIMAL_DIGITS = 38
+_TO_TEXT = "cast it to string first"
+_NOT_HELD = {
+    "variant": "keep it as JSON: to_json(column)",
+    "geometry": "keep it as bytes: st_asbinary(column)",
+    "geography": "keep it as bytes: st_asbinary(column)",
+    "interval year": _TO_TEXT,
+    "interval month": _TO_TEXT,
+    "interval": _TO_TEXT,
+}
 
 
 def spark_arrow_type(kind: pa.DataType) -> pa.DataType:
@@ -80,7 +90,9 @@ def readable(arrow: pa.Schema) -> pa.Schema:
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects of batches with a Spark schema."""
+    """The Arrow schema that Spark expects of batches with a Spark schema. Raises UsageError for a type events lack."""
+    for field in schema:
+        _check_held(field.name, field.dataType)
     return to_arrow_schema(schema, timezone="UTC")
 
 
@@ -132,7 +144,7 @@ def unify_schemas(schemas: Sequence[tuple[str, pa.Schema]], columns: tuple[str, 
             if before is None:
                 fields[column.name], found_in[column.name] = column, name
                 continue
-            kind = _wider(before.type, column.type)
+            kind = common_type(before.type, column.type)
             if kind is None:
                 raise UsageError(
                     f"column {column.name!r} is {column.type} in {name} and {before.type} in {found_in[column.name]}",
@@ -148,15 +160,20 @@ def unify_schemas(schemas: Sequence[tuple[str, pa.Schema]], columns: tuple[str, 
     return pa.schema(unified if columns is None else [unified[list(fields).index(name)] for name in columns])
 
 
-def _wider(one: pa.DataType, two: pa.DataType) -> pa.DataType | None:
-    """The type that holds the values of both; None where nobody asked for such a conversion."""
-    if one == two or pt.is_null(two):
-        return one
-    if pt.is_null(one):
-        return two
-    if pt.is_signed_integer(one) and pt.is_signed_integer(two):
-        return max(one, two, key=lambda kind: kind.bit_width)
-    alike = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
-    if alike.get(one, one) == alike.get(two, two):
-        return alike.get(one, one)
-    return None
+def _check_held(name: str, kind: DataType) -> None:
+    """Refuse a type, however deep, that Arrow keeps as something else: a variant would become a struct of bytes."""
+    if isinstance(kind, StructType):
+        for field in kind:
+            _check_held(name, field.dataType)
+    elif isinstance(kind, ArrayType):
+        _check_held(name, kind.elementType)
+    elif isinstance(kind, MapType):
+        _check_held(name, kind.keyType)
+        _check_held(name, kind.valueType)
+    else:
+        what, _, rest = kind.simpleString().partition("(")
+        hint = _NOT_HELD.get(what.split(" to ")[0])
+        if hint is not None:
+            raise UsageError(
+                f"column {name!r} is {what}{'(' if rest else ''}{rest}, which events cannot hold", hint=hint
+            )

@@ -259,6 +259,18 @@ def test_groups_of_inputs():
             "no column 'x'; read it",
         ),
         ("something\nelse", "something"),
+        (
+            "An error occurred while calling o116.save.\n: org.apache.spark.SparkException: Job aborted\n\tat org.x\n"
+            "Caused by: java.io.IOException: No space left on device\n\tat java.base/java.io",
+            "No space left on device",
+        ),
+        (
+            "An error occurred while calling o1.save.\n: x.SparkException: aborted\nTraceback\n"
+            "esformat.errors.InputError: a.csv: line 3: 1 fields; mend it\n\n"
+            "Caused by: x.PythonException: Traceback (most",
+            "a.csv: line 3: 1 fields; mend it",
+        ),
+        ("An error occurred while calling o533.save.", "ValueError"),
         ("", "ValueError"),
     ],
 )

@@ -1,7 +1,15 @@
 """Pieces for other commands over events, as `aggregator` is: options, tables, progress, how a command ends."""
 
 from esformat.cli.console import count, is_terminal, moment, progress, say, size, warn
-from esformat.cli.inputs import InputCommand, bad_rows_of, input_options, input_options_of, roles_of
+from esformat.cli.inputs import (
+    InputCommand,
+    bad_rows_of,
+    input_options,
+    input_options_of,
+    reading_of,
+    reading_options,
+    roles_of,
+)
 from esformat.cli.output import (
     ROWS,
     TABLES,
@@ -62,6 +70,8 @@ __all__ = [
     "progress",
     "question_options",
     "read_conditions",
+    "reading_of",
+    "reading_options",
     "roles_of",
     "run_job",
     "run_program",

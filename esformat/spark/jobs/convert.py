@@ -9,24 +9,25 @@ from pathlib import Path
 from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as fn
-from pyspark.sql.types import BinaryType
 
-from esformat.commit_folder import staging_of
 from esformat.commits import Write, commits
-from esformat.errors import UsageError
+from esformat.convert import Conversion, convert_file
+from esformat.errors import EsdbError, UsageError
 from esformat.lease import owned
 from esformat.location import folder_at, local_path
-from esformat.spark.event_columns import column_name
-from esformat.spark.files import name_of, segments_at
+from esformat.spark.files import listed_below, name_of, segments_at
 from esformat.spark.jobs.groups import Inputs, Published, check_count, in_groups
 from esformat.spark.jobs.inputs import GROUP_BYTES, INPUT_FORMATS, InputFile
 from esformat.spark.jobs.ledger import Entry, ledger
 from esformat.spark.jobs.summary import Progress, Summary
+from esformat.spark.jobs.waves import CHUNK_BYTES, chunked, in_waves
+from esformat.spark.orc_file import write_orc
+from esformat.spark.scan_plan import read_schemas
+from esformat.spark.types import unify_schemas
 from esformat.spark.write import write
 
 OUTPUT_FORMATS = ("parquet", "orc", "json", "csv")
-_COUNT_OPTIONS: Mapping[str, Mapping[str, str]] = {"csv": {"multiLine": "true"}, "json": {"primitivesAsString": "true"}}
+_LOSS_HINT = "take parquet or another format, or allow the loss with allow_loss (--allow-loss)"
 
 
 def convert(
@@ -35,36 +36,43 @@ def convert(
     out: str,
     *,
     format: str | None = None,
-    read_options: Mapping[str, str] | None = None,
+    read_options: Mapping[str, Any] | None = None,
     group_bytes: int = GROUP_BYTES,
     progress: Progress | None = None,
     **roles: Any,
 ) -> Summary:
     """Convert files of another format into segments of the directory or prefix `out`, clustered by space.
 
-    inputs: files, directories, patterns. format: one of INPUT_FORMATS; None: by the files' names. read_options: as of
-    `spark.read.format(format)`; JSON and CSV that cannot be read fail, unless `mode` says otherwise. roles: `space`,
-    `timestamp`, `grouping`, `indexes` and others of `esformat.spark.write`; whole numbers in the keys become text, text
-    in the timestamp is read as Spark reads times.
+    inputs: files, directories, patterns. format: one of INPUT_FORMATS; None: by the files' names. read_options: how
+    the files are written, as for `esdb write`: `delimiter`, `header`, `nulls`, `types`, `data`, `data_json`, `columns`,
+    `timestamp_format`, `timezone` (the session's) and `on_error` (stop or skip); `hive`: whether directories called
+    name=value are columns, as they are by default; `schema`: a segment that CSV or JSON lines were exported from, whose
+    columns they get. roles: `space`, `timestamp`, `grouping`, `indexes` and others of
+    `esformat.spark.write`.
+    All files are looked through first, and get one set of columns: united by name, null where a file has none.
     Files that were converted into `out` before are skipped, also where they were moved since: a job that was stopped
     goes on with its next group. One that has changed since is an error. No other job may work on `out`. A group is
     published whole and after its events have been counted.
-    Raises UsageError for what cannot be; what goes wrong with a group is in the summary's `failed`.
+    Raises UsageError for what cannot be, such as columns of two files that do not go together; what goes wrong with
+    a file or a group is in the summary's `failed`.
     """
-    found = Inputs.find(inputs, format, INPUT_FORMATS, read_options, roles)
+    found = Inputs.find(spark, inputs, format, INPUT_FORMATS, read_options, roles)
+
+    def prepare(todo: Sequence[InputFile], summary: Summary) -> Sequence[InputFile]:
+        there = listed_below(folder_at(out))
+        return found.prepare(todo, summary, unify_schemas(read_schemas(list(there.values()))) if there else None)
 
     with owned(folder_at(out), "convert") as lease:
 
         def publish(group: list[InputFile]) -> Published:
-            df = found.events(spark, group)
-            rows = df.count()
+            df, rows = found.events(group)
             facts = json.dumps({"job": "convert", "rows": rows, "inputs": ledger(group)})
-            written = write(df, out, facts=facts, lease=lease.name, **roles)
+            written = write(df, out, facts=facts, lease=lease.name, **found.event_roles(group, rows))
             check_count(rows, written.events, out)
             return Published(written.files, written.events, written.bytes)
 
         return in_groups(
-            "convert", found.files, publish, kind=found.kind, ledgers=_ledgers(out), target=out,
+            "convert", found.files, publish, kind=found.kind, prepare=prepare, ledgers=_ledgers(out), target=out,
             group_bytes=group_bytes, progress=progress,
         )  # fmt: skip
 
@@ -75,26 +83,26 @@ def export(
     out: str,
     *,
     format: str,
-    write_options: Mapping[str, str] | None = None,
+    allow_loss: bool = False,
     group_bytes: int = GROUP_BYTES,
     progress: Progress | None = None,
 ) -> Summary:
     """Convert segments into files of another format in the directory `out`.
 
-    format: one of OUTPUT_FORMATS; JSON means JSON lines, and CSV has a header. Binary columns become
-    base64 in CSV, as they do in JSON. Restarts and failures as for `convert`.
+    format: one of OUTPUT_FORMATS; JSON means JSON lines, and CSV has a header and the quotes of RFC 4180. Each segment
+    becomes a file, in its order. One whose values the format would not give back as they are fails its group, unless
+    `allow_loss`. Restarts and failures as for `convert`.
     """
     out = local_path(out, "Spark's own formats are written to a directory that all machines share, not to a store")
     if format not in OUTPUT_FORMATS:
         raise UsageError(f"format {format!r} is none of {', '.join(OUTPUT_FORMATS)}")
-    options = dict(write_options or {})
     files = [InputFile.at(path) for path in _local_segments(inputs)]
 
     with owned(folder_at(out), "export") as lease:
 
         def publish(group: list[InputFile]) -> Published:
             write = Write(lease.folder, secrets.token_hex(8), f".{format}", lease.name)
-            return _export_group(spark, group, write, format, options)
+            return _export_group(spark, group, write, _Export(format, allow_loss))
 
         return in_groups(
             "export", files, publish, kind="esdb", ledgers=_ledgers(out), target=out, group_bytes=group_bytes,
@@ -113,33 +121,52 @@ def _local_segments(inputs: Sequence[str]) -> list[str]:
     return [place for place in places if isinstance(place, str)]
 
 
-def _export_group(
-    spark: SparkSession, group: list[InputFile], write: Write, format: str, given: Mapping[str, str]
-) -> Published:
-    options, out = dict(given), write.folder.name
-    df = spark.read.format("esdb").option("paths", json.dumps([file.path for file in group])).load()
-    rows = df.count()
-    if format == "csv":
-        options.setdefault("header", "true")
-        options.setdefault("escape", '"')
-        binary = [field.name for field in df.schema if isinstance(field.dataType, BinaryType)]
-        df = df.withColumns({name: fn.base64(fn.col(column_name(name))) for name in binary})
+def _export_group(spark: SparkSession, group: list[InputFile], write: Write, export: _Export) -> Published:
     write.begin()
     try:
-        folder = Path(out) / staging_of(write.job) / "data"
-        df.write.format(format).options(**options).save(str(folder))
-        counted = spark.read.format(format).options(**{**_COUNT_OPTIONS.get(format, {}), **options}).load(str(folder))
-        found = counted.count()
-        if found != rows:
-            raise UsageError(f"{rows} events were read and {found} rows written", path=out)
-        parts = sorted(folder.glob("part-*"))
-        stored = sum(path.stat().st_size for path in parts)
-        staged = [str(path.relative_to(out)) for path in parts]
-        write.commit(staged, facts={"job": "export", "rows": rows, "inputs": ledger(group)})
+        staged: list[str] = []
+        events = stored = 0
+        chunks = chunked(group, lambda file: file.size_bytes, most=CHUNK_BYTES)
+        for chunk, made, reason in in_waves(spark, [(write, files) for files in chunks], export):
+            if made is None:
+                raise UsageError(reason or f"nothing is known of {chunk[1][0].path}")
+            for name, count, size in made:
+                staged.append(name)
+                events += count
+                stored += size
+        write.commit(staged, facts={"job": "export", "rows": events, "inputs": ledger(group)})
     except BaseException:
         write.abort()
         raise
-    return Published(len(staged), rows, stored)
+    return Published(len(staged), events, stored)
+
+
+class _Export:
+    """Writes segments as files of another format, exactly. A class: tasks are sent its name, not its code."""
+
+    def __init__(self, format: str, allow_loss: bool) -> None:
+        self.format = format
+        self._allow_loss = allow_loss
+
+    def __call__(self, work: tuple[Write, list[InputFile]]) -> list[tuple[str, int, int]]:
+        """Name, events and stored bytes of each file that was made."""
+        write, files = work
+        return [self._export(write, file.path) for file in files]
+
+    def _export(self, write: Write, path: str) -> tuple[str, int, int]:
+        name = write.staged(f"exported-{secrets.token_hex(8)}")
+        place = str(write.place(name))
+        try:
+            if self.format == "orc":
+                events = write_orc(path, place, allow_loss=self._allow_loss)
+            else:
+                form = "jsonl" if self.format == "json" else self.format
+                how = Conversion(source_format="esdb", target_format=form, allow_loss=self._allow_loss)
+                events = convert_file(path, place, how)
+        except EsdbError as error:
+            raise type(error)(error.message, path=path, hint=_LOSS_HINT if error.hint else None) from None
+        write.keep(name)
+        return name, events, Path(place).stat().st_size
 
 
 def _ledgers(out: str) -> list[list[Entry]]:

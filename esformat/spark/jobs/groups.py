@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from esformat.errors import UsageError
-from esformat.spark.jobs.inputs import (
-    InputFile,
-    as_events,
-    choose_groups,
-    format_of,
-    input_files,
-    read_inputs,
-)
+from esformat.schema import KEY_COLUMNS
+from esformat.spark.foreign import ForeignSource, Reading
+from esformat.spark.input_rows import InputRules
+from esformat.spark.jobs.inputs import InputFile, choose_groups, format_of, input_files
 from esformat.spark.jobs.ledger import Entry, not_done
+from esformat.spark.jobs.reading import rules_of
 from esformat.spark.jobs.summary import FAILURES, Progress, Summary, reason_of
+from esformat.spark.jobs.survey import Inspection, inspect
+from esformat.spark.source import zone_of
+
+_SMALL_ROWS = 200_000
+_SMALL_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,32 +36,77 @@ class Published:
 
 Publish = Callable[[list[InputFile]], Published]
 """Takes a group in, whole or not at all, and remembers it. Raises one of FAILURES."""
+Prepare = Callable[[Sequence[InputFile], Summary], Sequence[InputFile]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Inputs:
-    """Files of one format, and how their rows become events."""
+    """Files of one format, and how their rows become events. rules: None for segments, which Spark reads itself."""
 
+    spark: SparkSession
     files: Sequence[InputFile]
     kind: str
-    read_options: Mapping[str, str]
+    rules: InputRules | None
     roles: Mapping[str, Any]
+    _inspected: Inspection | None = None
 
     @classmethod
     def find(
-        cls, paths: Sequence[str], format: str | None, known: Sequence[str], read_options: Mapping[str, str] | None,
-        roles: Mapping[str, Any],
+        cls, spark: SparkSession, paths: Sequence[str], format: str | None, known: Sequence[str],
+        read_options: Mapping[str, Any] | None, roles: Mapping[str, Any],
     ) -> Inputs:  # fmt: skip
         """What paths, directories and patterns name. format: None: by the names. Raises UsageError."""
         files = [InputFile.at(path) for path in input_files(paths)]
         kind = format or format_of(files)
         if kind not in known:
             raise UsageError(f"format {kind!r} is none of {', '.join(known)}")
-        return cls(files, kind, read_options or {}, roles)
+        if kind == "esdb":
+            if read_options:
+                raise UsageError("segments tell how they are read", hint="leave the options of reading out")
+            return cls(spark, files, kind, None, roles)
+        return cls(spark, files, kind, rules_of(kind, read_options or {}, roles, zone=zone_of(spark)), roles)
 
-    def events(self, spark: SparkSession, group: Sequence[InputFile]) -> DataFrame:
-        """The rows of some of the files."""
-        return as_events(read_inputs(spark, self.kind, [file.path for file in group], self.read_options), self.roles)
+    def prepare(
+        self, files: Sequence[InputFile], summary: Summary, there: pa.Schema | None = None
+    ) -> Sequence[InputFile]:
+        """Look through the files that are to be done; give those that can be read, and note why others cannot.
+
+        there: the columns of what is there already. Raises UsageError for columns that do not go together.
+        """
+        if self.rules is None or not files:
+            return files
+        self._inspected = inspect(self.spark, self.rules, files, there)
+        summary.failed += self._inspected.failed
+        summary.files += len(self._inspected.failed)
+        summary.notes += self._inspected.notes()
+        return [file for file in files if file.path in self._inspected.files]
+
+    def events(self, group: Sequence[InputFile]) -> tuple[DataFrame, int]:
+        """The events of some of the files that were prepared, and how many they are."""
+        found = self._inspected
+        if found is None:
+            paths = json.dumps([file.path for file in group])
+            df = self.spark.read.format("esdb").option("paths", paths).load()
+            return df, df.count()
+        tasks = max(1, self.spark.sparkContext.defaultParallelism)
+        reading = Reading(found.rules, found.plan, found.pieces(group), tasks)
+        self.spark.dataSource.register(ForeignSource)
+        df = self.spark.read.format(ForeignSource.name()).option("reading", reading.encode()).load()
+        exact = found.rules.on_error == "stop"
+        return df, sum(found.files[file.path].rows for file in group) if exact else df.count()
+
+    def event_roles(self, group: Sequence[InputFile], rows: int) -> dict[str, Any]:
+        """The roles that are left when rows are events: their keys are called as events' are.
+
+        A small group is one range, for which Spark need not read it beforehand.
+        """
+        if self._inspected is None:
+            return dict(self.roles)
+        made = {name: value for name, value in self.roles.items() if name not in KEY_COLUMNS}
+        small = rows <= _SMALL_ROWS and sum(file.size_bytes for file in group) <= _SMALL_BYTES
+        if small and made.get("partitions") is None:
+            made["partitions"] = 1
+        return {**made, "space": "space", "timestamp": "timestamp"}
 
 
 def in_groups(
@@ -66,6 +115,7 @@ def in_groups(
     publish: Publish,
     *,
     kind: str,
+    prepare: Prepare = lambda files, _: files,
     ledgers: Iterable[Sequence[Entry]],
     target: str,
     group_bytes: int,
@@ -73,11 +123,11 @@ def in_groups(
 ) -> Summary:
     """Publish files, a group at a time; those whose content ledgers name were done before.
 
-    What goes wrong with a group costs that group. kind: the format of the files. target: what messages call the place
-    where the files go.
+    What goes wrong with a group costs that group. kind: the format of the files. prepare: chooses the files to publish
+    of those that are to be done. target: what messages call the place where the files go.
     """
     summary = Summary.begin(job, progress)
-    todo = not_done(files, kind, ledgers, target, summary)
+    todo = prepare(not_done(files, kind, ledgers, target, summary), summary)
     total, done = sum(file.size_bytes for file in todo), 0
     for group in choose_groups(todo, group_bytes):
         try:

@@ -1,22 +1,14 @@
-"""Other people's files as inputs of jobs: what a path names, in which format, in groups, as events."""
+"""Other people's files as inputs of jobs: what a path names, in which format, in groups."""
 
 from __future__ import annotations
 
 import glob
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as fn
-from pyspark.sql.types import IntegralType, StringType
 
 from esformat.errors import UsageError
 from esformat.location import local_path
-from esformat.spark.event_columns import column_name
-from esformat.spark.foreign import ForeignSource
 from esformat.spark.jobs.identity import content_identity, origin_of
 
 GROUP_BYTES = 8 << 30
@@ -27,13 +19,10 @@ GROUP_FILES = 1000
 INPUT_FORMATS = ("parquet", "orc", "json", "csv", "arrow", "customerio")
 _IN_A_STORE = "jobs read other formats from directories that all machines share, not from a store"
 _SUFFIXES = {
-    ".parquet": "parquet", ".orc": "orc", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".csv": "csv",
-    ".arrow": "arrow", ".feather": "arrow", ".esdb": "esdb",
+    ".parquet": "parquet", ".pq": "parquet", ".orc": "orc", ".json": "json", ".jsonl": "json", ".ndjson": "json",
+    ".csv": "csv", ".tsv": "csv", ".arrow": "arrow", ".arrows": "arrow", ".feather": "arrow", ".ipc": "arrow",
+    ".esdb": "esdb",
 }  # fmt: skip
-_READ_OPTIONS: Mapping[str, Mapping[str, str]] = {
-    "json": {"mode": "FAILFAST"},  # Spark's own default turns what it cannot read into nulls
-    "csv": {"mode": "FAILFAST", "header": "true", "inferSchema": "true"},
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +85,7 @@ def format_of(files: Sequence[InputFile]) -> str:
     """The one format that the names tell. Raises UsageError."""
     kinds = set()
     for file in files:
-        suffixes = [suffix for suffix in Path(file.path).suffixes if suffix not in (".gz", ".bz2", ".zst")]
+        suffixes = [suffix for suffix in Path(file.path).suffixes if suffix not in (".gz", ".bz2", ".zst", ".zstd")]
         kinds.add(_SUFFIXES.get(suffixes[-1]) if suffixes else None)
     kind = kinds.pop() if len(kinds) == 1 else None
     if kind is None:
@@ -104,28 +93,3 @@ def format_of(files: Sequence[InputFile]) -> str:
             "the names of the files do not tell one format", path=files[0].path, hint="say which with format"
         )
     return kind
-
-
-def read_inputs(spark: SparkSession, kind: str, paths: list[str], options: Mapping[str, str]) -> DataFrame:
-    """Files of one format as a DataFrame."""
-    if kind == "esdb":
-        return spark.read.format(kind).options(**{"paths": json.dumps(paths), **options}).load()
-    if kind in ("arrow", "customerio"):
-        spark.dataSource.register(ForeignSource)
-        return spark.read.format(ForeignSource.name()).options(kind=kind, paths=json.dumps(paths)).load()
-    return spark.read.format(kind).options(**{**_READ_OPTIONS.get(kind, {}), **options}).load(paths)
-
-
-def as_events(df: DataFrame, roles: Mapping[str, Any]) -> DataFrame:
-    """Keys as text where they are whole numbers, the timestamp as one where it is text."""
-    types = {field.name: field.dataType for field in df.schema}
-    for name in (roles.get("space", "space"), roles.get("grouping")):
-        if name in types and isinstance(types[name], IntegralType):
-            df = df.withColumn(name, fn.col(column_name(name)).cast("string"))
-    name = roles.get("timestamp", "timestamp")
-    if name in types and isinstance(types[name], StringType):
-        df = df.withColumn(name, fn.col(column_name(name)).cast("timestamp"))
-    grouping = roles.get("grouping")
-    if grouping in types:
-        df = df.fillna("", subset=[grouping]) if isinstance(types[grouping], StringType) else df
-    return df

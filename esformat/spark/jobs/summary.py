@@ -18,7 +18,12 @@ Progress = Callable[[int, int], None]
 FAILURES = (EsdbError, OSError, PySparkException, Py4JError)
 """What costs a job the group of files that it was at, and not the rest."""
 
-_RAISED = re.compile(r"^(?:[\w.]*\.)?(?:\w+Error|\w+Exception): (?P<message>.+)$", re.MULTILINE)
+_RAISED = re.compile(
+    r"^(?:: |Caused by: )?(?P<error>(?:[\w.$]*\.)?\w+(?:Error|Exception)): (?P<message>(?!Traceback \(most recent).+)$",
+    re.MULTILINE,
+)
+_OURS = ("esformat.", "aggregator.")
+_CALL = re.compile(r"An error occurred while calling [\w.]+$")  # of Java, by a number that says nothing
 _LONGEST_REASON = 500
 
 
@@ -64,6 +69,8 @@ class Summary:
 def reason_of(error: BaseException) -> str:
     """Why something failed, in one line: of an error of Spark, what a task raised rather than where."""
     text = str(error)
-    found = [match["message"] for match in _RAISED.finditer(text)]
-    line = " ".join((found[-1] if found else text.strip().partition("\n")[0]).split())
-    return line[:_LONGEST_REASON] or type(error).__name__
+    found = list(_RAISED.finditer(text))
+    ours = [match for match in found if match["error"].startswith(_OURS)]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not _CALL.match(line.strip().rstrip("."))]
+    reasons = [match["message"] for match in ours or found] or lines[:1]
+    return " ".join("".join(reasons[-1:]).split())[:_LONGEST_REASON] or type(error).__name__

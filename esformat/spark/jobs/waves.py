@@ -13,6 +13,9 @@ from esformat.spark.jobs.summary import reason_of
 
 WAVE_TASKS_PER_CORE = 4
 """So many that tasks of different lengths even out; so few that what is done is published soon."""
+CHUNK_FILES = 200
+"""So many small files are one item: some tenths of a second of work."""
+CHUNK_BYTES = 64 << 20
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,6 +34,20 @@ def in_waves(
         outcomes = spark.sparkContext.parallelize(wave, len(wave)).map(_Guarded(work)).collect()
         for item, (result, reason) in zip(wave, outcomes, strict=True):
             yield item, result, reason
+
+
+def chunked(files: Sequence[T], size_of: Callable[[T], int], *, most: int) -> list[list[T]]:
+    """Files, in their order, in lists of up to so many bytes and CHUNK_FILES; each has one at least."""
+    chunks: list[list[T]] = []
+    size = 0
+    for file in files:
+        if chunks and len(chunks[-1]) < CHUNK_FILES and size + size_of(file) <= most:
+            chunks[-1].append(file)
+            size += size_of(file)
+        else:
+            chunks.append([file])
+            size = size_of(file)
+    return chunks
 
 
 class _Guarded:

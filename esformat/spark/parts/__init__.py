@@ -30,7 +30,7 @@ from esformat.spark.pushed import bounds_of_filters
 from esformat.spark.read import PushFilters, spare_modules
 from esformat.spark.scan_plan import RowRange, SegmentGoneError, find_candidates, opened_as_planned, share_out
 from esformat.spark.scoping import filters_are_scoped
-from esformat.spark.source import PUSH_DOWN, activate
+from esformat.spark.source import PUSH_DOWN, activate, in_zone, zone_of
 from esformat.spark.types import arrow_schema, check_requested, convert_batch, readable, spark_schema
 
 __all__ = [
@@ -66,6 +66,7 @@ __all__ = [
     "filters_are_scoped",
     "find_candidates",
     "in_groups",
+    "in_zone",
     "ledger",
     "local_path",
     "matching",
@@ -84,4 +85,5 @@ __all__ = [
     "share_out",
     "spare_modules",
     "spark_schema",
+    "zone_of",
 ]

@@ -1,0 +1,259 @@
+"""Other people's files in tasks: the columns that each has, and its rows as events of one plan for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, fields, replace
+from pathlib import PurePath
+from typing import Literal, Self
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from esformat import customerio
+from esformat.convert import BadRows, InputError, InputOptions, Plan, Roles, Skip, Stop
+from esformat.convert.arrow_reader import ArrowReader
+from esformat.convert.column_type import convert, plain, text_type
+from esformat.convert.events import make_events, read_times
+from esformat.convert.formats import format_by_name
+from esformat.convert.load import Reader, reader_of
+from esformat.convert.rows import Origin, Rows
+from esformat.convert.source import Source
+from esformat.convert.typed_files import read_typed
+
+TEXT_KINDS = ("json", "csv")
+_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
+_BAD_ROW_HINT = "mend it, or leave bad rows out with on_error=skip (--on-error skip)"
+
+
+@dataclass(frozen=True, slots=True)
+class InputRules:
+    """How the files of a job are read.
+
+    kind: parquet, orc, json, csv, arrow or customerio. on_error: what to do with rows that are no events.
+    hive: whether directories that are called name=value are columns. schema: the columns of JSON and CSV, where a
+    segment tells them.
+    """
+
+    kind: str
+    roles: Roles
+    options: InputOptions = field(default_factory=InputOptions)
+    on_error: Literal["stop", "skip"] = "stop"
+    hive: bool = True
+    schema: pa.Schema | None = None
+
+    @property
+    def guesses(self) -> bool:
+        """Whether values decide what the columns are."""
+        return self.kind in TEXT_KINDS and self.schema is None
+
+    def constants(self, path: str) -> dict[str, str | None]:
+        """The columns that directories called name=value give every row of a file."""
+        found: dict[str, str | None] = {}
+        for part in PurePath(path).parts[:-1] if self.hive else ():
+            name, equals, value = part.partition("=")
+            if name and equals:
+                found[unquote(name)] = None if value in ("", _NULL_PARTITION) else unquote(value)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A file, or the row groups of a Parquet file from the first to before the last, for one task."""
+
+    path: str
+    size_bytes: int
+    groups: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """What is in a file: columns that it tells the types of, others and what their values look like, and rows."""
+
+    typed: Mapping[str, pa.DataType]
+    guessed: Mapping[str, pa.DataType]
+    rows: int  # that are events
+    bad: int
+    has_nanos: bool
+    assumed: frozenset[str]  # units that the sizes of timestamps told
+    group_bytes: tuple[int, ...] = ()  # of the row groups of a Parquet file
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FileRoles(Roles):
+    """Roles in one of several files: a column that it lacks is null there, but for space and timestamp."""
+
+    given: frozenset[str] = frozenset()  # columns that the directories give
+
+    @classmethod
+    def of(cls, roles: Roles, given: Sequence[str]) -> Self:
+        known = {each.name: getattr(roles, each.name) for each in fields(Roles)}
+        return cls(**known, given=frozenset(given))
+
+    def check(self, names: Sequence[str], path: str) -> None:
+        Roles.check(Roles(space=self.space, timestamp=self.timestamp), [*names, *self.given], path)
+
+
+def survey(rules: InputRules, path: str) -> Surveyed:
+    """Look through a file: a text file as a whole, another at its schema and timestamps.
+
+    Raises InputError for a file that cannot be read, BadRowError for a row that is no event.
+    """
+    return _survey_text(rules, path) if rules.guesses else _survey_typed(rules, path)
+
+
+def events(rules: InputRules, plan: Plan, piece: Piece) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece as events with the columns of a plan. Raises InputError, BadRowError."""
+    bad = _bad_rows(rules)
+    with closing(Source(piece.path)) as source:
+        for rows in _rows(rules, source, piece.groups):
+            made, rejects = make_events(rows, read_times(rows, plan.roles), plan)
+            bad.take(rejects)
+            if made.num_rows:
+                yield made
+
+
+def _survey_text(rules: InputRules, path: str) -> Surveyed:
+    plan, bad, count = Plan(rules.roles), _bad_rows(rules), 0
+    assumed: frozenset[str] = frozenset()
+    with closing(Source(path)) as source:
+        for rows in _rows(rules, source):
+            times = read_times(rows, rules.roles)
+            plan = plan.widened(rows.types, has_nanos=times.has_nanos)
+            made, rejects = make_events(rows, times, plan)
+            bad.take(rejects)
+            count += made.num_rows
+            assumed |= times.assumed
+    return Surveyed({}, dict(plan.types), count, bad.count, plan.has_nanos, assumed)
+
+
+def _survey_typed(rules: InputRules, path: str) -> Surveyed:
+    constants = rules.constants(path)
+    guessed = {name: _look(rules.roles, name, value) for name, value in constants.items()}
+    times_only = replace(rules.roles, columns=(), data=None, data_json=False, indexes=(), grouping=None)
+    count, has_nanos = 0, False
+    assumed: frozenset[str] = frozenset()
+    with closing(Source(path)) as source:
+        typed = _typed_reader(rules, source).columns()
+        for rows in _rows(replace(rules, roles=times_only), source):
+            times = read_times(rows, rules.roles)
+            has_nanos |= times.has_nanos
+            assumed |= times.assumed
+            count += rows.batch.num_rows
+        group_bytes = ArrowReader(source, rules.roles, "parquet").group_bytes() if rules.kind == "parquet" else ()
+    guessed = {name: kind for name, kind in guessed.items() if name not in typed}
+    return Surveyed(typed, guessed, count, 0, has_nanos, assumed, tuple(group_bytes))
+
+
+def _rows(rules: InputRules, source: Source, groups: tuple[int, int] | None = None) -> Iterator[Rows]:
+    constants = rules.constants(source.path)
+    for rows in _reader(rules, source, groups).rows():
+        yield _with_constants(rows, constants, rules.roles) if constants else rows
+
+
+def _reader(rules: InputRules, source: Source, groups: tuple[int, int] | None) -> Reader:
+    if not rules.guesses:
+        return _typed_reader(rules, source, groups)
+    by_name = format_by_name(source.path)
+    form = "jsonl" if rules.kind == "json" else "tsv" if by_name == "tsv" else "csv"
+    return reader_of(source, _file_roles(rules, source.path), replace(rules.options, format=form))
+
+
+def _typed_reader(
+    rules: InputRules, source: Source, groups: tuple[int, int] | None = None
+) -> ArrowReader | _GoReader | _SchemaReader:
+    if rules.kind in TEXT_KINDS:
+        return _SchemaReader(source, rules)
+    roles = _file_roles(rules, source.path)
+    return _GoReader(source, roles) if rules.kind == "customerio" else ArrowReader(source, roles, rules.kind, groups)
+
+
+def _file_roles(rules: InputRules, path: str) -> _FileRoles:
+    return _FileRoles.of(rules.roles, list(rules.constants(path)))
+
+
+def _bad_rows(rules: InputRules) -> BadRows:
+    return Skip() if rules.on_error == "skip" else Stop(_BAD_ROW_HINT)
+
+
+def _look(roles: Roles, name: str, value: str | None) -> pa.DataType:
+    """The type that a value in the name of a directory looks like; text stays text where CSV's does."""
+    if value is None:
+        return pa.null()
+    return pa.string() if name in roles.text else text_type(pa.array([value]))
+
+
+def _with_constants(rows: Rows, constants: Mapping[str, str | None], roles: Roles) -> Rows:
+    batch, types = rows.batch, dict(rows.types)
+    for name, value in constants.items():
+        if name in batch.schema.names:
+            _check_same(rows, name, value)
+        elif roles.keeps_rest or name in roles.named:
+            text = pa.nulls(len(batch), pa.string()) if value is None else pa.repeat(pa.scalar(value), len(batch))
+            batch = batch.append_column(name, text.cast(pa.binary()))
+            types[name] = _look(roles, name, value)
+    return replace(rows, batch=batch, types=types)
+
+
+def _check_same(rows: Rows, name: str, value: str | None) -> None:
+    """Refuse a file whose column says otherwise than the directory that it is in."""
+    column, _ = convert(rows.batch.column(name), pa.string())
+    same = column.is_null() if value is None else pc.fill_null(pc.equal(column, value), False)
+    if not pc.all(same).as_py():
+        raise InputError(
+            f"column {name!r} is in the file, and its directory {name}={value} says otherwise",
+            path=rows.origin.path,
+            hint="leave the names of directories out with hive=false (--no-hive)",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _GoReader:
+    """Reads a file of the Go ESDB."""
+
+    source: Source
+    roles: Roles
+
+    def columns(self) -> dict[str, pa.DataType]:
+        with customerio.open(self.source.path) as file:
+            self.roles.check(file.schema.names, self.source.path)
+            return {name: plain(file.schema.field(name).type) for name in self.roles.wanted(file.schema.names)}
+
+    def rows(self) -> Iterator[Rows]:
+        first_row = 1
+        with customerio.open(self.source.path) as file:
+            wanted = self.roles.wanted(file.schema.names)
+            for batch in file.scan().batches():
+                chosen, start = batch.select(wanted), first_row
+                types = {each.name: plain(each.type) for each in chosen.schema}
+                yield Rows(chosen, types, Origin(self.source.path, "row", _row_after(start)))
+                first_row += batch.num_rows
+
+
+@dataclass(frozen=True, slots=True)
+class _SchemaReader:
+    """Reads CSV or JSON lines that were exported from a segment, with the columns of that."""
+
+    source: Source
+    rules: InputRules
+
+    def columns(self) -> dict[str, pa.DataType]:
+        return {each.name: each.type for each in self._schema()}
+
+    def rows(self) -> Iterator[Rows]:
+        first_row = 1
+        schema = self._schema()
+        for batch in read_typed(self.source, "jsonl" if self.rules.kind == "json" else "csv", schema):
+            types = {each.name: each.type for each in schema}
+            yield Rows(batch, types, Origin(self.source.path, "row", _row_after(first_row)))
+            first_row += batch.num_rows
+
+    def _schema(self) -> pa.Schema:
+        assert self.rules.schema is not None
+        return pa.schema([self.rules.schema.field(name) for name in self.rules.roles.wanted(self.rules.schema.names)])
+
+
+def _row_after(start: int) -> Callable[[int], tuple[int, str]]:
+    return lambda row: (start + row, "")

@@ -1,0 +1,162 @@
+"""What all input files of a job have in common: one plan of columns and types, whichever group a file is in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from esformat.convert import Plan, Roles
+from esformat.convert.column_type import join
+from esformat.convert.load import notes_of
+from esformat.errors import EsdbError, UsageError
+from esformat.spark.foreign import TASK_BYTES
+from esformat.spark.input_rows import InputRules, Piece, Surveyed, survey
+from esformat.spark.jobs.inputs import InputFile
+from esformat.spark.jobs.summary import reason_of
+from esformat.spark.jobs.waves import CHUNK_BYTES, chunked, in_waves
+from esformat.unified_schema import common_type
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    """Files that can be read, by one set of rules and one plan, and why others cannot."""
+
+    rules: InputRules
+    plan: Plan
+    files: Mapping[str, Surveyed]  # by path
+    failed: Sequence[tuple[str, str]]
+
+    def pieces(self, files: Sequence[InputFile]) -> tuple[Piece, ...]:
+        """What tasks read of some of the files: large Parquet files by row groups."""
+        return tuple(piece for file in files for piece in _pieces(file, self.files[file.path].group_bytes))
+
+    def notes(self) -> Iterator[str]:
+        """What a user may not expect of the events."""
+        assumed = {unit for found in self.files.values() for unit in found.assumed}
+        if assumed:
+            units = " and ".join(sorted(assumed))
+            yield f"numbers of timestamps were taken to count {units} since 1970: --timestamp-format can say otherwise"
+        naive = self.plan.types.get(self.plan.roles.timestamp)
+        if naive is not None and pa.types.is_timestamp(naive) and naive.tz is None:
+            zone = self.plan.roles.clock.zone or "UTC"
+            yield f"timestamps have no time zone and were taken as of {zone}: --timezone can say otherwise"
+        yield from notes_of(self.plan)
+        bad = sum(found.bad for found in self.files.values())
+        if bad:
+            yield f"{bad:,} bad rows were left out"
+
+
+def inspect(
+    spark: SparkSession, rules: InputRules, files: Sequence[InputFile], there: pa.Schema | None = None
+) -> Inspection:
+    """Look through files in tasks. there: columns of what is there already, which the new events are to go with.
+
+    Raises UsageError for columns of two files that do not go together, or that none of them has.
+    """
+    found: dict[str, Surveyed] = {}
+    failed: list[tuple[str, str]] = []
+    chunks = chunked(files, lambda file: file.size_bytes, most=CHUNK_BYTES)
+    for chunk, outcomes, reason in in_waves(spark, chunks, _SurveyFiles(rules)):
+        for file, outcome in zip(chunk, outcomes or [reason or "unknown"] * len(chunk), strict=True):
+            if isinstance(outcome, Surveyed):
+                found[file.path] = outcome
+            else:
+                failed.append((file.path, outcome))
+    rules, plan = unite(rules, found, there)
+    return Inspection(rules, plan, found, failed)
+
+
+def unite(rules: InputRules, found: Mapping[str, Surveyed], there: pa.Schema | None = None) -> tuple[InputRules, Plan]:
+    """The rules and the plan that all files go by. Raises UsageError as `inspect` does."""
+    typed: dict[str, pa.DataType] = {}
+    guessed: dict[str, pa.DataType] = {}
+    owners: dict[str, str] = {}
+    for path, each in found.items():
+        for name, kind in each.typed.items():
+            _unite(typed, owners, path, name, kind, rules.roles)
+        for name, kind in each.guessed.items():
+            guessed[name] = join(guessed.get(name, pa.null()), kind)
+    types = {**guessed, **typed}
+    roles = rules.roles
+    missing = next((name for name in roles.required if found and name not in types), None)
+    if missing is not None:
+        raise UsageError(f"no file has a column {missing!r}", hint=f"the columns are {', '.join(types)}")
+    if roles.second_key in types:
+        roles = replace(roles, grouping=roles.second_key)
+    if roles.space in typed and pa.types.is_binary(typed[roles.space]):
+        roles = replace(roles, keys="binary")
+    plan = Plan(roles, types, has_nanos=any(each.has_nanos for each in found.values()))
+    if there is not None:
+        plan = replace(plan, types={**types, **_widened(plan, there, typed)})
+    return replace(rules, roles=roles), plan
+
+
+def _unite(
+    types: dict[str, pa.DataType], owners: dict[str, str], path: str, name: str, kind: pa.DataType, roles: Roles
+) -> None:
+    known = types.setdefault(name, kind)
+    owner = owners.setdefault(name, path)
+    if known == kind:
+        return
+    if name in (roles.space, roles.second_key, roles.timestamp, roles.payload):
+        types[name] = join(known, kind)
+        return
+    both = common_type(known, kind)
+    if both is None:
+        raise UsageError(
+            f"column {name!r} is {known} in {owner} and {kind} in {path}",
+            hint="convert them apart, or name the columns to keep with columns (--columns)",
+        )
+    types[name] = both
+
+
+def _widened(plan: Plan, there: pa.Schema, typed: Mapping[str, pa.DataType]) -> dict[str, pa.DataType]:
+    """Types of source columns that hold what is there already as well, where there are such."""
+    stored = {**{name: name for name in plan.indexes}, **plan.stored}
+    found = {}
+    for source, name in stored.items():
+        if name not in there.names:
+            continue
+        kind, held = plan.types.get(source, pa.null()), there.field(name).type
+        both = common_type(kind, held) if source in typed else join(kind, held)
+        if both is not None:
+            found[source] = both
+    return found
+
+
+def _pieces(file: InputFile, group_bytes: Sequence[int]) -> Iterator[Piece]:
+    if file.size_bytes <= TASK_BYTES or len(group_bytes) < 2:
+        yield Piece(file.path, file.size_bytes)
+        return
+    scale = file.size_bytes / max(1, sum(group_bytes))
+    first, size = 0, 0.0
+    for place, weight in enumerate(group_bytes):
+        if place > first and size + weight * scale > TASK_BYTES:
+            yield Piece(file.path, int(size), (first, place))
+            first, size = place, 0.0
+        size += weight * scale
+    yield Piece(file.path, int(size), (first, len(group_bytes)))
+
+
+class _SurveyFiles:
+    """Looks through some files; one that cannot be read costs that file. A class: tasks are sent its name only."""
+
+    def __init__(self, rules: InputRules) -> None:
+        self._rules = rules
+
+    def __call__(self, files: Sequence[InputFile]) -> list[Surveyed | str]:
+        return [self._survey(file.path) for file in files]
+
+    def _survey(self, path: str) -> Surveyed | str:
+        try:
+            return survey(self._rules, path)
+        except (EsdbError, OSError, pa.ArrowException) as error:
+            return _without_path(error, path) if isinstance(error, EsdbError) else reason_of(error)
+
+
+def _without_path(error: EsdbError, path: str) -> str:
+    """The reason without the file, which stands beside it."""
+    return str(error).removeprefix(f"{path}: ")

@@ -1,0 +1,112 @@
+"""Decisions about other people's files, without a session: columns of all of them, and which task reads what."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from esformat.convert import InputError, Roles
+from esformat.errors import UsageError
+from esformat.spark.foreign import FILE_BYTES, TASK_BYTES, pack
+from esformat.spark.input_rows import InputRules, Piece, Surveyed, events, survey
+from esformat.spark.jobs.reading import rules_of
+from esformat.spark.jobs.survey import unite
+
+RULES = InputRules("parquet", Roles(space="user", timestamp="at", null_data=True))
+KEYS = {"user": pa.string(), "at": pa.timestamp("us", "UTC")}
+
+
+def surveyed(typed=(), guessed=()):
+    return Surveyed(KEYS | dict(typed), dict(guessed), 1, 0, False, frozenset())
+
+
+def united(*columns):
+    found = {f"{place}.parquet": surveyed({"v": kind}) for place, kind in enumerate(columns)}
+    return unite(RULES, found)[1].types["v"]
+
+
+def test_types_of_all_files():
+    """The wider of two numbers; a decimal with the digits of both; nothing that would round."""
+    assert united(pa.int32(), pa.int64(), pa.int8()) == pa.int64()
+    assert united(pa.float32(), pa.float64()) == pa.float64()
+    assert united(pa.decimal128(5, 2), pa.decimal128(9, 0)) == pa.decimal128(11, 2)
+    for one, other in ((pa.int64(), pa.float64()), (pa.decimal128(38, 0), pa.decimal128(38, 9))):
+        with pytest.raises(UsageError, match=r"column 'v' is .* in 0\.parquet and .* in 1\.parquet"):
+            united(one, other)
+
+
+def test_types_go_with_what_is_there():
+    """A job that goes on keeps the types of the groups before, though the files that are left are of narrower ones."""
+    there = pa.schema([("space", pa.string()), ("v", pa.float64())])
+    _, plan = unite(RULES, {"1.csv": surveyed(guessed={"v": pa.int64()})}, there)
+    assert plan.types["v"] == pa.float64()
+
+
+def test_column_that_no_file_has():
+    """An index that no file has is a mistake in the command; one that some lack is null there."""
+    rules = rules_of("csv", {}, {"space": "user", "timestamp": "at", "indexes": ["type"]}, zone="UTC")
+    with pytest.raises(UsageError, match="no file has a column 'type'"):
+        unite(rules, {"1.csv": surveyed()})
+    assert unite(rules, {"1.csv": surveyed(), "2.csv": surveyed(guessed={"type": pa.string()})})[1].indexes
+
+
+def test_directory_that_contradicts_its_file(tmp_path):
+    """A column that a directory and its file tell of in two ways is refused, unless directories do not count."""
+    path = tmp_path / "country=DE" / "1.parquet"
+    path.parent.mkdir()
+    pq.write_table(pa.table({"user": ["a"], "at": pa.array([1], KEYS["at"]), "country": ["FR"]}), path)
+    plan = unite(RULES, {str(path): survey(RULES, str(path))})[1]
+    with pytest.raises(InputError, match="column 'country' is in the file, and its directory country=DE"):
+        list(events(RULES, plan, Piece(str(path), 1)))
+    [batch] = events(InputRules("parquet", RULES.roles, hive=False), plan, Piece(str(path), 1))
+    assert batch["country"].to_pylist() == ["FR"]
+
+
+def test_null_directory(tmp_path):
+    """Hive's name for no value is none; numbers are numbers, and text that looks like one with zeros stays text."""
+    where = tmp_path / "year=2026" / "code=007" / "country=__HIVE_DEFAULT_PARTITION__" / "1.parquet"
+    where.parent.mkdir(parents=True)
+    pq.write_table(pa.table({"user": ["a"], "at": pa.array([1], KEYS["at"])}), where)
+    plan = unite(RULES, {str(where): survey(RULES, str(where))})[1]
+    [batch] = events(RULES, plan, Piece(str(where), 1))
+    assert batch.select(["year", "code", "country"]).to_pylist() == [{"year": 2026, "code": "007", "country": None}]
+
+
+def test_row_groups_are_shared(tmp_path):
+    """The row groups of a file, in several pieces, are its rows, each once."""
+    table = pa.table({"user": ["a"] * 90, "at": pa.array(range(90), KEYS["at"])})
+    pq.write_table(table, tmp_path / "1.parquet", row_group_size=10)
+    found = survey(RULES, str(tmp_path / "1.parquet"))
+    assert (found.rows, len(found.group_bytes)) == (90, 9)
+    plan = unite(RULES, {"1": found})[1]
+    pieces = [Piece(str(tmp_path / "1.parquet"), 1, groups) for groups in ((0, 4), (4, 9))]
+    batches = [batch for piece in pieces for batch in events(RULES, plan, piece)]
+    assert pa.Table.from_batches(batches)["timestamp"].cast(pa.int64()).to_pylist() == list(range(90))
+
+
+def test_many_small_files_in_a_task():
+    """Small files are shared out evenly; a large one has a task of its own; each is read once, in order."""
+    small = [Piece(str(place), 100) for place in range(1000)]
+    tasks = pack(small, 4)
+    assert [len(task) for task in tasks] == [250] * 4
+    assert [piece for task in tasks for piece in task] == small
+    large = Piece("large", TASK_BYTES)
+    assert pack([small[0], large, small[1]], 1) == [(small[0],), (large,), (small[1],)]
+    assert pack([Piece("one", FILE_BYTES)], 8) == [(Piece("one", FILE_BYTES),)]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"mode": "FAILFAST"}, "no option 'mode' of reading"),
+        ({"delimiter": '"'}, "option 'delimiter' must be one ASCII character"),
+        ({"header": "false"}, "option 'header' must be the names of the columns"),
+        ({"timezone": "Nowhere/At_all"}, "unknown time zone 'Nowhere/At_all'"),
+        ({"types": "n=number"}, "option 'types' must be a list of COLUMN=TYPE"),
+    ],
+)
+def test_options_of_reading(given, message):
+    """An option that nobody knows, or that means nothing, is refused with what it should be."""
+    with pytest.raises(UsageError, match=message):
+        rules_of("csv", given, {}, zone="UTC")
