@@ -125,7 +125,9 @@ class Selection(Answer):
             for batch in self._unordered(material, names):
                 counter.add(batch)
         limit = self._select.limit
-        table = counter.table().slice(self._select.offset or 0, None if limit is None or limit < 0 else limit)
+        table = counter.table(self._select.most_first).slice(
+            self._select.offset or 0, None if limit is None or limit < 0 else limit
+        )
         warnings = self.warnings
         return table.replace_schema_metadata({"warning": "; ".join(warnings)}) if warnings else table
 

@@ -50,6 +50,9 @@ class Builder:
         given = _arguments([first, *parts[2:]])
         if given.get("group_by") and not given.get("count"):
             raise LqlError("GROUP BY counts", mark=parts[0].mark, hint="write SELECT COUNT … GROUP BY …")
+        for clause in parts[2:]:
+            if clause.name == "most_first" and not given.get("group_by"):
+                raise LqlError("there are no counts to put in order", mark=clause.mark, hint="add GROUP BY")
         if given.get("count"):
             for clause in parts[2:]:
                 if clause.name in ("position", "newest_first") or (clause.name == "offset" and clause.value < 0):
@@ -141,8 +144,12 @@ class Builder:
 
     def order_by(self, parts: list[Any]) -> _Clause:
         order, _, operand, direction = parts
-        _require_ts(operand, "ORDER BY knows")
+        _require_ts(operand, "ORDER BY knows", "write ts, or count behind GROUP BY")
         return _Clause("newest_first", direction is not None and direction.type == "DESC", order.mark)
+
+    def order_by_count(self, parts: list[Any]) -> _Clause:
+        order, _, _, direction = parts
+        return _Clause("most_first", direction is not None and direction.type == "DESC", order.mark)
 
     def offset(self, parts: list[Any]) -> _Clause:
         return _Clause("offset", _parsed(parse_integer, parts[1]), parts[0].mark)
@@ -243,10 +250,10 @@ def _pipe_name(token: Any) -> str:
     return str(token)
 
 
-def _require_ts(operand: tree.Operand, what: str) -> None:
+def _require_ts(operand: tree.Operand, what: str, hint: str = "write ts") -> None:
     name, functions = innermost(operand)
     if functions or not isinstance(target_of(name), Timestamp):
-        raise LqlError(f"{what} ts, nothing else", mark=name.mark, hint="write ts")
+        raise LqlError(f"{what} ts, nothing else", mark=name.mark, hint=hint)
 
 
 def _parsed(parse: Callable[[str], int], token: Any) -> int:

@@ -47,8 +47,11 @@ class Counter:
             self._merge()
         self._held.set(sum(part.nbytes for part in self._partial))
 
-    def table(self) -> pa.Table:
-        """A row per group: its keys, null where there is none, and `count`; ascending by the keys in their order."""
+    def table(self, most_first: bool | None = None) -> pa.Table:
+        """A row per group: its keys, null where there is none, and `count`; ascending by the keys in their order.
+
+        most_first: by their counts instead, equal ones by their keys; False: the smallest first.
+        """
         if not self._makers:
             return pa.table({"count": [self._count]})
         self._merge()
@@ -56,7 +59,10 @@ class Counter:
             return pa.table({name: pa.nulls(0) for name in [*self._places, "count"]}).rename_columns(
                 [*self.names, "count"]
             )
-        counted = self._partial[0].sort_by([(place, "ascending") for place in self._places])
+        order = [(place, "ascending") for place in self._places]
+        if most_first is not None:
+            order.insert(0, ("count_all", "descending" if most_first else "ascending"))
+        counted = self._partial[0].sort_by(order)
         self._held.set(0)  # it is the caller's now
         return counted.rename_columns([*self.names, "count"])
 

@@ -65,6 +65,7 @@ def _select(select: tree.Select) -> str:
         _position(select.position),
         f"GROUP BY {keys}" if keys else None,
         "ORDER BY ts DESC" if select.newest_first else None,
+        None if select.most_first is None else f"ORDER BY count {'DESC' if select.most_first else 'ASC'}",
         _number("OFFSET", select.offset),
         _number("LIMIT", select.limit),
     )

@@ -137,7 +137,10 @@ class Every:
 
 @dataclass(frozen=True, slots=True)
 class Select:
-    """Read, or count, the events of some streams. `limit`: None is the caller's default, -1 no limit."""
+    """Read, or count, the events of some streams. `limit`: None is the caller's default, -1 no limit.
+
+    `most_first`: order groups by their counts, the largest first, or the smallest (False); None: by their keys.
+    """
 
     format: str | None = None
     count: bool = False
@@ -147,6 +150,7 @@ class Select:
     position: Position | None = None
     group_by: tuple[Operand | Every, ...] = ()
     newest_first: bool = False
+    most_first: bool | None = None
     offset: int | None = None
     limit: int | None = None
 

@@ -99,3 +99,20 @@ def test_against_a_plain_counter():
         batches.append(BATCH.take(pa.array(rows)))
         plain.update((BATCH["who"][int(row)].as_py(), BATCH["status"][int(row)].as_py()) for row in rows)
     assert counted("who, status", *batches) == dict(plain)
+
+
+@pytest.mark.parametrize(("order", "sign"), [("DESC", -1), ("ASC", 1), ("", 1)])
+def test_most_frequent_first(order, sign):
+    """Groups by their counts, equal ones by their keys, as sorting of all of them gives."""
+    statement = parse_statement(f"SELECT COUNT GROUP BY who, status ORDER BY count {order} LIMIT 3")
+    chance, plain = np.random.default_rng(6), PlainCounter()
+    schema = pa.schema([("timestamp", pa.int64()), ("who", pa.string()), ("status", pa.int64())])
+    counter = Counter(statement.group_by, Columns(schema, tags=None))
+    for _ in range(20):
+        who = [f"w{n}" for n in chance.zipf(2.0, 300).clip(max=9)]
+        status = chance.integers(0, 3, 300).tolist()
+        plain.update(zip(who, status, strict=True))
+        counter.add(pa.record_batch([pa.array([0] * 300), who, status], schema=schema))
+    table = counter.table(statement.most_first)
+    rows = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+    assert rows == sorted(((*keys, n) for keys, n in plain.items()), key=lambda row: (sign * row[2], row[:2]))

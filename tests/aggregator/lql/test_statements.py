@@ -261,6 +261,8 @@ INVALID = [
     ("SELECT WHERE msg..a = x", "msg..a", "between two dots"),
     ("SELECT WHERE msg.a > 1e999999", "1e999999", "is no number"),
     ("SELECT ORDER BY name", "name", "knows ts"),
+    ("SELECT COUNT ORDER BY count DESC", "ORDER", "no counts to put in order"),
+    ("SELECT ORDER BY count", "ORDER", "no counts to put in order"),
     ("SELECT COUNT GROUP BY ts", "ts", "EVERY"),
     ("SELECT COUNT GROUP BY name EVERY '1h'", "name", "EVERY divides ts"),
     ("SELECT COUNT GROUP BY ts EVERY '1y'", "'1y'", "length of time"),
