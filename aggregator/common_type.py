@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat import InvalidEventError
-from esformat.parts import KEY_COLUMNS, normalise_type, plain_array
+from esformat.parts import KEY_COLUMNS, as_text, normalise_type, plain_array
 
 EXACT_FLOAT = 1 << 53
 LARGEST = 3
@@ -140,6 +140,11 @@ def takes(kind: pa.DataType, given: Known) -> bool:
         same = _is_text(given[0]) or (_is_bytes(kind) and _is_bytes(given[0]))
         return same and bool(common_type((kind, 0), given) == kind)
     return bool(common_type((kind, 0), given) == kind)
+
+
+def in_common_type(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A column in the common type that it has with others: exactly, or as text where they are of several kinds."""
+    return plain_array(column, kind) if takes(kind, (column.type, 0)) else as_text(column).cast(kind)
 
 
 def rounds_nothing(kind: pa.DataType, given: pa.DataType) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from aggregator.common_type import takes
+from aggregator.common_type import Known, common_type, in_common_type, magnitudes_of, takes
 from esformat import Event, InvalidEventError
 from esformat.parts import EventSchema, first_cut, to_arrow, to_microseconds
 
@@ -92,9 +93,43 @@ def _of_rows(rows: Rows, binary_keys: bool, families: Sequence[EventSchema]) -> 
         types = [family.arrow.field(name).type for family in families if name in family.positions]
         array = next((found for kind in types if (found := _exactly(columns[name], kind, None)) is not None), None)
         if array is None:
+            array = None if name in kinds else _of_all_kinds(columns[name])
+        if array is None:
             raise _unfit(name, columns[name], reason)
         plain[name] = array
     return pa.table({name: plain[name] for name in columns})
+
+
+def _of_all_kinds(values: list[Any]) -> pa.Array | None:
+    """Values of several kinds in the type in which a topic that got them one after the other is read."""
+    parts: dict[pa.DataType, list[int]] = {}
+    written = []
+    for row, value in enumerate(values):
+        try:
+            array = pa.array([value])
+        except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError):
+            array = _as_json(value)  # its own parts are of several kinds
+            if array is None:
+                return None
+        parts.setdefault(array.type, []).append(row)
+        written.append(array)
+    known: Known = (pa.null(), 0)
+    for kind, rows in parts.items():
+        mine = (kind, magnitudes_of(pa.table({"": pa.concat_arrays([written[row] for row in rows])})).get("", 0))
+        common = common_type(known, mine)
+        if common is None:
+            return None
+        known = common, max(known[1], mine[1])
+    return pa.concat_arrays([in_common_type(array, known[0]) for array in written])
+
+
+def _as_json(value: Any) -> pa.Array | None:
+    """A value as its JSON; None for what JSON does not give back, such as pairs, which may be meant for a map."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        return pa.array([text], pa.string()) if json.loads(text) == value else None
+    except (TypeError, ValueError, RecursionError):
+        return None
 
 
 def _unfit(name: str, values: list[Any], reason: Exception) -> InvalidEventError:

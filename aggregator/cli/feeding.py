@@ -129,7 +129,7 @@ def _surveyed(inputs: tuple[str, ...], roles: convert.Roles, options: dict[str, 
 
 
 def _roles(topic: AnyTopic | NewTopic, options: dict[str, Any]) -> convert.Roles:
-    """What the columns are: of the types that the topic has, where the options do not say otherwise."""
+    """What the columns are: as the options say, else of the types that the topic has where these hold the values."""
     roles = roles_of(options, keys=topic.keys)
     if isinstance(topic, NewTopic):
         return replace(roles, null_data=True)
@@ -137,4 +137,4 @@ def _roles(topic: AnyTopic | NewTopic, options: dict[str, Any]) -> convert.Roles
     known = {field.name: field.type for field in schema if field.name not in _KEYS_AND_PAYLOAD}
     fresh = not topic.stats()["schemas"]
     null_data = fresh or "data" not in schema.names or schema.field("data").nullable
-    return replace(roles, types={**known, **roles.types}, null_data=null_data)
+    return replace(roles, known=known, null_data=null_data)

@@ -81,7 +81,8 @@ def read_events(
 ) -> pa.Table:
     """The events of a body: columns space, timestamp, perhaps grouping and data, and any others.
 
-    media: one of media.INPUTS. types: of columns that the topic has; others become what their values look like.
+    media: one of media.INPUTS. types: of columns that the topic has, which columns whose values they hold take on;
+    others become what their values look like.
     times: how times that are numbers are read. Raises InvalidEventError, with the line of what is wrong, or the number
     of the object.
     """
@@ -154,10 +155,15 @@ def _roles(types: Mapping[str, pa.DataType], binary_keys: bool, names: Names, un
     return Roles(
         space="space",
         timestamp=names.time or "timestamp",
-        types=dict(types),
+        known=dict(types),
         keys="binary" if binary_keys else "text",
         clock=Clock(unit=unit),
     )
+
+
+def _without(roles: Roles, names: set[str]) -> Roles:
+    """The roles without the known types of some columns."""
+    return replace(roles, known={name: kind for name, kind in roles.known.items() if name not in names})
 
 
 def _with_grouping(roles: Roles, text: bytes) -> Roles:
@@ -176,7 +182,12 @@ def _load(text: bytes, format_: str, roles: Roles, times: TimeReader) -> pa.Tabl
         with Load(["-"], roles, InputOptions(format=format_), bad_rows=_Refuse(), stdin=pa.py_buffer(text)) as load:
             batches = list(load.batches())
             if any(batch.schema != batches[0].schema for batch in batches):  # of a long body: look at all of it first
-                batches = list(load.batches(load.survey()))
+                plan = load.survey()
+                batches = list(load.batches(plan))
+                odd = {f.name for batch in batches for f in batch.schema if f.type != roles.known.get(f.name, f.type)}
+                if odd:  # of several types still: what does not fit everywhere keeps its own
+                    plan = replace(plan, roles=_without(roles, odd))
+                    batches = list(load.batches(plan))
             times.assumed |= load.assumed
     except InputError as error:
         hint = error.hint if error.hint is not None and "--" not in error.hint else None

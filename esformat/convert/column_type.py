@@ -82,6 +82,37 @@ def convert(column: pa.Array, type_: pa.DataType) -> tuple[pa.Array, Mask | None
     return (converted, None) if converted is not None else _convert_each(column, type_)
 
 
+def keeps_kind(column: pa.Array, type_: pa.DataType) -> bool:
+    """Whether no truth value of the column would become a number in `type_`, and no number a truth value."""
+    if pa.types.is_boolean(type_) and pa.types.is_string(column.type):
+        return bool(pa.types.is_boolean(text_type(column))) or column.null_count == len(column)
+    return _same_truth(plain(column.type), plain(type_))
+
+
+def _same_truth(a: pa.DataType, b: pa.DataType) -> bool:
+    if _is_text(a) or _is_text(b) or pa.types.is_null(a) or pa.types.is_null(b):
+        return True
+    if pa.types.is_struct(a) and pa.types.is_struct(b):
+        return all(_same_truth(a.field(f.name).type, f.type) for f in b if a.get_field_index(f.name) >= 0)
+    if pa.types.is_nested(a) and pa.types.is_nested(b):
+        pairs = zip((a.field(i) for i in range(a.num_fields)), (b.field(i) for i in range(b.num_fields)), strict=False)
+        return all(_same_truth(mine.type, its.type) for mine, its in pairs)
+    return bool(pa.types.is_boolean(a) == pa.types.is_boolean(b))
+
+
+def keeps_values(column: pa.Array, converted: pa.Array) -> bool:
+    """Whether a column that was converted can be turned back: 0.5 as a float, and not 2⁵³ + 1. Text may be anything."""
+    given, made = column.type, converted.type
+    if given == made or pa.types.is_null(given) or _is_text(plain(given)) or _is_text(plain(made)):
+        return True
+    back, unfit = convert(converted, plain(given))
+    return (unfit is None or not unfit.any()) and bool(back.equals(_plain_values(column)))
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_binary(type_))
+
+
 def nesting(type_: pa.DataType) -> int:
     """Count the levels of `type_`: 0 for numbers and text, one more for each list, map and struct around them."""
     children = [type_.field(place).type for place in range(type_.num_fields)]

@@ -13,7 +13,7 @@ from esformat import json_text
 from esformat.convert import typed_text
 from esformat.convert.arrays import Mask, mask
 from esformat.convert.clock import Times
-from esformat.convert.column_type import convert
+from esformat.convert.column_type import convert, keeps_kind, keeps_values
 from esformat.convert.plan import TIMESTAMP, Plan
 from esformat.convert.roles import RESERVED, Roles
 from esformat.convert.rows import LINE, BadRow, Origin, Rows
@@ -128,6 +128,10 @@ class _Making:
 
     def typed(self, name: str, type_: pa.DataType, roles: Roles) -> pa.Array:
         source = self._source(name)
+        if name in roles.known and name not in roles.types:
+            fitted = self._fitted(name, roles.known[name], roles)
+            if fitted is not None:
+                return fitted
         if type_ == TIMESTAMP and not pa.types.is_timestamp(source.type):
             return self._times(name, roles)
         column, unfit = self._bytes(name, roles) if pa.types.is_binary(type_) else convert(source, type_)
@@ -137,6 +141,21 @@ class _Making:
             hint = f"give --type {name}=string to keep it as text"
             self._reject(unfit, lambda row: f"column {name!r}: {_shown(source[row])} is no {type_}; {hint}")
         return column
+
+    def _fitted(self, name: str, kind: pa.DataType, roles: Roles) -> pa.Array | None:
+        """The column in a type that it has elsewhere; None where that does not hold each of its values as it is."""
+        source = self._source(name)
+        if kind == TIMESTAMP and not pa.types.is_timestamp(source.type):
+            text, _ = convert(source, pa.string())
+            times = roles.clock.read(text)
+            if pc.any(pc.and_(text.is_valid(), pa.array(~times.ok))).as_py():
+                return None
+            return pc.if_else(pa.array(times.ok), times.timestamps(), pa.scalar(None, TIMESTAMP))
+        if not keeps_kind(source, kind):
+            return None
+        column, unfit = self._bytes(name, roles) if pa.types.is_binary(kind) else convert(source, kind)
+        fits = unfit is None or not unfit.any()
+        return column if fits and keeps_values(source, column) else None
 
     def finish(self) -> tuple[pa.RecordBatch, Rejects]:
         fields = [

@@ -43,7 +43,7 @@ class Plan:
     @property
     def untyped(self) -> list[str]:
         """Typed columns, by their names in the segment, whose type no row has shown yet."""
-        asked = self.roles.types
+        asked = {**self.roles.known, **self.roles.types}
         return [self.stored[name] for name in self.typed if name not in asked and pa.types.is_null(self._seen(name))]
 
     @cached_property
@@ -78,6 +78,8 @@ class Plan:
     def _type(self, name: str) -> pa.DataType:
         asked = self.roles.types.get(name)
         found = self._seen(name) if asked is None else asked
+        if pa.types.is_null(found):
+            found = self.roles.known.get(name, found)
         return pa.string() if pa.types.is_null(found) or nesting(found) > DEEPEST_TYPE else found
 
     def _index_type(self, name: str) -> pa.DataType:

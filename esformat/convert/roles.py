@@ -64,6 +64,8 @@ class Roles:
     data_json: bool = False  # the payload is a JSON object of the columns that have no other role
     columns: tuple[str, ...] | None = None  # typed columns to keep beside
     types: Mapping[str, pa.DataType] = field(default_factory=dict)  # of columns whose values do not decide it
+    known: Mapping[str, pa.DataType] = field(default_factory=dict)
+    """Types that columns take on where they hold every value of a batch as it is; else the values decide."""
     keys: Keys = "text"
     null_data: bool = False  # a row without a payload has none; else it has an empty one
     clock: Clock = field(default_factory=Clock)
