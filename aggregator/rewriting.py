@@ -29,7 +29,6 @@ from aggregator.segment_pool import SegmentPool
 from aggregator.segment_signature import merged_signature
 from aggregator.state import PRODUCER_WINDOW, Partition, Topic
 from aggregator.tombstones import Hidden, without_hidden
-from esformat import tools
 
 
 class Stopped(esformat.ClosedError):
@@ -86,6 +85,8 @@ class Rewriter:
         )  # fmt: skip
         paths = [self._layout.segment(segment.number) for segment in group]
         with self._making(number) as out:
+            from esformat import tools  # here: slow to import
+
             made = tools.merge(
                 paths, out, properties=self._properties(topic, partition, info, group), progress=self._progress
             )
@@ -106,6 +107,8 @@ class Rewriter:
         number = self._take_number()
         info = replace(segment, number=number)
         with self._making(number) as out:
+            from esformat import tools  # here: slow to import
+
             report = tools.erase(
                 self._layout.segment(segment.number), out, spaces,
                 properties=self._properties(topic, partition, info, [segment]), progress=self._progress,

@@ -414,9 +414,22 @@ def test_help_of_verbs_loads_nothing_slow():
     assert _loaded_of_slow(code) == []
 
 
-def _loaded_of_slow(code: str) -> list[str]:
+RARE = ("google.protobuf", "opentelemetry", "grpc", "yaml", "lark", "pandas", "esformat.tools", "esformat.verification")
+
+
+def test_start_of_a_server_loads_nothing_rare():
+    """What only some requests and chores need is loaded by the first of them."""
+    code = (
+        "import tempfile, aggregator; from aggregator.cli.serve import _go_without_pandas; _go_without_pandas(); "
+        "from aggregator.server import Settings, config, make_app, running; "
+        "make_app(aggregator.open(tempfile.mkdtemp()), Settings())"
+    )
+    assert _loaded_of_slow(code, RARE) == []
+
+
+def _loaded_of_slow(code: str, slow: tuple[str, ...] = SLOW) -> list[str]:
     told = (
-        f"import atexit, sys; atexit.register(lambda: print(*(m for m in {SLOW} if m in sys.modules), file=sys.stderr))"
+        f"import atexit, sys; atexit.register(lambda: print(*(m for m in {slow} if m in sys.modules), file=sys.stderr))"
     )
     run = subprocess.run([sys.executable, "-c", f"{told}; {code}"], capture_output=True, text=True, check=False)
     assert run.returncode in (0, 2), run.stderr

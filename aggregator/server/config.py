@@ -17,8 +17,6 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from aggregator import Durability, InvalidRequestError, Limits, Retention, Roll
 from aggregator.modes import parse_mode
 from aggregator.policy import parse_duration, parse_size
@@ -211,12 +209,22 @@ def read_file(path: Path) -> Values:
         raise InvalidRequestError(f"more than {MAX_FILE_BYTES:,} bytes", path=str(path))
     text = path.read_text("utf-8")
     try:
-        found = yaml.safe_load(text) if path.suffix in (".yaml", ".yml") else tomllib.loads(text)
-    except (yaml.YAMLError, tomllib.TOMLDecodeError) as error:
+        found = _parse_yaml(text) if path.suffix in (".yaml", ".yml") else tomllib.loads(text)
+    except ValueError as error:
         raise InvalidRequestError(f"cannot be read: {' '.join(str(error).split())}", path=str(path)) from None
     if not isinstance(found, dict | None):
         raise InvalidRequestError("holds no keys", path=str(path))
     return _known(_flat(found or {}, ""), str(path), plateaus=plateau_settings.is_plateaus(path))
+
+
+def _parse_yaml(text: str) -> Any:
+    """Raises ValueError."""
+    import yaml  # here: slow to import
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from None
 
 
 def default_files(directory: Path) -> list[Path]:

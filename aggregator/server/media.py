@@ -10,6 +10,7 @@ LINES = "application/x-ndjson"
 CSV = "text/csv"
 TEXT = "text/plain"
 JSON = "application/json"
+PROTOBUF = "application/x-protobuf"
 
 INPUTS = (ARROW_STREAM, ARROW_FILE, LINES, CSV, JSON)
 """Bodies of events."""

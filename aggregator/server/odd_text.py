@@ -3,10 +3,12 @@ r"""Requests of senders whose text is not always UTF-8, made readable: what is n
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+
+if TYPE_CHECKING:
+    from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 _DEEPEST = 100  # as protobuf's own reader has it
 _VARINT, _EIGHT_BYTES, _DELIMITED, _FOUR_BYTES = 0, 1, 2, 5
@@ -84,7 +86,7 @@ def _content(inner: memoryview, field: FieldDescriptor | None, depth: int) -> by
         return None
     if field.message_type is not None:
         return escaped_message(inner, field.message_type, depth + 1)
-    if field.type == FieldDescriptor.TYPE_STRING:
+    if field.type == field.TYPE_STRING:
         return bytes(inner).decode("utf-8", "backslashreplace").encode()
     return None
 

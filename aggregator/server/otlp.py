@@ -6,14 +6,10 @@ trace and span are fields.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-import orjson
-from google.protobuf import any_pb2
-from google.protobuf.duration_pb2 import Duration
 from google.protobuf.json_format import MessageToJson
 from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
@@ -24,6 +20,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
+from aggregator.server.media import JSON, PROTOBUF
 from aggregator.server.odd_text import escaped_message, read_json
 from aggregator.server.otlp_json import records_in
 from aggregator.server.otlp_record import (
@@ -37,14 +34,10 @@ from aggregator.server.otlp_record import (
     split,
 )
 from aggregator.server.otlp_size import MAX_RECORDS, check_records, check_size
-from aggregator.server.problems import Problem
 from aggregator.server.refusals import Tell, untold
 from aggregator.server.settings import OTLP_TAGS
 from aggregator.server.shipped import TAGS_AND_RECORD
 from esformat import InvalidEventError
-
-PROTOBUF = "application/x-protobuf"
-JSON = "application/json"
 
 
 def read_records(
@@ -142,38 +135,3 @@ def success(refused: int, why: str, media: str) -> bytes:
         message.partial_success.CopyFrom(ExportLogsPartialSuccess(rejected_log_records=refused, error_message=why))
     text: str = MessageToJson(message, indent=None)
     return message.SerializeToString() if media == PROTOBUF else text.encode()
-
-
-def not_stored(signal: str) -> Problem:
-    """Why traces and metrics are refused. Their senders do not try again."""
-    return Problem(404, "not-stored", f"{signal} are not stored here, only logs: send them elsewhere")
-
-
-def failure(message: str, media: str) -> bytes:
-    """The answer to what went wrong: a google.rpc.Status with its message."""
-    return rpc_status(message) if media == PROTOBUF else orjson.dumps({"message": message})
-
-
-def rpc_status(message: str, code: int = 0, retry_after_s: float | None = None) -> bytes:
-    """A google.rpc.Status, which no library here has, with a google.rpc.RetryInfo among its details."""
-    written = (_field(1, code) if code else b"") + _field(2, message.encode()[:2000])
-    if retry_after_s is not None:
-        delay = Duration()
-        delay.FromMilliseconds(max(1, math.ceil(retry_after_s * 1000)))
-        info = any_pb2.Any(
-            type_url="type.googleapis.com/google.rpc.RetryInfo", value=_field(1, delay.SerializeToString())
-        )
-        written += _field(3, info.SerializeToString())
-    return written
-
-
-def _field(number: int, value: int | bytes) -> bytes:
-    """A field of a protobuf message: a small number, or bytes."""
-    if isinstance(value, int):
-        return bytes([number << 3, value])
-    length = bytearray()
-    size = len(value)
-    while size >= 0x80:
-        length.append(size & 0x7F | 0x80)
-        size >>= 7
-    return bytes([number << 3 | 2, *length, size]) + value

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from starlette.requests import Request
 
 from aggregator.errors import AggregatorError
-from aggregator.server import bulk, cloudevents, loki, otlp
+from aggregator.server import bulk, cloudevents, loki, media, otlp
 from aggregator.server.asked import Asked, idempotency_key
 from aggregator.server.body import decompress
 from aggregator.server.formats import Names, read_events, read_lines, read_records
@@ -77,9 +77,9 @@ def _events(media: str) -> Callable[[bytes], None]:
 
 def _records(data: bytes) -> None:
     read_lines(pa.py_buffer(data)).validate(full=True)
-    for media, names in ((LINES, Names()), (JSON, Names("@timestamp", "message"))):
+    for kind, names in ((LINES, Names()), (JSON, Names("@timestamp", "message"))):
         with suppress(*_REFUSALS):
-            read_records(pa.py_buffer(data), media, max_bytes=MAX_BYTES, names=names)
+            read_records(pa.py_buffer(data), kind, max_bytes=MAX_BYTES, names=names)
 
 
 def _bulk(data: bytes) -> None:
@@ -87,8 +87,8 @@ def _bulk(data: bytes) -> None:
         bulk.record_of(action)
 
 
-def _otlp(media: str) -> Callable[[bytes], None]:
-    return lambda data: [*map(repr, otlp.read_records(data, media))].clear()
+def _otlp(kind: str) -> Callable[[bytes], None]:
+    return lambda data: [*map(repr, otlp.read_records(data, kind))].clear()
 
 
 def _loki(data: bytes) -> None:
@@ -116,7 +116,7 @@ def _compressed(data: bytes) -> None:
 
 KINDS: tuple[Callable[[bytes], None], ...] = (
     _asked, _plateau, _headers, _events(LINES), _events(CSV), _events(ARROW_STREAM), _events(ARROW_FILE), _records,
-    _bulk, _otlp(otlp.JSON), _otlp(otlp.PROTOBUF), _syslog, _compressed,
+    _bulk, _otlp(media.JSON), _otlp(media.PROTOBUF), _syslog, _compressed,
     lambda data: cloudevents.read_cloud_events(data, cloudevents.BATCH, 1).validate(full=True),
     lambda data: [*parameters.positions(data)].clear(), _loki, _events(JSON), _binary_event,
 )  # fmt: skip

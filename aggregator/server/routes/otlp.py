@@ -13,10 +13,9 @@ from aggregator.catalog import STREAMS_TOPIC
 from aggregator.server.asked import Asked, idempotency_key
 from aggregator.server.body import read_body
 from aggregator.server.context import Context
-from aggregator.server.media import media_of
+from aggregator.server.media import JSON, PROTOBUF, media_of
 from aggregator.server.operation import Endpoint, operation, parameter
-from aggregator.server.otlp import JSON, PROTOBUF, failure, not_stored
-from aggregator.server.otlp_export import export
+from aggregator.server.otlp_status import failure, not_stored
 from aggregator.server.problems import Problem, ProblemError, problem_of
 from aggregator.server.schemas import BINARY, PROBLEM, ref
 from aggregator.server.shipped import Target
@@ -74,7 +73,13 @@ def routes(context: Context) -> list[Route]:
         request.state.access.require("write", topic)
         target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
         body = await read_body(request, context.settings.http, may_be_empty=media == PROTOBUF)  # an export of nothing
-        return await context.appends.run(export, context, lambda: body.plain().to_pybytes(), media, target)
+
+        def work() -> bytes:
+            from aggregator.server.otlp_export import export  # here: slow to import
+
+            return export(context, lambda: body.plain().to_pybytes(), media, target)
+
+        return await context.appends.run(work)
 
     def refusing(signal: str) -> Endpoint:
         async def refuse(request: Request) -> Response:

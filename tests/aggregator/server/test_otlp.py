@@ -25,7 +25,9 @@ from served import served
 
 from aggregator.server import Settings
 from aggregator.server.config import settings_of
-from aggregator.server.otlp import JSON, PROTOBUF, failure, read_records
+from aggregator.server.media import JSON, PROTOBUF
+from aggregator.server.otlp import read_records
+from aggregator.server.otlp_status import failure
 from aggregator.server.settings import Otlp
 from esformat import InvalidEventError
 

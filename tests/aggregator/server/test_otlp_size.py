@@ -14,7 +14,8 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from aggregator.server import otlp_size
-from aggregator.server.otlp import PROTOBUF, read_records
+from aggregator.server.media import PROTOBUF
+from aggregator.server.otlp import read_records
 from esformat import InvalidEventError
 
 RECORDS, SCOPES, RESOURCES, VALUES = 0x12, 0x12, 0x0A, 0x0A
