@@ -268,6 +268,7 @@ class Adder:
         outcome: list[Added | str] = []
 
         def act(_: Entry) -> bool:
+            self._topic.check_there()
             known = _known(place, batch.key)
             if known is not None:
                 outcome.append(self._duplicate(place, known))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -51,6 +51,14 @@ def _open_copy(path: str) -> Catalog:
     return Catalog(Following(Layout(Path(path)), now_us))
 
 
+def _check_not_streams(names: Iterable[str], what: str) -> None:
+    if STREAMS_TOPIC in names:
+        raise InvalidRequestError(
+            f"the topic {STREAMS_TOPIC!r} is not {what}: streams and pipes write to it by that name",
+            hint="erase spaces of it, or let its retention keep less",
+        )
+
+
 class Catalog:
     """An open catalog. Safe to share between threads; close it, or use it as a context manager."""
 
@@ -58,7 +66,7 @@ class Catalog:
         """Made by `aggregator.open`."""
         self._backend = backend
         self._closed = False
-        self._columns: dict[str, tuple[int, pa.Schema]] = {}
+        self._columns: dict[int, tuple[int, pa.Schema]] = {}
         self._making = Lock()  # held while a topic is made
         try:
             self._pipes = Pipes(backend, self._pipe_target) if isinstance(backend, Writing) else None
@@ -189,7 +197,9 @@ class Catalog:
         chosen = [self.topic(topic).name] if topic is not None else self.topics()
         sealed = 0
         for name in chosen:
-            known = writing.state.topics[name]
+            known = writing.state.topics.get(name)
+            if known is None:  # it was deleted meanwhile
+                continue
             for partition in list(known.partitions.values()):
                 sealed += len(writing.sealer.seal(known, partition))
         writing.maintenance.look_after()
@@ -266,10 +276,11 @@ class Catalog:
 
     def _columns_of(self, topic: str) -> pa.Schema:
         """The columns of a topic that fields of mappings go to."""
-        count = len(self._backend.state.topics[topic].schemas)
-        known = self._columns.get(topic)
+        state = self.topic(topic)._topic
+        number, count = state.info.number, len(state.schemas)
+        known = self._columns.get(number)
         if known is None or known[0] != count:
-            known = self._columns[topic] = (count, self._columns_at(topic, count))
+            known = self._columns[number] = (count, self._columns_at(topic, count))
         return known[1]
 
     def _columns_at(self, topic: str, count: int) -> pa.Schema:
@@ -325,6 +336,44 @@ class Catalog:
         topic = self.topic(name)
         topic.set_policy(roll=roll, retention=retention)
         return topic
+
+    def rename_topic(self, name: str, new_name: str) -> Topic:
+        """Give a topic another name; all in it stays, positions too. Its streams are found under that name.
+
+        Raises TopicNotFoundError, TopicExistsError, InvalidRequestError (of the topic that streams are written to by
+        themselves), ReadOnlyError, ManifestFailedError.
+        """
+        writing = writer_of(self._backend)
+        topic = self.topic(name)
+        check_name(new_name, "topic")
+        _check_not_streams((name, new_name), "renamed")
+
+        def rename() -> None:
+            with writing.state.edit_lock:
+                state = topic._topic
+                state.check_there()
+                change = writing.manifest.rename_topics({state.info.number: new_name})
+                with writing.state.view_lock:
+                    writing.state.change = max(writing.state.change, change)
+                    writing.state.add_topic(replace(state.info, name=new_name))
+
+        if new_name != name:
+            uninterrupted(rename)
+            writing.manifest.keep_facts()
+        return topic
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all that it holds. It cannot be brought back.
+
+        It is gone when this returns: for readers, too, that look from now on. Scans that are open finish, and files go
+        when they have. A topic of that name can be made again at once; it has nothing of this one.
+        Raises TopicNotFoundError, InvalidRequestError (of the topic that streams are written to by themselves),
+        ReadOnlyError, LogFailedError, ManifestFailedError; then it is as it was.
+        """
+        writing = writer_of(self._backend)
+        topic = self.topic(name)
+        _check_not_streams((name,), "deleted")
+        writing.housekeeping.deletion.delete(topic._topic)
 
     def retain(self, topic: str | None = None, *, dry_run: bool = False) -> RetentionReport:
         """Remove what the topics' retention and the catalog's limits no longer keep, oldest first, now.
@@ -394,8 +443,9 @@ class Catalog:
                 "seals": self._backend.sealer.seals, "removed_segments": self._backend.housekeeping.removal.retired,
             }  # fmt: skip
             for name, mine in topics.items():
-                state = self._backend.state.topics[name]
-                mine["segments_to_merge"] = self._backend.housekeeping.waiting_to_merge(state)
+                state = self._backend.state.topics.get(name)
+                waiting = 0 if state is None else self._backend.housekeeping.waiting_to_merge(state)
+                mine["segments_to_merge"] = waiting
             facts["background"] = self._backend.maintenance.problem
             facts["swept"] = list(self._backend.startup.swept)
         return facts

@@ -63,6 +63,7 @@ class Erasures:
         """Hide every event of a space that is visible now. `events`: how many, for the report."""
         state = self._state
         with self._quarantine.lock, state.edit_lock:
+            topic.check_there()
             quarantined = {batch.partition for batch in self._quarantine.batches(topic)}
             waiting = bool(self._removal.waiting())  # whose files may hold the space as well
             with state.view_lock:
@@ -94,6 +95,7 @@ class Erasures:
 
     def _put(self, stones: Sequence[Tombstone]) -> None:
         """Under the edit lock."""
+        stones = [stone for stone in stones if not self._state.partitions[stone.partition][0].leaving]
         if stones:
             change = self._manifest.apply(Edit(tombstones=stones))
             with self._state.view_lock:

@@ -142,7 +142,7 @@ def decode_facts(lines: bytes) -> Facts:
 def _check_unique(facts: Facts, settings: int) -> None:
     keys: dict[str, list[Any]] = {
         "number of a topic": [topic.number for topic in facts.topics],
-        "name of a topic": [topic.name for topic in facts.topics],
+        "name of a topic": [topic.name for topic in facts.topics if not topic.deleted],
         "number of a schema": [schema.number for schema in facts.schemas],
         "number of a partition": [partition.number for partition in facts.partitions],
         "name of a partition": [(partition.topic, partition.name) for partition in facts.partitions],
@@ -172,16 +172,20 @@ def _of_topic(topic: TopicInfo) -> dict[str, Any]:
     return {
         "number": topic.number, "name": topic.name, "keys": topic.keys, "indexes": topic.indexes,
         "roll": topic.roll.to_json(), "retention": topic.retention.to_json(), "created_us": topic.created_us,
+        "deleted": topic.deleted,
     }  # fmt: skip
 
 
 def _topic(facts: dict[str, Any]) -> TopicInfo:
     if facts["keys"] not in ("text", "binary"):
         raise ValueError("keys are text or binary")
+    deleted = _truth(facts["deleted"])
+    if deleted and facts["name"]:
+        raise ValueError("a deleted topic has no name")
     return TopicInfo(
-        _whole(facts["number"]), check_name(facts["name"], "topic"), facts["keys"],
+        _whole(facts["number"]), "" if deleted else check_name(facts["name"], "topic"), facts["keys"],
         tuple(map(_text, facts["indexes"])), _policy(Roll, facts["roll"]), _policy(Retention, facts["retention"]),
-        _whole(facts["created_us"], LAST, -LAST),
+        _whole(facts["created_us"], LAST, -LAST), deleted,
     )  # fmt: skip
 
 

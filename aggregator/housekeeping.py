@@ -12,6 +12,7 @@ from threading import Lock
 from aggregator.ages import Ages
 from aggregator.budget import Budget
 from aggregator.compaction import Bounds, bounds_for, merges_due, merges_possible
+from aggregator.deletion import Deletion
 from aggregator.disk import Usage, measure
 from aggregator.disk_reserve import DiskReserve, wanted_bytes
 from aggregator.erasure import Erasures
@@ -70,6 +71,7 @@ class Housekeeping:
         self.removal = Removal(state, manifest, layout, pins, pool, footprint)
         self._rewriter = Rewriter(layout, pool, sealer.take_number)
         self.erasures = Erasures(state, manifest, log, sealer, self._rewriter, self.removal, pool, clock)
+        self.deletion = Deletion(state, manifest, log, sealer, self.removal, budget, footprint)
         self._retaining = Lock()
         self._compacting = Lock()
         self._looked: dict[int, tuple[object, ...]] = {}  # topic -> what was so when nothing was due to merge
@@ -162,19 +164,22 @@ class Housekeeping:
     def _remove(self, doomed: list[Doomed]) -> list[Doomed]:
         """Retire them, topic by topic; gives those that were still there."""
         done: list[Doomed] = []
-        mine: dict[tuple[str, str], list[Doomed]] = {}
+        mine: dict[tuple[int, str], list[Doomed]] = {}
         for one in doomed:
             topic, _ = self._state.partitions[one.segment.partition]
-            mine.setdefault((topic.info.name, one.reason), []).append(one)
-        for (name, reason), some in mine.items():
-            topic = self._state.topics[name]
+            mine.setdefault((topic.info.number, one.reason), []).append(one)
+        for (number, reason), some in mine.items():
+            topic = self._state.topic_of(number)
             segments = [one.segment for one in some if isinstance(one.segment, SegmentInfo)]
             batches = [one.segment for one in some if isinstance(one.segment, QuarantinedBatch)]
             there: set[Kept] = set(self.removal.retire(topic, segments, reason))
             there.update(self._sealer.quarantine.remove(batches))
             done += [one for one in some if one.segment in there]
             logger.info(
-                "retention by %s removed %d segments and quarantined batches of topic %r", reason, len(there), name
+                "retention by %s removed %d segments and quarantined batches of topic %r",
+                reason,
+                len(there),
+                topic.info.name,
             )
         return done
 

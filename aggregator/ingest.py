@@ -71,6 +71,7 @@ class Ingest:
         Raises InvalidEventError, InvalidRequestError, SequenceConflictError, OverloadedError, LogFailedError,
         ManifestFailedError, ClosedError.
         """
+        topic.check_there()
         key = batch_key(producer, sequence)
         events = taken_in(given)
         families = newest_of_families(list(topic.schemas.values())) if isinstance(events, list) else ()
@@ -132,6 +133,7 @@ class Ingest:
 
         def place(entry: Entry) -> bool:
             nonlocal known
+            topic.check_there()
             known = _known(partition, key, digest, len(batch))
             if known is not None:
                 return False

@@ -370,6 +370,10 @@ class Log:
 
         self.append(Entry(0, 0, (), place, lambda _: None, lambda _: None, (None, lambda: b"")))
 
+    def wait(self) -> None:
+        """Return when every entry that had its place by now is published, or has failed. Raises as `append`."""
+        self.append(Entry(0, 0, (), lambda _: False, lambda _: None, lambda _: None, (None, lambda: b"")))
+
     def _acknowledge(self, end: int) -> None:
         """Tell readers in other processes how far they may read."""
         os.pwrite(self._mark, encode_mark(end), 0)

@@ -19,7 +19,10 @@ LAST = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class TopicInfo:
-    """A topic as the manifest keeps it. `keys`: "text" or "binary"."""
+    """A topic as the manifest keeps it. `keys`: "text" or "binary".
+
+    deleted: only its number is left, and those of its partitions, so that nobody gets them again; it has no name.
+    """
 
     number: int
     name: str
@@ -28,6 +31,11 @@ class TopicInfo:
     roll: Roll
     retention: Retention
     created_us: int
+    deleted: bool = False
+
+    def as_deleted(self) -> TopicInfo:
+        """What is left of it once it was deleted."""
+        return TopicInfo(self.number, "", self.keys, (), Roll(), Retention(), self.created_us, deleted=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,6 +210,8 @@ class Quarantine:
                 self._report(path.name, error.message, "left there")
                 self._spared.add(number)
                 continue
+            if self._state.is_deleted(found.facts["topic_number"]):
+                continue  # it is swept
             if found.batch.partition not in self._state.partitions:
                 self._report(path.name, "the manifest does not know its topic: it may be an old copy", "left there")
                 self._spared.add(number)

@@ -89,9 +89,11 @@ def _fill(
             message = error.message if isinstance(error, EsdbError) else "a directory is in its place"
             manifest.add_problem(Problem(name, message, f"{SET_ASIDE}: {aside.name}", clock()))
         progress(done, total)
+    state = CatalogState(manifest.load())
+    _take_deleted(layout, state, manifest)
+    found = {number: each for number, each in found.items() if not state.is_deleted(each[1].facts["topic_number"])}
     superseded = _superseded({number: each for number, (_, each) in found.items()})
     unfinished, between = _unfinished(layout, [each for number, each in found.items() if number not in superseded])
-    state = CatalogState(manifest.load())
     rows = 0
     newest_first = [each for number, (_, each) in sorted(found.items(), reverse=True) if number not in unfinished]
     for each in newest_first:  # the newest tells the latest policies of its topic
@@ -111,11 +113,28 @@ def _fill(
     )  # fmt: skip
 
 
+def _take_deleted(layout: Layout, state: CatalogState, manifest: Manifest) -> None:
+    """Know first which topics were deleted: what is left of them is not taken in."""
+    with contextlib.suppress(FileNotFoundError, CorruptManifestError, UnknownVersionError):  # `_restore` says so
+        facts, _ = read_facts(layout.facts)
+        for topic in facts.topics:
+            if topic.deleted:
+                state.add_topic(manifest.add_topic(topic))
+        for partition in facts.partitions:
+            if state.is_deleted(partition.topic):
+                sealed = {partition.number: partition.sealed_index}
+                state.add_partition(manifest.add_partition(partition.topic, partition.name, partition.number))
+                state.partitions[partition.number][1].sealed_index = partition.sealed_index
+                manifest.apply(Edit(sealed=sealed))
+
+
 def _take_batches(layout: Layout, state: CatalogState, manifest: Manifest) -> None:
     """Take in the quarantined batches, the newest last. One that cannot be read stays where it is."""
     for number, path in sorted(batch_files(layout).items()):
         with contextlib.suppress(CorruptLogError):
             found = describe_batch(path, number)
+            if state.is_deleted(found.facts["topic_number"]):
+                continue
             topic = adopt_topic(state, manifest, found.facts)
             adopt_schema(state, manifest, topic, found.facts)
             adopt_partition(state, manifest, topic, found.facts)

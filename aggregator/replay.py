@@ -58,6 +58,8 @@ class Replay:
         head = frame.head
         prefix, start = EventsPrefix.decode(frame.body)
         topic, partition = self._state.partitions[head.partition]
+        if topic.info.deleted:
+            return
         schema = topic.schemas[prefix.schema]
         partition.next_index = max(partition.next_index, head.first_index + head.count)
         if prefix.producer:
@@ -78,6 +80,8 @@ class Replay:
 
     def _define(self, facts: dict[str, Any]) -> None:
         if self._manifest is None:
+            return
+        if self._state.is_deleted(facts["topic_number"]):
             return
         topic = adopt_topic(self._state, self._manifest, facts)
         adopt_schema(self._state, self._manifest, topic, facts)
@@ -122,11 +126,13 @@ def _batch(message: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
 
 def adopt_topic(state: CatalogState, manifest: Manifest, facts: dict[str, Any]) -> TopicInfo:
     """The topic that a definition or a segment tells of, added to the manifest where that has lost it."""
-    known = state.topics.get(facts["topic"])
-    if known is not None:
-        return known.info
+    number, name = facts["topic_number"], facts["topic"]
+    if state.has_topic(number):  # perhaps under another name: it was renamed since
+        return state.topic_of(number).info
+    if name in state.topics:  # it was deleted or renamed, and nobody knows that any more
+        name = f"{name} ({number})"
     info = TopicInfo(
-        facts["topic_number"], facts["topic"], facts["keys"], tuple(facts["indexes"]), Roll(**facts["roll"]),
+        number, name, facts["keys"], tuple(facts["indexes"]), Roll(**facts["roll"]),
         Retention(**facts["retention"]), facts["topic_created_us"],
     )  # fmt: skip
     state.add_topic(manifest.add_topic(info))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aggregator.facts import Facts
 from aggregator.manifest import IDENTITY, UNSYNCED, Edit, Manifest, PipeRows
 from aggregator.model import PartitionInfo, SchemaInfo, Tombstone, TopicInfo
-from aggregator.state import CatalogState
+from aggregator.state import CatalogState, Topic
 
 _SHOWN = 5
 _UNKNOWN = 1 << 22
@@ -44,6 +44,7 @@ def restore(
     that the log holds, and the one after the last. Raises ManifestFailedError.
     """
     work = _Restoring(facts, state, manifest)
+    work.names()
     topics = {topic.number for topic in facts.topics if work.takes(f"topic {topic.name!r}", work.topic(topic))}
     for schema in facts.schemas:
         work.takes(f"schema {schema.number}", schema.topic in topics and work.schema(schema))
@@ -71,21 +72,42 @@ class _Restoring:
             self.done.contradictions.append(what)
         return agrees
 
+    def names(self) -> None:
+        """Give topics the names that the facts have: segments and log tell those of before."""
+        known = {topic.info.number: topic.info for topic in self._state.topics.values()}
+        noted = {topic.number: topic for topic in self._facts.topics if topic.number in known and not topic.deleted}
+        agreed = {n: topic for n, topic in noted.items() if topic.created_us == known[n].created_us}
+        taken = {info.name for number, info in known.items() if number not in agreed}
+        names = {n: t.name for n, t in agreed.items() if t.name != known[n].name and t.name not in taken}
+        if names:
+            self._manifest.rename_topics(names)
+        for number, name in names.items():
+            self._state.add_topic(replace(known[number], name=name))
+
     def topic(self, topic: TopicInfo) -> bool:
         """What the facts say of policies is the newest: they are noted before a change is acknowledged."""
-        known = self._state.topics.get(topic.name)
-        if known is None:
-            if any(each.info.number == topic.number for each in self._state.topics.values()):
+        if not self._state.has_topic(topic.number):
+            if topic.name in self._state.topics:
                 return False
             self._state.add_topic(self._manifest.add_topic(topic))
             return True
-        mine = (topic.number, topic.keys, topic.indexes, topic.created_us)
-        if mine != (known.info.number, known.info.keys, known.info.indexes, known.info.created_us):
+        known = self._state.topic_of(topic.number)
+        if (topic.keys, topic.created_us) != (known.info.keys, known.info.created_us):
+            return False
+        if topic.deleted:
+            self._delete(known)
+            return True
+        if (topic.name, topic.indexes) != (known.info.name, known.info.indexes):
             return False
         if topic != known.info:
             self._manifest.set_policy(topic.number, topic.roll, topic.retention)
             self._state.add_topic(topic)
         return True
+
+    def _delete(self, topic: Topic) -> None:
+        if not topic.info.deleted:
+            sealed = {partition.number: partition.next_index for partition in topic.partitions.values()}
+            self._state.delete_topic(topic, self._manifest.delete_topic(topic.info.number, sealed))
 
     def schema(self, schema: SchemaInfo) -> bool:
         topic = self._state.topic_of(schema.topic)

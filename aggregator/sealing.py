@@ -397,6 +397,13 @@ class Sealer:
             with contextlib.suppress(OSError):  # it is swept when the catalog is opened
                 self._layout.segment(info.number).unlink(missing_ok=True)
 
+    def forget(self, partition: Partition) -> None:
+        """Delete files that were written for a partition and got no rows. Under its seal lock."""
+        written = self._written.pop(partition.number, None)
+        if written is not None:
+            self._discard(written.segments)
+            self.quarantine.discard(written.quarantined)
+
     def release_log(self) -> None:
         """Delete log files that hold sealed events only. Raises OSError; then they are left for the next call."""
         with self._releasing:

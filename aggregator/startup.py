@@ -97,7 +97,11 @@ class Startup:
         found: list[tuple[Path, FoundSegment]] = []
         for number, path in sorted(paths.items()):
             try:
-                found.append((path, describe_segment(path, number)))
+                each = describe_segment(path, number)
+                if self._state.is_deleted(each.facts["topic_number"]):
+                    self._sweep(path)
+                else:
+                    found.append((path, each))
             except EsdbError as error:
                 aside = set_aside(self._layout, path)
                 self._report(

@@ -13,6 +13,7 @@ from threading import Lock
 from typing import Any
 
 from aggregator.arrivals import Arrivals
+from aggregator.errors import TopicNotFoundError
 from aggregator.lineage import Lineage
 from aggregator.manifest import Contents
 from aggregator.model import Cut, PartitionInfo, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo, with_cut
@@ -99,7 +100,13 @@ class Topic:
     partitions: dict[str, Partition] = field(default_factory=dict)
     segments: SegmentTable = field(default_factory=SegmentTable)
     tombstones: dict[tuple[int, bytes], tuple[Cut, ...]] = field(default_factory=dict)  # by partition and space
+    leaving: bool = False  # it is deleted, or about to be: it takes nothing more
     _schema_set: SchemaSet | None = None
+
+    def check_there(self) -> None:
+        """Raises TopicNotFoundError once the topic is deleted, or about to be."""
+        if self.leaving:
+            raise TopicNotFoundError("the topic was deleted", hint="make it again")
 
     @property
     def binary_keys(self) -> bool:
@@ -176,6 +183,7 @@ class CatalogState:
         self.change = contents.change
         """The manifest's change that the segments here show."""
         self.topics: dict[str, Topic] = {}
+        """By name, without deleted ones, which keep their numbers and their partitions'."""
         self._by_number: dict[int, Topic] = {}
         self.partitions: dict[int, tuple[Topic, Partition]] = {}
         self.segment_bytes = 0
@@ -200,11 +208,40 @@ class CatalogState:
         """Take in a topic, or what changed of one."""
         known = self._by_number.get(info.number)
         if known is not None:
-            known.info = info
+            before, known.info = known.info, info
+            if (before.name, before.deleted) != (info.name, info.deleted):
+                known.leaving = info.deleted
+                named = [topic for topic in self._by_number.values() if not topic.info.deleted]
+                self.topics = {topic.info.name: topic for topic in named}
             return known
-        topic = Topic(info)
-        self.topics[info.name] = self._by_number[info.number] = topic
+        topic = self._by_number[info.number] = Topic(info, leaving=info.deleted)
+        if not info.deleted:
+            self.topics[info.name] = topic
         return topic
+
+    def delete_topic(self, topic: Topic, change: int) -> int:
+        """Show that a topic is deleted, with all in it; gives the bytes of the events that were unsealed."""
+        with self.view_lock:
+            self.change = max(self.change, change)
+            self.segment_bytes -= topic.segments.size_bytes
+            topic.segments, topic.schemas, topic.tombstones = SegmentTable(), {}, {}
+            size = 0
+            for partition in topic.partitions.values():
+                size += sum(held.size_bytes for held in (partition.sealing, partition.unsealed) if held is not None)
+                partition.sealing, partition.unsealed = None, Unsealed.empty()
+                partition.sealed_index = partition.next_index
+                partition.producers, partition.holes = {}, ()
+            self.add_topic(topic.info.as_deleted())
+            self.arrivals.tell()
+            return size
+
+    def has_topic(self, number: int) -> bool:
+        """Whether there is, or was, a topic of that number."""
+        return number in self._by_number
+
+    def is_deleted(self, number: int) -> bool:
+        """Whether there was a topic of that number, and it was deleted."""
+        return number in self._by_number and self._by_number[number].info.deleted
 
     def add_schema(self, info: SchemaInfo) -> None:
         """Take in a schema of a topic that is known."""

@@ -8,7 +8,7 @@ both, so that opening a catalog looks only at what came since; without them ever
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from threading import Lock
 
 import pyarrow as pa
@@ -49,6 +49,7 @@ class StreamIndex:
         self._lock = Lock()
         self._loaded = False
         self._table = TagTable()
+        self._topics: dict[int, str] = {}  # name of each topic when it was looked at last, by number
         self._streams: list[Stream | None] = []  # by number in the table; None: it is gone
         self._numbers: dict[tuple[str, str], int] = {}
         self._answers: dict[tuple[Source | None, str | None], dict[str, tuple[str, ...]]] = {}
@@ -139,6 +140,7 @@ class StreamIndex:
         """Look at what came; in some topics, or in all."""
         if not self._loaded:
             self._load()
+        self._follow_names()
         for topic in list(self._state.topics.values()) if topics is None else topics:
             if topic.binary_keys:
                 continue
@@ -150,15 +152,32 @@ class StreamIndex:
 
     def _load(self) -> None:
         topics, marks = self._manifest.streams()
-        known = {topic.info.number for topic in list(self._state.topics.values())}
+        self._topics = {topic.info.number: topic.info.name for topic in list(self._state.topics.values())}
         # a reader may not know yet what its writer made just now: it looks at all of that when it does
         self._marks = {number: mark for number, mark in marks.items() if number in self._state.partitions}
         self._kept_marks = dict(self._marks)
-        for number, streams in ((number, topics[number]) for number in topics if number in known):
-            name = self._state.topic_of(number).info.name
+        for number, streams in ((number, topics[number]) for number in topics if number in self._topics):
+            name = self._topics[number]
             for tags in streams:
                 self._number(name, TagSet.of(tags))
         self._loaded = True
+
+    def _follow_names(self) -> None:
+        """Let streams of renamed topics have their new names, and forget those of deleted ones."""
+        now = {topic.info.number: topic.info.name for topic in list(self._state.topics.values())}
+        before, self._topics = self._topics, now
+        moved = {name: now.get(number) for number, name in before.items() if now.get(number) != name}
+        if not moved:
+            return
+        gone = before.keys() - now.keys()
+        self._added = {key: tags for key, tags in self._added.items() if key[0] not in gone}
+        self._removed = {key for key in self._removed if key[0] not in gone}
+        for place, stream in enumerate(self._streams):
+            if stream is not None and stream.topic in moved:
+                name = moved[stream.topic]
+                self._streams[place] = None if name is None else replace(stream, topic=name)
+        self._numbers = {(s.topic, s.name): place for place, s in enumerate(self._streams) if s is not None}
+        self._answers = {}
 
     def _number(self, topic: str, tags: TagSet) -> None:
         name = str(tags)
@@ -185,6 +204,8 @@ class StreamIndex:
                 marks[partition] = end
         known = self._numbers
         topic = snapshot.topic
+        if self._topics.get(topic.number, topic.name) != topic.name:  # it was renamed, or deleted, just now
+            return
         added = {
             name
             for name in sorted(fresh)

@@ -42,7 +42,10 @@ def shares(backend: Backend, source: Source | None) -> Iterator[Share]:
     for stream in backend.streams.select(source):
         topics.setdefault(stream.topic, []).append(stream)
     for name, streams in topics.items():
-        snapshot, pin = backend.snapshot(backend.state.topics[name], None)
+        topic = backend.state.topics.get(name)
+        if topic is None:  # it was deleted just now
+            continue
+        snapshot, pin = backend.snapshot(topic, None)
         try:
             yield from shares_of(backend.pool, snapshot, {stream.name for stream in streams})
         finally:

@@ -167,6 +167,7 @@ class Topic:
         """
         writing = writer_of(self._backend)
         with writing.state.edit_lock:
+            self._topic.check_there()
             info = self._topic.info
             changed = replace(
                 info,
@@ -248,7 +249,11 @@ class Topic:
     # ------------------------------------------------------------ reading
 
     def _snap(self, partition: str | None) -> tuple[Snapshot, Pin]:
-        return self._backend.snapshot(self._topic, partition)
+        found, pin = self._backend.snapshot(self._topic, partition)
+        if found.topic.deleted:
+            pin.release()
+            self._topic.check_there()
+        return found, pin
 
     def _question(self, **asked: Any) -> Question:
         return make_question(binary_keys=self._topic.binary_keys, indexes=self.indexes, **asked)

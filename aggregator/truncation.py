@@ -91,7 +91,10 @@ def _held(backend: Backend, statement: Truncate, pins: ExitStack) -> _Streams:
         topics.setdefault(stream.topic, []).append(stream)
     found = _Streams([], [], [], [])
     for topic, mine in topics.items():
-        snapshot, pin = backend.snapshot(backend.state.topics[topic], None)
+        state = backend.state.topics.get(topic)
+        if state is None:  # it was deleted just now
+            continue
+        snapshot, pin = backend.snapshot(state, None)
         pins.callback(pin.release)
         found.snapshots.append(snapshot)
         records = {stream.name: 0 for stream in mine}

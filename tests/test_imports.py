@@ -161,7 +161,7 @@ AGGREGATOR_LEVELS = (
     ("sealing_process",),
     ("ingest", "removal", "replay", "restoring", "rewriting", "sealing", "source", "stats", "stream_index", "traces"),
     ("unsealed_source",),
-    ("erasure", "following", "maintenance", "rounds", "scan", "startup"),
+    ("deletion", "erasure", "following", "maintenance", "rounds", "scan", "startup"),
     ("housekeeping", "key_counts", "looking", "rebuild"),
     ("writing",),
     ("adding",),

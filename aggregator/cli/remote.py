@@ -62,6 +62,14 @@ class RemoteCatalog:
         """Give a topic other policies."""
         return self._client.alter_topic(name, roll=roll, retention=retention)
 
+    def rename_topic(self, name: str, new_name: str) -> RemoteTopic:
+        """Give a topic another name."""
+        return self._client.rename_topic(name, new_name)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+        self._client.delete_topic(name)
+
     def stats(self) -> dict[str, Any]:
         """What the catalog holds and takes; its address stands for the path, which is the server's own."""
         return {"path": self.path, **self._client.stats()}

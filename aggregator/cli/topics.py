@@ -1,4 +1,4 @@
-"""`aggregator topics`: which topics there are; makes and alters them."""
+"""`aggregator topics`: which topics there are; makes, alters, renames and deletes them."""
 
 from __future__ import annotations
 
@@ -27,6 +27,8 @@ Examples:
   aggregator topics data
   aggregator topics data --create orders --index type --retention age=365d --retention bytes=10GiB
   aggregator topics data --alter orders --retention bytes=1GiB --roll age=60s
+  aggregator topics data --rename orders purchases
+  aggregator topics data --delete purchases
   aggregator topics data --json
   aggregator topics http://127.0.0.1:3030 --token-file token
 """
@@ -36,6 +38,8 @@ Examples:
 @catalog_or_server
 @click.option("--create", metavar="TOPIC", help="Make this topic.")
 @click.option("--alter", metavar="TOPIC", help="Give this topic the policies of --roll and --retention.")
+@click.option("--rename", nargs=2, metavar="TOPIC NAME", help="Give this topic another name.")
+@click.option("--delete", metavar="TOPIC", help="Delete this topic with all that it holds, for good.")
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="With --create: index it. Repeatable.")
 @click.option("--keys", type=click.Choice(["text", "binary"]), help="With --create: kind of keys. Default: text.")
 @policy_options
@@ -44,16 +48,20 @@ def topics(
     catalog: str,
     create: str | None,
     alter: str | None,
+    rename: tuple[str, str] | None,
+    delete: str | None,
     indexes: tuple[str, ...],
     keys: str | None,
     roll: tuple[tuple[str, str], ...],
     retention: tuple[tuple[str, str], ...],
     as_json: bool,
 ) -> None:
-    """List the topics of a catalog, or make or alter one."""
+    """List the topics of a catalog, or make, alter, rename or delete one."""
+    if sum(each is not None for each in (create, alter, rename, delete)) > 1:
+        raise click.UsageError("give one of --create, --alter, --rename and --delete")
     if create is None and (indexes or keys):
         raise click.UsageError("--index and --keys go with --create")
-    if (create is None) == (alter is None) and (create is not None or roll or retention):
+    if create is None and alter is None and (roll or retention):
         raise click.UsageError("--roll and --retention go with either --create or --alter")
     if alter is not None and not (roll or retention):
         raise click.UsageError("--alter needs --roll or --retention")
@@ -67,6 +75,14 @@ def topics(
         with changing(catalog) as opened:
             opened.alter_topic(alter, roll=policy(roll), retention=policy(retention))
             _done(opened, alter, "altered", as_json)
+    elif rename is not None:
+        with changing(catalog) as opened:
+            opened.rename_topic(*rename)
+            _done(opened, rename[1], "renamed", as_json)
+    elif delete is not None:
+        with changing(catalog) as opened:
+            opened.delete_topic(delete)
+            say_json({"deleted": delete}) if as_json else say(f"{delete}: deleted")
     else:
         with asking(catalog) as opened:
             _list(opened, as_json)

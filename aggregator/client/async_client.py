@@ -123,6 +123,15 @@ class AsyncClient:
         await self._connection.send(calls.alter_topic(name, roll, retention))
         return self.topic(name)
 
+    async def rename_topic(self, name: str, new_name: str) -> AsyncTopic:
+        """Give a topic another name. As `Client.rename_topic`."""
+        await self._connection.send(calls.rename_topic(name, new_name))
+        return self.topic(new_name)
+
+    async def delete_topic(self, name: str) -> None:
+        """Delete a topic with all that it holds. As `Client.delete_topic`."""
+        await self._connection.send(calls.delete_topic(name))
+
     async def write(
         self, tags: Mapping[str, str], records: Any, topic: str = STREAMS_TOPIC, *, partition: str = DEFAULT_PARTITION
     ) -> Receipt:

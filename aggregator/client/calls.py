@@ -6,7 +6,7 @@ import base64
 import gzip
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 from urllib.parse import quote, urlencode
 
@@ -242,6 +242,16 @@ def alter_topic(name: str, roll: Mapping[str, Any] | None, retention: Mapping[st
     """Give a topic other policies; what is None stays."""
     content = {name: dict(given) for name, given in (("roll", roll), ("retention", retention)) if given is not None}
     return plain("PATCH", path("v1", "topics", name), content)
+
+
+def rename_topic(name: str, new_name: str) -> Call:
+    """Give a topic another name."""
+    return plain("POST", path("v1", "topics", name, "rename"), {"name": new_name})
+
+
+def delete_topic(name: str) -> Call:
+    """Delete a topic. Not repeated: by then another one may have its name."""
+    return replace(plain("DELETE", path("v1", "topics", name)), repeatable=False)
 
 
 def gone(headers: Mapping[str, str]) -> int:

@@ -89,6 +89,21 @@ class Client:
         self._connection.send(calls.alter_topic(name, roll, retention))
         return self.topic(name)
 
+    def rename_topic(self, name: str, new_name: str) -> RemoteTopic:
+        """Give a topic another name, as `aggregator.Catalog.rename_topic` does.
+
+        Raises TopicNotFoundError, TopicExistsError, InvalidRequestError, AccessDeniedError.
+        """
+        self._connection.send(calls.rename_topic(name, new_name))
+        return self.topic(new_name)
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic with all that it holds, as `aggregator.Catalog.delete_topic` does. It cannot be brought back.
+
+        Raises TopicNotFoundError, InvalidRequestError, AccessDeniedError, UnavailableError (it may be deleted).
+        """
+        self._connection.send(calls.delete_topic(name))
+
     # ------------------------------------------------------------ streams
 
     def write(

@@ -356,13 +356,41 @@ class Manifest:
     def make_topic(self, topic: TopicInfo, schema: EventSchema | None) -> tuple[TopicInfo, SchemaInfo | None]:
         """The same, with the topic's first schema, if there is one."""
         with self._writing() as db:
-            if db.execute("SELECT 1 FROM topics WHERE name = ?", (topic.name,)).fetchone():
-                raise TopicExistsError(f"the topic {topic.name!r} exists", path=str(self.path.parent))
+            if not topic.deleted:
+                self._check_name(db, topic.name)
             number = rows.put_topic(db, topic)
             given = None if schema is None else rows.put_schema(db, SchemaInfo(0, number, 0, schema))
             _count_change(db)
             self._changed |= {"topic"} if schema is None else {"topic", "schema"}
         return replace(topic, number=number), given
+
+    def _check_name(self, db: sqlite3.Connection, name: str) -> None:
+        if db.execute("SELECT 1 FROM topics WHERE name = ? AND deleted = 0", (name,)).fetchone():
+            raise TopicExistsError(f"the topic {name!r} exists", path=str(self.path.parent))
+
+    def rename_topics(self, names: Mapping[int, str]) -> int:
+        """Give topics, by number, other names, all at once; gives the number of the change. Raises TopicExistsError."""
+        with self._writing() as db:
+            for number in names:  # so that two can change names
+                db.execute("UPDATE topics SET name = '' || char(0) || number WHERE number = ?", (number,))
+            for number, name in names.items():
+                self._check_name(db, name)
+                db.execute("UPDATE topics SET name = ? WHERE number = ?", (name, number))
+            change = _count_change(db)
+            self._changed.add("topic")
+        return change
+
+    @_makes_room
+    def delete_topic(self, number: int, sealed: Mapping[int, int]) -> int:
+        """Delete a topic, and retire its segments; gives the number of the change.
+
+        sealed: for each of its partitions the record index that its next event would have had.
+        """
+        with self._writing() as db:
+            change = _count_change(db)
+            rows.delete_topic(db, number, sealed, change)
+            self._changed |= {"topic", "schema", "partition", "tombstone"}
+        return change
 
     @_makes_room
     def set_policy(self, topic: int, roll: Roll, retention: Retention) -> None:

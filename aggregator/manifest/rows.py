@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, fields, replace
 from operator import attrgetter
 from typing import Any
@@ -32,20 +32,21 @@ _ADD_SEGMENT = """
     VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _ADD_TOPIC = """
-    INSERT INTO topics (number, name, keys, indexes, roll, retention, created_us) VALUES (?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO topics (number, name, keys, indexes, roll, retention, created_us, deleted)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 _SEGMENT_VALUES = attrgetter(*(each.name for each in fields(SegmentInfo)))  # a copy by `astuple` costs 20 × as much
 
 
 def topics(db: sqlite3.Connection) -> list[TopicInfo]:
-    """Every topic, in the order in which they came to be."""
+    """Every topic, deleted ones included, in the order in which they came to be."""
     return [
         TopicInfo(
             number, name, keys, tuple(json.loads(indexes)), Roll(**json.loads(roll)),
-            Retention(**json.loads(retention)), created_us,
+            Retention(**json.loads(retention)), created_us, bool(deleted),
         )
-        for number, name, keys, indexes, roll, retention, created_us in db.execute(
-            "SELECT * FROM topics ORDER BY number"
+        for number, name, keys, indexes, roll, retention, created_us, deleted in db.execute(
+            "SELECT number, name, keys, indexes, roll, retention, created_us, deleted FROM topics ORDER BY number"
         )
     ]  # fmt: skip
 
@@ -56,7 +57,7 @@ def put_topic(db: sqlite3.Connection, topic: TopicInfo) -> int:
         _ADD_TOPIC,
         (
             topic.number or None, topic.name, topic.keys, json.dumps(topic.indexes), json.dumps(topic.roll.to_json()),
-            json.dumps(topic.retention.to_json()), topic.created_us,
+            json.dumps(topic.retention.to_json()), topic.created_us, topic.deleted,
         ),
     ).lastrowid  # fmt: skip
     assert given is not None
@@ -78,6 +79,28 @@ def schemas(db: sqlite3.Connection) -> list[SchemaInfo]:
 
 def _magnitudes(stored: str) -> tuple[tuple[str, int], ...]:
     return tuple(sorted(json.loads(stored).items()))
+
+
+def delete_topic(db: sqlite3.Connection, number: int, sealed: Mapping[int, int], change: int) -> None:
+    """Retire a topic's segments and forget all else of it but its number and those of its partitions.
+
+    sealed: for each of those the record index that its next event would have had.
+    """
+    mine = "partition IN (SELECT number FROM partitions WHERE topic = ?)"
+    db.execute(
+        f"INSERT INTO retired SELECT number, size_bytes, 'deleted', ? FROM segments WHERE {mine}",  # noqa: S608  constant
+        (change, number),
+    )
+    for table in ("segments", "quarantine", "producers", "tombstones", "stream_marks", "holes"):
+        db.execute(f"DELETE FROM {table} WHERE {mine}", (number,))  # noqa: S608  constant
+    for table in ("streams", "schemas"):
+        db.execute(f"DELETE FROM {table} WHERE topic = ?", (number,))  # noqa: S608  constant
+    db.execute("UPDATE partitions SET name = CAST(number AS TEXT), reserved_index = 0 WHERE topic = ?", (number,))
+    db.executemany("UPDATE partitions SET sealed_index = ? WHERE number = ?", [(end, n) for n, end in sealed.items()])
+    db.execute(
+        "UPDATE topics SET name = '', indexes = '[]', roll = ?, retention = ?, deleted = 1 WHERE number = ?",
+        (json.dumps(Roll().to_json()), json.dumps(Retention().to_json()), number),
+    )
 
 
 def put_schema(db: sqlite3.Connection, info: SchemaInfo, base: SchemaInfo | None = None) -> SchemaInfo:

@@ -14,13 +14,15 @@ INSERT INTO changes VALUES (1, 0);
 
 CREATE TABLE topics (
     number     INTEGER PRIMARY KEY AUTOINCREMENT,
-    name       TEXT NOT NULL UNIQUE,
+    name       TEXT NOT NULL, -- empty once it was deleted
     keys       TEXT NOT NULL CHECK (keys IN ('text', 'binary')),
     indexes    TEXT NOT NULL, -- JSON list of column names
     roll       TEXT NOT NULL, -- JSON
     retention  TEXT NOT NULL, -- JSON
-    created_us INTEGER NOT NULL
+    created_us INTEGER NOT NULL,
+    deleted    INTEGER NOT NULL DEFAULT 0 -- 1: no more than its numbers are left; they are never given again
 ) STRICT;
+CREATE UNIQUE INDEX topics_by_name ON topics (name) WHERE deleted = 0;
 
 CREATE TABLE schemas (
     number  INTEGER PRIMARY KEY AUTOINCREMENT,

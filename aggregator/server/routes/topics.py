@@ -1,4 +1,4 @@
-"""Topics and their upkeep: made, listed, described, their policies changed; retention, compaction, erasure by hand."""
+"""Topics and their upkeep: made, listed, described, altered, renamed, deleted; retention and others by hand."""
 
 from __future__ import annotations
 
@@ -70,6 +70,7 @@ _DEFINITION = {
 }
 
 
+_NEW_NAME = shape({"name": {"type": "string", "minLength": 1, "maxLength": 1024}})
 _SPACES = shape({"spaces": {"type": "array", "items": {"type": "string"}}})
 
 
@@ -78,7 +79,7 @@ def _report_of(name: str) -> dict[str, Any]:
 
 
 def routes(context: Context) -> list[Route]:
-    """`/v1/topics`, `/v1/topics/{topic}` and its `retain`, `compact`, `erase`; `/v1/stats`."""
+    """`/v1/topics`, `/v1/topics/{topic}` and its `retain`, `compact`, `erase`, `rename`; `/v1/stats`."""
     catalog = context.catalog
 
     @operation(
@@ -154,6 +155,35 @@ def routes(context: Context) -> list[Route]:
         return JSONResponse(await context.appends.run(change))
 
     @operation(
+        "admin", "Give a topic another name", tag="topics", parameters=(_TOPIC,),
+        body={"application/json": {"schema": _NEW_NAME, "example": {"name": "clicks"}}},
+        description="All in it stays. The caller's token must be for both names.",
+        answers={
+            "200": json_answer("the topic as it is now", ref("Topic")),
+            "404": {"description": "no such topic"},
+            "409": {"description": "another topic has that name"},
+        },
+    )  # fmt: skip
+    async def rename_topic(request: Request) -> Response:
+        Asked(request, [])
+        new_name = (await json_object(request, context, ("name",))).get("name")
+        if not isinstance(new_name, str):
+            raise wrong("name must be a text: the topic's new name")
+        request.state.access.require("admin", new_name)
+        name = request.path_params["topic"]
+        return JSONResponse(await context.appends.run(lambda: _facts(catalog.rename_topic(name, new_name))))
+
+    @operation(
+        "admin", "Delete a topic with all that it holds", tag="topics", parameters=(_TOPIC,),
+        description="It is gone when the answer comes, and cannot be brought back. Answers under way are finished.",
+        answers={"204": {"description": "deleted"}, "404": {"description": "no such topic"}},
+    )  # fmt: skip
+    async def delete_topic(request: Request) -> Response:
+        Asked(request, [])
+        await context.appends.run(lambda: catalog.delete_topic(request.path_params["topic"]))
+        return Response(status_code=204)
+
+    @operation(
         "read", "What a topic is and holds", tag="topics", parameters=(_TOPIC,),
         answers={"200": json_answer("definition and figures; times are µs since 1970", ref("TopicFigures")),
                  "404": {"description": "no such topic"}},
@@ -210,6 +240,8 @@ def routes(context: Context) -> list[Route]:
         Route(path, get_topic, methods=["GET"]),
         Route(path, put_topic, methods=["PUT"]),
         Route(path, patch_topic, methods=["PATCH"]),
+        Route(path, delete_topic, methods=["DELETE"]),
+        Route(f"{path}/rename", rename_topic, methods=["POST"]),
         Route(f"{path}/retain", retain, methods=["POST"]),
         Route(f"{path}/compact", compact, methods=["POST"]),
         Route(f"{path}/erase", erase, methods=["POST"]),

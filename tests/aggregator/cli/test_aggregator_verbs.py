@@ -41,6 +41,12 @@ def test_init_and_topics(command):
     assert command("topics", "data", "--alter", "t", "--roll", "rows=7", "--json").json["roll"]["rows"] == 7
     assert command("topics", "data", "--create", "u", "--json").json["topic"] == "u"
     assert command("init", "data").text == "data: 2 topics\n"
+    assert command("topics", "data", "--rename", "u", "v").text == "v: renamed\n"
+    assert command("topics", "data", "--rename", "t", "v").status == 2
+    assert command("topics", "data", "--delete", "t", "--alter", "v", "--roll", "rows=7").status == 2
+    assert command("topics", "data", "--delete", "t").text == "t: deleted\n"
+    assert command("topics", "data", "--delete", "v", "--json").json == {"deleted": "v"}
+    assert command("topics", "data", "--json").json == []
 
 
 def test_append(command, clicks):

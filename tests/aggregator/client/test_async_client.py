@@ -41,6 +41,9 @@ def test_topics_appends_and_scans(catalog, server):
                 assert [event async for event in found] == list(wanted)
                 assert await found.count() == wanted.count()
                 assert await found.schema() == wanted.schema
+            assert (await client.rename_topic("activity", "moved")).name == "moved"
+            await client.delete_topic("moved")
+            assert await client.topics() == ("web",)
             assert (await topic.scan_index("type", "page").to_pandas()).shape[0] > 50
             assert (await topic.read(from_index=1, limit=2).to_table())["record_index"].to_pylist() == [1, 2]
             with pytest.raises(TopicNotFoundError):

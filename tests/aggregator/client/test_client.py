@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from breaking_proxy import BreakingProxy, Fate
 
-from aggregator import InvalidRequestError, SequenceConflictError, TopicNotFoundError
+from aggregator import InvalidRequestError, SequenceConflictError, TopicExistsError, TopicNotFoundError
 from aggregator.answer import Answer
-from aggregator.client import BodyTooLargeError, Client, Retry, TruncatedAnswerError, UnavailableError
+from aggregator.client import BodyTooLargeError, Client, Retry, TruncatedAnswerError, UnavailableError, calls
 from esformat import ClosedError, InvalidEventError, UnknownIndexError, UsageError
 
 TYPES = ["page", "purchase", "signup", None]
@@ -233,3 +233,17 @@ def test_answers_stream(server, catalog):
             assert len(next(batches)) < 50_000
             del batches
         assert client.topic("activity").scan(limit=5).to_table().num_rows == 5
+
+
+def test_topics_that_are_renamed_and_deleted(catalog, client):
+    """As the catalog does it, with its errors; a deletion is not sent a second time by itself."""
+    client.create_topic("other")
+    with pytest.raises(TopicExistsError):
+        client.rename_topic("activity", "other")
+    rows = client.topic("activity").stats()["rows"]
+    assert client.rename_topic("activity", "moved").stats()["rows"] == rows
+    client.delete_topic("moved")
+    assert catalog.topics() == ("other",)
+    with pytest.raises(TopicNotFoundError):
+        client.delete_topic("moved")
+    assert not calls.delete_topic("other").repeatable

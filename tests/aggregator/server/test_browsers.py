@@ -185,7 +185,7 @@ def test_settings():
 # ------------------------------------------------------------ methods
 
 METHODS = {
-    "/v1/topics/t/events": "GET, HEAD, OPTIONS, POST", "/v1/topics/t": "GET, HEAD, OPTIONS, PATCH, PUT",
+    "/v1/topics/t/events": "GET, HEAD, OPTIONS, POST", "/v1/topics/t": "DELETE, GET, HEAD, OPTIONS, PATCH, PUT",
     "/v1/topics": "GET, HEAD, OPTIONS", "/i/_bulk": "OPTIONS, POST, PUT", "/topic/t/records": "OPTIONS, POST",
 }  # fmt: skip
 

@@ -106,3 +106,31 @@ def test_retention_has_the_same_names_everywhere(web):
     assert Retention.of(policy([(name, str(value)) for name, value in given.items()])).to_json() == told
     assert set(web.get("/openapi.json").json()["paths"]["/v1/topics/{topic}"]["patch"]["requestBody"]["content"][
         "application/json"]["schema"]["properties"]["retention"]["properties"]) == set(given)  # fmt: skip
+
+
+def test_deleted(web):
+    """It is gone with all that it held; the name can be used again."""
+    web.put("/v1/topics/clicks", json={"indexes": ["type"]})
+    append(web)
+    assert web.delete("/v1/topics/clicks").status_code == 204
+    assert web.get("/v1/topics/clicks").status_code == 404
+    assert web.delete("/v1/topics/clicks").status_code == 404
+    assert web.delete("/v1/topics/logs").status_code == 404
+    assert web.put("/v1/topics/clicks", json={"indexes": ["other"]}).status_code == 201
+    assert web.get("/v1/topics/clicks/events").text == ""
+    web.put("/v1/topics/logs")
+    assert web.delete("/v1/topics/logs").status_code == 400
+
+
+def test_renamed(web):
+    """All in it stays; a name that is taken is refused, and so is what is no name."""
+    web.put("/v1/topics/clicks")
+    append(web)
+    web.put("/v1/topics/other")
+    assert web.post("/v1/topics/clicks/rename", json={"name": "other"}).status_code == 409
+    for wrong in ({}, {"name": 1}, {"name": ""}, {"name": "x" * 1025}, {"name": "logs"}, {"odd": "x"}):
+        assert web.post("/v1/topics/clicks/rename", json=wrong).status_code == 400
+    answer = web.post("/v1/topics/clicks/rename", json={"name": "moved/here"})
+    assert (answer.status_code, answer.json()["topic"]) == (200, "moved/here")
+    assert web.get("/v1/topics/moved%2Fhere").json()["rows"] == 2
+    assert web.get("/v1/topics/clicks").status_code == 404

@@ -1,0 +1,88 @@
+"""A topic that goes, with all in it, in one order:
+
+1. it takes nothing more, and what was on its way into the log is there, or failed;
+2. the manifest retires its segments and forgets all else of it but numbers, in one transaction: now it is deleted;
+3. nobody sees it, and the facts say so;
+4. its files go: quarantined batches, segments that no scan reads, log files that hold nothing else.
+
+A crash before 2 leaves it as it was. One after 2 leaves files, which go when the catalog is opened. The manifest keeps
+its number and those of its partitions, so that what an old log, segment or position says of them is never taken for
+another's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from contextlib import ExitStack
+
+from aggregator.budget import Budget
+from aggregator.footprint import Footprint
+from aggregator.log import Log
+from aggregator.manifest import Manifest
+from aggregator.removal import Removal
+from aggregator.sealing import Sealer
+from aggregator.state import CatalogState, Topic
+from aggregator.uninterrupted import uninterrupted
+from esformat import EsdbError
+
+logger = logging.getLogger("aggregator")
+
+
+class Deletion:
+    """Deletes topics. Safe to share between threads."""
+
+    def __init__(
+        self,
+        state: CatalogState,
+        manifest: Manifest,
+        log: Log,
+        sealer: Sealer,
+        removal: Removal,
+        budget: Budget,
+        footprint: Footprint,
+    ) -> None:
+        self._state, self._manifest, self._log, self._sealer = state, manifest, log, sealer
+        self._removal, self._budget, self._footprint = removal, budget, footprint
+
+    def delete(self, topic: Topic) -> None:
+        """Delete a topic. Raises TopicNotFoundError, LogFailedError, ManifestFailedError; then it is as it was."""
+        with self._state.edit_lock:
+            topic.check_there()
+            topic.leaving = True
+        try:
+            self._log.wait()
+            with ExitStack() as sealing:
+                for _, partition in sorted(topic.partitions.items()):
+                    sealing.enter_context(partition.seal_lock)
+                uninterrupted(lambda: self._take_out(topic))
+        finally:
+            topic.leaving = topic.info.deleted
+        self._remove_files()
+
+    def _take_out(self, topic: Topic) -> None:
+        """Steps 2 and 3."""
+        sealed = {partition.number: partition.next_index for partition in topic.partitions.values()}
+        with self._sealer.quarantine.lock, self._state.edit_lock:
+            try:
+                change = self._manifest.delete_topic(topic.info.number, sealed)
+            except BaseException:
+                with contextlib.suppress(EsdbError, OSError):
+                    self._manifest.settle()
+                raise
+            for partition in topic.partitions.values():
+                self._sealer.forget(partition)
+            self._footprint.retire(topic, topic.segments.view())
+            self._budget.give_back(self._state.delete_topic(topic, change))
+        self._manifest.keep_facts()
+
+    def _remove_files(self) -> None:
+        """Step 4. What cannot go now is tried again by upkeep, or by the next opening."""
+        for step in (
+            self._sealer.quarantine.sweep, self._removal.sweep, self._log.roll, self._sealer.release_log,
+            self._manifest.scrub,
+        ):  # fmt: skip
+            try:
+                step()
+            except (OSError, EsdbError) as error:
+                logger.warning("files of a deleted topic are still there: %s", error)
