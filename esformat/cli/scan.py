@@ -20,7 +20,7 @@ Examples:
   esdb scan activity.esdb --index type=purchase --index country=SE --columns space,timestamp
   esdb scan activity.esdb -o activity.parquet
   esdb scan activity.esdb --where 'country IN (SE, NO)' --where 'timestamp >= 2024-03-08' --limit 5
-  esdb scan activity.esdb --start 2024-03-01 --output march.esdb
+  esdb scan activity.esdb --start 2024-03-01 -o march.esdb
   esdb scan activity.esdb --format jsonl | head -3
 """
 
