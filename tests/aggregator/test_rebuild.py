@@ -344,7 +344,8 @@ def forge(root, change):
     ("kind", "place", "value", "what"),
     [
         ("topic", 0, {"number": 2}, "topic 't'"),
-        ("topic", 0, {"name": "foreign"}, "topic 'foreign'"),
+        ("topic", 0, {"created_us": 5}, "topic 't'"),
+        ("topic", 0, {"name": "logged"}, "topic 'logged'"),
         ("topic", 0, {"keys": "binary"}, "topic 't'"),
         ("topic", 1, {"number": 3}, "topic 'logged'"),
         ("schema", 0, {"family": 9}, "schema 1"),

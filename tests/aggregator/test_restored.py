@@ -186,7 +186,7 @@ def test_the_past_is_bounded(tmp_path):
     """Of many openings the newest are told apart; of those before only where they ended is known."""
     with closing(Manifest(tmp_path / "manifest.sqlite")) as manifest:
         with manifest._writing() as db:
-            db.execute("INSERT INTO topics VALUES (1, 't', 'text', '[]', '{}', '{}', 0)")
+            db.execute("INSERT INTO topics VALUES (1, 't', 'text', '[]', '{}', '{}', 0, 0)")
             db.execute("INSERT INTO partitions VALUES (1, 1, '0', 0, 0), (2, 1, '1', 0, 0)")
         rows = IncarnationRows(manifest)
         for n in range(MAX_INCARNATIONS + 20):
