@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import aggregator
 from esformat import convert
-from esformat.cli.parts import bad_rows_of, input_options_of, progress, roles_of, say
+from esformat.cli.parts import bad_rows_of, count, input_options_of, progress, roles_of, say, warn
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -59,12 +59,20 @@ def feed(
     receipts: print each as soon as there is one.
     """
     fed = fed or Fed(topic.name, partition)
-    for batch in _cut(batches, batch_rows):
-        key = {} if producer is None else {"producer": producer, "sequence": fed.batches}
-        receipt = _patiently(lambda batch=batch, key=key: topic.append(batch, partition, **key), fed)  # type: ignore[misc]
-        fed.take(receipt)
-        if receipts:
-            say(json.dumps(asdict(receipt), ensure_ascii=False))
+    try:
+        for batch in _cut(batches, batch_rows):
+            key = {} if producer is None else {"producer": producer, "sequence": fed.batches}
+            receipt = _patiently(lambda batch=batch, key=key: topic.append(batch, partition, **key), fed)  # type: ignore[misc]
+            fed.take(receipt)
+            if receipts:
+                say(json.dumps(asdict(receipt), ensure_ascii=False))
+    except BaseException:
+        if fed.events:
+            warn(
+                f"{count(fed.events, 'event')} were appended to {fed.topic} before the error, and stay: record indexes "
+                f"{fed.first:,} to {fed.last:,} of partition {fed.partition}"
+            )
+        raise
     return fed
 
 

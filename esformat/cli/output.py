@@ -104,8 +104,10 @@ def opened_output(out: str, *, force: bool) -> Iterator[BinaryIO]:
     try:
         yield publication.file
         publication.commit()
-    except BaseException:
+    except BaseException as error:
         publication.abort()
+        if isinstance(error, OSError) and error.strerror and error.filename is None:
+            raise OSError(error.errno, f"{error.strerror}; it was not made", out) from error
         raise
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import stat
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 import esformat
+from esformat.cli.output import opened_output
 
 OUTPUTS = [
     ["scan", "activity.esdb", "--format", "csv", "-o", "{}", "--force"],
@@ -92,3 +94,12 @@ def test_bad_rows_need_a_file(esdb, rows):
     """They are rewritten when the types change, which standard output cannot be."""
     result = esdb("write", "x.esdb", "rows.csv", "--on-error", "collect", "-")
     assert (result.status, "in a file, not on standard output" in result.err) == (2, True)
+
+
+def test_full_disk_names_the_file(tmp_path):
+    """What cannot be written is told with its path, and nothing of it is left."""
+    out = tmp_path / "x.jsonl"
+    with pytest.raises(OSError, match="it was not made") as caught, opened_output(str(out), force=False):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    assert caught.value.filename == str(out)
+    assert list(tmp_path.iterdir()) == []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+from pathlib import Path
 from unittest import mock
 
 import pyarrow as pa
@@ -234,6 +235,22 @@ def test_import_a_large_segment(command, clicks, tmp_path):
     done = command("import", "data", "large", "large.esdb", "--batch-rows", "7000", "--json").json
     assert (done["events"], done["last"]) == (30_000, 29_999)
     assert done["batches"] >= 5
+
+
+def test_import_that_fails_tells_what_stays(command, clicks):
+    """Events of the files before a damaged one were acknowledged: how many, and where they are."""
+    table = pa.table({"space": ["a"] * 500, "timestamp": range(500), "data": [b"%d" % n for n in range(500)]})
+    for name in ("good.esdb", "bad.esdb"):
+        with esformat.create(name) as writer:
+            writer.add_table(table)
+    stored = bytearray(Path("bad.esdb").read_bytes())
+    stored[200:800] = bytes(600)
+    Path("bad.esdb").write_bytes(stored)
+    done = command("import", "data", "large", "good.esdb", "bad.esdb", "--batch-rows", "100")
+    assert done.status == 1
+    told = "500 events were appended to large before the error, and stay: record indexes 0 to 499 of partition 0\n"
+    assert told in done.err
+    assert "bad.esdb" in done.err
 
 
 def test_retain_and_compact(command, clicks):
