@@ -6,15 +6,23 @@ from dataclasses import asdict
 
 import click
 
+from esformat import EsdbError
 from esformat.cli.console import count, progress, say
 from esformat.cli.output import json_option, say_json
 from esformat.cli.params import Limit
+from esformat.cli.program import one_line
 
 _EXAMPLES = """\b
 Examples:
   esdb diff activity.esdb merged.esdb
   esdb diff activity.esdb merged.esdb --limit 5
 """
+
+
+class _NotComparedError(click.ClickException):
+    """The segments could not be compared: another status than where they differ."""
+
+    exit_code = 2
 
 
 @click.command(epilog=_EXAMPLES)
@@ -25,17 +33,21 @@ Examples:
 def diff(left: str, right: str, limit: int, as_json: bool) -> int:
     """Compare the columns and the events of two segments, however they are stored.
 
-    Exit status 0 if they hold the same events, 1 if not.
+    Exit status 0 if they hold the same events in the same columns, 1 if not, 2 if they cannot be compared. Indexes that
+    differ are told, and make no difference.
     """
     from esformat.tools import diff as diff_segments  # here: slow to import
 
-    with progress("comparing") as show:
-        report = diff_segments(left, right, progress=show)
+    try:
+        with progress("comparing") as show:
+            report = diff_segments(left, right, progress=show)
+    except (EsdbError, OSError) as error:
+        raise _NotComparedError(one_line(error)) from error
     if as_json:
         facts = {**asdict(report), "spaces": [asdict(each) for each in report.spaces[:limit]]}
         say_json({"same": report.same, **facts})
         return 0 if report.same else 1
-    for line in report.schema:
+    for line in report.schema + report.indexes:
         say(line)
     for space in report.spaces[:limit]:
         key = space.space.hex() if isinstance(space.space, bytes) else space.space

@@ -20,10 +20,11 @@ Examples:
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def merge(out: str, inputs: tuple[str, ...], as_json: bool, force: bool) -> None:
-    """Merge segments with the same columns and indexes into a new segment OUT.
+    """Merge segments into a new segment OUT.
 
-    Blocks that no other INPUT's events fall into are copied as they are. Events with the same keys and time keep the
-    order of the INPUTs. The INPUTs stay as they are.
+    Columns that an INPUT lacks are null for its events; an index is kept that every INPUT with the column has. Where
+    columns and indexes are the same, blocks that no other INPUT's events fall into are copied as they are. Events with
+    the same keys and time keep the order of the INPUTs. The INPUTs stay as they are.
     """
     from esformat.tools import merge as merge_segments  # here: slow to import
 

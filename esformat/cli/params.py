@@ -54,10 +54,10 @@ class Limit(click.ParamType[int]):
 
 
 class Folder(click.Path):
-    """A directory that is there, or a URI below which files go."""
+    """A directory, there or not, or a URI below which files go."""
 
     def __init__(self) -> None:
-        super().__init__(file_okay=False, exists=True)
+        super().__init__(file_okay=False)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         return value if "://" in value else super().convert(value, param, ctx)

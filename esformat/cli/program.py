@@ -122,7 +122,8 @@ def _invoke(main: click.Group, program: str, arguments: Sequence[str], wrong_usa
     except _expected() as error:
         if isinstance(error, OSError) and error.errno == errno.EPIPE:
             return 0  # whoever read our output, `head` for example, has seen enough
-        return _failed(program, one_line(error), 2 if isinstance(error, wrong_usage) else 1)
+        status = error.exit_code if isinstance(error, click.ClickException) else 1
+        return _failed(program, one_line(error), 2 if isinstance(error, wrong_usage) else status)
     return status if isinstance(status, int) else 0
 
 

@@ -37,7 +37,9 @@ class _Size(click.ParamType[int]):
 @click.command(epilog=_EXAMPLES)
 @click.argument("file", type=click.Path())
 @click.argument("directory", type=Folder())
-@click.option("--size", type=_Size(), metavar="SIZE", help="End a part at this size, as 256MiB, at the next space.")
+@click.option(
+    "--size", type=_Size(), metavar="SIZE", help="End a part before the space that would make it larger, as 256MiB."
+)
 @click.option("--space", "spaces", multiple=True, metavar="KEY", help="Begin a part at this space. Repeatable.")
 @click.option("--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, in hexadecimal.")
 @click.option("--time", "times", multiple=True, type=Moment(), metavar="TIME", help="Begin a part then. Repeatable.")
@@ -55,7 +57,8 @@ def split(
 ) -> None:
     """Split the segment FILE into parts in DIRECTORY, or below a URI: by size, at spaces, or at times.
 
-    Parts are named after FILE and numbered from 0; one without events is left out. FILE stays as it is.
+    DIRECTORY is made where it is absent. Parts are named after FILE and numbered from 0; one without events is left
+    out. FILE stays as it is.
     """
     from esformat.tools import split as split_segment  # here: slow to import
 

@@ -28,7 +28,8 @@ class SpaceDiff:
 
 @dataclass(frozen=True, slots=True)
 class DiffReport:
-    """What differs between two segments. `schema`: columns, indexes and kinds of keys, a line each.
+    """What differs between two segments. `schema`: columns and kinds of keys, `indexes`: those that
+    only one has; a line each.
 
     Events are counted, so an event that one segment has twice and the other once counts as one. The order of events
     with the same keys and time does not matter, nor how they are stored. Where schemas differ, the columns that both
@@ -36,6 +37,7 @@ class DiffReport:
     """
 
     schema: tuple[str, ...]
+    indexes: tuple[str, ...]
     common: int
     only_left: int
     only_right: int
@@ -43,7 +45,7 @@ class DiffReport:
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs."""
+        """Whether columns and events are the same; indexes may differ."""
         return not self.schema and not self.only_left and not self.only_right
 
 
@@ -73,7 +75,8 @@ def diff(
         else:
             differing = [one.num_events, other.num_events]
         found = tuple(SpaceDiff(space, *counts) for space, counts in sorted(spaces.items()))
-        return DiffReport(schema, one.num_events - differing[0], differing[0], differing[1], found)
+        common = one.num_events - differing[0]
+        return DiffReport(schema, tuple(_index_lines(one, other)), common, differing[0], differing[1], found)
 
 
 def _schema_lines(one: Segment, other: Segment) -> Iterator[str]:
@@ -81,6 +84,9 @@ def _schema_lines(one: Segment, other: Segment) -> Iterator[str]:
         kinds = [_type(segment, name) for segment in (one, other)]
         if kinds[0] != kinds[1]:
             yield f"column {name!r}: {kinds[0] or 'missing'} and {kinds[1] or 'missing'}"
+
+
+def _index_lines(one: Segment, other: Segment) -> Iterator[str]:
     for name in sorted({*one.indexes} ^ {*other.indexes}):
         where = one if name in one.indexes else other
         yield f"index {name!r}: only in {where.path}"

@@ -39,9 +39,11 @@ def split(
     """Split a segment into new ones in `directory`, numbered in order: `name-0000.esdb`, `name-0001.esdb` …
 
     directory: of files, a URI that parts lie below, or a pair of a filesystem and a directory; the parts come likewise.
-    Give one of three. size_bytes: a part ends with the block that reaches this size, or with the last block of its
-    last space. spaces: ascending keys, at each of which a part begins. times: ascending moments (int µs or aware
-    datetimes), at each of which a part begins. A part without events is not written and its number left out. The
+    A directory that is absent is made.
+    Give one of three. size_bytes: how large a part may be, with its share of the indexes; it ends before the space that
+    would pass that, so that no part is larger but of one space that is. spaces: ascending keys, at each of which a part
+    begins. times: ascending moments (int µs or aware datetimes), at each of which a part begins. A part without events
+    is not written and its number left out. The
     segment stays as it is; blocks that lie within one part are copied. When it fails, the parts that are complete go
     away again, unless they replaced files. progress, storage_options: as for `merge`.
     Raises UsageError, CorruptSegmentError, OSError.
@@ -64,6 +66,8 @@ def split(
                 _, place = located(storage_options, path, target)
                 check_output(place, [source])
                 parts.append((target, place, selection))
+        if parts and isinstance(parts[0][0], Path):
+            parts[0][0].parent.mkdir(parents=True, exist_ok=True)
         return _write(original, parts, overwrite=overwrite, progress=progress)
 
 
@@ -103,12 +107,17 @@ def _share(progress: Progress | None, number: int, count: int) -> Progress | Non
 def _by_size(original: OpenOriginal, size_bytes: int) -> Iterator[Selection]:
     if size_bytes < 1:
         raise UsageError(f"a part of {size_bytes} bytes holds nothing")
+    lengths = sum(ref.handle.length for ref in original.blocks())
+    most = size_bytes * lengths * 15 // (16 * max(1, original.size))  # indexes and the like take the rest
     first = stored = row = 0
+    space_row = before_space = 0  # where the last space begins, and what the part holds before it
     last_space = None
     for ref in original.blocks():
-        if stored >= size_bytes and ref.first_key[0] != last_space:
-            yield rows_in([(first, ref.first_row)])
-            first, stored = ref.first_row, 0
+        if ref.first_key[0] != last_space:
+            space_row, before_space = ref.first_row, stored
+        if before_space and stored + ref.handle.length > most:
+            yield rows_in([(first, space_row)])
+            first, stored, before_space = space_row, stored - before_space, 0
         stored += ref.handle.length
         last_space = ref.last_key[0]
         row = ref.first_row + ref.rows

@@ -9,7 +9,6 @@ import esformat
 
 def test_merge_and_diff(esdb, activity):
     """The parts of a split are the segment again, and `diff` says so."""
-    (activity.parent / "parts").mkdir()
     assert esdb("split", "activity.esdb", "parts", "--space", "customer-1", "--space", "other").lines == [
         "parts/activity-0000.esdb", "parts/activity-0001.esdb", "parts/activity-0002.esdb", "3 parts",
     ]  # fmt: skip
@@ -19,6 +18,17 @@ def test_merge_and_diff(esdb, activity):
     assert result.lines[0] == "merged.esdb: 29 events of 4 spaces"
     result = esdb("diff", "activity.esdb", "merged.esdb")
     assert (result.status, result.lines) == (0, ["29 events in both, 0 only in activity.esdb, 0 only in merged.esdb"])
+
+
+def test_diff_tells_by_its_status(esdb, activity):
+    """Other indexes over the same events are no difference; a file that cannot be compared is another status."""
+    esdb("reindex", "activity.esdb", "bare.esdb", "--none")
+    result = esdb("diff", "activity.esdb", "bare.esdb")
+    assert (result.status, result.lines[0]) == (0, "index 'country': only in activity.esdb")
+    for other in ("nowhere.esdb", "torn.esdb"):
+        (activity.parent / "torn.esdb").write_bytes(activity.read_bytes()[:-9])
+        result = esdb("diff", "activity.esdb", other)
+        assert (result.status, result.err.count("\n")) == (2, 1)
 
 
 def test_erase(esdb, activity):

@@ -6,6 +6,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from event_strategies import LAYOUTS, Recording, examples, recordings
 from hypothesis import given
@@ -106,10 +107,34 @@ def test_properties_of_a_merge(tmp_path):
         assert segment.properties == {"shop": "1", "more": "x"}
 
 
-def test_other_schemas_do_not_merge(tmp_path):
-    """The error names the file and what differs."""
-    a = _segment(tmp_path / "a.esdb")
-    reindex(a, tmp_path / "b.esdb", [])
-    with pytest.raises(esformat.UsageError, match="other indexes") as caught:
-        merge([a, tmp_path / "b.esdb"], tmp_path / "c.esdb")
-    assert caught.value.path.endswith("b.esdb")
+def test_other_columns_are_united(tmp_path):
+    """As `open_many` reads them: null where there were none, the wider type, indexes that all have that can."""
+    parts = []
+    for name, columns, indexes in (
+        ("a", {"type": ["x", "y"], "n": pa.array([1, 2], pa.int32())}, ["type", "n"]),
+        ("b", {"n": pa.array([2**40, 7], pa.int64()), "more": [True, None]}, []),
+    ):
+        table = pa.table({"space": ["s", "t"], "timestamp": [5, 6], "data": [name.encode()] * 2, **columns})
+        with esformat.create(tmp_path / f"{name}.esdb", schema=table.schema, indexes=indexes, codec="none") as writer:
+            writer.add_table(table)
+        parts.append(tmp_path / f"{name}.esdb")
+    made = merge(parts, tmp_path / "all.esdb")
+    assert (made.statistics.events, made.copied_blocks, made.encoded_blocks > 0) == (4, 0, True)
+    with esformat.open(tmp_path / "all.esdb") as segment, esformat.open_many(parts) as collection:
+        assert segment.scan().to_table().equals(collection.scan().to_table())
+        assert segment.indexes == collection.indexes == ("type",)
+        assert segment.info()["codec"] == "none"
+    reindex(tmp_path / "a.esdb", tmp_path / "bare.esdb", [])
+    merge([tmp_path / "a.esdb", tmp_path / "bare.esdb"], tmp_path / "bare2.esdb")
+    with esformat.open(tmp_path / "bare2.esdb") as segment:
+        assert (segment.indexes, segment.num_events) == ((), 4)
+
+
+def test_columns_that_do_not_go_together(tmp_path):
+    """They are refused, and nothing appears."""
+    for name, value in (("a", "text"), ("b", 5)):
+        with esformat.create(tmp_path / f"{name}.esdb") as writer:
+            writer.add_table(pa.table({"space": ["s"], "timestamp": [1], "v": [value]}))
+    with pytest.raises(esformat.UsageError, match="column 'v' is string"):
+        merge([tmp_path / "a.esdb", tmp_path / "b.esdb"], tmp_path / "c.esdb")
+    assert not (tmp_path / "c.esdb").exists()

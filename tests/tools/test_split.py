@@ -5,6 +5,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 from event_strategies import Recording, examples, recordings
 from hypothesis import given
@@ -40,14 +42,15 @@ def test_parts_are_the_segment(data: st.DataObject, recording: Recording, by: st
             assert parts == []
             return
         held: list[list] = []
+        in_order = sorted(rows, key=lambda row: (row.space, row.grouping, row.timestamp))
         for part in parts:
             number = int(part.stem.removeprefix("all-"))
             edges = [None, *chosen, None]
             low, high = edges[number : number + 2] if by != "size" else (None, None)
             if by == "size":
                 with esformat.open(part) as segment:
-                    spaces = {key if isinstance(key, bytes) else key.encode() for key in segment.spaces()}
-                held.append([row for row in rows if row.space in spaces])
+                    first = sum(map(len, held))
+                    held.append(in_order[first : first + segment.num_events])
             else:
                 value = "space" if by == "spaces" else "timestamp"
                 held.append([
@@ -86,3 +89,21 @@ def test_a_space_in_several_groupings_is_one_part(tmp_path):
         with esformat.open(part) as segment:
             held.append([(event.space, event.grouping) for event in segment.scan()])
     assert held == [[("s", ""), ("s", "a"), ("s", "b")], [("t", "")]]
+
+
+def test_parts_keep_their_size(tmp_path):
+    """No part is larger than asked for, indexes included, nor much smaller; a folder that is absent is made."""
+    path, count = tmp_path / "a.esdb", 60_000
+    payload = np.random.default_rng(7).bytes(20 * count)
+    table = pa.table({
+        "space": [f"s{n % 3000}" for n in range(count)], "timestamp": range(count),
+        "data": [payload[20 * n : 20 * n + 20] for n in range(count)], "n": [n * 7919 % 1000 for n in range(count)],
+    })  # fmt: skip
+    with esformat.create(path, schema=table.schema, indexes=["n"]) as writer:
+        writer.add_table(table)
+    sizes = [part.stat().st_size for part in split(path, tmp_path / "new" / "folder", size_bytes=400_000)]
+    assert len(sizes) > 2
+    assert max(sizes) <= 400_000
+    assert min(sizes[:-1]) > 150_000
+    with esformat.open_many(tmp_path / "new" / "folder") as parts:
+        assert parts.num_events == count
