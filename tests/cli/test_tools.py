@@ -22,7 +22,7 @@ def test_merge_and_diff(esdb, activity):
 
 def test_diff_tells_by_its_status(esdb, activity):
     """Other indexes over the same events are no difference; a file that cannot be compared is another status."""
-    esdb("reindex", "activity.esdb", "bare.esdb", "--none")
+    esdb("reindex", "activity.esdb", "bare.esdb", "--no-index")
     result = esdb("diff", "activity.esdb", "bare.esdb")
     assert (result.status, result.lines[0]) == (0, "index 'country': only in activity.esdb")
     for other in ("nowhere.esdb", "torn.esdb"):
