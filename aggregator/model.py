@@ -73,6 +73,7 @@ class SegmentInfo:
     """A sealed segment. Spans include both ends; keys are bytes; times are µs; `checksum`: xxh3-64 of the file.
 
     signature: of its spaces, as `segment_signature` has it; empty: it can hold any within its span.
+    min_ahead, max_ahead: the least and the most by which a record index exceeds the number of its row in the file.
     """
 
     number: int
@@ -90,6 +91,8 @@ class SegmentInfo:
     level: int
     created_us: int
     signature: bytes = b""
+    min_ahead: int | None = None
+    max_ahead: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

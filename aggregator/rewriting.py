@@ -19,6 +19,7 @@ from aggregator.files import Layout, make_directory
 from aggregator.model import ProducerEntry, SegmentInfo, newest_notes
 from aggregator.modes import settle_file
 from aggregator.segment_file import (
+    ahead_of_rows,
     file_checksum,
     segment_properties,
     stored_facts,
@@ -91,7 +92,12 @@ class Rewriter:
                 paths, out, properties=self._properties(topic, partition, info, group), progress=self._progress
             )
             size_bytes, checksum = out.stat().st_size, file_checksum(out)
-        return replace(info, rows=made.statistics.events, size_bytes=size_bytes, checksum=checksum)
+            with esformat.open(out, cache_bytes=0) as merged:
+                min_ahead, max_ahead = ahead_of_rows(merged)
+        return replace(
+            info, rows=made.statistics.events, size_bytes=size_bytes, checksum=checksum, min_ahead=min_ahead,
+            max_ahead=max_ahead,
+        )  # fmt: skip
 
     def without(
         self, topic: Topic, partition: Partition, segment: SegmentInfo, spaces: Sequence[bytes]
@@ -126,9 +132,11 @@ class Rewriter:
             low, high = left.min_timestamp, left.max_timestamp
             assert low is not None
             assert high is not None
+            min_ahead, max_ahead = ahead_of_rows(left)
             return replace(
                 info, rows=left.num_events, min_timestamp=low, max_timestamp=high, min_space=_end_space(left),
                 max_space=_end_space(left, reverse=True), size_bytes=left.size_bytes, checksum=file_checksum(out),
+                min_ahead=min_ahead, max_ahead=max_ahead,
             )  # fmt: skip
 
     def without_hidden(

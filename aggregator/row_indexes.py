@@ -10,6 +10,23 @@ import numpy.typing as npt
 I64 = npt.NDArray[np.int64]
 
 
+NEAR_ROWS = 1024
+"""By so many rows at most a page may read more than it gives: about two frames of 64 KiB of short records."""
+
+
+def rows_near(
+    rows: int, min_ahead: int | None, max_ahead: int | None, first: int, end: int | None
+) -> tuple[int, int] | None:
+    """Rows [low, last) of a segment that hold all with record indexes [first, end), and few others; None: not known.
+
+    min_ahead, max_ahead: how far record indexes of the segment are ahead of the numbers of their rows.
+    """
+    if min_ahead is None or max_ahead is None or max_ahead - min_ahead > NEAR_ROWS:
+        return None
+    low = min(max(0, first - max_ahead), rows)
+    return low, rows if end is None else min(max(low, end - min_ahead), rows)
+
+
 class RowIndexes:
     """The record index of each row of a segment, in the order of the file.
 

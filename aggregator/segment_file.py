@@ -75,11 +75,14 @@ def write_segment(
             spans.add(table)
             writer.add_table(table)
     settle_file(path)
+    with esformat.open(path, cache_bytes=0) as written:
+        min_ahead, max_ahead = ahead_of_rows(written)
     return SegmentInfo(
         number=number, partition=partition[0], schema=schema.number, first_index=spans.first_index,
         last_index=spans.last_index, min_timestamp=spans.min_timestamp, max_timestamp=spans.max_timestamp,
         min_space=spans.min_space, max_space=spans.max_space, rows=spans.rows, size_bytes=path.stat().st_size,
         checksum=file_checksum(path), level=level, created_us=now_us, signature=spans.signature,
+        min_ahead=min_ahead, max_ahead=max_ahead,
     )  # fmt: skip
 
 
@@ -146,6 +149,17 @@ class _Spans:
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
     found = pc.min_max(column)
     return found["min"].as_py(), found["max"].as_py()
+
+
+def ahead_of_rows(segment: esformat.Segment) -> tuple[int, int]:
+    """The least and the most by which a record index exceeds the number of its row; the segment has events."""
+    row = 0
+    low, high = 2**63 - 1, -(2**63)
+    for batch in segment.scan(columns=[RECORD_INDEX]).batches():
+        ahead = batch.column(RECORD_INDEX).to_numpy(zero_copy_only=False) - np.arange(row, row + len(batch))
+        low, high = min(low, int(ahead.min(initial=low))), max(high, int(ahead.max(initial=high)))
+        row += len(batch)
+    return low, high
 
 
 def index_spans(path: Path, info: SegmentInfo) -> list[tuple[int, int]]:
@@ -217,12 +231,13 @@ def describe_segment(path: Path, number: int) -> FoundSegment:
         try:
             schema = make_schema(payload, segment.indexes, binary_keys=facts["keys"] == "binary")
             stored_producers(facts)
+            min_ahead, max_ahead = ahead_of_rows(segment)
             info = SegmentInfo(
                 number=number, partition=facts["partition"], schema=facts["schema"], level=facts["level"],
                 created_us=facts["created_us"], first_index=spans.first_index, last_index=spans.last_index,
                 min_timestamp=spans.min_timestamp, max_timestamp=spans.max_timestamp, min_space=spans.min_space,
                 max_space=spans.max_space, rows=spans.rows, size_bytes=segment.size_bytes,
-                checksum=file_checksum(path), signature=spans.signature,
+                checksum=file_checksum(path), signature=spans.signature, min_ahead=min_ahead, max_ahead=max_ahead,
             )  # fmt: skip
         except (KeyError, TypeError) as error:
             raise esformat.CorruptSegmentError(f"what it says of itself is not whole: {error!r}") from None

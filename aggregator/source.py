@@ -18,6 +18,7 @@ from aggregator.history import Part
 from aggregator.merge import numbers, sort_order
 from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
 from aggregator.question import Question
+from aggregator.row_indexes import rows_near
 from aggregator.segment_pool import SegmentPool
 from aggregator.tombstones import Hidden, without_hidden
 from aggregator.window_budget import LEAST_BYTES, LEAST_OF_SPACE_BYTES, Window
@@ -370,18 +371,30 @@ def _appended(
 
     Reads only blocks that hold such rows.
     """
-    rows = pool.row_indexes(info).rows(first, end)
-    if not len(rows):
+    near = rows_near(info.rows, info.min_ahead, info.max_ahead, first, end)
+    if near is None:
+        rows = pool.row_indexes(info).rows(first, end)
+        low, last = (int(rows[0]), int(rows[-1]) + 1) if len(rows) else (0, 0)
+        listed = None if last - low == len(rows) else rows
+    else:
+        (low, last), listed = near, None
+    if low == last:
         return
     segment = pool.get(info)
-    low, last = int(rows[0]), int(rows[-1]) + 1
     scan = scan_rows(
         segment, low, last, columns=view.needed(segment.schema.names), start=view.question.start,
-        end=view.question.end, listed=None if last - low == len(rows) else rows,
+        end=view.question.end, listed=listed,
     )  # fmt: skip
     for batch in scan.batches():
         check()
-        yield batch
+        yield batch if near is None else _within(batch, first, end)
+
+
+def _within(batch: pa.RecordBatch, first: int, end: int | None) -> pa.RecordBatch:
+    """The rows with record indexes [first, end)."""
+    indexes = numbers(batch, RECORD_INDEX)
+    wanted = indexes >= first if end is None else (indexes >= first) & (indexes < end)
+    return batch if wanted.all() else batch.filter(pa.array(wanted))
 
 
 def count_segment(pool: SegmentPool, info: SegmentInfo, question: Question) -> int:

@@ -23,13 +23,13 @@ from esformat.parts import EventSchema
 
 _SEGMENTS = """
     SELECT number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, min_space, max_space, rows,
-        size_bytes, checksum, level, created_us, signature
+        size_bytes, checksum, level, created_us, signature, min_ahead, max_ahead
     FROM segments WHERE change > ? ORDER BY number
 """
 _ADD_SEGMENT = """
     INSERT INTO segments (number, partition, schema, first_index, last_index, min_timestamp, max_timestamp, min_space,
-        max_space, rows, size_bytes, checksum, level, created_us, signature, change)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        max_space, rows, size_bytes, checksum, level, created_us, signature, min_ahead, max_ahead, change)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 _ADD_TOPIC = """
     INSERT INTO topics (number, name, keys, indexes, roll, retention, created_us, deleted)

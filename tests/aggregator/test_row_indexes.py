@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 import aggregator
 import esformat
-from aggregator.row_indexes import RowIndexes
+from aggregator.row_indexes import NEAR_ROWS, RowIndexes, rows_near
 from aggregator.server.plateau.definitions import Definitions
 from aggregator.server.plateau.paging import Pager, Wanted
 
@@ -38,6 +38,24 @@ def test_rows_are_those_that_are_wanted(indexes, in_order, size, data):
     assert known.size_bytes <= (0 if in_order and max(of_row) - min(of_row) < len(of_row) else 8 * len(of_row))
 
 
+@given(
+    st.lists(st.integers(0, 2**40), unique=True, min_size=1, max_size=40) | st.permutations(range(40)), st.data(),
+)  # fmt: skip
+def test_rows_near_hold_all_that_are_wanted(indexes, data):
+    """A row that is wanted lies in the span, at most `NEAR_ROWS` others do; or the segment is said to be too mixed."""
+    of_row = np.array(indexes, np.int64) + 1000
+    ahead = of_row - np.arange(len(of_row))
+    bound = st.integers(int(min(of_row)) - 5, int(max(of_row)) + 5)
+    first, end = data.draw(bound), data.draw(st.none() | bound)
+    found = rows_near(len(of_row), int(ahead.min()), int(ahead.max()), first, end)
+    assert (found is None) == (ahead.max() - ahead.min() > NEAR_ROWS)
+    if found is not None:
+        low, last = found
+        assert 0 <= low <= last <= len(of_row)
+        wanted = np.flatnonzero((of_row >= first) & (True if end is None else of_row < end))
+        assert set(wanted.tolist()) <= set(range(low, last))
+
+
 def read_bytes() -> int:
     """What this process has read by system calls so far."""
     return int(IO.read_text().split("rchar: ")[1].split()[0])
@@ -59,6 +77,37 @@ def stored(tmp_path_factory, request):
         blocks = esformat.open(file).scan().blocks()[1]
         topic.read(from_index=0, limit=1).to_table()  # what is kept of a segment is read now
         yield topic, payloads, file.stat().st_size / blocks, ROWS / blocks
+
+
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory):
+    """A catalog on disk whose segments were merged and then had events erased; nothing of them is open."""
+    path = tmp_path_factory.mktemp("catalog")
+    chance = np.random.default_rng(7)
+    with aggregator.open(path, durability="none") as catalog:
+        topic = catalog.create_topic("t")
+        for part in range(8):
+            times = np.arange(part * 10_000, part * 10_000 + 10_000) + chance.integers(0, 5, 10_000)
+            payloads = [chance.bytes(60)] * 10_000
+            topic.append(pa.table({"space": ["a"] * 10_000, "timestamp": times, "payload": payloads}))
+            topic.append(pa.table({"space": ["gone"], "timestamp": [part], "payload": [b""]}))
+            catalog.seal()
+        catalog.compact()
+        topic.erase("gone")
+        catalog.compact()
+    return path
+
+
+def test_the_first_page_reads_no_column_of_a_segment(moved, monkeypatch):
+    """Where record indexes nearly follow the rows, the manifest tells which rows a page needs, after each rewriting."""
+    with aggregator.open(moved) as catalog:
+        scanned = []
+        scan = esformat.Segment.scan
+        monkeypatch.setattr(esformat.Segment, "scan", lambda *args, **more: scanned.append(more) or scan(*args, **more))
+        found = catalog.topic("t").read(from_index=40_000, limit=10).to_table()
+        indexes = [index for index in range(40_000, 40_020) if (index + 1) % 10_001][:10]
+        assert found["record_index"].to_pylist() == indexes
+        assert scanned == []
 
 
 @pytest.mark.skipif(not IO.exists(), reason="counts what a process reads, where the system tells")

@@ -79,6 +79,8 @@ CREATE TABLE segments (
     checksum      BLOB NOT NULL,     -- xxh3-64 of the file, 8 bytes, little-endian
     level         INTEGER NOT NULL,  -- 0 as sealed; each compaction adds 1
     created_us    INTEGER NOT NULL,
+    min_ahead     INTEGER,           -- the least and the most by which a record index exceeds
+    max_ahead     INTEGER,           -- the number of its row in the file; NULL: not known
     change        INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX segments_by_change ON segments (change);
