@@ -130,9 +130,9 @@ def test_command_line_reference_has_every_verb(site):
 
 def test_hidden_blocks_stay_hidden(site):
     """What an example needs first is for the tests alone."""
-    assert "The events that the commands below read." in (ROOT / "README.md").read_text("utf-8")
-    assert "clicks.jsonl" in "".join(Page(site / "index.html").words)
-    assert "write_text" not in "".join(Page(site / "index.html").words)
+    assert "RunningServer" in (ROOT / "README.md").read_text("utf-8")
+    assert "clicks.csv" in "".join(Page(site / "index.html").words)
+    assert "RunningServer" not in "".join(Page(site / "index.html").words)
 
 
 def test_broken_link_fails_the_build(pages, tmp_path):
