@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
-from time import sleep
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import aggregator
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 AnyTopic: TypeAlias = "aggregator.Topic | RemoteTopic"
 """A topic in a directory, or behind a server."""
 
+DISK_PATIENCE_S = 60.0
+"""So long a batch waits for room on a full disk, which retention may make; then somebody has to."""
 _KEYS_AND_PAYLOAD = ("space", "grouping", "timestamp", "data")
 
 
@@ -69,18 +71,21 @@ def feed(
     except BaseException:
         if fed.events:
             warn(
-                f"{count(fed.events, 'event')} were appended to {fed.topic} before the error, and stay: record indexes "
-                f"{fed.first:,} to {fed.last:,} of partition {fed.partition}"
+                f"{fed.topic} keeps {count(fed.events, 'event')} appended before the error: "
+                f"record indexes {fed.first:,} to {fed.last:,} of partition {fed.partition}"
             )
         raise
     return fed
 
 
 def _patiently(append: Callable[[], aggregator.Receipt], fed: Fed) -> aggregator.Receipt:
+    began = monotonic()
     while True:
         try:
             return append()
         except aggregator.OverloadedError as error:
+            if isinstance(error, aggregator.DiskFullError) and monotonic() - began >= DISK_PATIENCE_S:
+                raise
             fed.overloads += 1
             sleep(error.retry_after_s)
 

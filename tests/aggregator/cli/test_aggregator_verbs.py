@@ -248,7 +248,7 @@ def test_import_that_fails_tells_what_stays(command, clicks):
     Path("bad.esdb").write_bytes(stored)
     done = command("import", "data", "large", "good.esdb", "bad.esdb", "--batch-rows", "100")
     assert done.status == 1
-    told = "500 events were appended to large before the error, and stay: record indexes 0 to 499 of partition 0\n"
+    told = "large keeps 500 events appended before the error: record indexes 0 to 499 of partition 0\n"
     assert told in done.err
     assert "bad.esdb" in done.err
 

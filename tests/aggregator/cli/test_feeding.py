@@ -1,0 +1,25 @@
+"""Appending batches from a file: what is tried again, and what ends it."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import aggregator
+from aggregator.cli import feeding
+
+
+def test_a_disk_that_stays_full_ends_it(tmp_path, monkeypatch, capsys):
+    """Not at once, as retention may make room; and what was stored before is told."""
+    monkeypatch.setattr(feeding, "DISK_PATIENCE_S", 0.2)
+    batch = pa.record_batch({"space": ["a"], "timestamp": pa.array([1], pa.timestamp("us", "UTC"))})
+    root = tmp_path / "data"
+    with aggregator.open(root) as catalog:
+        fed = feeding.feed(catalog.create_topic("t"), [batch], "0", batch_rows=10)
+    with (
+        aggregator.open(root, limits={"min_available_bytes": 1 << 60}) as catalog,
+        pytest.raises(aggregator.DiskFullError),
+    ):
+        feeding.feed(catalog.topic("t"), [batch], "0", batch_rows=10, fed=fed)
+    assert fed.overloads > 0
+    assert "t keeps 1 event appended before the error" in capsys.readouterr().err
