@@ -65,7 +65,12 @@ class ArrowReader:
             return first_row + row, str(_as_json(batch.slice(row, 1))[0])
 
         types = {field.name: plain(field.type) for field in batch.schema}
-        return Rows(batch, types, Origin(self.source.path, "row", locate))
+        meant = {
+            field.name: field.type.extension_name
+            for field in batch.schema
+            if isinstance(field.type, pa.BaseExtensionType)
+        }
+        return Rows(batch, types, Origin(self.source.path, "row", locate), meant=meant)
 
     @contextmanager
     def _opened(self) -> Iterator[_File]:

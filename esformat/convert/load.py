@@ -85,6 +85,7 @@ class Load:
         self._progress = progress
         self.assumed: set[str] = set()
         """Units of timestamps that are numbers, as their sizes told them, of what was read so far."""
+        self._meant: dict[str, str] = {}  # columns of extension types
         with ExitStack() as opened:
             self._sources = [opened.enter_context(closing(Source(path, stdin=stdin, live=live))) for path in inputs]
             self._readers = [reader_of(source, roles, options) for source in self._sources]
@@ -132,10 +133,12 @@ class Load:
                 yield events.drop_columns(plan.untyped) if growing else events
 
     def assumptions(self) -> Iterator[str]:
-        """Say which units of numbers their sizes told, of what was read so far."""
+        """Say which units of numbers their sizes told, and which columns are plain now, of what was read so far."""
         if self.assumed:
             units = " and ".join(sorted(self.assumed))
             yield f"numbers of timestamps were taken to count {units} since 1970: --timestamp-format can say otherwise"
+        for name, kind in self._meant.items():
+            yield f"column {name!r} is of type {kind}, which segments do not have: its plain values are kept"
 
     def survey(self) -> Plan:
         """Read everything for its types alone."""
@@ -177,6 +180,7 @@ class Load:
             for rows in reader.rows():
                 times = read_times(rows, self._roles)
                 self.assumed |= times.assumed
+                self._meant |= rows.meant
                 yield rows, times
                 if self._progress is not None:
                     self._progress(done + source.position_bytes(), total)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -55,3 +55,4 @@ class Rows:
     origin: Origin
     bad: Sequence[BadRow] = ()
     rest: pa.StringArray | None = None  # the JSON of what has no other role, where the input has it word for word
+    meant: Mapping[str, str] = field(default_factory=dict)  # what columns of extension types are, such as arrow.uuid

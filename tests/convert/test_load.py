@@ -353,3 +353,28 @@ def test_memory_stays_bounded(tmp_path, monkeypatch):
         loading.write(lambda _: Counting(esformat.create(tmp_path / "out.esdb")))
     assert sum(rows) == 5000
     assert max(rows) < 200
+
+
+def test_types_that_segments_do_not_have_are_announced(tmp_path):
+    """Values of a UUID or of JSON are kept as what they are stored as, and the summary says so."""
+    table = pa.table(
+        {
+            "u": ["a"],
+            "t": ["2026-03-01"],
+            "id": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([b"\1" * 16], pa.binary(16))),
+            "extra": pa.ExtensionArray.from_storage(pa.json_(), pa.array(['{"a": 1}'])),
+            "kind": pa.array(["x"]).dictionary_encode(),
+            "nothing": pa.nulls(1),
+        }
+    )
+    pa.parquet.write_table(table, tmp_path / "x.parquet")
+    roles = Roles(space="u", timestamp="t")
+    with Load([str(tmp_path / "x.parquet")], roles) as load:
+        (events,) = load.batches()
+        told = list(load.assumptions())
+    kept = {name: events.column(name)[0].as_py() for name in ("id", "extra", "kind")}
+    assert kept == {"id": b"\1" * 16, "extra": '{"a": 1}', "kind": "x"}
+    assert [note.split(",")[0] for note in told] == [
+        "column 'id' is of type arrow.uuid",
+        "column 'extra' is of type arrow.json",
+    ]
