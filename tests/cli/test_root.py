@@ -94,7 +94,7 @@ WRONG_USAGE = [
     (["scan", "activity.esdb", "--space-hex", "0x"], "'0x' is not bytes in hexadecimal, as 00ff"),
     (
         ["scan", "activity.esdb", "--format", "xml"],
-        "'xml' is not one of 'table', 'wide', 'vertical', 'jsonl', 'csv', 'arrow', 'parquet'",
+        "'xml' is not one of 'table', 'wide', 'vertical', 'jsonl', 'json', 'csv', 'arrow', 'parquet', 'esdb'",
     ),
     (["scan", "activity.esdb", "--format", "table", "-o", "x"], "--format table goes to standard output only"),
     (["spaces", "activity.esdb", "--prefix", "a", "--prefix-hex", "00"], "--prefix and --prefix-hex both say"),
