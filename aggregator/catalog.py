@@ -51,8 +51,8 @@ def _open_copy(path: str) -> Catalog:
     return Catalog(Following(Layout(Path(path)), now_us))
 
 
-def _check_not_streams(names: Iterable[str], what: str) -> None:
-    if STREAMS_TOPIC in names:
+def _check_not_streams(name: str, what: str) -> None:
+    if name == STREAMS_TOPIC:
         raise InvalidRequestError(
             f"the topic {STREAMS_TOPIC!r} is not {what}: streams and pipes write to it by that name",
             hint="erase spaces of it, or let its retention keep less",
@@ -346,7 +346,9 @@ class Catalog:
         writing = writer_of(self._backend)
         topic = self.topic(name)
         check_name(new_name, "topic")
-        _check_not_streams((name, new_name), "renamed")
+        _check_not_streams(name, "renamed")
+        if new_name == STREAMS_TOPIC:
+            raise TopicExistsError(f"the name {new_name!r} is that of the streams' topic", hint="choose another one")
 
         def rename() -> None:
             with writing.state.edit_lock:
@@ -372,7 +374,7 @@ class Catalog:
         """
         writing = writer_of(self._backend)
         topic = self.topic(name)
-        _check_not_streams((name,), "deleted")
+        _check_not_streams(name, "deleted")
         writing.housekeeping.deletion.delete(topic._topic)
 
     def retain(self, topic: str | None = None, *, dry_run: bool = False) -> RetentionReport:
