@@ -108,7 +108,7 @@ def _of_all_kinds(values: list[Any]) -> pa.Array | None:
         try:
             array = pa.array([value])
         except (pa.ArrowException, UnicodeError, OverflowError, TypeError, ValueError):
-            array = _as_json(value)  # its own parts are of several kinds
+            array = _as_json(value) if isinstance(value, dict | list) else None  # whose parts are of several kinds
             if array is None:
                 return None
         parts.setdefault(array.type, []).append(row)

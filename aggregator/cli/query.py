@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from aggregator import lql
 from aggregator.cli.answers import FORMATS, run_statement, shown_errors, statement_format_option
 from aggregator.cli.opened import catalog_or_server
 from esformat.cli.parts import TABLES, chosen_format, opened_output, output_options
@@ -37,5 +38,7 @@ def query(catalog: str, statement: str, format_: str | None, output: str, force:
         format_ = chosen_format(format_, output)
         if format_ not in FORMATS or format_ in TABLES:
             raise click.UsageError(f"--format {format_} is not for the output of a statement: choose another for -o")
-    with shown_errors(), opened_output(output, force=force) as sink:
-        run_statement(catalog, text, format_, sink=sink)
+    with shown_errors():
+        lql.parse_statement(text)  # before anything is opened for it
+        with opened_output(output, force=force) as sink:
+            run_statement(catalog, text, format_, sink=sink)
