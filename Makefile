@@ -8,8 +8,8 @@ BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary :all: --no-binary pyspark
 # pytest-xdist processes; two suit the smallest CI machines. Tests with Spark stay together in one of them.
 TEST_WORKERS ?= 2
-SIZE_demo := five
-SIZE_dev := twenty
+SIZE_demo := , about 500 MB
+SIZE_dev := , about 2 GB
 FUZZ_TARGETS ?= segment block_bodies go_esdb log lql position http_input
 
 .DEFAULT_GOAL := help
@@ -63,6 +63,6 @@ clean:  ## Remove the environment and everything generated.
 $(VENV)/%.stamp: pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "esformat needs Python 3.11 or newer; try: make PYTHON=python3.11")'
 	@test -x $(BIN)/pip || { echo "Creating $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
-	@echo "Installing esformat and what '$*' needs into $(VENV), once; $(or $(SIZE_$*),some) hundred MB ..."
+	@echo "Installing esformat and what '$*' needs into $(VENV), once$(SIZE_$*) ..."
 	@$(PIP_INSTALL) --editable '.[$*]'
 	@touch $@

@@ -142,7 +142,7 @@ class Rewriter:
     def without_hidden(
         self, topic: Topic, partition: Partition, segment: SegmentInfo, hidden: Hidden
     ) -> SegmentInfo | None:
-        """A segment without its hidden events; None where no event is left. Every event is encoded anew.
+        """A segment without its hidden events; None where no event is left. Every event is re-encoded.
 
         Raises as `merge`.
         """

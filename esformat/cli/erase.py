@@ -80,8 +80,8 @@ def _tell(report: EraseReport, file: str, tell: Callable[[str], None]) -> None:
     if report.dictionary_values:
         tell(f"  dictionaries: {count(report.dictionary_values, 'value')} overwritten")
     if report.encoded_anew:
-        tell("  all blocks encoded anew: the compression dictionary might have held text of erased events")
-    tell(f"  {count(report.copied_blocks, 'block')} copied, {report.encoded_blocks:,} encoded anew")
+        tell("  all blocks re-encoded: the compression dictionary might have held text of erased events")
+    tell(f"  {count(report.copied_blocks, 'block')} copied, {report.encoded_blocks:,} re-encoded")
     tell("checked in the new file:")
     for check in report.checks:
         tell(f"  {check.what}: {'ok' if check.ok else 'FAILED'}, {check.found}")

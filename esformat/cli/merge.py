@@ -37,4 +37,4 @@ def merge(out: str, inputs: tuple[str, ...], as_json: bool, force: bool) -> None
         return
     copied, encoded = count(made.copied_blocks, "block"), made.encoded_blocks
     tell(f"{shown}: {count(made.statistics.events, 'event')} of {count(made.statistics.spaces, 'space')}")
-    tell(f"{copied} copied, {encoded:,} encoded anew")
+    tell(f"{copied} copied, {encoded:,} re-encoded")

@@ -1,4 +1,4 @@
-"""`esdb recompress`: every block of a segment encoded anew."""
+"""`esdb recompress`: every block of a segment re-encoded."""
 
 from __future__ import annotations
 

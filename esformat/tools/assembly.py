@@ -1,4 +1,4 @@
-"""A new segment put together from blocks of others and from rows that are encoded anew.
+"""A new segment put together from blocks of others and from rows that are re-encoded.
 
 It keeps account of where every row and block of the originals went, so that indexes follow without decoding.
 """
@@ -54,7 +54,7 @@ _CHECK = struct.Struct("<Q")
 class AssemblyPlan:
     """How the new segment is stored.
 
-    form: of blocks that are encoded anew. dictionaries: all of the segment, numbered from 1. encoded_number: the one
+    form: of blocks that are re-encoded. dictionaries: all of the segment, numbered from 1. encoded_number: the one
     that such blocks name, 0 for none. numbers: for each original, what its blocks' dictionaries are called now.
     """
 

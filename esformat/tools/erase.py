@@ -43,7 +43,7 @@ class EraseReport:
     erased: events of each space that is gone; absent: spaces asked for that the segment did not have.
     index_entries, index_values: of each index, entries that are gone, and values that no event has any more.
     dictionary_values: values overwritten in dictionaries of coded columns.
-    encoded_anew: whether all blocks were encoded anew because the compression dictionary might have held text of erased
+    encoded_anew: whether all blocks were re-encoded because the compression dictionary might have held text of erased
     events. stored_matches: how often the bytes of a space's key still stand in the new file as it is stored; other
     keys and events may hold the same bytes.
     """
@@ -83,10 +83,10 @@ def erase(
 ) -> EraseReport:
     """Write a segment without the events of some spaces to `out`; the segment itself stays as it is: delete it.
 
-    Blocks without such events are copied as they are, others encoded anew. Gone are the events, their keys in the
+    Blocks without such events are copied as they are, others re-encoded. Gone are the events, their keys in the
     directory and in the space filter, their entries in indexes and the values that only they had, there and in
     dictionaries. If the dictionary that payloads are compressed with shares text with them that is not found in other
-    events, all blocks are encoded anew with a new one. Left as they are: what other events say, and properties, but for
+    events, all blocks are re-encoded with a new one. Left as they are: what other events say, and properties, but for
     those that `properties` adds or replaces.
     progress, storage_options: as for `merge`. Raises SpaceNotFoundError if the segment has none of the spaces,
     UsageError, CorruptSegmentError, OSError; nothing appears at `out` then.

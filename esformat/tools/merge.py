@@ -32,7 +32,7 @@ def merge(
     """Merge segments into a new segment at `out`; the segments stay as they are.
 
     Where their columns or indexes differ, it has the columns of all, as `open_many` has them, with null where a segment
-    lacks one, and the indexes that every segment with the column has; everything is encoded anew then.
+    lacks one, and the indexes that every segment with the column has; everything is re-encoded then.
 
     Events with the same space, grouping and timestamp keep the order of `paths`, then their own. Data blocks that no
     other segment's events fall into are copied as they are; where segments interleave, blocks are decoded and encoded

@@ -30,7 +30,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A new segment: its statistics, and how many data blocks were copied as they were and encoded anew."""
+    """A new segment: its statistics, and how many data blocks were copied as they were and re-encoded."""
 
     statistics: Statistics
     copied_blocks: int

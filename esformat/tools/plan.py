@@ -25,7 +25,7 @@ from esformat.tools.original import Original, open_data_block
 from esformat.tools.selection import Selection, everything, single_blocks
 
 MOST_DICTIONARIES = 16
-"""A segment keeps so many of its originals' dictionaries: opening reads them all. Other originals are encoded anew."""
+"""A segment keeps so many of its originals' dictionaries: opening reads them all. Other originals are re-encoded."""
 SAMPLED_BLOCKS = 64
 SAMPLE_BYTES = 1 << 20
 
@@ -96,7 +96,7 @@ def _identity(dictionary: Dictionary) -> bytes:
 def _own_dictionary(
     metadata: Metadata, held: Sequence[dict[int, Dictionary]], originals: Sequence[Original]
 ) -> Dictionary:
-    """What blocks that are encoded anew use: the first zstd dictionary of each column, all values of coded ones."""
+    """What blocks that are re-encoded use: the first zstd dictionary of each column, all values of coded ones."""
     columns = []
     codec = codec_from_name(metadata.codec)
     every = [dictionary for dictionaries in held for dictionary in dictionaries.values()]

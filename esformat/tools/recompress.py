@@ -1,4 +1,4 @@
-"""`recompress`: every block of a segment encoded anew, with another codec, level or dictionary."""
+"""`recompress`: every block of a segment re-encoded, with another codec, level or dictionary."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ WITHOUT_DEFAULT = {
 BY_ITSELF = {"replication.replicate.config.parallel": 8}
 """Of a part that is absent by default."""
 EFFECTS = {
-    "data_path": ("/tmp/x", lambda s: s.data_path, Path("/tmp/x")),
+    "data_path": ("x", lambda s: s.data_path, Path("x")),
     "http.bind": ("127.0.0.1:1", lambda s: s.http.bind, "127.0.0.1:1"),
     "http.max_append_bytes": ("77", lambda s: s.http.max_append_bytes, 77),
     "http.max_page.max_records": ("7", lambda s: s.http.max_page, 7),
