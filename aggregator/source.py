@@ -13,7 +13,7 @@ import pyarrow as pa
 
 import esformat
 from aggregator.allowance import Allowance, Holding, check, current, unpaused
-from aggregator.common_type import takes
+from aggregator.common_type import in_common_type
 from aggregator.history import Part
 from aggregator.merge import numbers, sort_order
 from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
@@ -23,7 +23,7 @@ from aggregator.segment_pool import SegmentPool
 from aggregator.tombstones import Hidden, without_hidden
 from aggregator.window_budget import LEAST_BYTES, LEAST_OF_SPACE_BYTES, Window
 from esformat import UsageError
-from esformat.parts import as_text, plain_column, scan_rows
+from esformat.parts import scan_rows
 
 I64 = npt.NDArray[np.int64]
 WINDOW_ROWS = 1 << 17
@@ -99,23 +99,11 @@ class Keep:
 
 
 def _one_array(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.Array:
+    """A column of a family in the common type; its neighbours do not matter: fewer rows have the same values."""
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
     if column.type != field.type:
-        column = _as_type(column, field)
-    if isinstance(column, pa.Array):
-        return column
-    return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-
-
-def _as_type(column: pa.ChunkedArray | pa.Array, field: pa.Field) -> pa.ChunkedArray | pa.Array:
-    """A column of another family in the common type, exactly; as text where the families' values are of several kinds.
-    What its neighbours are does not matter: a question that gives fewer rows gives the same values.
-    """
-    kind = field.type
-    if takes(kind, (column.type, 0)):
-        return plain_column(column, kind)
-    if isinstance(column, pa.ChunkedArray):
-        return pa.chunked_array([as_text(chunk).cast(kind) for chunk in column.chunks], kind)
-    return as_text(column).cast(kind)
+        chunks = [in_common_type(chunk, field.type) for chunk in chunks]
+    return chunks[0] if len(chunks) == 1 else pa.chunked_array(chunks, field.type).combine_chunks()
 
 
 # ------------------------------------------------------------ segments

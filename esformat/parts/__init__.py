@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from esformat.launch import launch
     from esformat.notebook import html_events, html_facts, html_time
     from esformat.ordered_pieces import ordered_pieces, pieces_of
-    from esformat.plain_array import plain_array, plain_column
+    from esformat.plain_array import plain_array
     from esformat.row_range import scan_rows
     from esformat.schema import (
         KEY_COLUMNS,
@@ -44,7 +44,7 @@ else:
             "esformat.launch": "launch",
             "esformat.notebook": "html_events html_facts html_time",
             "esformat.ordered_pieces": "ordered_pieces pieces_of",
-            "esformat.plain_array": "plain_array plain_column",
+            "esformat.plain_array": "plain_array",
             "esformat.row_range": "scan_rows",
             "esformat.schema": (
                 "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field default_schema make_schema normalise_type"
@@ -83,7 +83,6 @@ __all__ = [
     "ordered_pieces",
     "pieces_of",
     "plain_array",
-    "plain_column",
     "release_unused",
     "rows_of_batch",
     "scan_rows",
