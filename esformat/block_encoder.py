@@ -17,15 +17,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from esformat.arrays import bytes_of, is_bytes, numbers_of, plain_lists
-from esformat.codec import Codec, make_compressor, train_dictionary
-from esformat.data_block import Runs, encode_data_block, encode_timestamps
-from esformat.dictionary import ColumnDictionary, zstd_of
-from esformat.directory import BlockSpan
-from esformat.encoding import encode_codes, encode_node, encode_runs, frame_rows
-from esformat.node import EncodeContext, Shape, shape_of
-from esformat.packing import best_raw, encode_int_runs
-from esformat.schema import EventSchema
+from esformat.format.arrays import bytes_of, is_bytes, numbers_of, plain_lists
+from esformat.format.codec import Codec, make_compressor, train_dictionary
+from esformat.format.data_block import Runs, encode_data_block, encode_timestamps
+from esformat.format.dictionary import ColumnDictionary, zstd_of
+from esformat.format.directory import BlockSpan
+from esformat.format.encoding import encode_codes, encode_node, encode_runs, frame_rows
+from esformat.format.node import EncodeContext, Shape, shape_of
+from esformat.format.packing import best_raw, encode_int_runs
+from esformat.format.schema import EventSchema
 
 BLOCK_ROWS = 2048  # measured: docs/decisions/0005-blocks-and-frames.md
 BLOCK_BYTES = 1 << 20

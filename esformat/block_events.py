@@ -16,11 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
-from esformat.encoding import decode_node
 from esformat.event import Event
-from esformat.node import Shape, read_head
-from esformat.packing import decode_ints, read_pack
+from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
+from esformat.format.encoding import decode_node
+from esformat.format.node import Shape, read_head
+from esformat.format.packing import decode_ints, read_pack
 from esformat.query import Narrowed, Portion, Query
 from esformat.reader import Reader
 

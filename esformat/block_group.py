@@ -16,19 +16,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.arrays import bytes_array, decode_codes, is_bytes, numbers_array
 from esformat.block_events import BlockAttributes, GroupAttributes
-from esformat.bytes_node import BytesNode, check_lengths
-from esformat.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK, DataBlock
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.event import Attributes
 from esformat.event_rows import BatchAttributes, EventRows
-from esformat.layout import MAX_FRAME_BYTES
-from esformat.node import NodeHead, Shape, read_head, shape_of
-from esformat.packing import decode_many, decode_many_narrow, read_pack
+from esformat.format.arrays import bytes_array, decode_codes, is_bytes, numbers_array
+from esformat.format.bytes_node import BytesNode, check_lengths
+from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK, DataBlock
+from esformat.format.layout import MAX_FRAME_BYTES
+from esformat.format.node import NodeHead, Shape, read_head, shape_of
+from esformat.format.packing import decode_many, decode_many_narrow, read_pack
+from esformat.format.schema import DATA_COLUMN, TIMESTAMP_TYPE
 from esformat.query import Narrowed, Portion, Query
 from esformat.reader import Reader
-from esformat.schema import DATA_COLUMN, TIMESTAMP_TYPE
 
 Mask = npt.NDArray[np.bool_]
 

@@ -16,20 +16,20 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from esformat.block import encode_block, handle_of
 from esformat.block_encoder import BlockFormat, EncodedBlock
-from esformat.codec import make_compressor
-from esformat.data_block import Runs, key_bytes
-from esformat.dictionary import ColumnDictionary, encode_dictionary
-from esformat.directory import BlockSpan, LeafEntry, encode_leaf, encode_root, leaf_is_full
-from esformat.footer import Key, encode_footer
+from esformat.format.bloom_filter import build_filter, hash_keys
+from esformat.format.codec import make_compressor
+from esformat.format.data_block import Runs, key_bytes
+from esformat.format.dictionary import ColumnDictionary, encode_dictionary
+from esformat.format.directory import BlockSpan, LeafEntry, encode_leaf, encode_root, leaf_is_full
+from esformat.format.footer import Key, encode_footer
+from esformat.format.frame import encode_block, handle_of
+from esformat.format.layout import BlockHandle, BlockKind, Trailer, encode_header
+from esformat.format.metadata import Metadata, Statistics
+from esformat.format.node import EncodeContext
+from esformat.format.order import I64, Ranked
+from esformat.format.postings import choose_postings
 from esformat.index_builder import IndexBuilder, IndexRows, PostingList, list_rows
-from esformat.layout import BlockHandle, BlockKind, Trailer, encode_header
-from esformat.metadata import Metadata, Statistics
-from esformat.node import EncodeContext
-from esformat.order import I64, Ranked
-from esformat.postings import choose_postings
-from esformat.space_filter import build_filter, hash_keys
 from esformat.space_hashes import SpaceHashes
 
 LEAF_KEY_BYTES = 16 << 20

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from esformat.event import Event
 from esformat.event_rows import rows_of_batch
+from esformat.format.schema import KEY_COLUMNS, EventSchema
 from esformat.notebook import html_events
 from esformat.query import Query
 from esformat.scan import Scan
-from esformat.schema import KEY_COLUMNS, EventSchema
 from esformat.unified_schema import fit
 from esformat.union import Advance, Key, Stream, stream_bytes, union
 

@@ -19,8 +19,8 @@ from pyarrow.fs import LocalFileSystem
 from esformat.errors import UsageError
 from esformat.expression import Step, take_apart
 from esformat.filters import UNBOUNDED, Bounds, bounds_of, columns_of
+from esformat.format.schema import EventSchema
 from esformat.reader import Reader
-from esformat.schema import EventSchema
 from esformat.selection import select
 
 __all__ = ["EventDataset", "EventScanner", "Events", "SegmentEvents"]

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.event import Attributes, Event
-from esformat.schema import DATA_COLUMN
+from esformat.format.schema import DATA_COLUMN
 
 EVENTS_AT_ONCE = 1024  # rows turned into Python objects together: few enough to stay in the processor's cache
 

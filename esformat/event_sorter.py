@@ -20,10 +20,10 @@ import pyarrow as pa
 from esformat.allocators import release_unused
 from esformat.block_encoder import slice_rows
 from esformat.budget import COLUMN_OVERHEAD, ROW_OVERHEAD, Budget
-from esformat.codec import Codec
+from esformat.format.codec import Codec
+from esformat.format.metadata import Metadata, Statistics
 from esformat.format_choice import FormatChoice
 from esformat.merge_runs import RunMerge
-from esformat.metadata import Metadata, Statistics
 from esformat.ordered_rows import OrderedRows, SortKey
 from esformat.segment_writing import SegmentWriting
 from esformat.sorted_runs import Run, SpilledRun

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat.expression import Call, Field, Literal, Step
-from esformat.schema import EventSchema
+from esformat.format.schema import EventSchema
 
 
 @dataclass(frozen=True, slots=True)

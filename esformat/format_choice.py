@@ -16,7 +16,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.arrays import is_bytes
 from esformat.block_encoder import (
     I64,
     MAX_DICTIONARY_VALUE_BYTES,
@@ -26,10 +25,11 @@ from esformat.block_encoder import (
     train_on,
     wants_codes,
 )
-from esformat.codec import Codec
-from esformat.dictionary import ColumnDictionary
+from esformat.format.arrays import is_bytes
+from esformat.format.codec import Codec
+from esformat.format.dictionary import ColumnDictionary
+from esformat.format.schema import EventSchema
 from esformat.ordered_rows import OrderedRows, SortKey
-from esformat.schema import EventSchema
 
 WINDOW_ROWS = 256 << 10
 WINDOW_BYTES = 32 << 20

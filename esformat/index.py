@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
-from esformat.data_block import I64
 from esformat.errors import UnknownIndexError, UsageError
-from esformat.layout import BlockKind
-from esformat.postings import CHUNKED, Posting, decode_chunk, decode_chunk_table
+from esformat.format.data_block import I64
+from esformat.format.layout import BlockKind
+from esformat.format.postings import CHUNKED, Posting, decode_chunk, decode_chunk_table
+from esformat.format.schema import EventSchema
 from esformat.reader import Reader
-from esformat.schema import EventSchema
 
 
 def index_type(schema: EventSchema, name: str, path: str) -> pa.DataType:

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.arrays import is_bytes
-from esformat.block import encode_block
-from esformat.layout import BlockHandle, BlockKind
-from esformat.node import EncodeContext
-from esformat.order import I64
-from esformat.postings import (
+from esformat.format.arrays import is_bytes
+from esformat.format.frame import encode_block
+from esformat.format.layout import BlockHandle, BlockKind
+from esformat.format.node import EncodeContext
+from esformat.format.order import I64
+from esformat.format.postings import (
     BLOCKS,
     CHUNK_ENTRIES,
     CHUNKED,

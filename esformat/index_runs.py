@@ -14,12 +14,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.arrays import is_bytes
 from esformat.block_encoder import I64
-from esformat.codec import Codec, Decompressor, make_compressor
+from esformat.format.arrays import is_bytes
+from esformat.format.codec import Codec, Decompressor, make_compressor
+from esformat.format.order import Ranked, rank
+from esformat.format.packing import decode_ints, encode_ints, read_pack
 from esformat.index_builder import IndexRows
-from esformat.order import Ranked, rank
-from esformat.packing import decode_ints, encode_ints, read_pack
 from esformat.spill import SpillFile
 
 CHUNK_ROWS = 16 << 10

@@ -16,9 +16,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.block_group import BlockGroup, FramePlan, Later
-from esformat.bytes_node import BytesNode
-from esformat.data_block import I64, DataBlock
-from esformat.node import NodeHead, Shape
+from esformat.format.bytes_node import BytesNode
+from esformat.format.data_block import I64, DataBlock
+from esformat.format.node import NodeHead, Shape
 from esformat.query import Portion
 from esformat.reader import Reader
 

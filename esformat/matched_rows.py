@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from esformat.block_group import BlockGroup
-from esformat.data_block import I64
+from esformat.format.data_block import I64
 
 GATHERED_BLOCKS = 24  # blocks whose other columns are decoded together
 GATHERED_ROWS = 1 << 15

@@ -8,19 +8,19 @@ from functools import cached_property
 from threading import Lock
 from weakref import WeakSet
 
-from esformat.block import Block
 from esformat.cache import Budgets, Cache
-from esformat.checksum import checksum64
 from esformat.errors import ClosedError, CorruptSegmentError, EsdbError
 from esformat.forked import unlock_in_forks
+from esformat.format.bloom_filter import bucket_count, page_may_contain, page_of
+from esformat.format.checksum import checksum64
+from esformat.format.frame import Block
+from esformat.format.layout import BlockKind
 from esformat.handles import Handles, SharedFile, changed_file, open_files
-from esformat.layout import BlockKind
 from esformat.location import Place
 from esformat.reader import SHARED_CACHE, Reader
 from esformat.remote import RemoteSource
 from esformat.segment import Segment
 from esformat.source import Source, explained
-from esformat.space_filter import bucket_count, page_may_contain, page_of
 from esformat.store import StoredAt
 
 FILTER_BYTES = 64 << 20

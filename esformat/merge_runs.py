@@ -15,8 +15,8 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from esformat.block_encoder import SortedRows, slice_rows
+from esformat.format.schema import EventSchema
 from esformat.ordered_rows import OrderedRows, SortKey
-from esformat.schema import EventSchema
 from esformat.sorted_runs import Run
 
 

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from esformat.arrays import bitmap, entries_field, is_bytes
-from esformat.layout import MAX_FRAME_BYTES
-from esformat.schema import normalise_type
+from esformat.format.arrays import bitmap, entries_field, is_bytes
+from esformat.format.layout import MAX_FRAME_BYTES
+from esformat.format.schema import normalise_type
 
 I64 = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from esformat.data_block import I64
-from esformat.directory import Leaf
 from esformat.errors import UsageError
 from esformat.event import to_bound
+from esformat.format.data_block import I64
+from esformat.format.directory import Leaf
+from esformat.format.schema import EventSchema
 from esformat.index import Index, check_condition
 from esformat.reader import Reader
-from esformat.schema import EventSchema
 
 MANY_LISTS = 100  # of columns are remembered as checked
 MANY_CONDITIONS = 1000  # are remembered as met in every data block

@@ -9,20 +9,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from esformat.block import Block, decode_block
 from esformat.cache import Budgets, Cache
-from esformat.codec import Decompressor
-from esformat.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
-from esformat.dictionary import ColumnDictionary, StoredDictionary, open_dictionary, with_null, zstd_of
-from esformat.directory import Leaf, Root
 from esformat.errors import CorruptSegmentError, EsdbError, UnsupportedVersionError
-from esformat.footer import Key, decode_footer
 from esformat.forked import unlock_in_forks
-from esformat.layout import BlockHandle, BlockKind, Trailer
-from esformat.metadata import Metadata, Statistics
-from esformat.node import DecodeContext, Shape, shape_of
-from esformat.postings import IndexRoot, Page, Posting, decode_chunk
-from esformat.schema import DATA_COLUMN, Field
+from esformat.format.codec import Decompressor
+from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
+from esformat.format.dictionary import ColumnDictionary, StoredDictionary, open_dictionary, with_null, zstd_of
+from esformat.format.directory import Leaf, Root
+from esformat.format.footer import Key, decode_footer
+from esformat.format.frame import Block, decode_block
+from esformat.format.layout import BlockHandle, BlockKind, Trailer
+from esformat.format.metadata import Metadata, Statistics
+from esformat.format.node import DecodeContext, Shape, shape_of
+from esformat.format.postings import IndexRoot, Page, Posting, decode_chunk
+from esformat.format.schema import DATA_COLUMN, Field
 from esformat.source import ClosedSource, Source, explained
 
 OPENING_BYTES = 32 << 10

@@ -6,16 +6,16 @@ from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from esformat.data_block import I64
 from esformat.errors import UsageError
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
 from esformat.filters import UNBOUNDED, Bounds, Domain, admits_nothing
+from esformat.format.data_block import I64
+from esformat.format.layout import BlockKind
+from esformat.format.schema import EventSchema
 from esformat.index import Index
-from esformat.layout import BlockKind
 from esformat.query import Stretch
 from esformat.reader import Reader
 from esformat.scan import Scan
-from esformat.schema import EventSchema
 from esformat.segment import Segment
 from esformat.selection import select
 

@@ -8,9 +8,9 @@ from itertools import chain, islice
 
 from esformat.ahead import announce_of, each_ahead, stretches_ahead
 from esformat.block_events import EventMaker, find_rows
-from esformat.data_block import DataBlock
-from esformat.directory import Leaf
 from esformat.event import Event
+from esformat.format.data_block import DataBlock
+from esformat.format.directory import Leaf
 from esformat.query import Narrowed, Portion, Query, Stretch, narrow, portions
 from esformat.reader import Reader
 

@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from esformat.ahead import announce_groups, portions_ahead
 from esformat.block_group import BlockGroup, Later, at_once
-from esformat.data_block import I64
 from esformat.event import Event
 from esformat.event_rows import EventRows, rows_of_batch
+from esformat.format.data_block import I64
+from esformat.format.schema import DATA_COLUMN
 from esformat.index import Index
 from esformat.kept_group import KeptGroup
 from esformat.matched_rows import MatchedRows, completed
@@ -28,7 +29,6 @@ from esformat.query import Narrowed, Portion, Query, Stretch, leaves_with, narro
 from esformat.reader import Reader
 from esformat.run_events import RunEvents
 from esformat.runs import by_run, gathered, joined
-from esformat.schema import DATA_COLUMN
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
 FIRST_BLOCKS = 4  # the same at first, while nothing tells how large they are when they are decoded

@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from esformat.ahead import leaves_ahead
 from esformat.cache import Budgets
-from esformat.checksum import checksum64
 from esformat.counts import Counts
 from esformat.errors import CorruptSegmentError, EsdbError, SegmentChangedError, SpaceNotFoundError, UsageError
 from esformat.event import to_key
+from esformat.format.bloom_filter import bucket_count, page_may_contain, page_of
+from esformat.format.checksum import checksum64
+from esformat.format.layout import BlockKind
 from esformat.index import Index
-from esformat.layout import BlockKind
 from esformat.location import Options, Target, lasting, located, source_of
 from esformat.notebook import html_facts, html_time
 from esformat.query import Query, Stretch, conditions_of, make_query
@@ -23,7 +24,6 @@ from esformat.reader import SHARED_CACHE, Reader
 from esformat.scan import Scan
 from esformat.source import ClosedSource, explained
 from esformat.space import Space
-from esformat.space_filter import bucket_count, page_may_contain, page_of
 
 if TYPE_CHECKING:
     from esformat.dataset import EventDataset

@@ -28,12 +28,12 @@ from esformat.block_encoder import (
 )
 from esformat.budget import Budget
 from esformat.builder import SegmentBuilder
-from esformat.codec import Codec
-from esformat.dictionary import ColumnDictionary
+from esformat.format.codec import Codec
+from esformat.format.dictionary import ColumnDictionary
+from esformat.format.metadata import Metadata, Statistics
+from esformat.format.order import Ranked
 from esformat.in_flight import InFlight
 from esformat.index_runs import IndexRuns
-from esformat.metadata import Metadata, Statistics
-from esformat.order import Ranked
 from esformat.ordered_rows import OrderedRows
 from esformat.space_hashes import SpaceHashes
 

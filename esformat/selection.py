@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from esformat.data_block import I64
-from esformat.directory import Leaf, Root
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
 from esformat.filters import Bounds, Domain, admits_nothing
+from esformat.format.data_block import I64
+from esformat.format.directory import Leaf, Root
 from esformat.index import Index
 from esformat.query import NOTHING, Narrowed, Query, Stretch, block_span
 from esformat.reader import Reader

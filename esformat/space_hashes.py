@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from esformat.packing import U64
+from esformat.format.packing import U64
 from esformat.spill import SpillFile
 
 MOST_HELD = 1 << 21  # 16 MiB

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from esformat.checksum import checksum64
+from esformat.format.checksum import checksum64
 
 
 class SpillFile:

@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from esformat.block import decode_block
 from esformat.block_encoder import SortedRows, slice_rows
-from esformat.codec import Decompressor
-from esformat.data_block import DataBlock
-from esformat.dictionary import ColumnDictionary, with_null, zstd_of
-from esformat.layout import BlockKind
-from esformat.node import DecodeContext
-from esformat.schema import EventSchema
+from esformat.format.codec import Decompressor
+from esformat.format.data_block import DataBlock
+from esformat.format.dictionary import ColumnDictionary, with_null, zstd_of
+from esformat.format.frame import decode_block
+from esformat.format.layout import BlockKind
+from esformat.format.node import DecodeContext
+from esformat.format.schema import EventSchema
 from esformat.spill import SpillFile
 
 _ROW_BYTES = 64  # about what keys and timestamp of a row take besides what is stored of them

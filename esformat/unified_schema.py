@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat.errors import UsageError
+from esformat.format.schema import EventSchema, Field
 from esformat.plain_array import plain_array
-from esformat.schema import EventSchema, Field
 
 _WIDER = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary(), pa.float32(): pa.float64()}
 _DECIMAL_DIGITS = 38

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.order import rank
+from esformat.format.order import rank
 from esformat.ordered_pieces import ordered_pieces
 
 BUFFERED_ROWS, BUFFERED_BYTES = 1 << 18, 32 << 20  # at hand, of all streams together; each has at least a block

@@ -12,14 +12,14 @@ from typing import Any, Self
 import pyarrow as pa
 
 from esformat.budget import Budget
-from esformat.codec import Codec, codec_from_name
 from esformat.errors import ClosedError, InvalidEventError, UsageError
 from esformat.event_sorter import EventSorter
+from esformat.format.codec import Codec, codec_from_name
+from esformat.format.metadata import Metadata, Statistics, check_properties, is_unicode
+from esformat.format.schema import KEY_COLUMNS, EventSchema, default_schema, make_schema
 from esformat.intake import EventRows, check_table
 from esformat.location import Options, Target, located, publication_of
-from esformat.metadata import Metadata, Statistics, check_properties, is_unicode
 from esformat.pieces import pieces_of
-from esformat.schema import KEY_COLUMNS, EventSchema, default_schema, make_schema
 
 LEAST_FRAME_BYTES, MOST_FRAME_BYTES = 512, 1 << 20
 

@@ -11,14 +11,15 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-from esformat import builder, codec, encoding, index_builder, ordered_rows
-from esformat.block import encode_block
+from esformat import builder, index_builder, ordered_rows
 from esformat.builder import SegmentBuilder
-from esformat.directory import BlockSpan
-from esformat.footer import _ENTRY
-from esformat.layout import BlockKind, Trailer
-from esformat.order import Ranked
-from esformat.postings import BLOCKS
+from esformat.format import codec, encoding
+from esformat.format.directory import BlockSpan
+from esformat.format.footer import _ENTRY
+from esformat.format.frame import encode_block
+from esformat.format.layout import BlockKind, Trailer
+from esformat.format.order import Ranked
+from esformat.format.postings import BLOCKS
 
 
 def _wrap(patch, owner, name, make):

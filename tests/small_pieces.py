@@ -17,10 +17,6 @@ from esformat import (
     block_events,
     budget,
     builder,
-    bytes_node,
-    data_block,
-    directory,
-    encoding,
     event_rows,
     event_sorter,
     format_choice,
@@ -29,13 +25,13 @@ from esformat import (
     intake,
     kept_group,
     pieces,
-    postings,
     reader,
     run_events,
     runs,
     scan,
-    space_filter,
 )
+from esformat.format import bloom_filter as space_filter
+from esformat.format import bytes_node, data_block, directory, encoding, postings
 from esformat.tools import assembly, column_indexes, index_map, number_map, plan, sweep
 
 PLACES = {

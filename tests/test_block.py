@@ -10,10 +10,10 @@ from event_strategies import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.block import FRAME_BYTES, check_length, decode_block, encode_block, handle_of
-from esformat.checksum import checksum64
 from esformat.errors import ChecksumMismatchError, CorruptSegmentError
-from esformat.layout import BlockKind
+from esformat.format.checksum import checksum64
+from esformat.format.frame import FRAME_BYTES, check_length, decode_block, encode_block, handle_of
+from esformat.format.layout import BlockKind
 
 
 @examples(50)

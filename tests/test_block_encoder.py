@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
 from esformat import block_encoder
-from esformat.block import decode_block
 from esformat.block_encoder import (
     MAX_DICTIONARY_VALUES,
     NULL,
@@ -33,12 +32,13 @@ from esformat.block_encoder import (
     train_on,
     wants_codes,
 )
-from esformat.codec import Codec, Decompressor
-from esformat.data_block import DataBlock
-from esformat.dictionary import ColumnDictionary, with_null
-from esformat.layout import BlockKind
-from esformat.node import DecodeContext, Shape
-from esformat.schema import EventSchema, Field
+from esformat.format.codec import Codec, Decompressor
+from esformat.format.data_block import DataBlock
+from esformat.format.dictionary import ColumnDictionary, with_null
+from esformat.format.frame import decode_block
+from esformat.format.layout import BlockKind
+from esformat.format.node import DecodeContext, Shape
+from esformat.format.schema import EventSchema, Field
 
 
 @examples(100)

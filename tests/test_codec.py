@@ -13,7 +13,8 @@ from event_strategies import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.codec import (
+from esformat.errors import CorruptSegmentError, UnsupportedVersionError, UsageError
+from esformat.format.codec import (
     Codec,
     Decompressor,
     codec_from_name,
@@ -21,7 +22,6 @@ from esformat.codec import (
     make_compressor,
     train_dictionary,
 )
-from esformat.errors import CorruptSegmentError, UnsupportedVersionError, UsageError
 
 CODECS = list(Codec)
 TEXTS = [b'{"url": "/products/%d", "agent": "Mozilla/5.0 (X11; Linux x86_64)"}' % n for n in range(4000)]

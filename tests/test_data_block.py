@@ -13,14 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
-from esformat.block import decode_block, encode_block
 from esformat.block_encoder import BlockEncoder, BlockFormat, SortedRows
-from esformat.codec import Codec, Decompressor
-from esformat.data_block import DataBlock
 from esformat.errors import CorruptSegmentError
-from esformat.layout import BlockKind
-from esformat.node import DecodeContext
-from esformat.schema import EventSchema, Field
+from esformat.format.codec import Codec, Decompressor
+from esformat.format.data_block import DataBlock
+from esformat.format.frame import decode_block, encode_block
+from esformat.format.layout import BlockKind
+from esformat.format.node import DecodeContext
+from esformat.format.schema import EventSchema, Field
 
 PLAIN = Decompressor()
 READ = DecodeContext(PLAIN, PLAIN)

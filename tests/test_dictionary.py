@@ -8,13 +8,13 @@ import pyarrow as pa
 import pytest
 from damage import assert_refused_or_read
 
-from esformat.block import decode_block, encode_block
-from esformat.codec import Codec, Decompressor, make_compressor
-from esformat.dictionary import ColumnDictionary, decode_dictionary, encode_dictionary, with_null
 from esformat.errors import CorruptSegmentError
-from esformat.layout import BlockKind
-from esformat.node import DecodeContext, EncodeContext
-from esformat.schema import Field
+from esformat.format.codec import Codec, Decompressor, make_compressor
+from esformat.format.dictionary import ColumnDictionary, decode_dictionary, encode_dictionary, with_null
+from esformat.format.frame import decode_block, encode_block
+from esformat.format.layout import BlockKind
+from esformat.format.node import DecodeContext, EncodeContext
+from esformat.format.schema import Field
 
 PLAIN = Decompressor()
 READ = DecodeContext(PLAIN, PLAIN)

@@ -13,13 +13,13 @@ from event_strategies import HIGHEST, LOWEST, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.block import decode_block, encode_block
-from esformat.codec import Codec, Decompressor, make_compressor
-from esformat.data_block import Runs
-from esformat.directory import BlockSpan, Leaf, LeafEntry, Root, encode_leaf, encode_root, leaf_is_full
 from esformat.errors import CorruptSegmentError
-from esformat.layout import BlockHandle, BlockKind
-from esformat.node import DecodeContext, EncodeContext
+from esformat.format.codec import Codec, Decompressor, make_compressor
+from esformat.format.data_block import Runs
+from esformat.format.directory import BlockSpan, Leaf, LeafEntry, Root, encode_leaf, encode_root, leaf_is_full
+from esformat.format.frame import decode_block, encode_block
+from esformat.format.layout import BlockHandle, BlockKind
+from esformat.format.node import DecodeContext, EncodeContext
 
 PLAIN = Decompressor()
 READ = DecodeContext(PLAIN, PLAIN)

@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
-from esformat.codec import Codec, Decompressor, load_dictionary, make_compressor, train_dictionary
-from esformat.encoding import FRAME_TARGET_BYTES, decode_node, encode_codes, encode_node, encode_runs, frame_rows
 from esformat.errors import CorruptSegmentError
-from esformat.node import DecodeContext, EncodeContext, Shape, shape_of
+from esformat.format.codec import Codec, Decompressor, load_dictionary, make_compressor, train_dictionary
+from esformat.format.encoding import FRAME_TARGET_BYTES, decode_node, encode_codes, encode_node, encode_runs, frame_rows
+from esformat.format.node import DecodeContext, EncodeContext, Shape, shape_of
 
 PLAIN = Decompressor()
 READ = DecodeContext(PLAIN, PLAIN)

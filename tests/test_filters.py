@@ -8,7 +8,7 @@ import pytest
 
 from esformat.expression import take_apart
 from esformat.filters import NOTHING, Domain, admits_nothing, bounds_of, columns_of
-from esformat.schema import EventSchema, Field
+from esformat.format.schema import EventSchema, Field
 
 SCHEMA = EventSchema(
     (

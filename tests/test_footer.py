@@ -7,10 +7,10 @@ import struct
 import pytest
 from damage import assert_refused_or_read
 
-from esformat.block import Block, decode_block, encode_block
 from esformat.errors import CorruptSegmentError
-from esformat.footer import decode_footer, encode_footer
-from esformat.layout import BlockHandle, BlockKind
+from esformat.format.footer import decode_footer, encode_footer
+from esformat.format.frame import Block, decode_block, encode_block
+from esformat.format.layout import BlockHandle, BlockKind
 
 TABLE = {
     (BlockKind.METADATA, 0, 0): BlockHandle(500, 100, 1),

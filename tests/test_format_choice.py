@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
-from esformat.codec import Codec
+from esformat.format.codec import Codec
+from esformat.format.schema import make_schema
 from esformat.format_choice import FormatChoice
 from esformat.intake import check_table
-from esformat.schema import make_schema
 
 CLICKS = click_table(6000)
 SCHEMA = make_schema(CLICKS.schema, ["type"], binary_keys=False)

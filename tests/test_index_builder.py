@@ -12,13 +12,13 @@ from small_pieces import Pieces, cut_small
 
 from esformat.block_encoder import BlockFormat, EncodedBlock
 from esformat.builder import SegmentBuilder
-from esformat.codec import Codec
-from esformat.data_block import Runs
-from esformat.directory import BlockSpan
+from esformat.format.codec import Codec
+from esformat.format.data_block import Runs
+from esformat.format.directory import BlockSpan
+from esformat.format.metadata import Metadata
+from esformat.format.order import Ranked
+from esformat.format.schema import EventSchema, Field
 from esformat.index_builder import IndexRows, blocks_of
-from esformat.metadata import Metadata
-from esformat.order import Ranked
-from esformat.schema import EventSchema, Field
 
 KINDS = {"text": pa.string(), "numbers": pa.int64()}
 

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
+from esformat.format.order import Ranked, rank
 from esformat.index_builder import IndexRows
 from esformat.index_runs import IndexRuns, group_rows
-from esformat.order import Ranked, rank
 
 KINDS = {
     "text": (pa.string(), ["", "a", "ab", "é", "z\U0010ffff", "v" * 40, "￿"]),

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from esformat.errors import InvalidEventError
+from esformat.format.schema import EventSchema, Field, make_schema, normalise_type
 from esformat.intake import EventRows, check_table, to_arrow
-from esformat.schema import EventSchema, Field, make_schema, normalise_type
 
 SCHEMA = EventSchema(
     (

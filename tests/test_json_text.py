@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.json_text import as_text, fragments, objects
+from esformat.format.json_text import as_text, fragments, objects
 
 CASES = [
     (pa.array([1, None, -(2**63)]), ["1", "null", "-9223372036854775808"]),

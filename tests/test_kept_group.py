@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 import esformat
-from esformat.codec import Decompressor
-from esformat.schema import Field
+from esformat.format.codec import Decompressor
+from esformat.format.schema import Field
 from tests.small_pieces import Pieces, cut_small
 
 EVENTS = 4000

@@ -7,9 +7,9 @@ import struct
 import pytest
 from damage import REFUSALS, assert_refused, cuts, flips
 
-from esformat.checksum import checksum64
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
-from esformat.layout import (
+from esformat.format.checksum import checksum64
+from esformat.format.layout import (
     HEADER_BYTES,
     TRAILER_BYTES,
     BlockHandle,

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esformat.block_encoder import SortedRows
+from esformat.format.schema import EventSchema, Field
 from esformat.merge_runs import RunMerge
 from esformat.ordered_rows import OrderedRows
-from esformat.schema import EventSchema, Field
 from esformat.sorted_runs import SpilledRun
 
 SCHEMA = EventSchema((Field("n", pa.int64()), Field("data", pa.binary())), binary_keys=True)

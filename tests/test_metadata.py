@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from damage import assert_refused_or_read
 
-from esformat.block import Block, decode_block, encode_block
 from esformat.errors import CorruptSegmentError, UsageError
-from esformat.layout import BlockKind
-from esformat.metadata import Metadata, Statistics, check_properties
-from esformat.schema import EventSchema, Field
+from esformat.format.frame import Block, decode_block, encode_block
+from esformat.format.layout import BlockKind
+from esformat.format.metadata import Metadata, Statistics, check_properties
+from esformat.format.schema import EventSchema, Field
 
 SCHEMA = EventSchema((Field("data", pa.binary(), nullable=False), Field("type", pa.string(), indexed=True)))
 STATISTICS = Statistics(2, 1, 1, 1, -5, 2**62, {"type": {"values": 2, "events": 2}})

@@ -9,7 +9,7 @@ from event_strategies import HIGHEST, LOWEST, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.order import merge_order, rank, sort_order
+from esformat.format.order import merge_order, rank, sort_order
 
 COLUMNS = [
     (pa.string(), st.text(max_size=3)),

@@ -11,9 +11,9 @@ from event_strategies import HIGHEST, LOWEST, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.codec import Codec, Decompressor, make_compressor
 from esformat.errors import CorruptSegmentError
-from esformat.packing import (
+from esformat.format.codec import Codec, Decompressor, make_compressor
+from esformat.format.packing import (
     best_raw,
     decode_ints,
     decode_list,

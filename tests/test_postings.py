@@ -12,13 +12,13 @@ from event_strategies import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.block import decode_block, encode_block
-from esformat.codec import Codec, Decompressor, make_compressor
 from esformat.errors import CorruptSegmentError
-from esformat.layout import BlockHandle, BlockKind
-from esformat.node import DecodeContext, EncodeContext
-from esformat.packing import encode_ints
-from esformat.postings import (
+from esformat.format.codec import Codec, Decompressor, make_compressor
+from esformat.format.frame import decode_block, encode_block
+from esformat.format.layout import BlockHandle, BlockKind
+from esformat.format.node import DecodeContext, EncodeContext
+from esformat.format.packing import encode_ints
+from esformat.format.postings import (
     BLOCKS,
     CHUNKED,
     ROWS,

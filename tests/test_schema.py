@@ -13,7 +13,7 @@ from event_strategies import examples
 from hypothesis import given
 
 from esformat.errors import CorruptSegmentError, InvalidEventError, UsageError
-from esformat.schema import (
+from esformat.format.schema import (
     EventSchema,
     Field,
     default_schema,

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import esformat
-from esformat import directory
+from esformat.format import directory
 
 SPACES = 30_000
 

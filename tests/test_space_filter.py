@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
 import esformat
-from esformat import space_filter, space_hashes
-from esformat.block import Block, decode_block
+from esformat import space_hashes
 from esformat.builder import encode_filter_page
-from esformat.checksum import checksum64
 from esformat.errors import CorruptSegmentError
-from esformat.layout import BlockKind
-from esformat.space_filter import SALTS, bucket_count, build_filter, hash_keys, page_may_contain, page_of
+from esformat.format import bloom_filter as space_filter
+from esformat.format.bloom_filter import SALTS, bucket_count, build_filter, hash_keys, page_may_contain, page_of
+from esformat.format.checksum import checksum64
+from esformat.format.frame import Block, decode_block
+from esformat.format.layout import BlockKind
 from esformat.space_hashes import SpaceHashes
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from esformat.unix_time import UNIX_UNITS, from_floats, from_integers, from_text, to_nanos
+from esformat.format.unix_time import UNIX_UNITS, from_floats, from_integers, from_text, to_nanos
 
 MOMENT = 1_403_534_919_000_000_000  # 2014-06-23T14:48:39Z, in nanoseconds
 UNITS = st.sampled_from([None, *UNIX_UNITS])

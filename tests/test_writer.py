@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from small_pieces import cut_small
 
 import esformat
-from esformat import block
 from esformat.errors import ClosedError, InvalidEventError, UsageError
+from esformat.format import frame as block
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from esformat.cli.console import is_terminal, say
-from esformat.json_text import as_text
+from esformat.format.json_text import as_text
 
 ROWS_SHOWN = 50
 

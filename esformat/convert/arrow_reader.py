@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from esformat import json_text
 from esformat.convert.column_type import plain
 from esformat.convert.errors import InputError
 from esformat.convert.roles import Roles
 from esformat.convert.rows import Origin, Rows
 from esformat.convert.source import Source
 from esformat.convert.spark_types import SparkTypes
+from esformat.format import json_text
 
 _BATCH_ROWS = 64 * 1024
 _FILE_MAGIC = b"ARROW1"

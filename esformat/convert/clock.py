@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat import unix_time
 from esformat.convert.arrays import Ints, Mask, ints
 from esformat.convert.time_format import Parsed, TimeFormat
+from esformat.format import unix_time
 
 _UTC_NAMES = frozenset({"UTC", "Etc/UTC", "GMT", "Z", "+00:00"})
 # With nanoseconds, 64 bits reach from 1677 to 2262.

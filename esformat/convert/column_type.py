@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat import json_text
 from esformat.convert.arrays import Mask, mask
+from esformat.format import json_text
 from esformat.plain_array import plain_column
 
 _INTEGER = r"^(?:0|-?[1-9][0-9]{0,18})$"

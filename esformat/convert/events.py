@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat import json_text
 from esformat.convert import typed_text
 from esformat.convert.arrays import Mask, mask
 from esformat.convert.clock import Times
@@ -17,6 +16,7 @@ from esformat.convert.column_type import convert, keeps_kind, keeps_values
 from esformat.convert.plan import TIMESTAMP, Plan
 from esformat.convert.roles import RESERVED, Roles
 from esformat.convert.rows import LINE, BadRow, Origin, Rows
+from esformat.format import json_text
 
 MAX_KEY_BYTES = 1 << 16  # the format's limit for one space or grouping
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from esformat import json_text
+from esformat.format import json_text
 
 SINK_FORMATS = (
     "jsonl",

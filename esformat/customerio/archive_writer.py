@@ -19,7 +19,7 @@ from esformat.customerio.blocks import write_section
 from esformat.customerio.sst import Pair, encode_table
 from esformat.customerio.varint import I64, encode, encode_many
 from esformat.errors import InvalidEventError
-from esformat.order import rank
+from esformat.format.order import rank
 
 
 class ArchiveBuilder:

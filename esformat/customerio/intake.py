@@ -14,7 +14,7 @@ from esformat.customerio.question import key_bytes
 from esformat.customerio.varint import I64
 from esformat.errors import InvalidEventError
 from esformat.event import to_microseconds
-from esformat.layout import MAX_FRAME_BYTES, MAX_KEY_BYTES
+from esformat.format.layout import MAX_FRAME_BYTES, MAX_KEY_BYTES
 
 SECOND_US = 1_000_000
 MAX_SECONDS = (1 << 32) - 1

@@ -9,8 +9,8 @@ from functools import cached_property
 import pyarrow as pa
 
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
-from esformat.layout import MAX_COLUMNS
-from esformat.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema, Field
+from esformat.format.layout import MAX_COLUMNS
+from esformat.format.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema, Field
 
 RESERVED = (*KEY_COLUMNS, DATA_COLUMN)
 MAX_INDEXES = MAX_COLUMNS - 1

@@ -13,7 +13,7 @@ from esformat.customerio.sst import encode_table
 from esformat.customerio.stream_file import CLOSED_MAGIC, LENGTH, MAGIC
 from esformat.customerio.varint import I64, encode, encode_many, sizes
 from esformat.errors import InvalidEventError
-from esformat.order import rank
+from esformat.format.order import rank
 
 CHUNK_ROWS = 16384
 MAX_EVENT_BYTES = (1 << 32) - 1  # what the length of an event can say

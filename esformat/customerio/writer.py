@@ -16,8 +16,8 @@ from esformat.customerio.archive_writer import ArchiveBuilder
 from esformat.customerio.intake import EventList, check_archive, check_events, check_stream
 from esformat.customerio.stream_writer import StreamBuilder
 from esformat.errors import ClosedError, UsageError
+from esformat.format.order import rank
 from esformat.intake import to_arrow
-from esformat.order import rank
 from esformat.publish import Publication
 
 GROUP_BYTES = 32 << 20

@@ -9,16 +9,8 @@ if TYPE_CHECKING:
     from esformat.event import to_bound, to_microseconds
     from esformat.event_rows import rows_of_batch
     from esformat.exact import first_cut
-    from esformat.handles import Handles, SharedFile
-    from esformat.index import can_hold
-    from esformat.intake import EventRows, check_table, to_arrow
-    from esformat.json_text import as_text
-    from esformat.launch import launch
-    from esformat.notebook import html_events, html_facts, html_time
-    from esformat.ordered_pieces import ordered_pieces, pieces_of
-    from esformat.plain_array import plain_array
-    from esformat.row_range import scan_rows
-    from esformat.schema import (
+    from esformat.format.json_text import as_text
+    from esformat.format.schema import (
         KEY_COLUMNS,
         TIMESTAMP_TYPE,
         EventSchema,
@@ -27,7 +19,15 @@ if TYPE_CHECKING:
         make_schema,
         normalise_type,
     )
-    from esformat.unix_time import UNIX_UNITS, from_integers, from_text, is_number, to_nanos
+    from esformat.format.unix_time import UNIX_UNITS, from_integers, from_text, is_number, to_nanos
+    from esformat.handles import Handles, SharedFile
+    from esformat.index import can_hold
+    from esformat.intake import EventRows, check_table, to_arrow
+    from esformat.launch import launch
+    from esformat.notebook import html_events, html_facts, html_time
+    from esformat.ordered_pieces import ordered_pieces, pieces_of
+    from esformat.plain_array import plain_array
+    from esformat.row_range import scan_rows
     from esformat.writer import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
 else:
     __getattr__, __dir__ = lazily(
@@ -40,16 +40,16 @@ else:
             "esformat.handles": "Handles SharedFile",
             "esformat.index": "can_hold",
             "esformat.intake": "EventRows check_table to_arrow",
-            "esformat.json_text": "as_text",
+            "esformat.format.json_text": "as_text",
             "esformat.launch": "launch",
             "esformat.notebook": "html_events html_facts html_time",
             "esformat.ordered_pieces": "ordered_pieces pieces_of",
             "esformat.plain_array": "plain_array",
             "esformat.row_range": "scan_rows",
-            "esformat.schema": (
+            "esformat.format.schema": (
                 "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field default_schema make_schema normalise_type"
             ),
-            "esformat.unix_time": "UNIX_UNITS from_integers from_text is_number to_nanos",
+            "esformat.format.unix_time": "UNIX_UNITS from_integers from_text is_number to_nanos",
             "esformat.writer": "LEAST_FRAME_BYTES MOST_FRAME_BYTES",
         },
     )

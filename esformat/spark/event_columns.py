@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat.errors import UsageError
-from esformat.schema import KEY_COLUMNS, make_schema
+from esformat.format.schema import KEY_COLUMNS, make_schema
 from esformat.spark.options import WriteOptions
 
 

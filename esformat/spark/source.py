@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWrite
 from pyspark.sql.types import StructType
 
 from esformat.errors import UsageError
-from esformat.schema import KEY_COLUMNS
+from esformat.format.schema import KEY_COLUMNS
 from esformat.spark.files import segments_at
 from esformat.spark.options import ReadOptions, WriteOptions
 from esformat.spark.read import SegmentReader, with_file_path

@@ -19,7 +19,6 @@ from typing import Self
 import numpy as np
 import pyarrow.compute as pc
 
-from esformat.block import Block
 from esformat.block_encoder import (
     BLOCK_ROWS,
     NULL,
@@ -33,9 +32,10 @@ from esformat.block_encoder import (
     row_bytes,
 )
 from esformat.builder import SegmentBuilder, Sink
-from esformat.checksum import SHORT_MASK, checksum64
-from esformat.dictionary import ColumnDictionary
-from esformat.metadata import Metadata
+from esformat.format.checksum import SHORT_MASK, checksum64
+from esformat.format.dictionary import ColumnDictionary
+from esformat.format.frame import Block
+from esformat.format.metadata import Metadata
 from esformat.tools.column_indexes import ColumnIndexes
 from esformat.tools.number_map import NumberMap
 from esformat.tools.original import BlockRef, Original, open_data_block

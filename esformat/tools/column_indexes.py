@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from esformat.format.order import rank
 from esformat.index_builder import IndexRows
 from esformat.index_runs import IndexRuns
-from esformat.order import rank
 
 INDEX_BYTES = 32 << 20
 """What all indexes together hold in memory of row numbers and values."""

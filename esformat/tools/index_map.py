@@ -19,10 +19,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.data_block import I64
+from esformat.format.data_block import I64
+from esformat.format.postings import BLOCKS, ROWS, Posting
 from esformat.index import Index
 from esformat.index_builder import PostingList, blocks_of
-from esformat.postings import BLOCKS, ROWS, Posting
 from esformat.tools.number_map import NumberMap
 from esformat.tools.original import BlockRef, OpenOriginal, leaf_blocks, open_data_block
 

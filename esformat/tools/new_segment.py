@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from esformat.errors import UsageError
+from esformat.format.metadata import Statistics
 from esformat.location import Place, Target, locate, publication_of, source_of
-from esformat.metadata import Statistics
 from esformat.publish import Publication
 from esformat.reader import Reader
 from esformat.segment import Segment, open_segment

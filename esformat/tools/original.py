@@ -12,15 +12,15 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from esformat.block import Block, decode_block
-from esformat.data_block import I64, DataBlock, Runs
-from esformat.dictionary import ColumnDictionary
-from esformat.directory import BlockSpan, Leaf, LeafEntry
 from esformat.errors import CorruptSegmentError, EsdbError
+from esformat.format.data_block import I64, DataBlock, Runs
+from esformat.format.dictionary import ColumnDictionary
+from esformat.format.directory import BlockSpan, Leaf, LeafEntry
+from esformat.format.frame import Block, decode_block
+from esformat.format.layout import BlockHandle, BlockKind
+from esformat.format.metadata import Metadata
+from esformat.format.node import DecodeContext
 from esformat.index import Index
-from esformat.layout import BlockHandle, BlockKind
-from esformat.metadata import Metadata
-from esformat.node import DecodeContext
 from esformat.reader import Reader
 from esformat.tools.rows import Bound, Key, Rows, decode_rows
 

@@ -8,7 +8,6 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.arrays import is_bytes
 from esformat.block_encoder import (
     MAX_DICTIONARY_VALUE_BYTES,
     MAX_DICTIONARY_VALUES,
@@ -16,10 +15,11 @@ from esformat.block_encoder import (
     may_want_codes,
     train_on,
 )
-from esformat.codec import Codec, codec_from_name, make_compressor
-from esformat.dictionary import ColumnDictionary, encode_dictionary
-from esformat.metadata import Metadata
-from esformat.node import EncodeContext
+from esformat.format.arrays import is_bytes
+from esformat.format.codec import Codec, codec_from_name, make_compressor
+from esformat.format.dictionary import ColumnDictionary, encode_dictionary
+from esformat.format.metadata import Metadata
+from esformat.format.node import EncodeContext
 from esformat.tools.assembly import AssemblyPlan
 from esformat.tools.original import Original, open_data_block
 from esformat.tools.selection import Selection, everything, single_blocks

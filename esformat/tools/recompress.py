@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from esformat.codec import codec_from_name
 from esformat.errors import UsageError
+from esformat.format.codec import codec_from_name
 from esformat.location import Options, Target, located
 from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
 from esformat.tools.plan import plan_anew

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from esformat.block import Block
-from esformat.codec import Decompressor
-from esformat.data_block import DataBlock, Runs
-from esformat.dictionary import ColumnDictionary, with_null, zstd_of
 from esformat.errors import CorruptSegmentError
-from esformat.layout import BlockHandle, BlockKind
+from esformat.format.codec import Decompressor
+from esformat.format.data_block import DataBlock, Runs
+from esformat.format.dictionary import ColumnDictionary, with_null, zstd_of
+from esformat.format.frame import Block
+from esformat.format.layout import BlockHandle, BlockKind
+from esformat.format.metadata import Metadata
+from esformat.format.node import DecodeContext
 from esformat.location import Options, Target, located, source_of
-from esformat.metadata import Metadata
-from esformat.node import DecodeContext
 from esformat.tools.new_segment import Progress, check_output, make_segment, published
 from esformat.tools.original import BlockRef
 from esformat.tools.plan import plan_assembly

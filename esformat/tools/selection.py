@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from esformat.data_block import I64
+from esformat.format.data_block import I64
 from esformat.tools.original import BlockRef, OpenOriginal, Original, leaf_blocks
 from esformat.tools.rows import Rows
 

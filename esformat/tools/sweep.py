@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from esformat.data_block import I64
+from esformat.format.data_block import I64
 from esformat.tools.original import Original, decode_block_rows
 from esformat.tools.rows import Bound, Rows, join, merge_rows
 from esformat.tools.selection import Kept, KeptLeaf, Selection, single_blocks

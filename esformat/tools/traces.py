@@ -19,9 +19,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.arrays import bytes_of
-from esformat.data_block import I64
-from esformat.dictionary import ColumnDictionary
+from esformat.format.arrays import bytes_of
+from esformat.format.data_block import I64
+from esformat.format.dictionary import ColumnDictionary
 from esformat.tools.original import OpenOriginal, open_data_block
 from esformat.tools.selection import Selection, single_blocks
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from esformat.block import Block, decode_block
-from esformat.codec import Decompressor
-from esformat.dictionary import ColumnDictionary, decode_dictionary
-from esformat.directory import Leaf
 from esformat.errors import CorruptSegmentError, EsdbError
-from esformat.layout import HEADER_BYTES, TRAILER_BYTES, BlockHandle, BlockKind
-from esformat.metadata import Metadata
-from esformat.node import DecodeContext
+from esformat.format.codec import Decompressor
+from esformat.format.dictionary import ColumnDictionary, decode_dictionary
+from esformat.format.directory import Leaf
+from esformat.format.frame import Block, decode_block
+from esformat.format.layout import HEADER_BYTES, TRAILER_BYTES, BlockHandle, BlockKind
+from esformat.format.metadata import Metadata
+from esformat.format.node import DecodeContext
 from esformat.source import Source
 from esformat.verification.blocks import BAD_BYTES, Blocks
 from esformat.verification.directory import RootEntry, read_root

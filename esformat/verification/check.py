@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from esformat.errors import UnsupportedVersionError
-from esformat.layout import HEADER_BYTES, TRAILER_BYTES, BlockKind
+from esformat.format.layout import HEADER_BYTES, TRAILER_BYTES, BlockKind
 from esformat.location import Options, Target, located, source_of
 from esformat.verification.blocks import BAD_BYTES, KINDS, Blocks
 from esformat.verification.contents import Contents

@@ -6,8 +6,8 @@ from itertools import groupby
 from typing import Any
 
 from esformat.errors import CorruptSegmentError
-from esformat.layout import BlockKind
-from esformat.schema import EventSchema
+from esformat.format.layout import BlockKind
+from esformat.format.schema import EventSchema
 from esformat.verification.blocks import BAD_BYTES, Blocks
 from esformat.verification.data import DataCheck, Key
 from esformat.verification.directory import LeafContents, RootEntry, expected_blocks, read_leaf, read_root

@@ -11,11 +11,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.block import Block
 from esformat.errors import CorruptSegmentError
-from esformat.layout import MAX_BLOCK_ROWS
-from esformat.node import NEEDS_DICTIONARY, DecodeContext, Shape
-from esformat.schema import EventSchema
+from esformat.format.frame import Block
+from esformat.format.layout import MAX_BLOCK_ROWS
+from esformat.format.node import NEEDS_DICTIONARY, DecodeContext, Shape
+from esformat.format.schema import EventSchema
 from esformat.verification.parts import Parts, within
 
 I64 = npt.NDArray[np.int64]

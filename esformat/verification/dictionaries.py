@@ -5,12 +5,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from esformat.block import Block
-from esformat.dictionary import ColumnDictionary
 from esformat.errors import CorruptSegmentError
-from esformat.layout import MAX_PAGE_ENTRIES
-from esformat.node import DecodeContext
-from esformat.schema import Field
+from esformat.format.dictionary import ColumnDictionary
+from esformat.format.frame import Block
+from esformat.format.layout import MAX_PAGE_ENTRIES
+from esformat.format.node import DecodeContext
+from esformat.format.schema import Field
 from esformat.verification.parts import Parts, within
 
 _ENTRY = struct.Struct("<HHII")  # column, reserved, zstd bytes, values

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from esformat.block import Block
-from esformat.directory import LEAF_BLOCKS
 from esformat.errors import CorruptSegmentError
-from esformat.layout import HEADER_BYTES, MAX_BLOCK_ROWS, MAX_PAGE_ENTRIES, BlockHandle
-from esformat.node import DecodeContext
+from esformat.format.directory import LEAF_BLOCKS
+from esformat.format.frame import Block
+from esformat.format.layout import HEADER_BYTES, MAX_BLOCK_ROWS, MAX_PAGE_ENTRIES, BlockHandle
+from esformat.format.node import DecodeContext
 from esformat.verification.data import Expected, Key
 from esformat.verification.parts import I64, Parts, within
 

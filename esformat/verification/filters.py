@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from esformat.errors import CorruptSegmentError
-from esformat.layout import BlockHandle, BlockKind
-from esformat.space_filter import BUCKET_BYTES, PAGE_BUCKETS, SALTS, U64, bucket_count, hash_keys
+from esformat.format.bloom_filter import BUCKET_BYTES, PAGE_BUCKETS, SALTS, U64, bucket_count, hash_keys
+from esformat.format.layout import BlockHandle, BlockKind
 from esformat.verification.blocks import Blocks
 
 HASHES_AT_ONCE = 1 << 20

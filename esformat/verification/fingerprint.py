@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from esformat.checksum import checksum64
+from esformat.format.checksum import checksum64
 
 U64 = npt.NDArray[np.uint64]
 I64 = npt.NDArray[np.int64]

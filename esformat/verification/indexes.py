@@ -19,11 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.block import Block
 from esformat.errors import CorruptSegmentError
-from esformat.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
-from esformat.node import DecodeContext
-from esformat.postings import BLOCKS, CHUNKED
+from esformat.format.frame import Block
+from esformat.format.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
+from esformat.format.node import DecodeContext
+from esformat.format.postings import BLOCKS, CHUNKED
 from esformat.verification.blocks import BAD_BYTES, Blocks
 from esformat.verification.fingerprint import hash_pairs, hash_value, sum_of
 from esformat.verification.parts import Parts, within

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from esformat.block import Block
-from esformat.layout import BlockKind
+from esformat.format.frame import Block
+from esformat.format.layout import BlockKind
 from esformat.verification.blocks import BAD_BYTES, KINDS, Blocks, Found
 from esformat.verification.data import DataCheck
 from esformat.verification.opening import Opening

@@ -7,13 +7,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from esformat.arrays import entries_field, number_dtype
-from esformat.bytes_node import BytesNode, check_lengths, frame_sizes
-from esformat.codec import Decompressor
 from esformat.errors import CorruptSegmentError
-from esformat.layout import MAX_FRAME_BYTES
-from esformat.node import DecodeContext, NodeHead, Shape, read_head, shape_of
-from esformat.packing import MAX_WIDTH, Pack, decode_ints, planes, read_pack
+from esformat.format.arrays import entries_field, number_dtype
+from esformat.format.bytes_node import BytesNode, check_lengths, frame_sizes
+from esformat.format.codec import Decompressor
+from esformat.format.layout import MAX_FRAME_BYTES
+from esformat.format.node import DecodeContext, NodeHead, Shape, read_head, shape_of
+from esformat.format.packing import MAX_WIDTH, Pack, decode_ints, planes, read_pack
 
 I64 = npt.NDArray[np.int64]
 _PACK_HEADER_BYTES = 8

@@ -7,11 +7,11 @@ import struct
 from collections.abc import Mapping
 from typing import Any
 
-from esformat.block import Block
-from esformat.codec import CODEC_NAMES, Decompressor
-from esformat.dictionary import with_null, zstd_of
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
-from esformat.layout import (
+from esformat.format.codec import CODEC_NAMES, Decompressor
+from esformat.format.dictionary import with_null, zstd_of
+from esformat.format.frame import Block
+from esformat.format.layout import (
     HEADER_BYTES,
     MAX_COLUMNS,
     TRAILER_BYTES,
@@ -20,9 +20,9 @@ from esformat.layout import (
     Trailer,
     check_header,
 )
-from esformat.metadata import Metadata
-from esformat.node import DecodeContext
-from esformat.schema import KEY_COLUMNS, EventSchema
+from esformat.format.metadata import Metadata
+from esformat.format.node import DecodeContext
+from esformat.format.schema import KEY_COLUMNS, EventSchema
 from esformat.verification.blocks import BAD_BYTES, KINDS, Blocks, Found
 from esformat.verification.dictionaries import Contexts, read_dictionary
 from esformat.verification.parts import Parts

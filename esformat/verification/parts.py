@@ -9,12 +9,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.data_block import key_bytes
-from esformat.encoding import decode_node
 from esformat.errors import CorruptSegmentError
-from esformat.layout import MAX_KEY_BYTES, BlockHandle
-from esformat.node import DecodeContext
-from esformat.packing import decode_ints
+from esformat.format.data_block import key_bytes
+from esformat.format.encoding import decode_node
+from esformat.format.layout import MAX_KEY_BYTES, BlockHandle
+from esformat.format.node import DecodeContext
+from esformat.format.packing import decode_ints
 from esformat.verification.nodes import check_node, check_pack
 
 I64 = npt.NDArray[np.int64]

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from esformat.errors import CorruptSegmentError
-from esformat.layout import MAX_PAGE_ENTRIES, BlockKind
-from esformat.node import DecodeContext
-from esformat.postings import CHUNK_ENTRIES, CHUNKED
+from esformat.format.layout import MAX_PAGE_ENTRIES, BlockKind
+from esformat.format.node import DecodeContext
+from esformat.format.postings import CHUNK_ENTRIES, CHUNKED
 from esformat.verification.blocks import Blocks
 from esformat.verification.parts import Parts, within
 

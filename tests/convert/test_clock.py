@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from esformat.convert.clock import Clock
-from esformat.unix_time import FIRST_US, LAST_US
+from esformat.format.unix_time import FIRST_US, LAST_US
 
 US = pa.timestamp("us")
 A_MOMENT = 1_403_534_919  # 2014-06-23T14:48:39Z

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from esformat import block
-from esformat.checksum import checksum64
+from esformat.format import frame as block
+from esformat.format.checksum import checksum64
 from tests.fuzz import segment
 
 CHECK_BYTES = 8

@@ -23,7 +23,7 @@ import pyarrow as pa
 from small_pieces import Pieces, cut_small
 
 import esformat
-from esformat.layout import BlockKind
+from esformat.format.layout import BlockKind
 from esformat.tools import repair
 
 PIECES = Pieces(block_rows=16, leaf_blocks=4, leaf_runs=20, page_values=8, chunk_entries=12, least_copied_rows=1)

@@ -36,8 +36,8 @@ from small_pieces import Pieces, cut_small
 
 import esformat
 from esformat.filters import NOTHING, Domain
+from esformat.format.schema import default_schema
 from esformat.row_range import RowPiece
-from esformat.schema import default_schema
 from esformat.source import CountingSource, FileSource
 from esformat.spark import scan_plan, scoping
 from esformat.spark.condition import AnyOf, matching, parse_condition

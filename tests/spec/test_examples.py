@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import read_esdb
 
-from esformat.codec import CODEC_NAMES, Decompressor, make_compressor
-from esformat.layout import BlockHandle, check_header, encode_header
-from esformat.packing import decode_ints, encode_ints, read_pack
+from esformat.format.codec import CODEC_NAMES, Decompressor, make_compressor
+from esformat.format.layout import BlockHandle, check_header, encode_header
+from esformat.format.packing import decode_ints, encode_ints, read_pack
 from spec.document import examples
 
 

@@ -9,8 +9,10 @@ import make_damaged
 import pytest
 import read_esdb
 
-from esformat import block, codec, data_block, dictionary, footer, layout, node, packing, postings, space_filter
-from esformat import directory as directory_module
+from esformat.format import bloom_filter as space_filter
+from esformat.format import codec, data_block, dictionary, footer, layout, node, packing, postings
+from esformat.format import directory as directory_module
+from esformat.format import frame as block
 from esformat.verification import data as verify_data
 from esformat.verification import dictionaries as verify_dictionaries
 from esformat.verification import opening as verify_opening

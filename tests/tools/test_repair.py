@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
 import esformat
-from esformat.layout import BlockKind
+from esformat.format.layout import BlockKind
 from esformat.tools import repair
 from tests.tools.segments import check_segment, model_of, write_rows
 

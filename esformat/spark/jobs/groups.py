@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from esformat.errors import UsageError
-from esformat.schema import KEY_COLUMNS
+from esformat.format.schema import KEY_COLUMNS
 from esformat.spark.foreign import ForeignSource, Reading
 from esformat.spark.input_rows import InputRules
 from esformat.spark.jobs.inputs import InputFile, choose_groups, format_of, input_files

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from esformat.checksum import checksum64
+from esformat.format.checksum import checksum64
 from esformat.location import Place, source_of
 from esformat.segment import Segment, open_segment
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import numpy.typing as npt
 
-from esformat.block import Block
-from esformat.checksum import checksum64
 from esformat.errors import CorruptSegmentError
+from esformat.format.checksum import checksum64
+from esformat.format.frame import Block
 
 SALTS = (0x47B6137B, 0x44974D91, 0x8824AD5B, 0xA2B7289D, 0x705495C7, 0x2DF1424B, 0x9EFC4947, 0x5C6BFB31)
 BUCKET_BYTES = 32

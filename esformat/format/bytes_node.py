@@ -12,17 +12,17 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.cache import Cache
-from esformat.codec import Decompressor
 from esformat.errors import CorruptSegmentError
-from esformat.layout import MAX_FRAME_BYTES
-from esformat.node import (
+from esformat.format.codec import Decompressor
+from esformat.format.layout import MAX_FRAME_BYTES
+from esformat.format.node import (
     FRAMES,
     MAX_FRAME_ROWS,
     DecodeContext,
     Shape,
     read_head,
 )
-from esformat.packing import (
+from esformat.format.packing import (
     decode_ints,
     plane_bytes,
     read_pack,

@@ -23,7 +23,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from esformat.arrays import (
+from esformat.errors import CorruptSegmentError
+from esformat.format.arrays import (
     bitmap,
     bytes_array,
     bytes_of,
@@ -35,10 +36,9 @@ from esformat.arrays import (
     take_with_nulls,
     validity_of,
 )
-from esformat.bytes_node import BytesNode, check_lengths, frame_sizes
-from esformat.errors import CorruptSegmentError
-from esformat.layout import MAX_FRAME_BYTES
-from esformat.node import (
+from esformat.format.bytes_node import BytesNode, check_lengths, frame_sizes
+from esformat.format.layout import MAX_FRAME_BYTES
+from esformat.format.node import (
     FRAMES,
     MAX_FRAME_ROWS,
     NEEDS_DICTIONARY,
@@ -51,7 +51,7 @@ from esformat.node import (
     read_head,
     shape_of,
 )
-from esformat.packing import (
+from esformat.format.packing import (
     MAX_WIDTH,
     decode_ints,
     encode_fixed,
@@ -60,7 +60,7 @@ from esformat.packing import (
     planes,
     read_pack,
 )
-from esformat.schema import MAX_NESTING
+from esformat.format.schema import MAX_NESTING
 
 FRAME_TARGET_BYTES = 4096  # measured: docs/decisions/0005-blocks-and-frames.md
 

@@ -22,13 +22,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.block import Block, check_length, encode_block
-from esformat.codec import Codec, make_compressor
-from esformat.encoding import decode_node, encode_node
 from esformat.errors import CorruptSegmentError
-from esformat.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
-from esformat.node import DecodeContext, EncodeContext
-from esformat.packing import decode_columns, decode_ints, encode_ints, read_pack
+from esformat.format.codec import Codec, make_compressor
+from esformat.format.encoding import decode_node, encode_node
+from esformat.format.frame import Block, check_length, encode_block
+from esformat.format.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
+from esformat.format.node import DecodeContext, EncodeContext
+from esformat.format.packing import decode_columns, decode_ints, encode_ints, read_pack
 
 ROWS, BLOCKS, CHUNKED = 0, 1, 2  # form of a posting list; CHUNKED is added where it has a chunk table
 CHUNK_ENTRIES = 4096

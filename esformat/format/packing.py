@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from esformat.codec import Compressor, Decompressor
 from esformat.errors import CorruptSegmentError
+from esformat.format.codec import Compressor, Decompressor
 
 _PACK = struct.Struct(
     "<"

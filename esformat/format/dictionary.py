@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 import zstandard
 
-from esformat.block import Block, encode_block
-from esformat.codec import load_dictionary
-from esformat.encoding import decode_node, encode_node, end_of_node
 from esformat.errors import CorruptSegmentError
-from esformat.layout import MAX_PAGE_ENTRIES, BlockKind
-from esformat.node import DecodeContext, EncodeContext
-from esformat.schema import Field
+from esformat.format.codec import load_dictionary
+from esformat.format.encoding import decode_node, encode_node, end_of_node
+from esformat.format.frame import Block, encode_block
+from esformat.format.layout import MAX_PAGE_ENTRIES, BlockKind
+from esformat.format.node import DecodeContext, EncodeContext
+from esformat.format.schema import Field
 
 _ENTRY = struct.Struct(
     "<"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from esformat.checksum import SHORT_MASK, checksum64
 from esformat.errors import ChecksumMismatchError, CorruptSegmentError, InvalidEventError
-from esformat.layout import BLOCK_MAGIC, MAX_BLOCK_BYTES, BlockHandle, BlockKind
+from esformat.format.checksum import SHORT_MASK, checksum64
+from esformat.format.layout import BLOCK_MAGIC, MAX_BLOCK_BYTES, BlockHandle, BlockKind
 
 _FRAME = struct.Struct(
     "<"

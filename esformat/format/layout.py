@@ -10,8 +10,8 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from esformat.checksum import checksum64
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
+from esformat.format.checksum import checksum64
 
 HEADER_MAGIC = b"\x89ESDB\r\n\x1a"  # like PNG's: shows text-mode and 7-bit damage at the first byte
 TRAILER_MAGIC = b"\x1a\n\rBDSE\x89"

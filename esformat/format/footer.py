@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 
-from esformat.block import Block, check_length, encode_block
 from esformat.errors import CorruptSegmentError
-from esformat.layout import HEADER_BYTES, BlockHandle, BlockKind
+from esformat.format.frame import Block, check_length, encode_block
+from esformat.format.layout import HEADER_BYTES, BlockHandle, BlockKind
 
 _ENTRY = struct.Struct(
     "<"

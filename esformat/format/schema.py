@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat.errors import CorruptSegmentError, InvalidEventError, UsageError
-from esformat.layout import MAX_COLUMNS
+from esformat.format.layout import MAX_COLUMNS
 
 KEY_COLUMNS = ("space", "grouping", "timestamp")
 TIMESTAMP_TYPE = pa.timestamp("us", "UTC")

@@ -20,15 +20,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.arrays import bytes_array, bytes_of
-from esformat.block import Block, encode_block
-from esformat.bytes_node import BytesNode, slices
-from esformat.codec import Decompressor
-from esformat.encoding import decode_node, encode_node
 from esformat.errors import CorruptSegmentError
-from esformat.layout import MAX_BLOCK_ROWS, BlockKind
-from esformat.node import DecodeContext, EncodeContext, NodeHead, Shape, read_head
-from esformat.packing import decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
+from esformat.format.arrays import bytes_array, bytes_of
+from esformat.format.bytes_node import BytesNode, slices
+from esformat.format.codec import Decompressor
+from esformat.format.encoding import decode_node, encode_node
+from esformat.format.frame import Block, encode_block
+from esformat.format.layout import MAX_BLOCK_ROWS, BlockKind
+from esformat.format.node import DecodeContext, EncodeContext, NodeHead, Shape, read_head
+from esformat.format.packing import decode_ints, encode_int_runs, encode_ints, plane_bytes, read_pack
 
 _HEAD = struct.Struct(
     "<"

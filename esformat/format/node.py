@@ -13,10 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from esformat.arrays import is_bytes
-from esformat.codec import Compressor, Decompressor
 from esformat.errors import CorruptSegmentError
-from esformat.packing import (
+from esformat.format.arrays import is_bytes
+from esformat.format.codec import Compressor, Decompressor
+from esformat.format.packing import (
     decode_ints,
     read_pack,
 )

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from esformat.block import Block, encode_block
 from esformat.errors import CorruptSegmentError, UsageError
-from esformat.layout import MAX_FRAME_BYTES, BlockKind
-from esformat.schema import EventSchema
+from esformat.format.frame import Block, encode_block
+from esformat.format.layout import MAX_FRAME_BYTES, BlockKind
+from esformat.format.schema import EventSchema
 
 FORMAT_NAME = "esdb"
 MAX_JSON_DEPTH = 100

@@ -18,14 +18,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.block import Block, check_length, encode_block
-from esformat.codec import Codec, Decompressor, make_compressor
-from esformat.data_block import Runs, decode_keys, decode_runs_of_keys, encode_runs_of_keys
-from esformat.encoding import encode_node
 from esformat.errors import CorruptSegmentError
-from esformat.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
-from esformat.node import DecodeContext, EncodeContext
-from esformat.packing import decode_columns, encode_ints, read_packs, uncompressed_number
+from esformat.format.codec import Codec, Decompressor, make_compressor
+from esformat.format.data_block import Runs, decode_keys, decode_runs_of_keys, encode_runs_of_keys
+from esformat.format.encoding import encode_node
+from esformat.format.frame import Block, check_length, encode_block
+from esformat.format.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
+from esformat.format.node import DecodeContext, EncodeContext
+from esformat.format.packing import decode_columns, encode_ints, read_packs, uncompressed_number
 
 _LEAF = struct.Struct(
     "<I"  # data blocks that the leaf covers

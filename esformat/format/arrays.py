@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat.errors import CorruptSegmentError
-from esformat.layout import MAX_FRAME_BYTES
+from esformat.format.layout import MAX_FRAME_BYTES
 
 
 def is_bytes(kind: pa.DataType) -> bool:
