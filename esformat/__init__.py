@@ -21,10 +21,10 @@ if TYPE_CHECKING:
         UsageError,
     )
     from esformat.event import Event
+    from esformat.io.source import BytesSource, CountingSource, FileSource, Source
     from esformat.scan import Scan
     from esformat.segment import Segment, set_cache_bytes
     from esformat.segment import open_segment as open
-    from esformat.source import BytesSource, CountingSource, FileSource, Source
     from esformat.space import Space
     from esformat.verification import Problem, Report, verify
     from esformat.writer import Writer, create
@@ -42,7 +42,7 @@ else:
             "esformat.event": "Event",
             "esformat.scan": "Scan",
             "esformat.segment": "Segment set_cache_bytes open=open_segment",
-            "esformat.source": "BytesSource CountingSource FileSource Source",
+            "esformat.io.source": "BytesSource CountingSource FileSource Source",
             "esformat.space": "Space",
             "esformat.verification": "Problem Report verify",
             "esformat.writer": "Writer create",

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import TypeVar
 
+from esformat.io.ranges import Range, cut, join
 from esformat.query import Narrowed, Portion, Query, Stretch, block_portions, touched
-from esformat.ranges import Range, cut, join
 from esformat.reader import Reader
 
 GAP_BYTES = 512 << 10

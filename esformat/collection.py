@@ -23,7 +23,7 @@ from esformat.errors import SegmentChangedError, SpaceNotFoundError, UsageError
 from esformat.event import to_key
 from esformat.format.schema import EventSchema
 from esformat.index import index_type
-from esformat.location import Options, lasting, segments_at
+from esformat.io.location import Options, lasting, segments_at
 from esformat.members import Member, Members
 from esformat.notebook import html_facts, html_time
 from esformat.query import Query, conditions_of, make_query

@@ -23,11 +23,11 @@ from esformat.budget import COLUMN_OVERHEAD, ROW_OVERHEAD, Budget
 from esformat.format.codec import Codec
 from esformat.format.metadata import Metadata, Statistics
 from esformat.format_choice import FormatChoice
+from esformat.io.temp_file import SpillFile
 from esformat.merge_runs import RunMerge
 from esformat.ordered_rows import OrderedRows, SortKey
 from esformat.segment_writing import SegmentWriting
 from esformat.sorted_runs import Run, SpilledRun
-from esformat.spill import SpillFile
 from esformat.stored_run import StoredRun
 
 FAN_IN = 128

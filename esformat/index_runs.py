@@ -20,7 +20,7 @@ from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.order import Ranked, rank
 from esformat.format.packing import decode_ints, encode_ints, read_pack
 from esformat.index_builder import IndexRows
-from esformat.spill import SpillFile
+from esformat.io.temp_file import SpillFile
 
 CHUNK_ROWS = 16 << 10
 FAN_IN = 64

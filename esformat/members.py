@@ -15,13 +15,13 @@ from esformat.format.bloom_filter import bucket_count, page_may_contain, page_of
 from esformat.format.checksum import checksum64
 from esformat.format.frame import Block
 from esformat.format.layout import BlockKind
-from esformat.handles import Handles, SharedFile, changed_file, open_files
-from esformat.location import Place
+from esformat.io.handles import Handles, SharedFile, changed_file, open_files
+from esformat.io.location import Place
+from esformat.io.remote import RemoteSource
+from esformat.io.source import Source, explained
+from esformat.io.store import StoredAt
 from esformat.reader import SHARED_CACHE, Reader
-from esformat.remote import RemoteSource
 from esformat.segment import Segment
-from esformat.source import Source, explained
-from esformat.store import StoredAt
 
 FILTER_BYTES = 64 << 20
 """What a collection keeps of its files' space filters."""

@@ -23,7 +23,7 @@ from esformat.format.metadata import Metadata, Statistics
 from esformat.format.node import DecodeContext, Shape, shape_of
 from esformat.format.postings import IndexRoot, Page, Posting, decode_chunk
 from esformat.format.schema import DATA_COLUMN, Field
-from esformat.source import ClosedSource, Source, explained
+from esformat.io.source import ClosedSource, Source, explained
 
 OPENING_BYTES = 32 << 10
 """Read from the end of a file at once: for most files it holds all that opening needs."""

@@ -17,12 +17,12 @@ from esformat.format.bloom_filter import bucket_count, page_may_contain, page_of
 from esformat.format.checksum import checksum64
 from esformat.format.layout import BlockKind
 from esformat.index import Index
-from esformat.location import Options, Target, lasting, located, source_of
+from esformat.io.location import Options, Target, lasting, located, source_of
+from esformat.io.source import ClosedSource, explained
 from esformat.notebook import html_facts, html_time
 from esformat.query import Query, Stretch, conditions_of, make_query
 from esformat.reader import SHARED_CACHE, Reader
 from esformat.scan import Scan
-from esformat.source import ClosedSource, explained
 from esformat.space import Space
 
 if TYPE_CHECKING:

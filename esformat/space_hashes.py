@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from esformat.format.packing import U64
-from esformat.spill import SpillFile
+from esformat.io.temp_file import SpillFile
 
 MOST_HELD = 1 << 21  # 16 MiB
 

@@ -18,7 +18,7 @@ from esformat.format.frame import decode_block
 from esformat.format.layout import BlockKind
 from esformat.format.node import DecodeContext
 from esformat.format.schema import EventSchema
-from esformat.spill import SpillFile
+from esformat.io.temp_file import SpillFile
 
 _ROW_BYTES = 64  # about what keys and timestamp of a row take besides what is stored of them
 

@@ -18,7 +18,7 @@ from esformat.format.codec import Codec, codec_from_name
 from esformat.format.metadata import Metadata, Statistics, check_properties, is_unicode
 from esformat.format.schema import KEY_COLUMNS, EventSchema, default_schema, make_schema
 from esformat.intake import EventRows, check_table
-from esformat.location import Options, Target, located, publication_of
+from esformat.io.location import Options, Target, located, publication_of
 from esformat.pieces import pieces_of
 
 LEAST_FRAME_BYTES, MOST_FRAME_BYTES = 512, 1 << 20

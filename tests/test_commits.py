@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from esformat import UsageError, commit_folder, commits
-from esformat.commit_folder import LocalFolder
-from esformat.commits import Write, committed, sweep
+from esformat import UsageError
+from esformat.io import commit_folder, commits
+from esformat.io.commit_folder import LocalFolder
+from esformat.io.commits import Write, committed, sweep
 
 OLD, NEW = (
     {"part-00000-oldjob00.bin": b"old 0", "part-00001-oldjob00.bin": b"old 1"},
@@ -166,7 +167,7 @@ def test_readers_see_old_or_new(folder):
 def test_dead_writers_are_swept_and_live_ones_spared(folder):
     """The next write clears away what a process left that is gone; not what a running one is at."""
     code = (
-        "import sys; from esformat.commits import Write; from esformat.commit_folder import LocalFolder; "
+        "import sys; from esformat.io.commits import Write; from esformat.io.commit_folder import LocalFolder; "
         "w = Write(LocalFolder(sys.argv[1]), 'deadjob0', '.bin'); w.begin(); open(w.place(w.staged('0')), 'w').close()"
     )
     subprocess.run([sys.executable, "-c", code, str(folder)], check=True)

@@ -12,12 +12,12 @@ import fsspec
 import pytest
 from object_store import keys
 
-from esformat import commit_folder, commits
-from esformat.commit_folder import StoredFolder
-from esformat.commits import Write, commit_of, committed_objects, sweep
 from esformat.errors import ClosedError
-from esformat.location import locate
-from esformat.store import FsspecStore
+from esformat.io import commit_folder, commits
+from esformat.io.commit_folder import StoredFolder
+from esformat.io.commits import Write, commit_of, committed_objects, sweep
+from esformat.io.location import locate
+from esformat.io.store import FsspecStore
 
 OLD = {"part-00000-oldjob00.bin": b"old 0", "part-00001-oldjob00.bin": b"old 1"}
 NEW = {"part-00000-newjob00.bin": b"new 0", "part-00001-newjob00.bin": b"new 1"}
@@ -283,7 +283,7 @@ def test_dead_writers_are_swept_and_live_ones_spared(folder, monkeypatch):
     put(folder.store, f"{folder.prefix}/_staging-deadjob0/owner.json", owner)
     sweep(folder)
     assert "_staging-deadjob0/owner.json" in left(folder)
-    monkeypatch.setattr("esformat.write_owner.STALE_SECONDS", -60)
+    monkeypatch.setattr("esformat.io.write_owner.STALE_SECONDS", -60)
     sweep(folder)
     assert left(folder) == sorted([*OLD, "_committed-oldjob00", "_staging-livejob0/owner.json"])
 

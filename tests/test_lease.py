@@ -9,12 +9,12 @@ import time
 import pytest
 from pyarrow import fs
 
-from esformat.commit_folder import LocalFolder, StoredFolder
-from esformat.commits import Write
 from esformat.errors import ClosedError, UsageError
-from esformat.lease import LEASE_SECONDS, all_owned, owned
-from esformat.store import ArrowStore
-from esformat.write_owner import this_owner
+from esformat.io.commit_folder import LocalFolder, StoredFolder
+from esformat.io.commits import Write
+from esformat.io.lease import LEASE_SECONDS, all_owned, owned
+from esformat.io.store import ArrowStore
+from esformat.io.write_owner import this_owner
 
 
 @pytest.fixture(params=["directory", "store"])

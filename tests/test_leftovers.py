@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import esformat
-from esformat import leftovers
-from esformat.leftovers import open_partial, remove_leftovers
+from esformat.io import stale_files as leftovers
+from esformat.io.stale_files import open_partial, remove_leftovers
 
 DEAD = f".a.esdb.w{'0' * 12}.partial"
 

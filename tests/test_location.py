@@ -12,9 +12,10 @@ import pytest
 from object_store import arrow_filesystem
 
 import esformat
-from esformat import UsageError, location
-from esformat.commit_folder import LocalFolder
-from esformat.location import folder_at, local_path, locate, segments_at, within
+from esformat import UsageError
+from esformat.io import location
+from esformat.io.commit_folder import LocalFolder
+from esformat.io.location import folder_at, local_path, locate, segments_at, within
 
 
 def write(target, spaces="ab", **options):

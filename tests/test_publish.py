@@ -13,7 +13,7 @@ import pytest
 
 import esformat
 from esformat.errors import UsageError
-from esformat.publish import Publication
+from esformat.io.publish import Publication
 
 
 def names(directory: Path) -> list[str]:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.ranges import cut, join
+from esformat.io.ranges import cut, join
 
 RANGES = st.lists(st.tuples(st.integers(0, 200), st.integers(1, 40)).map(lambda pair: (pair[0], sum(pair))), max_size=8)
 

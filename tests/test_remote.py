@@ -13,8 +13,9 @@ import s3fs
 from object_store import arrow_filesystem, keys
 
 import esformat
-from esformat import ahead, remote, retry
-from esformat.remote import ReadAhead
+from esformat import ahead
+from esformat.io import remote, retry
+from esformat.io.remote import ReadAhead
 
 LATENCY = 0.05
 

@@ -7,8 +7,8 @@ import sys
 import aiohttp
 import pytest
 
-from esformat import retry
 from esformat.errors import CorruptSegmentError, UsageError
+from esformat.io import retry
 
 PASSING = [
     OSError("AWS Error SLOW_DOWN during GetObject operation: Reduce your request rate"),

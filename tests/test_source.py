@@ -10,7 +10,7 @@ import pytest
 
 import esformat
 from esformat.errors import ClosedError, CorruptSegmentError
-from esformat.source import BytesSource, ClosedSource, CountingSource, FileSource, Source
+from esformat.io.source import BytesSource, ClosedSource, CountingSource, FileSource, Source
 
 CONTENT = bytes(range(256)) * 8
 

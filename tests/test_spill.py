@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 import esformat
-from esformat.spill import SpillFile
+from esformat.io.temp_file import SpillFile
 
 
 def test_frames_come_back(tmp_path):

@@ -11,9 +11,10 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 import esformat
-from esformat import location, tools
-from esformat.location import locate
-from esformat.store import ArrowStore, FsspecStore, StoredAt
+from esformat import tools
+from esformat.io import location
+from esformat.io.location import locate
+from esformat.io.store import ArrowStore, FsspecStore, StoredAt
 
 
 class _Guarded(MemoryFileSystem):

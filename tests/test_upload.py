@@ -12,7 +12,7 @@ from clicks import click_table
 from object_store import arrow_filesystem, keys, uploads
 
 import esformat
-from esformat import retry, store
+from esformat.io import retry, store
 
 
 @pytest.fixture(params=["uri", "arrow", "fsspec"])

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esformat import BytesSource, CorruptSegmentError
-from esformat.source import CountingSource
-from esformat.windows import WINDOW_BYTES, Windows, in_windows
+from esformat.io.buffered import WINDOW_BYTES, Windows, in_windows
+from esformat.io.source import CountingSource
 
 WINDOW = 16
 DATA = bytes(range(250))

@@ -10,10 +10,10 @@ from typing import Any, BinaryIO
 
 import click
 
-from esformat import publish
 from esformat.cli.console import is_terminal, say, warn
 from esformat.convert.formats import format_by_name
-from esformat.publish import STDOUT
+from esformat.io import publish
+from esformat.io.publish import STDOUT
 
 _BINARY = ("arrow", "arrows", "parquet", "esdb", "go-esdb", "go-stream")
 
@@ -98,7 +98,7 @@ def opened_output(out: str, *, force: bool) -> Iterator[BinaryIO]:
     if out == STDOUT:
         yield publish.standard_output()
         return
-    from esformat.location import publication_of  # here: pyarrow is slow to import
+    from esformat.io.location import publication_of  # here: pyarrow is slow to import
 
     publication = publication_of(out, overwrite=force)
     try:

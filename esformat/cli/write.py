@@ -14,7 +14,7 @@ from esformat import convert
 from esformat.cli.console import count, moment, progress, size
 from esformat.cli.inputs import ON_ERROR, InputCommand, bad_rows_of, input_options, input_options_of, roles_of
 from esformat.cli.output import finished_file, json_option, say_json, shown_name, teller
-from esformat.publish import STDOUT
+from esformat.io.publish import STDOUT
 
 _EXAMPLES = """\b
 Examples:

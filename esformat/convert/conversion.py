@@ -24,9 +24,9 @@ from esformat.convert.roles import Roles
 from esformat.convert.sinks import grouped, write_batches
 from esformat.convert.source import Source
 from esformat.convert.typed_files import read_typed
-from esformat.location import publication_of, source_of
-from esformat.publish import STDOUT, Streamed, finished_file
-from esformat.source import CountingSource
+from esformat.io.location import publication_of, source_of
+from esformat.io.publish import STDOUT, Streamed, finished_file
+from esformat.io.source import CountingSource
 
 _TEXT = ("csv", "jsonl")
 _GO_KINDS = {"go-esdb": "archive", "go-stream": "stream"}

@@ -17,7 +17,7 @@ from esformat.customerio.opened import OpenFile
 from esformat.customerio.question import Question, check_index, key_bytes, make_conditions, make_question
 from esformat.customerio.scan import Scan
 from esformat.errors import CorruptSegmentError, SpaceNotFoundError
-from esformat.source import Source
+from esformat.io.source import Source
 
 GROUP_BYTES = 4 << 20
 """Spaces that are decoded together have so many stored bytes, or there is one of them."""

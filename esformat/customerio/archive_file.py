@@ -10,7 +10,7 @@ from esformat.customerio.layout import check_pair
 from esformat.customerio.sst import FOOTER_BYTES, Pair, Table
 from esformat.customerio.varint import decode
 from esformat.errors import CorruptSegmentError
-from esformat.source import Source
+from esformat.io.source import Source
 
 SPACE_MARK = 0x2A
 LENGTH = struct.Struct("<q")  # of the sorted table before it

@@ -8,7 +8,7 @@ from esformat.customerio.archive import Archive
 from esformat.customerio.stream import Stream
 from esformat.customerio.stream_file import MAGIC as STREAM_MAGIC
 from esformat.errors import EsdbError, UsageError
-from esformat.source import FileSource, Source
+from esformat.io.source import FileSource, Source
 
 SEGMENT_MAGIC = b"\x89ESDB"
 

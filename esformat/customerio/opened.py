@@ -15,7 +15,7 @@ from esformat.customerio.layout import Layout
 from esformat.customerio.question import make_conditions
 from esformat.customerio.scan import Scan
 from esformat.errors import EsdbError
-from esformat.source import ClosedSource, Source
+from esformat.io.source import ClosedSource, Source
 
 
 class OpenFile(ABC):

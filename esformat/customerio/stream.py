@@ -20,7 +20,7 @@ from esformat.customerio.scan import Scan
 from esformat.customerio.stream_file import CLOSED_MAGIC, LENGTH, MAGIC, StreamEvents, is_torn_event, walk
 from esformat.customerio.varint import I64, decode
 from esformat.errors import CorruptSegmentError, SpaceNotFoundError
-from esformat.source import Source
+from esformat.io.source import Source
 
 STRETCH_BYTES = 4 << 20
 """So much of a stream is decoded together, and more only where one event is larger."""

@@ -18,7 +18,7 @@ from esformat.customerio.stream_writer import StreamBuilder
 from esformat.errors import ClosedError, UsageError
 from esformat.format.order import rank
 from esformat.intake import to_arrow
-from esformat.publish import Publication
+from esformat.io.publish import Publication
 
 GROUP_BYTES = 32 << 20
 """Spaces of an archive that are written together have so many bytes of payload, or there is one of them."""

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
         normalise_type,
     )
     from esformat.format.unix_time import UNIX_UNITS, from_integers, from_text, is_number, to_nanos
-    from esformat.handles import Handles, SharedFile
     from esformat.index import can_hold
     from esformat.intake import EventRows, check_table, to_arrow
+    from esformat.io.handles import Handles, SharedFile
     from esformat.launch import launch
     from esformat.notebook import html_events, html_facts, html_time
     from esformat.ordered_pieces import ordered_pieces, pieces_of
@@ -37,7 +37,7 @@ else:
             "esformat.event": "to_bound to_microseconds",
             "esformat.event_rows": "rows_of_batch",
             "esformat.exact": "first_cut",
-            "esformat.handles": "Handles SharedFile",
+            "esformat.io.handles": "Handles SharedFile",
             "esformat.index": "can_hold",
             "esformat.intake": "EventRows check_table to_arrow",
             "esformat.format.json_text": "as_text",

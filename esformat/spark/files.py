@@ -6,15 +6,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from esformat.commit_folder import CommitFolder, LocalFolder, StoredFolder
-from esformat.commits import committed, committed_objects
 from esformat.errors import UsageError
-from esformat.location import SUFFIX, Place, is_segment, locate, segments_below
-from esformat.location import segments_at as places_at
-from esformat.remote import RemoteSource
-from esformat.retry import retry
+from esformat.io.commit_folder import CommitFolder, LocalFolder, StoredFolder
+from esformat.io.commits import committed, committed_objects
+from esformat.io.location import SUFFIX, Place, is_segment, locate, segments_below
+from esformat.io.location import segments_at as places_at
+from esformat.io.remote import RemoteSource
+from esformat.io.retry import retry
+from esformat.io.store import StoredAt
 from esformat.segment import Segment, open_segment
-from esformat.store import StoredAt
 
 
 def segments_at(paths: Sequence[str], names: re.Pattern[str] | None = None) -> list[Place]:

@@ -13,9 +13,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from esformat.commits import Write
 from esformat.errors import UsageError
-from esformat.location import SUFFIX, folder_at
+from esformat.io.commits import Write
+from esformat.io.location import SUFFIX, folder_at
 from esformat.spark.event_columns import EventColumns
 from esformat.spark.files import listed_below, size_of
 from esformat.spark.options import WriteOptions

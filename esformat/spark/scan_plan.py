@@ -13,7 +13,7 @@ import pyarrow as pa
 from esformat.errors import UsageError
 from esformat.filters import Bounds
 from esformat.format.schema import EventSchema
-from esformat.location import Place
+from esformat.io.location import Place
 from esformat.row_range import RowPiece, candidate_rows, identity, schema_of
 from esformat.segment import Segment
 from esformat.spark.files import name_of, open_place

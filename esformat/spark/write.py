@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from esformat.commits import commit_of
 from esformat.errors import UsageError
-from esformat.location import folder_at
+from esformat.io.commits import commit_of
+from esformat.io.location import folder_at
 from esformat.spark.cluster import clustered
 from esformat.spark.files import listed_below
 from esformat.spark.options import WriteOptions, as_list

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from esformat.location import Options, Target, located
+from esformat.io.location import Options, Target, located
 from esformat.segment import Segment, open_segment
 from esformat.tools.new_segment import Progress
 

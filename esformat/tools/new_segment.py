@@ -10,19 +10,19 @@ from pathlib import Path
 
 from esformat.errors import UsageError
 from esformat.format.metadata import Statistics
-from esformat.location import Place, Target, locate, publication_of, source_of
-from esformat.publish import Publication
+from esformat.io.buffered import in_windows
+from esformat.io.location import Place, Target, locate, publication_of, source_of
+from esformat.io.publish import Publication
+from esformat.io.store import StoredAt
+from esformat.io.upload import Upload
 from esformat.reader import Reader
 from esformat.segment import Segment, open_segment
-from esformat.store import StoredAt
 from esformat.tools.assembly import Assembly, AssemblyPlan
 from esformat.tools.column_indexes import ColumnIndexes
 from esformat.tools.index_map import IndexSource, mapped_lists
 from esformat.tools.original import OpenOriginal, Original
 from esformat.tools.selection import AnyKept, Selection
 from esformat.tools.sweep import sweep
-from esformat.upload import Upload
-from esformat.windows import in_windows
 
 Progress = Callable[[int, int], None]
 """Called now and then with the bytes done and the bytes in all."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from esformat.errors import UsageError
 from esformat.format.codec import codec_from_name
-from esformat.location import Options, Target, located
+from esformat.io.location import Options, Target, located
 from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
 from esformat.tools.plan import plan_anew
 from esformat.tools.selection import everything

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from esformat.format.metadata import check_properties
 from esformat.format.schema import make_schema
-from esformat.location import Options, Target, located
+from esformat.io.location import Options, Target, located
 from esformat.tools.new_segment import Made, Progress, check_output, make_segment, opened, published
 from esformat.tools.plan import plan_assembly
 from esformat.tools.selection import everything

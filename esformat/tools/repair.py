@@ -15,7 +15,8 @@ from esformat.format.frame import Block
 from esformat.format.layout import BlockHandle, BlockKind
 from esformat.format.metadata import Metadata
 from esformat.format.node import DecodeContext
-from esformat.location import Options, Target, located, source_of
+from esformat.io.buffered import in_windows
+from esformat.io.location import Options, Target, located, source_of
 from esformat.tools.new_segment import Progress, check_output, make_segment, published
 from esformat.tools.original import BlockRef
 from esformat.tools.plan import plan_assembly
@@ -25,7 +26,6 @@ from esformat.tools.wreck import Region, Sound, Wreck, examine, plain_context
 from esformat.verification.blocks import BAD_BYTES
 from esformat.verification.data import DataCheck
 from esformat.verification.report import Problem
-from esformat.windows import in_windows
 
 
 @dataclass(frozen=True, slots=True)

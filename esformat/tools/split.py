@@ -12,14 +12,14 @@ from typing import Any
 
 from esformat.errors import UsageError
 from esformat.event import to_microseconds
-from esformat.location import Options, Target, located, publication_of, within
-from esformat.publish import Publication
-from esformat.store import StoredAt
+from esformat.io.location import Options, Target, located, publication_of, within
+from esformat.io.publish import Publication
+from esformat.io.store import StoredAt
+from esformat.io.upload import Upload
 from esformat.tools.new_segment import Progress, check_output, make_segment, opened
 from esformat.tools.original import OpenOriginal
 from esformat.tools.plan import plan_assembly
 from esformat.tools.selection import Selection, rows_in, times_between
-from esformat.upload import Upload
 
 Part = Path | str | tuple[Any, str] | StoredAt
 """Where a part lies, as `open` takes it."""

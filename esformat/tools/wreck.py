@@ -17,7 +17,7 @@ from esformat.format.frame import Block, decode_block
 from esformat.format.layout import HEADER_BYTES, TRAILER_BYTES, BlockHandle, BlockKind
 from esformat.format.metadata import Metadata
 from esformat.format.node import DecodeContext
-from esformat.source import Source
+from esformat.io.source import Source
 from esformat.verification.blocks import BAD_BYTES, Blocks
 from esformat.verification.directory import RootEntry, read_root
 from esformat.verification.opening import Opening, read_metadata

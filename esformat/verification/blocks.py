@@ -12,7 +12,7 @@ from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.format.checksum import checksum64
 from esformat.format.frame import FRAME_BYTES, FRAME_HEADER_BYTES, Block, decode_block
 from esformat.format.layout import BLOCK_MAGIC, HEADER_BYTES, MAX_BLOCK_BYTES, TRAILER_BYTES, BlockHandle, BlockKind
-from esformat.source import Source
+from esformat.io.source import Source
 from esformat.verification.coverage import Coverage
 from esformat.verification.report import RESTORE, Findings
 

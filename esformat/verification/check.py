@@ -12,13 +12,13 @@ from collections.abc import Callable
 
 from esformat.errors import UnsupportedVersionError
 from esformat.format.layout import HEADER_BYTES, TRAILER_BYTES, BlockKind
-from esformat.location import Options, Target, located, source_of
+from esformat.io.buffered import in_windows
+from esformat.io.location import Options, Target, located, source_of
 from esformat.verification.blocks import BAD_BYTES, KINDS, Blocks
 from esformat.verification.contents import Contents
 from esformat.verification.loose import Loose
 from esformat.verification.opening import Opening
 from esformat.verification.report import Findings, Report
-from esformat.windows import in_windows
 
 
 def verify(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from esformat import ClosedError, InvalidEventError, UsageError, customerio
 from esformat.customerio.archive_file import ArchiveFile
 from esformat.customerio.blocks import MARKER_BYTES, read_sections, write_section
-from esformat.source import FileSource
+from esformat.io.source import FileSource
 
 from .go_files import shown
 

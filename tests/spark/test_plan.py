@@ -37,8 +37,8 @@ from small_pieces import Pieces, cut_small
 import esformat
 from esformat.filters import NOTHING, Domain
 from esformat.format.schema import default_schema
+from esformat.io.source import CountingSource, FileSource
 from esformat.row_range import RowPiece
-from esformat.source import CountingSource, FileSource
 from esformat.spark import scan_plan, scoping
 from esformat.spark.condition import AnyOf, matching, parse_condition
 from esformat.spark.java import ensure_java, packaged_java

@@ -16,9 +16,9 @@ from clicks import click_table, in_file_order, write_clicks
 from object_store import keys, uploads
 
 import esformat.spark
-from esformat.commit_folder import StoredFolder
-from esformat.commits import sweep
-from esformat.location import locate
+from esformat.io.commit_folder import StoredFolder
+from esformat.io.commits import sweep
+from esformat.io.location import locate
 from esformat.spark import jobs
 
 from .test_read import rows, rows_of
@@ -109,7 +109,7 @@ def test_tasks_that_die_leave_nothing_in_a_bucket(spark, s3, bucket, dying_prefi
         time.sleep(0.1)  # the other task may still be at work, and takes its object away itself
     stray = set(objects(s3, bucket)) - set(before)
     assert all(name.startswith("_staging-") for name in stray)  # of one that Spark killed before it could
-    monkeypatch.setattr("esformat.write_owner.STALE_SECONDS", -60)
+    monkeypatch.setattr("esformat.io.write_owner.STALE_SECONDS", -60)
     place = locate(dying_prefix)
     sweep(StoredFolder(place.store, place.path))
     assert objects(s3, bucket) == before

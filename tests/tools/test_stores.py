@@ -6,7 +6,8 @@ import pytest
 from object_store import arrow_filesystem, keys
 
 import esformat
-from esformat import SegmentChangedError, UsageError, tools, windows
+from esformat import SegmentChangedError, UsageError, tools
+from esformat.io import buffered as windows
 
 EVENTS = 3000
 

@@ -10,11 +10,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from esformat.commits import Write, commits
 from esformat.convert import Conversion, convert_file
 from esformat.errors import EsdbError, UsageError
-from esformat.lease import owned
-from esformat.location import folder_at, local_path
+from esformat.io.commits import Write, commits
+from esformat.io.lease import owned
+from esformat.io.location import folder_at, local_path
 from esformat.spark.files import listed_below, name_of, segments_at
 from esformat.spark.jobs.groups import Inputs, Published, check_count, in_groups
 from esformat.spark.jobs.inputs import GROUP_BYTES, INPUT_FORMATS, InputFile

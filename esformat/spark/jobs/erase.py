@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pyspark.sql import SparkSession
 
 from esformat.errors import CorruptSegmentError, UsageError
-from esformat.location import Place
+from esformat.io.location import Place
 from esformat.segment import open_segment
 from esformat.spark.files import name_of
 from esformat.spark.jobs.identity import origin_of

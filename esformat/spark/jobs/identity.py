@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from esformat.format.checksum import checksum64
-from esformat.location import Place, source_of
+from esformat.io.location import Place, source_of
 from esformat.segment import Segment, open_segment
 
 MADE_FROM = "made_from"

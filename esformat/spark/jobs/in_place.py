@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-from esformat.commits import Write
 from esformat.errors import UsageError
-from esformat.lease import Lease, all_owned
-from esformat.location import SUFFIX, Place
+from esformat.io.commits import Write
+from esformat.io.lease import Lease, all_owned
+from esformat.io.location import SUFFIX, Place
 from esformat.spark.files import folder_of, name_of, segments_at, size_of
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.spark.jobs.waves import in_waves

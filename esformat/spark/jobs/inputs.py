@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from esformat.errors import UsageError
-from esformat.location import local_path
+from esformat.io.location import local_path
 from esformat.spark.jobs.identity import content_identity, origin_of
 
 GROUP_BYTES = 8 << 30

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 from pyspark.sql import SparkSession
 
-from esformat.location import Place
-from esformat.remote import RemoteSource
+from esformat.io.location import Place
+from esformat.io.remote import RemoteSource
+from esformat.io.store import StoredAt
 from esformat.spark.files import name_of, segments_at, size_of
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.spark.jobs.waves import in_waves
 from esformat.spark.scan_plan import in_threads
-from esformat.store import StoredAt
 from esformat.verification import Report
 from esformat.verification import verify as verify_segment
 

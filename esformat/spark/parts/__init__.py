@@ -1,9 +1,9 @@
 """Pieces for other data sources over segments, as that of catalogs: options, plans of rows, types, conditions."""
 
-from esformat.commit_folder import LocalFolder
 from esformat.filters import Bounds, Domain
-from esformat.lease import owned
-from esformat.location import local_path
+from esformat.io.commit_folder import LocalFolder
+from esformat.io.lease import owned
+from esformat.io.location import local_path
 from esformat.row_range import scan_rows, schema_of
 from esformat.spark.cluster import clustered
 from esformat.spark.condition import columns_of, matching, parse_condition

@@ -12,9 +12,9 @@ from threading import Lock
 from time import monotonic
 
 from esformat.errors import CorruptSegmentError, SegmentChangedError
-from esformat.ranges import Range, join
-from esformat.retry import retry
-from esformat.store import Store
+from esformat.io.ranges import Range, join
+from esformat.io.retry import retry
+from esformat.io.store import Store
 
 HELD_BYTES = 64 << 20
 """What a source holds at most of ranges that were announced and not yet read."""

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from threading import Lock
 
 from esformat.errors import EsdbError
-from esformat.source import Source
+from esformat.io.source import Source
 
 WINDOW_BYTES = 4 << 20
 LEAST_WINDOW_BYTES = 64 << 10

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Protocol
 
 from esformat.errors import UsageError
-from esformat.leftovers import partial_name
+from esformat.io.stale_files import partial_name
 
 ReadRange = Callable[[int, int], bytes]
 """Bytes from an offset, as many as asked for; fewer where the object is shorter."""

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from esformat.publish import sync_directory
-from esformat.retry import retry
-from esformat.store import Store, StoredAt
+from esformat.io.publish import sync_directory
+from esformat.io.retry import retry
+from esformat.io.store import Store, StoredAt
 
 REQUESTS = 16  # that a process has under way at once
 _NEXT_RECORD = "record.json"

@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from esformat.commit_folder import CommitFolder
 from esformat.errors import ClosedError, UsageError
-from esformat.write_owner import runs_here, this_owner
+from esformat.io.commit_folder import CommitFolder
+from esformat.io.write_owner import runs_here, this_owner
 
 LEASE_SECONDS = 600
 """So long a job on another machine counts as alive after it has renewed its lease. Clocks may differ by minutes."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from esformat.errors import UsageError
-from esformat.retry import retry
-from esformat.store import Store
+from esformat.io.retry import retry
+from esformat.io.store import Store
 
 
 class Upload:

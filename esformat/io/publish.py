@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from esformat.errors import UsageError
-from esformat.leftovers import open_partial, remove_leftovers
+from esformat.io.stale_files import open_partial, remove_leftovers
 
 
 class Publication:

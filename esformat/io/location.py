@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from esformat.commit_folder import CommitFolder, LocalFolder, StoredFolder
-from esformat.commits import committed, committed_objects
 from esformat.errors import UsageError
-from esformat.publish import Publication
-from esformat.remote import RemoteSource
-from esformat.source import FileSource, Source
-from esformat.store import ArrowStore, FsspecStore, StoredAt
-from esformat.upload import Upload
+from esformat.io.commit_folder import CommitFolder, LocalFolder, StoredFolder
+from esformat.io.commits import committed, committed_objects
+from esformat.io.publish import Publication
+from esformat.io.remote import RemoteSource
+from esformat.io.source import FileSource, Source
+from esformat.io.store import ArrowStore, FsspecStore, StoredAt
+from esformat.io.upload import Upload
 
 SUFFIX = ".esdb"
 

@@ -29,11 +29,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from esformat.commit_folder import OWNER, REQUESTS, CommitFolder, LocalFolder, StoredFolder, staging_of
 from esformat.errors import ClosedError, UsageError
-from esformat.lease import Lease
-from esformat.store import Store, StoredAt
-from esformat.write_owner import lives, this_owner
+from esformat.io.commit_folder import OWNER, REQUESTS, CommitFolder, LocalFolder, StoredFolder, staging_of
+from esformat.io.lease import Lease
+from esformat.io.store import Store, StoredAt
+from esformat.io.write_owner import lives, this_owner
 
 ATTEMPTS = 50
 WAIT_SECONDS = 0.05

@@ -12,7 +12,7 @@ from threading import Lock
 from weakref import WeakSet
 
 from esformat.errors import SegmentChangedError
-from esformat.source import FileSource
+from esformat.io.source import FileSource
 
 MOST_OPEN = 256
 SHARE = 4

@@ -1,0 +1,1 @@
+"""Where bytes lie: local files, stores, and how files appear there whole."""
