@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from esformat.segment import open_segment as open
     from esformat.space import Space
     from esformat.verification import Problem, Report, verify
-    from esformat.writer import Writer, create
+    from esformat.write.writer import Writer, create
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -45,7 +45,7 @@ else:
             "esformat.io.source": "BytesSource CountingSource FileSource Source",
             "esformat.space": "Space",
             "esformat.verification": "Problem Report verify",
-            "esformat.writer": "Writer create",
+            "esformat.write.writer": "Writer create",
         },
     )
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.ordered_pieces import ordered_pieces
+from esformat.write.ordered_pieces import ordered_pieces
 
 I64 = npt.NDArray[np.int64]
 

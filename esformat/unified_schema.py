@@ -9,7 +9,7 @@ import pyarrow.types as pt
 
 from esformat.errors import UsageError
 from esformat.format.schema import EventSchema, Field
-from esformat.plain_array import plain_array
+from esformat.write.plain_array import plain_array
 
 _WIDER = {pa.string(): pa.large_string(), pa.binary(): pa.large_binary(), pa.float32(): pa.float64()}
 _DECIMAL_DIGITS = 38

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.format.order import rank
-from esformat.ordered_pieces import ordered_pieces
+from esformat.write.ordered_pieces import ordered_pieces
 
 BUFFERED_ROWS, BUFFERED_BYTES = 1 << 18, 32 << 20  # at hand, of all streams together; each has at least a block
 MOST_ROWS, LEAST_ROWS = 1 << 16, 1 << 9  # of one stream

@@ -11,8 +11,6 @@ from types import SimpleNamespace
 import numpy as np
 import pyarrow as pa
 
-from esformat import builder, index_builder, ordered_rows
-from esformat.builder import SegmentBuilder
 from esformat.format import codec, encoding
 from esformat.format.directory import BlockSpan
 from esformat.format.footer import _ENTRY
@@ -20,6 +18,9 @@ from esformat.format.frame import encode_block
 from esformat.format.layout import BlockKind, Trailer
 from esformat.format.order import Ranked
 from esformat.format.postings import BLOCKS
+from esformat.write import builder, index_builder
+from esformat.write import rows as ordered_rows
+from esformat.write.builder import SegmentBuilder
 
 
 def _wrap(patch, owner, name, make):

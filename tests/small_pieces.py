@@ -12,27 +12,15 @@ from dataclasses import dataclass, fields
 
 import pytest
 
-from esformat import (
-    block_encoder,
-    block_events,
-    budget,
-    builder,
-    event_rows,
-    event_sorter,
-    format_choice,
-    index_builder,
-    index_runs,
-    intake,
-    kept_group,
-    pieces,
-    reader,
-    run_events,
-    runs,
-    scan,
-)
+from esformat import block_events, event_rows, kept_group, reader, run_events, runs, scan
 from esformat.format import bloom_filter as space_filter
 from esformat.format import bytes_node, data_block, directory, encoding, postings
 from esformat.tools import assembly, column_indexes, index_map, number_map, plan, sweep
+from esformat.write import block_encoder, builder, format_choice, index_builder, intake
+from esformat.write import index_sorter as index_runs
+from esformat.write import memory as budget
+from esformat.write import sorter as event_sorter
+from esformat.write import table_pieces as pieces
 
 PLACES = {
     "block_rows": [(block_encoder, "BLOCK_ROWS"), (assembly, "BLOCK_ROWS")],

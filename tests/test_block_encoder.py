@@ -13,8 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
-from esformat import block_encoder
-from esformat.block_encoder import (
+from esformat.format.codec import Codec, Decompressor
+from esformat.format.data_block import DataBlock
+from esformat.format.dictionary import ColumnDictionary, with_null
+from esformat.format.frame import decode_block
+from esformat.format.layout import BlockKind
+from esformat.format.node import DecodeContext, Shape
+from esformat.format.schema import EventSchema, Field
+from esformat.write import block_encoder
+from esformat.write.block_encoder import (
     MAX_DICTIONARY_VALUES,
     NULL,
     UNKNOWN,
@@ -32,13 +39,6 @@ from esformat.block_encoder import (
     train_on,
     wants_codes,
 )
-from esformat.format.codec import Codec, Decompressor
-from esformat.format.data_block import DataBlock
-from esformat.format.dictionary import ColumnDictionary, with_null
-from esformat.format.frame import decode_block
-from esformat.format.layout import BlockKind
-from esformat.format.node import DecodeContext, Shape
-from esformat.format.schema import EventSchema, Field
 
 
 @examples(100)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import esformat
-from esformat.budget import DEFAULT_MEMORY, Budget, parse_bytes
 from esformat.errors import UsageError
+from esformat.write.memory import DEFAULT_MEMORY, Budget, parse_bytes
 
 SIZES = [
     (0, 0), (1234567, 1234567), ("1048576", 1 << 20), ("100B", 100), ("64k", 64_000), ("64KB", 64_000),

@@ -22,7 +22,8 @@ from small_pieces import cut_small
 from test_model import check_answer, check_listings, check_mirrors
 
 import esformat
-from esformat import ordered_pieces, union
+from esformat import union
+from esformat.write import ordered_pieces
 
 
 def write_share(recording: Recording, rows: list, path: Path) -> None:

@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
-from esformat.block_encoder import BlockEncoder, BlockFormat, SortedRows
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, Decompressor
 from esformat.format.data_block import DataBlock
@@ -21,6 +20,7 @@ from esformat.format.frame import decode_block, encode_block
 from esformat.format.layout import BlockKind
 from esformat.format.node import DecodeContext
 from esformat.format.schema import EventSchema, Field
+from esformat.write.block_encoder import BlockEncoder, BlockFormat, SortedRows
 
 PLAIN = Decompressor()
 READ = DecodeContext(PLAIN, PLAIN)

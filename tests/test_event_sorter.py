@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
 import esformat
-from esformat import event_sorter
 from esformat.errors import InvalidEventError
+from esformat.write import sorter as event_sorter
 
 SMALL = Pieces(
     block_rows=32, task_blocks=3, leaf_runs=8, min_memory=1, window_rows=200, fan_in=4, index_chunk_rows=200,

@@ -10,8 +10,8 @@ import pytest
 
 import aggregator
 import esformat
-from esformat.exact import loses
-from esformat.plain_array import plain_column as cast_exactly
+from esformat.write.lossless import loses
+from esformat.write.plain_array import plain_column as cast_exactly
 
 NOON = dt.datetime(2026, 3, 1, 12, 0, 0, 500_000, tzinfo=dt.UTC)
 PAIR = pa.struct([("a", pa.int64())])

@@ -14,8 +14,8 @@ from small_pieces import Pieces, cut_small
 
 from esformat.format.codec import Codec
 from esformat.format.schema import make_schema
-from esformat.format_choice import FormatChoice
-from esformat.intake import check_table
+from esformat.write.format_choice import FormatChoice
+from esformat.write.intake import check_table
 
 CLICKS = click_table(6000)
 SCHEMA = make_schema(CLICKS.schema, ["type"], binary_keys=False)

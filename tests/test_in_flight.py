@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from esformat.in_flight import InFlight
+from esformat.write.tasks import InFlight
 
 
 @pytest.mark.parametrize(("most_tasks", "most_bytes", "expected"), [(3, 1000, 3), (100, 25, 2), (100, 5, 1)])

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
-from esformat.block_encoder import BlockFormat, EncodedBlock
-from esformat.builder import SegmentBuilder
 from esformat.format.codec import Codec
 from esformat.format.data_block import Runs
 from esformat.format.directory import BlockSpan
 from esformat.format.metadata import Metadata
 from esformat.format.order import Ranked
 from esformat.format.schema import EventSchema, Field
-from esformat.index_builder import IndexRows, blocks_of
+from esformat.write.block_encoder import BlockFormat, EncodedBlock
+from esformat.write.builder import SegmentBuilder
+from esformat.write.index_builder import IndexRows, blocks_of
 
 KINDS = {"text": pa.string(), "numbers": pa.int64()}
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
 from esformat.format.order import Ranked, rank
-from esformat.index_builder import IndexRows
-from esformat.index_runs import IndexRuns, group_rows
+from esformat.write.index_builder import IndexRows
+from esformat.write.index_sorter import IndexRuns, group_rows
 
 KINDS = {
     "text": (pa.string(), ["", "a", "ab", "é", "z\U0010ffff", "v" * 40, "￿"]),

@@ -16,7 +16,7 @@ import pytest
 
 from esformat.errors import InvalidEventError
 from esformat.format.schema import EventSchema, Field, make_schema, normalise_type
-from esformat.intake import EventRows, check_table, to_arrow
+from esformat.write.intake import EventRows, check_table, to_arrow
 
 SCHEMA = EventSchema(
     (

@@ -11,11 +11,11 @@ from event_strategies import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.block_encoder import SortedRows
 from esformat.format.schema import EventSchema, Field
-from esformat.merge_runs import RunMerge
-from esformat.ordered_rows import OrderedRows
-from esformat.sorted_runs import SpilledRun
+from esformat.write.block_encoder import SortedRows
+from esformat.write.merge import RunMerge
+from esformat.write.rows import OrderedRows
+from esformat.write.spill import SpilledRun
 
 SCHEMA = EventSchema((Field("n", pa.int64()), Field("data", pa.binary())), binary_keys=True)
 KEYS = st.sampled_from([b"", b"a", b"a\0", b"b", b"\xff", b"k" * 200])

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat import ordered_pieces as module
-from esformat.ordered_pieces import ordered_pieces, pieces_of
+from esformat.write import ordered_pieces as module
+from esformat.write.ordered_pieces import ordered_pieces, pieces_of
 
 
 def batch(first: int, sizes: list[int]) -> pa.RecordBatch:

@@ -8,7 +8,7 @@ import pytest
 from small_pieces import Pieces, cut_small
 
 from esformat.errors import InvalidEventError
-from esformat.pieces import pieces_of
+from esformat.write.table_pieces import pieces_of
 
 TABLE = pa.table({"a": range(1000), "b": [b"x" * (n % 50) for n in range(1000)]})
 FORMS = {

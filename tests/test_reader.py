@@ -9,11 +9,11 @@ import pytest
 from event_model import event_facts
 
 import esformat
-from esformat.builder import SegmentBuilder
 from esformat.errors import ChecksumMismatchError, CorruptSegmentError
 from esformat.format.footer import decode_footer, encode_footer
 from esformat.format.frame import Block, decode_block, encode_block, handle_of
 from esformat.format.layout import TRAILER_BYTES, BlockHandle, BlockKind, Trailer
+from esformat.write.builder import SegmentBuilder
 
 Key = tuple[int, int, int]
 

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
 import esformat
-from esformat import space_hashes
-from esformat.builder import encode_filter_page
 from esformat.errors import CorruptSegmentError
 from esformat.format import bloom_filter as space_filter
 from esformat.format.bloom_filter import SALTS, bucket_count, build_filter, hash_keys, page_may_contain, page_of
 from esformat.format.checksum import checksum64
 from esformat.format.frame import Block, decode_block
 from esformat.format.layout import BlockKind
-from esformat.space_hashes import SpaceHashes
+from esformat.write import space_hashes
+from esformat.write.builder import encode_filter_page
+from esformat.write.space_hashes import SpaceHashes
 
 
 def pages_of(keys: list[bytes]) -> list[Block]:

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from esformat.convert.arrays import Mask, mask
 from esformat.format import json_text
-from esformat.plain_array import plain_column
+from esformat.write.plain_array import plain_column
 
 _INTEGER = r"^(?:0|-?[1-9][0-9]{0,18})$"
 _NUMBER = r"^(?:-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?|NaN|nan|-?inf|-?Infinity)$"

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from esformat.exact import first_cut
+from esformat.write.lossless import first_cut
 
 _BASE64 = b'{"base64":'
 

@@ -17,8 +17,8 @@ from esformat.customerio.intake import EventList, check_archive, check_events, c
 from esformat.customerio.stream_writer import StreamBuilder
 from esformat.errors import ClosedError, UsageError
 from esformat.format.order import rank
-from esformat.intake import to_arrow
 from esformat.io.publish import Publication
+from esformat.write.intake import to_arrow
 
 GROUP_BYTES = 32 << 20
 """Spaces of an archive that are written together have so many bytes of payload, or there is one of them."""

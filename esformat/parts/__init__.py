@@ -5,10 +5,8 @@ from typing import TYPE_CHECKING
 from esformat.lazy import lazily
 
 if TYPE_CHECKING:
-    from esformat.allocators import release_unused
     from esformat.event import to_bound, to_microseconds
     from esformat.event_rows import rows_of_batch
-    from esformat.exact import first_cut
     from esformat.format.json_text import as_text
     from esformat.format.schema import (
         KEY_COLUMNS,
@@ -21,36 +19,38 @@ if TYPE_CHECKING:
     )
     from esformat.format.unix_time import UNIX_UNITS, from_integers, from_text, is_number, to_nanos
     from esformat.index import can_hold
-    from esformat.intake import EventRows, check_table, to_arrow
     from esformat.io.handles import Handles, SharedFile
     from esformat.launch import launch
     from esformat.notebook import html_events, html_facts, html_time
-    from esformat.ordered_pieces import ordered_pieces, pieces_of
-    from esformat.plain_array import plain_array
     from esformat.row_range import scan_rows
-    from esformat.writer import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
+    from esformat.write.allocators import release_unused
+    from esformat.write.intake import EventRows, check_table, to_arrow
+    from esformat.write.lossless import first_cut
+    from esformat.write.ordered_pieces import ordered_pieces, pieces_of
+    from esformat.write.plain_array import plain_array
+    from esformat.write.writer import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
 else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "esformat.allocators": "release_unused",
+            "esformat.write.allocators": "release_unused",
             "esformat.event": "to_bound to_microseconds",
             "esformat.event_rows": "rows_of_batch",
-            "esformat.exact": "first_cut",
+            "esformat.write.lossless": "first_cut",
             "esformat.io.handles": "Handles SharedFile",
             "esformat.index": "can_hold",
-            "esformat.intake": "EventRows check_table to_arrow",
+            "esformat.write.intake": "EventRows check_table to_arrow",
             "esformat.format.json_text": "as_text",
             "esformat.launch": "launch",
             "esformat.notebook": "html_events html_facts html_time",
-            "esformat.ordered_pieces": "ordered_pieces pieces_of",
-            "esformat.plain_array": "plain_array",
+            "esformat.write.ordered_pieces": "ordered_pieces pieces_of",
+            "esformat.write.plain_array": "plain_array",
             "esformat.row_range": "scan_rows",
             "esformat.format.schema": (
                 "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field default_schema make_schema normalise_type"
             ),
             "esformat.format.unix_time": "UNIX_UNITS from_integers from_text is_number to_nanos",
-            "esformat.writer": "LEAST_FRAME_BYTES MOST_FRAME_BYTES",
+            "esformat.write.writer": "LEAST_FRAME_BYTES MOST_FRAME_BYTES",
         },
     )
 

@@ -22,7 +22,7 @@ from esformat.spark.options import WriteOptions
 from esformat.spark.portions import portions
 from esformat.spark.scan_plan import read_schemas
 from esformat.spark.types import arrow_schema, unify_schemas
-from esformat.writer import create
+from esformat.write.writer import create
 
 
 @dataclass(frozen=True, slots=True)

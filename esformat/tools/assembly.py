@@ -19,7 +19,17 @@ from typing import Self
 import numpy as np
 import pyarrow.compute as pc
 
-from esformat.block_encoder import (
+from esformat.format.checksum import SHORT_MASK, checksum64
+from esformat.format.dictionary import ColumnDictionary
+from esformat.format.frame import Block
+from esformat.format.metadata import Metadata
+from esformat.tools.column_indexes import ColumnIndexes
+from esformat.tools.number_map import NumberMap
+from esformat.tools.original import BlockRef, Original, open_data_block
+from esformat.tools.rows import Key, Rows, join, sorted_rows
+from esformat.tools.selection import KeptLeaf
+from esformat.tools.sweep import Copied, CopiedLeaf, Merged, Piece
+from esformat.write.block_encoder import (
     BLOCK_ROWS,
     NULL,
     BlockEncoder,
@@ -31,17 +41,7 @@ from esformat.block_encoder import (
     cut_blocks,
     row_bytes,
 )
-from esformat.builder import SegmentBuilder, Sink
-from esformat.format.checksum import SHORT_MASK, checksum64
-from esformat.format.dictionary import ColumnDictionary
-from esformat.format.frame import Block
-from esformat.format.metadata import Metadata
-from esformat.tools.column_indexes import ColumnIndexes
-from esformat.tools.number_map import NumberMap
-from esformat.tools.original import BlockRef, Original, open_data_block
-from esformat.tools.rows import Key, Rows, join, sorted_rows
-from esformat.tools.selection import KeptLeaf
-from esformat.tools.sweep import Copied, CopiedLeaf, Merged, Piece
+from esformat.write.builder import SegmentBuilder, Sink
 
 TASK_BLOCKS = 8
 """Blocks that are encoded as one task."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import pyarrow as pa
 
 from esformat.format.order import rank
-from esformat.index_builder import IndexRows
-from esformat.index_runs import IndexRuns
+from esformat.write.index_builder import IndexRows
+from esformat.write.index_sorter import IndexRuns
 
 INDEX_BYTES = 32 << 20
 """What all indexes together hold in memory of row numbers and values."""

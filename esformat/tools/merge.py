@@ -17,7 +17,7 @@ from esformat.tools.new_segment import Made, Progress, check_output, make_segmen
 from esformat.tools.original import OpenOriginal
 from esformat.tools.plan import plan_assembly
 from esformat.tools.selection import everything
-from esformat.writer import create
+from esformat.write.writer import create
 
 
 def merge(

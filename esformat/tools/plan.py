@@ -8,13 +8,6 @@ from itertools import islice
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.block_encoder import (
-    MAX_DICTIONARY_VALUE_BYTES,
-    MAX_DICTIONARY_VALUES,
-    BlockFormat,
-    may_want_codes,
-    train_on,
-)
 from esformat.format.arrays import is_bytes
 from esformat.format.codec import Codec, codec_from_name, make_compressor
 from esformat.format.dictionary import ColumnDictionary, encode_dictionary
@@ -23,6 +16,13 @@ from esformat.format.node import EncodeContext
 from esformat.tools.assembly import AssemblyPlan
 from esformat.tools.original import Original, open_data_block
 from esformat.tools.selection import Selection, everything, single_blocks
+from esformat.write.block_encoder import (
+    MAX_DICTIONARY_VALUE_BYTES,
+    MAX_DICTIONARY_VALUES,
+    BlockFormat,
+    may_want_codes,
+    train_on,
+)
 
 MOST_DICTIONARIES = 16
 """A segment keeps so many of its originals' dictionaries: opening reads them all. Other originals are re-encoded."""

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from esformat.block_encoder import Column, SortedRows
 from esformat.format.codec import Decompressor
 from esformat.format.data_block import I64, TIMESTAMPS_CHUNK, DataBlock, Runs, key_bytes
 from esformat.format.node import DecodeContext
 from esformat.format.order import sort_order
 from esformat.format.packing import decode_ints, read_pack
 from esformat.format.schema import Field
+from esformat.write.block_encoder import Column, SortedRows
 
 Key = tuple[bytes, bytes]
 """Space and grouping."""

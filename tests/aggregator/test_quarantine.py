@@ -18,8 +18,8 @@ import aggregator
 import esformat
 from aggregator import maintenance, sealing_process
 from aggregator.cli import run
-from esformat import intake
 from esformat.parts import EventSchema, Field
+from esformat.write import intake
 
 pytestmark = pytest.mark.usefixtures("quiet")
 SECRET = "top-secret-name"

@@ -11,15 +11,15 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from esformat.budget import Budget
 from esformat.errors import ClosedError, InvalidEventError, UsageError
-from esformat.event_sorter import EventSorter
 from esformat.format.codec import Codec, codec_from_name
 from esformat.format.metadata import Metadata, Statistics, check_properties, is_unicode
 from esformat.format.schema import KEY_COLUMNS, EventSchema, default_schema, make_schema
-from esformat.intake import EventRows, check_table
 from esformat.io.location import Options, Target, located, publication_of
-from esformat.pieces import pieces_of
+from esformat.write.intake import EventRows, check_table
+from esformat.write.memory import Budget
+from esformat.write.sorter import EventSorter
+from esformat.write.table_pieces import pieces_of
 
 LEAST_FRAME_BYTES, MOST_FRAME_BYTES = 512, 1 << 20
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pyarrow as pa
 
-from esformat.block_encoder import SortedRows, slice_rows
 from esformat.format.codec import Decompressor
 from esformat.format.data_block import DataBlock
 from esformat.format.dictionary import ColumnDictionary, with_null, zstd_of
@@ -19,6 +18,7 @@ from esformat.format.layout import BlockKind
 from esformat.format.node import DecodeContext
 from esformat.format.schema import EventSchema
 from esformat.io.temp_file import SpillFile
+from esformat.write.block_encoder import SortedRows, slice_rows
 
 _ROW_BYTES = 64  # about what keys and timestamp of a row take besides what is stored of them
 

@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.block_encoder import NULL, UNKNOWN, Coded, Column, SortedRows, row_bytes, rows_are_small
 from esformat.format.arrays import is_bytes
 from esformat.format.data_block import key_bytes
 from esformat.format.order import I64, Ranked, merge_order, rank, sort_order
 from esformat.format.schema import EventSchema
+from esformat.write.block_encoder import NULL, UNKNOWN, Coded, Column, SortedRows, row_bytes, rows_are_small
 
 SortKey = tuple[bytes, bytes, int]
 """Space, grouping and timestamp of an event."""

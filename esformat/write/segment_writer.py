@@ -16,7 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from esformat.block_encoder import (
+from esformat.format.codec import Codec
+from esformat.format.dictionary import ColumnDictionary
+from esformat.format.metadata import Metadata, Statistics
+from esformat.format.order import Ranked
+from esformat.write.block_encoder import (
     TASK_BYTES,
     BlockEncoder,
     BlockFormat,
@@ -26,16 +30,12 @@ from esformat.block_encoder import (
     cut_blocks,
     cut_tasks,
 )
-from esformat.budget import Budget
-from esformat.builder import SegmentBuilder
-from esformat.format.codec import Codec
-from esformat.format.dictionary import ColumnDictionary
-from esformat.format.metadata import Metadata, Statistics
-from esformat.format.order import Ranked
-from esformat.in_flight import InFlight
-from esformat.index_runs import IndexRuns
-from esformat.ordered_rows import OrderedRows
-from esformat.space_hashes import SpaceHashes
+from esformat.write.builder import SegmentBuilder
+from esformat.write.index_sorter import IndexRuns
+from esformat.write.memory import Budget
+from esformat.write.rows import OrderedRows
+from esformat.write.space_hashes import SpaceHashes
+from esformat.write.tasks import InFlight
 
 
 class SegmentWriting:

@@ -14,10 +14,10 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from esformat.block_encoder import SortedRows, slice_rows
 from esformat.format.schema import EventSchema
-from esformat.ordered_rows import OrderedRows, SortKey
-from esformat.sorted_runs import Run
+from esformat.write.block_encoder import SortedRows, slice_rows
+from esformat.write.rows import OrderedRows, SortKey
+from esformat.write.spill import Run
 
 
 class _Bound(NamedTuple):

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from esformat.block_encoder import BLOCK_ROWS, TASK_BLOCKS, TASK_BYTES, SortedRows
-from esformat.in_flight import InFlight
 from esformat.io.temp_file import SpillFile
-from esformat.ordered_rows import OrderedRows
+from esformat.write.block_encoder import BLOCK_ROWS, TASK_BLOCKS, TASK_BYTES, SortedRows
+from esformat.write.rows import OrderedRows
+from esformat.write.tasks import InFlight
 
 _KEYS, _TIMESTAMPS, _COLUMNS = range(3)
 _SMALL_ROW_BYTES = TASK_BYTES // (TASK_BLOCKS * BLOCK_ROWS)

@@ -12,10 +12,10 @@ import pyarrow.types as pt
 
 from esformat.errors import InvalidEventError
 from esformat.event import to_microseconds
-from esformat.exact import loses
 from esformat.format.layout import MAX_FRAME_BYTES, MAX_KEY_BYTES
 from esformat.format.schema import DATA_COLUMN, KEY_COLUMNS, EventSchema, Field, normalise_type
-from esformat.plain_array import plain_column
+from esformat.write.lossless import loses
+from esformat.write.plain_array import plain_column
 
 
 def to_arrow(table: Any) -> pa.Table:

@@ -16,7 +16,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.block_encoder import (
+from esformat.format.arrays import is_bytes
+from esformat.format.codec import Codec
+from esformat.format.dictionary import ColumnDictionary
+from esformat.format.schema import EventSchema
+from esformat.write.block_encoder import (
     I64,
     MAX_DICTIONARY_VALUE_BYTES,
     MAX_DICTIONARY_VALUES,
@@ -25,11 +29,7 @@ from esformat.block_encoder import (
     train_on,
     wants_codes,
 )
-from esformat.format.arrays import is_bytes
-from esformat.format.codec import Codec
-from esformat.format.dictionary import ColumnDictionary
-from esformat.format.schema import EventSchema
-from esformat.ordered_rows import OrderedRows, SortKey
+from esformat.write.rows import OrderedRows, SortKey
 
 WINDOW_ROWS = 256 << 10
 WINDOW_BYTES = 32 << 20

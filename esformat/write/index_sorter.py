@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.block_encoder import I64
 from esformat.format.arrays import is_bytes
 from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.order import Ranked, rank
 from esformat.format.packing import decode_ints, encode_ints, read_pack
-from esformat.index_builder import IndexRows
 from esformat.io.temp_file import SpillFile
+from esformat.write.block_encoder import I64
+from esformat.write.index_builder import IndexRows
 
 CHUNK_ROWS = 16 << 10
 FAN_IN = 64

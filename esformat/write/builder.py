@@ -16,7 +16,6 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from esformat.block_encoder import BlockFormat, EncodedBlock
 from esformat.format.bloom_filter import build_filter, hash_keys
 from esformat.format.codec import make_compressor
 from esformat.format.data_block import Runs, key_bytes
@@ -29,8 +28,9 @@ from esformat.format.metadata import Metadata, Statistics
 from esformat.format.node import EncodeContext
 from esformat.format.order import I64, Ranked
 from esformat.format.postings import choose_postings
-from esformat.index_builder import IndexBuilder, IndexRows, PostingList, list_rows
-from esformat.space_hashes import SpaceHashes
+from esformat.write.block_encoder import BlockFormat, EncodedBlock
+from esformat.write.index_builder import IndexBuilder, IndexRows, PostingList, list_rows
+from esformat.write.space_hashes import SpaceHashes
 
 LEAF_KEY_BYTES = 16 << 20
 """A leaf ends with the block with which its keys take so much: they may be 64 KiB each."""

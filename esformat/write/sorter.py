@@ -17,18 +17,18 @@ from typing import BinaryIO
 
 import pyarrow as pa
 
-from esformat.allocators import release_unused
-from esformat.block_encoder import slice_rows
-from esformat.budget import COLUMN_OVERHEAD, ROW_OVERHEAD, Budget
 from esformat.format.codec import Codec
 from esformat.format.metadata import Metadata, Statistics
-from esformat.format_choice import FormatChoice
 from esformat.io.temp_file import SpillFile
-from esformat.merge_runs import RunMerge
-from esformat.ordered_rows import OrderedRows, SortKey
-from esformat.segment_writing import SegmentWriting
-from esformat.sorted_runs import Run, SpilledRun
-from esformat.stored_run import StoredRun
+from esformat.write.allocators import release_unused
+from esformat.write.block_encoder import slice_rows
+from esformat.write.format_choice import FormatChoice
+from esformat.write.memory import COLUMN_OVERHEAD, ROW_OVERHEAD, Budget
+from esformat.write.merge import RunMerge
+from esformat.write.rows import OrderedRows, SortKey
+from esformat.write.segment_writer import SegmentWriting
+from esformat.write.spill import Run, SpilledRun
+from esformat.write.stored_run import StoredRun
 
 FAN_IN = 128
 """Runs that are merged at once."""

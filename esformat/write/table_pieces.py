@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from esformat.intake import to_arrow
+from esformat.write.intake import to_arrow
 
 GROUP_ROWS = 64 << 10  # small batches are put together: checking a table costs the same for few rows
 

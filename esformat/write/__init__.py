@@ -1,0 +1,1 @@
+"""Rows in any order into one segment, in bounded memory."""
