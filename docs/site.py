@@ -28,7 +28,7 @@ KEPT = {"", ".md", ".png", ".py", ".json", ".yml"}
 COMMENT = re.compile(r"^<!--.*?-->\n", re.MULTILINE | re.DOTALL)
 PACKAGES = (
     "esformat",
-    "esformat.dataset",
+    "esformat.read.dataset",
     "esformat.tools",
     "esformat.convert",
     "esformat.customerio",

@@ -7,7 +7,6 @@ from esformat.lazy import lazily
 if TYPE_CHECKING:
     from esformat.collection import Collection, CollectionSpace, open_many
     from esformat.collection_scan import CollectionScan
-    from esformat.counts import Counts
     from esformat.errors import (
         ChecksumMismatchError,
         ClosedError,
@@ -22,10 +21,11 @@ if TYPE_CHECKING:
     )
     from esformat.event import Event
     from esformat.io.source import BytesSource, CountingSource, FileSource, Source
-    from esformat.scan import Scan
-    from esformat.segment import Segment, set_cache_bytes
-    from esformat.segment import open_segment as open
-    from esformat.space import Space
+    from esformat.read.counts import Counts
+    from esformat.read.scan import Scan
+    from esformat.read.segment import Segment, set_cache_bytes
+    from esformat.read.segment import open_segment as open
+    from esformat.read.space import Space
     from esformat.verification import Problem, Report, verify
     from esformat.write.writer import Writer, create
 else:
@@ -34,16 +34,16 @@ else:
         {
             "esformat.collection": "Collection CollectionSpace open_many",
             "esformat.collection_scan": "CollectionScan",
-            "esformat.counts": "Counts",
+            "esformat.read.counts": "Counts",
             "esformat.errors": (
                 "ChecksumMismatchError ClosedError CorruptSegmentError EsdbError InvalidEventError "
                 "SegmentChangedError SpaceNotFoundError UnknownIndexError UnsupportedVersionError UsageError"
             ),
             "esformat.event": "Event",
-            "esformat.scan": "Scan",
-            "esformat.segment": "Segment set_cache_bytes open=open_segment",
+            "esformat.read.scan": "Scan",
+            "esformat.read.segment": "Segment set_cache_bytes open=open_segment",
             "esformat.io.source": "BytesSource CountingSource FileSource Source",
-            "esformat.space": "Space",
+            "esformat.read.space": "Space",
             "esformat.verification": "Problem Report verify",
             "esformat.write.writer": "Writer create",
         },

@@ -18,20 +18,20 @@ import pyarrow as pa
 
 from esformat.collection_events import CollectionEvents
 from esformat.collection_scan import CollectionScan, Part
-from esformat.counts import Counts
 from esformat.errors import SegmentChangedError, SpaceNotFoundError, UsageError
 from esformat.event import to_key
 from esformat.format.schema import EventSchema
-from esformat.index import index_type
 from esformat.io.location import Options, lasting, segments_at
 from esformat.members import Member, Members
 from esformat.notebook import html_facts, html_time
-from esformat.query import Query, conditions_of, make_query
-from esformat.scan import Scan
+from esformat.read.counts import Counts
+from esformat.read.index import index_type
+from esformat.read.plan import Query, conditions_of, make_query
+from esformat.read.scan import Scan
 from esformat.unified_schema import unify
 
 if TYPE_CHECKING:
-    from esformat.dataset import EventDataset
+    from esformat.read.dataset import EventDataset
 
 OPENING_THREADS = 16  # files in stores that are opened, or looked into, side by side
 WHOLE_ORDER = ("space", "grouping", "timestamp")
@@ -174,7 +174,7 @@ class Collection:
 
     def dataset(self) -> EventDataset:
         """The events as a `pyarrow.dataset.Dataset`, as `Segment.dataset` gives them; rows come file after file."""
-        from esformat.dataset import EventDataset  # pyarrow.dataset is slow to import
+        from esformat.read.dataset import EventDataset  # pyarrow.dataset is slow to import
 
         return EventDataset(CollectionEvents(self._members, self._schema))
 

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
-from esformat.filters import Bounds, Domain, admits_nothing
 from esformat.format.schema import KEY_COLUMNS, EventSchema
 from esformat.members import Member, Members
-from esformat.selection import select
+from esformat.read.bounds import Bounds, Domain, admits_nothing
+from esformat.read.selection import select
 from esformat.unified_schema import fit
 
 

@@ -20,8 +20,8 @@ from esformat.io.location import Place
 from esformat.io.remote import RemoteSource
 from esformat.io.source import Source, explained
 from esformat.io.store import StoredAt
-from esformat.reader import SHARED_CACHE, Reader
-from esformat.segment import Segment
+from esformat.read.reader import SHARED_CACHE, Reader
+from esformat.read.segment import Segment
 
 FILTER_BYTES = 64 << 20
 """What a collection keeps of its files' space filters."""

@@ -12,9 +12,10 @@ from dataclasses import dataclass, fields
 
 import pytest
 
-from esformat import block_events, event_rows, kept_group, reader, run_events, runs, scan
 from esformat.format import bloom_filter as space_filter
 from esformat.format import bytes_node, data_block, directory, encoding, postings
+from esformat.read import block_events, event_rows, reader, run_events, runs, scan
+from esformat.read import cached_group as kept_group
 from esformat.tools import assembly, column_indexes, index_map, number_map, plan, sweep
 from esformat.write import block_encoder, builder, format_choice, index_builder, intake
 from esformat.write import index_sorter as index_runs

@@ -22,7 +22,7 @@ from small_pieces import cut_small
 from test_model import check_answer, check_listings, check_mirrors
 
 import esformat
-from esformat import union
+from esformat.read import union
 from esformat.write import ordered_pieces
 
 

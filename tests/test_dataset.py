@@ -23,8 +23,8 @@ from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
 import esformat
-import esformat.dataset
-from esformat.reader import Reader
+import esformat.read.dataset
+from esformat.read.reader import Reader
 
 SPACE, TYPE, TIME = pc.field("space"), pc.field("type"), pc.field("timestamp")
 NULL = pa.scalar(None, pa.bool_())
@@ -313,13 +313,13 @@ def test_space_and_index_read_blocks_with_both(watch, frame):
 def test_columns_that_are_not_asked_for_are_not_decoded(watch, monkeypatch):
     """The payload of events is left alone where nobody asks for it."""
     asked = set()
-    read = esformat.dataset.SegmentEvents.batches
+    read = esformat.read.dataset.SegmentEvents.batches
 
     def batches(self, bounds, columns, *, lazily):
         asked.update(columns)
         return read(self, bounds, columns, lazily=lazily)
 
-    monkeypatch.setattr(esformat.dataset.SegmentEvents, "batches", batches)
+    monkeypatch.setattr(esformat.read.dataset.SegmentEvents, "batches", batches)
     events = watch().segment.dataset()
     duckdb.sql("select type, count(*) from events where space = 'customer-1' group by 1").fetchall()
     assert asked == {"type", "space"}

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from esformat.expression import take_apart
-from esformat.filters import NOTHING, Domain, admits_nothing, bounds_of, columns_of
 from esformat.format.schema import EventSchema, Field
+from esformat.read.arrow_filter import take_apart
+from esformat.read.bounds import NOTHING, Domain, admits_nothing, bounds_of, columns_of
 
 SCHEMA = EventSchema(
     (

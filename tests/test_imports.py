@@ -235,7 +235,7 @@ def _modules() -> list[Path]:
 
 
 def _unit(module: Path) -> str:
-    """Name the unit that the file belongs to, with its package: `esformat.scan`; `esformat.esformat` is the package."""
+    """Name the unit that the file belongs to, with its package: `esformat.read.scan`; `esformat.esformat` is the package."""
     package, first = module.relative_to(ROOT).parts[:2]
     first = first.removesuffix(".py")
     return f"{package}.{package if first == '__init__' else first}"

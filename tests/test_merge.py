@@ -9,7 +9,7 @@ from event_strategies import HIGHEST, LOWEST, examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.merge import Source, merge_by_time
+from esformat.read.merge import Source, merge_by_time
 
 KIND = pa.timestamp("us", "UTC")
 moments = st.integers(-3, 9) | st.sampled_from([LOWEST, LOWEST + 1, HIGHEST - 1, HIGHEST])

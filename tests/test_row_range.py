@@ -11,8 +11,8 @@ from clicks import click_table, frame_of, write_clicks
 from small_pieces import Pieces, cut_small
 
 import esformat
-from esformat.filters import NOTHING, Domain
-from esformat.row_range import candidate_rows, identity, scan_rows, schema_of
+from esformat.read.bounds import NOTHING, Domain
+from esformat.read.row_range import candidate_rows, identity, scan_rows, schema_of
 
 CUTS = [0, 1, 700, 701, 2500, 2999, 3000]
 TIMES = (1_403_534_919_900_000, 1_403_534_921_000_000)

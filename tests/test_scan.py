@@ -20,7 +20,7 @@ from clicks import TYPES, click_table, frame_of, frame_of_events, write_clicks
 from small_pieces import Pieces, cut_small
 
 import esformat
-from esformat.block_group import BlockGroup
+from esformat.read.block_group import BlockGroup
 from esformat.write.block_encoder import BLOCK_ROWS
 
 

@@ -393,7 +393,7 @@ QUESTIONS = [
 def own_shared_cache(monkeypatch):
     """A shared cache for this test alone."""
     budgets = Budgets.of(1 << 20)
-    monkeypatch.setattr("esformat.segment.SHARED_CACHE", budgets)
+    monkeypatch.setattr("esformat.read.segment.SHARED_CACHE", budgets)
     return budgets
 
 

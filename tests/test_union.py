@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat import union
-from esformat.union import Stream
+from esformat.read import union
+from esformat.read.union import Stream
 
 SCHEMA = pa.schema([("name", pa.string()), ("timestamp", pa.timestamp("us", "UTC")), ("from", pa.int64())])
 ROWS = st.lists(st.tuples(st.sampled_from(["", "a", "b"]), st.integers(-1, 2)), max_size=12)

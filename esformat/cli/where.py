@@ -75,7 +75,7 @@ class Filtered:
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows."""
-        from esformat.dataset import matching  # here: slow to import
+        from esformat.read.dataset import matching  # here: slow to import
 
         left = self._limit
         for batch in self._answer.batches():

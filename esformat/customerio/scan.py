@@ -12,7 +12,7 @@ from esformat.customerio.layout import Layout
 from esformat.customerio.question import Question
 from esformat.errors import EsdbError
 from esformat.event import Event
-from esformat.event_rows import rows_of_batch
+from esformat.read.event_rows import rows_of_batch
 
 Read = Callable[[tuple[str, ...], bool], Iterator[pa.RecordBatch]]
 """Gives batches with (at least) those columns of all rows in question, in order or as its exact mirror."""

@@ -6,7 +6,6 @@ from esformat.lazy import lazily
 
 if TYPE_CHECKING:
     from esformat.event import to_bound, to_microseconds
-    from esformat.event_rows import rows_of_batch
     from esformat.format.json_text import as_text
     from esformat.format.schema import (
         KEY_COLUMNS,
@@ -18,11 +17,12 @@ if TYPE_CHECKING:
         normalise_type,
     )
     from esformat.format.unix_time import UNIX_UNITS, from_integers, from_text, is_number, to_nanos
-    from esformat.index import can_hold
     from esformat.io.handles import Handles, SharedFile
     from esformat.launch import launch
     from esformat.notebook import html_events, html_facts, html_time
-    from esformat.row_range import scan_rows
+    from esformat.read.event_rows import rows_of_batch
+    from esformat.read.index import can_hold
+    from esformat.read.row_range import scan_rows
     from esformat.write.allocators import release_unused
     from esformat.write.intake import EventRows, check_table, to_arrow
     from esformat.write.lossless import first_cut
@@ -35,17 +35,17 @@ else:
         {
             "esformat.write.allocators": "release_unused",
             "esformat.event": "to_bound to_microseconds",
-            "esformat.event_rows": "rows_of_batch",
+            "esformat.read.event_rows": "rows_of_batch",
             "esformat.write.lossless": "first_cut",
             "esformat.io.handles": "Handles SharedFile",
-            "esformat.index": "can_hold",
+            "esformat.read.index": "can_hold",
             "esformat.write.intake": "EventRows check_table to_arrow",
             "esformat.format.json_text": "as_text",
             "esformat.launch": "launch",
             "esformat.notebook": "html_events html_facts html_time",
             "esformat.write.ordered_pieces": "ordered_pieces pieces_of",
             "esformat.write.plain_array": "plain_array",
-            "esformat.row_range": "scan_rows",
+            "esformat.read.row_range": "scan_rows",
             "esformat.format.schema": (
                 "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field default_schema make_schema normalise_type"
             ),

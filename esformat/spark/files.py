@@ -14,7 +14,7 @@ from esformat.io.location import segments_at as places_at
 from esformat.io.remote import RemoteSource
 from esformat.io.retry import retry
 from esformat.io.store import StoredAt
-from esformat.segment import Segment, open_segment
+from esformat.read.segment import Segment, open_segment
 
 
 def segments_at(paths: Sequence[str], names: re.Pattern[str] | None = None) -> list[Place]:

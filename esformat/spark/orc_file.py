@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.orc
 
 from esformat.errors import InvalidEventError
-from esformat.segment import open_segment
+from esformat.read.segment import open_segment
 
 _BATCH_ROWS = 64 * 1024
 _HINT = "convert to Parquet, or allow the loss"

@@ -11,9 +11,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
-from esformat.filters import Bounds
 from esformat.format.schema import EventSchema
-from esformat.row_range import scan_rows, schema_of
+from esformat.read.bounds import Bounds
+from esformat.read.row_range import scan_rows, schema_of
 from esformat.spark.condition import columns_of, matching, parse_condition
 from esformat.spark.files import name_of, segments_at
 from esformat.spark.options import ReadOptions

@@ -11,11 +11,11 @@ from typing import TypeVar
 import pyarrow as pa
 
 from esformat.errors import UsageError
-from esformat.filters import Bounds
 from esformat.format.schema import EventSchema
 from esformat.io.location import Place
-from esformat.row_range import RowPiece, candidate_rows, identity, schema_of
-from esformat.segment import Segment
+from esformat.read.bounds import Bounds
+from esformat.read.row_range import RowPiece, candidate_rows, identity, schema_of
+from esformat.read.segment import Segment
 from esformat.spark.files import name_of, open_place
 
 OPENING_BYTES = 256 << 10  # what opening a segment costs a task, in stored bytes that it could read meanwhile

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from esformat.io.location import Options, Target, located
-from esformat.segment import Segment, open_segment
+from esformat.read.segment import Segment, open_segment
 from esformat.tools.new_segment import Progress
 
 BATCH_ROWS = 1 << 15

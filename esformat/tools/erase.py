@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from esformat.errors import SpaceNotFoundError, UsageError
 from esformat.format.metadata import Statistics, check_properties
 from esformat.io.location import Options, Target, located, source_of
-from esformat.segment import Segment, open_segment
+from esformat.read.segment import Segment, open_segment
 from esformat.tools.new_segment import (
     Progress,
     check_output,

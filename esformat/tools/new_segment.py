@@ -15,8 +15,8 @@ from esformat.io.location import Place, Target, locate, publication_of, source_o
 from esformat.io.publish import Publication
 from esformat.io.store import StoredAt
 from esformat.io.upload import Upload
-from esformat.reader import Reader
-from esformat.segment import Segment, open_segment
+from esformat.read.reader import Reader
+from esformat.read.segment import Segment, open_segment
 from esformat.tools.assembly import Assembly, AssemblyPlan
 from esformat.tools.column_indexes import ColumnIndexes
 from esformat.tools.index_map import IndexSource, mapped_lists

@@ -12,8 +12,8 @@ import esformat
 from aggregator import source
 from aggregator.lql import substring
 from aggregator.lql.predicate import text_test
-from esformat import matched_rows
-from esformat import scan as scans
+from esformat.read import matched_rows
+from esformat.read import scan as scans
 
 
 def make(path):

@@ -35,10 +35,10 @@ from pyspark.sql.types import StringType, StructField, StructType, TimestampType
 from small_pieces import Pieces, cut_small
 
 import esformat
-from esformat.filters import NOTHING, Domain
 from esformat.format.schema import default_schema
 from esformat.io.source import CountingSource, FileSource
-from esformat.row_range import RowPiece
+from esformat.read.bounds import NOTHING, Domain
+from esformat.read.row_range import RowPiece
 from esformat.spark import scan_plan, scoping
 from esformat.spark.condition import AnyOf, matching, parse_condition
 from esformat.spark.java import ensure_java, packaged_java

@@ -13,7 +13,7 @@ from esformat.io.commit_folder import CommitFolder
 from esformat.io.commits import Write
 from esformat.io.lease import Lease, owned
 from esformat.io.location import SUFFIX, Place, folder_at
-from esformat.segment import open_segment
+from esformat.read.segment import open_segment
 from esformat.spark.files import listed_below, name_of, size_of
 from esformat.spark.jobs.identity import joined, origin_of
 from esformat.spark.jobs.summary import Progress, Summary

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from esformat.errors import CorruptSegmentError, UsageError
 from esformat.io.location import Place
-from esformat.segment import open_segment
+from esformat.read.segment import open_segment
 from esformat.spark.files import name_of
 from esformat.spark.jobs.identity import origin_of
 from esformat.spark.jobs.in_place import Remade, remake_all

@@ -8,7 +8,7 @@ from typing import BinaryIO
 
 from esformat.format.checksum import checksum64
 from esformat.io.location import Place, source_of
-from esformat.segment import Segment, open_segment
+from esformat.read.segment import Segment, open_segment
 
 MADE_FROM = "made_from"
 """The property of a segment that a job made from others: how many events it has, and the identities of those."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from esformat.convert import Clock, InputOptions, Roles
 from esformat.errors import UsageError
-from esformat.segment import open_segment
+from esformat.read.segment import open_segment
 from esformat.spark.input_rows import TEXT_KINDS, InputRules
 from esformat.spark.options import one_of, parse_indexes, parse_names
 

@@ -1,10 +1,10 @@
 """Pieces for other data sources over segments, as that of catalogs: options, plans of rows, types, conditions."""
 
-from esformat.filters import Bounds, Domain
 from esformat.io.commit_folder import LocalFolder
 from esformat.io.lease import owned
 from esformat.io.location import local_path
-from esformat.row_range import scan_rows, schema_of
+from esformat.read.bounds import Bounds, Domain
+from esformat.read.row_range import scan_rows, schema_of
 from esformat.spark.cluster import clustered
 from esformat.spark.condition import columns_of, matching, parse_condition
 from esformat.spark.event_columns import EventColumns

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from esformat.counts import Counts
 from esformat.event import to_key
-from esformat.query import Query, Stretch, conditions_of, make_query
-from esformat.reader import Reader
-from esformat.scan import Scan
+from esformat.read.counts import Counts
+from esformat.read.plan import Query, Stretch, conditions_of, make_query
+from esformat.read.reader import Reader
+from esformat.read.scan import Scan
 
 
 class Space:

@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.block_group import BlockGroup, FramePlan, Later
 from esformat.format.bytes_node import BytesNode
 from esformat.format.data_block import I64, DataBlock
 from esformat.format.node import NodeHead, Shape
-from esformat.query import Portion
-from esformat.reader import Reader
+from esformat.read.block_group import BlockGroup, FramePlan, Later
+from esformat.read.plan import Portion
+from esformat.read.reader import Reader
 
 SCATTERED_ROWS = 8  # one row of so many, or fewer: then values are taken one by one from frames that are kept
 

@@ -17,11 +17,11 @@ from pyarrow import acero
 from pyarrow.fs import LocalFileSystem
 
 from esformat.errors import UsageError
-from esformat.expression import Step, take_apart
-from esformat.filters import UNBOUNDED, Bounds, bounds_of, columns_of
 from esformat.format.schema import EventSchema
-from esformat.reader import Reader
-from esformat.selection import select
+from esformat.read.arrow_filter import Step, take_apart
+from esformat.read.bounds import UNBOUNDED, Bounds, bounds_of, columns_of
+from esformat.read.reader import Reader
+from esformat.read.selection import select
 
 __all__ = ["EventDataset", "EventScanner", "Events", "SegmentEvents"]
 

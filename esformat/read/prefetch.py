@@ -13,8 +13,8 @@ from itertools import pairwise
 from typing import TypeVar
 
 from esformat.io.ranges import Range, cut, join
-from esformat.query import Narrowed, Portion, Query, Stretch, block_portions, touched
-from esformat.reader import Reader
+from esformat.read.plan import Narrowed, Portion, Query, Stretch, block_portions, touched
+from esformat.read.reader import Reader
 
 GAP_BYTES = 512 << 10
 """Ranges no further apart are one request: as many bytes as come in about the time of a round trip."""

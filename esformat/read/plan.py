@@ -14,8 +14,8 @@ from esformat.event import to_bound
 from esformat.format.data_block import I64
 from esformat.format.directory import Leaf
 from esformat.format.schema import EventSchema
-from esformat.index import Index, check_condition
-from esformat.reader import Reader
+from esformat.read.index import Index, check_condition
+from esformat.read.reader import Reader
 
 MANY_LISTS = 100  # of columns are remembered as checked
 MANY_CONDITIONS = 1000  # are remembered as met in every data block

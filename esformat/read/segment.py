@@ -8,25 +8,25 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from esformat.ahead import leaves_ahead
 from esformat.cache import Budgets
-from esformat.counts import Counts
 from esformat.errors import CorruptSegmentError, EsdbError, SegmentChangedError, SpaceNotFoundError, UsageError
 from esformat.event import to_key
 from esformat.format.bloom_filter import bucket_count, page_may_contain, page_of
 from esformat.format.checksum import checksum64
 from esformat.format.layout import BlockKind
-from esformat.index import Index
 from esformat.io.location import Options, Target, lasting, located, source_of
 from esformat.io.source import ClosedSource, explained
 from esformat.notebook import html_facts, html_time
-from esformat.query import Query, Stretch, conditions_of, make_query
-from esformat.reader import SHARED_CACHE, Reader
-from esformat.scan import Scan
-from esformat.space import Space
+from esformat.read.counts import Counts
+from esformat.read.index import Index
+from esformat.read.plan import Query, Stretch, conditions_of, make_query
+from esformat.read.prefetch import leaves_ahead
+from esformat.read.reader import SHARED_CACHE, Reader
+from esformat.read.scan import Scan
+from esformat.read.space import Space
 
 if TYPE_CHECKING:
-    from esformat.dataset import EventDataset
+    from esformat.read.dataset import EventDataset
 
 
 def open_segment(path: Target, *, cache_bytes: int | None = None, storage_options: Options = None) -> Segment:
@@ -195,7 +195,7 @@ class Segment:
 
     def dataset(self) -> EventDataset:
         """The events as a `pyarrow.dataset.Dataset`, for DuckDB, Polars and others that push filters down."""
-        from esformat.dataset import EventDataset, SegmentEvents  # pyarrow.dataset is slow to import
+        from esformat.read.dataset import EventDataset, SegmentEvents  # pyarrow.dataset is slow to import
 
         return EventDataset(SegmentEvents(self._reader))
 

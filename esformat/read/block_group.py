@@ -16,10 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.block_events import BlockAttributes, GroupAttributes
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.event import Attributes
-from esformat.event_rows import BatchAttributes, EventRows
 from esformat.format.arrays import bytes_array, decode_codes, is_bytes, numbers_array
 from esformat.format.bytes_node import BytesNode, check_lengths
 from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK, DataBlock
@@ -27,8 +25,10 @@ from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import NodeHead, Shape, read_head, shape_of
 from esformat.format.packing import decode_many, decode_many_narrow, read_pack
 from esformat.format.schema import DATA_COLUMN, TIMESTAMP_TYPE
-from esformat.query import Narrowed, Portion, Query
-from esformat.reader import Reader
+from esformat.read.block_events import BlockAttributes, GroupAttributes
+from esformat.read.event_rows import BatchAttributes, EventRows
+from esformat.read.plan import Narrowed, Portion, Query
+from esformat.read.reader import Reader
 
 Mask = npt.NDArray[np.bool_]
 

@@ -14,8 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from esformat.expression import Call, Field, Literal, Step
 from esformat.format.schema import EventSchema
+from esformat.read.arrow_filter import Call, Field, Literal, Step
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from esformat.format.data_block import I64
 from esformat.format.layout import BlockKind
 from esformat.format.postings import CHUNKED, Posting, decode_chunk, decode_chunk_table
 from esformat.format.schema import EventSchema
-from esformat.reader import Reader
+from esformat.read.reader import Reader
 
 
 def index_type(schema: EventSchema, name: str, path: str) -> pa.DataType:

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 
 from esformat.errors import UsageError
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
-from esformat.filters import UNBOUNDED, Bounds, Domain, admits_nothing
 from esformat.format.data_block import I64
 from esformat.format.layout import BlockKind
 from esformat.format.schema import EventSchema
-from esformat.index import Index
-from esformat.query import Stretch
-from esformat.reader import Reader
-from esformat.scan import Scan
-from esformat.segment import Segment
-from esformat.selection import select
+from esformat.read.bounds import UNBOUNDED, Bounds, Domain, admits_nothing
+from esformat.read.index import Index
+from esformat.read.plan import Stretch
+from esformat.read.reader import Reader
+from esformat.read.scan import Scan
+from esformat.read.segment import Segment
+from esformat.read.selection import select
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,23 +12,23 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from esformat.ahead import announce_groups, portions_ahead
-from esformat.block_group import BlockGroup, Later, at_once
 from esformat.event import Event
-from esformat.event_rows import EventRows, rows_of_batch
 from esformat.format.data_block import I64
 from esformat.format.schema import DATA_COLUMN
-from esformat.index import Index
-from esformat.kept_group import KeptGroup
-from esformat.matched_rows import MatchedRows, completed
-from esformat.merge import Source as MergeSource
-from esformat.merge import merge_by_time
 from esformat.notebook import html_events
-from esformat.payloads_ahead import with_payloads_ahead
-from esformat.query import Narrowed, Portion, Query, Stretch, leaves_with, narrow, portions
-from esformat.reader import Reader
-from esformat.run_events import RunEvents
-from esformat.runs import by_run, gathered, joined
+from esformat.read.block_group import BlockGroup, Later, at_once
+from esformat.read.cached_group import KeptGroup
+from esformat.read.event_rows import EventRows, rows_of_batch
+from esformat.read.index import Index
+from esformat.read.matched_rows import MatchedRows, completed
+from esformat.read.merge import Source as MergeSource
+from esformat.read.merge import merge_by_time
+from esformat.read.payloads_ahead import with_payloads_ahead
+from esformat.read.plan import Narrowed, Portion, Query, Stretch, leaves_with, narrow, portions
+from esformat.read.prefetch import announce_groups, portions_ahead
+from esformat.read.reader import Reader
+from esformat.read.run_events import RunEvents
+from esformat.read.runs import by_run, gathered, joined
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
 FIRST_BLOCKS = 4  # the same at first, while nothing tells how large they are when they are decoded

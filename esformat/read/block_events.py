@@ -21,8 +21,8 @@ from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
 from esformat.format.encoding import decode_node
 from esformat.format.node import Shape, read_head
 from esformat.format.packing import decode_ints, read_pack
-from esformat.query import Narrowed, Portion, Query
-from esformat.reader import Reader
+from esformat.read.plan import Narrowed, Portion, Query
+from esformat.read.reader import Reader
 
 MANY_ROWS = 64
 

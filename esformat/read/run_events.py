@@ -6,13 +6,13 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from esformat.ahead import announce_of, each_ahead, stretches_ahead
-from esformat.block_events import EventMaker, find_rows
 from esformat.event import Event
 from esformat.format.data_block import DataBlock
 from esformat.format.directory import Leaf
-from esformat.query import Narrowed, Portion, Query, Stretch, narrow, portions
-from esformat.reader import Reader
+from esformat.read.block_events import EventMaker, find_rows
+from esformat.read.plan import Narrowed, Portion, Query, Stretch, narrow, portions
+from esformat.read.prefetch import announce_of, each_ahead, stretches_ahead
+from esformat.read.reader import Reader
 
 POINT_BLOCKS = 8  # data blocks that are read together
 

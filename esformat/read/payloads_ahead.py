@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, islice
 
-from esformat.block_group import Later, at_once
-from esformat.event_rows import EventRows
-from esformat.query import Portion
+from esformat.read.block_group import Later, at_once
+from esformat.read.event_rows import EventRows
+from esformat.read.plan import Portion
 
 
 def with_payloads_ahead(

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from esformat.block_group import BlockGroup
 from esformat.format.data_block import I64
+from esformat.read.block_group import BlockGroup
 
 GATHERED_BLOCKS = 24  # blocks whose other columns are decoded together
 GATHERED_ROWS = 1 << 15

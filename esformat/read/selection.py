@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from esformat.event import MAX_TIMESTAMP, MIN_TIMESTAMP
-from esformat.filters import Bounds, Domain, admits_nothing
 from esformat.format.data_block import I64
 from esformat.format.directory import Leaf, Root
-from esformat.index import Index
-from esformat.query import NOTHING, Narrowed, Query, Stretch, block_span
-from esformat.reader import Reader
-from esformat.scan import Scan
+from esformat.read.bounds import Bounds, Domain, admits_nothing
+from esformat.read.index import Index
+from esformat.read.plan import NOTHING, Narrowed, Query, Stretch, block_span
+from esformat.read.reader import Reader
+from esformat.read.scan import Scan
 
 
 def select(reader: Reader, bounds: Bounds, columns: Sequence[str], *, lazily: bool = False) -> Selection:

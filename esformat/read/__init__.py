@@ -1,0 +1,1 @@
+"""An open segment: its events, as objects and as columns."""
