@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from esformat.lazy import lazily
 
 if TYPE_CHECKING:
-    from esformat.collection import Collection, CollectionSpace, open_many
-    from esformat.collection_scan import CollectionScan
+    from esformat.collection.collection import Collection, CollectionSpace, open_many
+    from esformat.collection.scan import CollectionScan
     from esformat.errors import (
         ChecksumMismatchError,
         ClosedError,
@@ -32,8 +32,8 @@ else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "esformat.collection": "Collection CollectionSpace open_many",
-            "esformat.collection_scan": "CollectionScan",
+            "esformat.collection.collection": "Collection CollectionSpace open_many",
+            "esformat.collection.scan": "CollectionScan",
             "esformat.read.counts": "Counts",
             "esformat.errors": (
                 "ChecksumMismatchError ClosedError CorruptSegmentError EsdbError InvalidEventError "

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from esformat.collection import open_many
+from esformat.collection.collection import open_many
 from esformat.errors import UsageError
 from esformat.format.metadata import Metadata, check_properties
 from esformat.format.schema import KEY_COLUMNS

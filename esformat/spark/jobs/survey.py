@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from esformat.collection.schema import common_type
 from esformat.convert import Plan, Roles
 from esformat.convert.column_type import join
 from esformat.convert.load import notes_of
@@ -17,7 +18,6 @@ from esformat.spark.input_rows import InputRules, Piece, Surveyed, survey
 from esformat.spark.jobs.inputs import InputFile
 from esformat.spark.jobs.summary import reason_of
 from esformat.spark.jobs.waves import CHUNK_BYTES, chunked, in_waves
-from esformat.unified_schema import common_type
 
 
 @dataclass(frozen=True, slots=True)

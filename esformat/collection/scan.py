@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from esformat.collection.schema import fit
 from esformat.event import Event
 from esformat.format.schema import KEY_COLUMNS, EventSchema
 from esformat.notebook import html_events
@@ -16,7 +17,6 @@ from esformat.read.event_rows import rows_of_batch
 from esformat.read.plan import Query
 from esformat.read.scan import Scan
 from esformat.read.union import Advance, Key, Stream, stream_bytes, union
-from esformat.unified_schema import fit
 
 FEW_FILES = 4  # each is read many blocks at once and ahead; of more files at a time, block by block
 

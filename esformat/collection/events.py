@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from esformat.collection.members import Member, Members
+from esformat.collection.schema import fit
 from esformat.format.schema import KEY_COLUMNS, EventSchema
-from esformat.members import Member, Members
 from esformat.read.bounds import Bounds, Domain, admits_nothing
 from esformat.read.selection import select
-from esformat.unified_schema import fit
 
 
 class CollectionEvents:

@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pyarrow as pa
 
-from esformat.collection_events import CollectionEvents
-from esformat.collection_scan import CollectionScan, Part
+from esformat.collection.events import CollectionEvents
+from esformat.collection.members import Member, Members
+from esformat.collection.scan import CollectionScan, Part
+from esformat.collection.schema import unify
 from esformat.errors import SegmentChangedError, SpaceNotFoundError, UsageError
 from esformat.event import to_key
 from esformat.format.schema import EventSchema
 from esformat.io.location import Options, lasting, segments_at
-from esformat.members import Member, Members
 from esformat.notebook import html_facts, html_time
 from esformat.read.counts import Counts
 from esformat.read.index import index_type
 from esformat.read.plan import Query, conditions_of, make_query
 from esformat.read.scan import Scan
-from esformat.unified_schema import unify
 
 if TYPE_CHECKING:
     from esformat.read.dataset import EventDataset

@@ -1,0 +1,1 @@
+"""Several segments read as one."""
