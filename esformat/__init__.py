@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from esformat.read.segment import Segment, set_cache_bytes
     from esformat.read.segment import open_segment as open
     from esformat.read.space import Space
-    from esformat.verification import Problem, Report, verify
+    from esformat.tools.verification import Problem, Report, verify
     from esformat.write.writer import Writer, create
 else:
     __getattr__, __dir__ = lazily(
@@ -44,7 +44,7 @@ else:
             "esformat.read.segment": "Segment set_cache_bytes open=open_segment",
             "esformat.io.source": "BytesSource CountingSource FileSource Source",
             "esformat.read.space": "Space",
-            "esformat.verification": "Problem Report verify",
+            "esformat.tools.verification": "Problem Report verify",
             "esformat.write.writer": "Writer create",
         },
     )

@@ -414,7 +414,16 @@ def test_help_of_verbs_loads_nothing_slow():
     assert _loaded_of_slow(code) == []
 
 
-RARE = ("google.protobuf", "opentelemetry", "grpc", "yaml", "lark", "pandas", "esformat.tools", "esformat.verification")
+RARE = (
+    "google.protobuf",
+    "opentelemetry",
+    "grpc",
+    "yaml",
+    "lark",
+    "pandas",
+    "esformat.tools",
+    "esformat.tools.verification",
+)
 
 
 def test_start_of_a_server_loads_nothing_rare():

@@ -16,8 +16,8 @@ from broken_writer import BROKEN, no_sorting, null_slots
 from small_pieces import Pieces, cut_small
 
 import esformat
-from esformat.verification import coverage
-from esformat.verification.report import MAX_PROBLEMS, Findings
+from esformat.tools.verification import coverage
+from esformat.tools.verification.report import MAX_PROBLEMS, Findings
 
 PIECES = Pieces(block_rows=16, leaf_blocks=4, leaf_runs=20, page_values=8, chunk_entries=12)
 

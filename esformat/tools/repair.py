@@ -22,10 +22,10 @@ from esformat.tools.original import BlockRef
 from esformat.tools.plan import plan_assembly
 from esformat.tools.rows import Bound, decode_timestamps
 from esformat.tools.selection import everything
+from esformat.tools.verification.blocks import BAD_BYTES
+from esformat.tools.verification.data import DataCheck
+from esformat.tools.verification.report import Problem
 from esformat.tools.wreck import Region, Sound, Wreck, examine, plain_context
-from esformat.verification.blocks import BAD_BYTES
-from esformat.verification.data import DataCheck
-from esformat.verification.report import Problem
 
 
 @dataclass(frozen=True, slots=True)

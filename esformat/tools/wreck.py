@@ -18,10 +18,10 @@ from esformat.format.layout import HEADER_BYTES, TRAILER_BYTES, BlockHandle, Blo
 from esformat.format.metadata import Metadata
 from esformat.format.node import DecodeContext
 from esformat.io.source import Source
-from esformat.verification.blocks import BAD_BYTES, Blocks
-from esformat.verification.directory import RootEntry, read_root
-from esformat.verification.opening import Opening, read_metadata
-from esformat.verification.report import Findings
+from esformat.tools.verification.blocks import BAD_BYTES, Blocks
+from esformat.tools.verification.directory import RootEntry, read_root
+from esformat.tools.verification.opening import Opening, read_metadata
+from esformat.tools.verification.report import Findings
 
 Progress = Callable[[int, int], None]
 

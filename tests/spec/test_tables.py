@@ -13,9 +13,9 @@ from esformat.format import bloom_filter as space_filter
 from esformat.format import codec, data_block, dictionary, footer, layout, node, packing, postings
 from esformat.format import directory as directory_module
 from esformat.format import frame as block
-from esformat.verification import data as verify_data
-from esformat.verification import dictionaries as verify_dictionaries
-from esformat.verification import opening as verify_opening
+from esformat.tools.verification import data as verify_data
+from esformat.tools.verification import dictionaries as verify_dictionaries
+from esformat.tools.verification import opening as verify_opening
 from spec.document import TEXT, fixed_fields, numbers, struct_format, tables
 
 STRUCTURES = [

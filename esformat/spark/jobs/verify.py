@@ -13,8 +13,8 @@ from esformat.spark.files import name_of, segments_at, size_of
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.spark.jobs.waves import in_waves
 from esformat.spark.scan_plan import in_threads
-from esformat.verification import Report
-from esformat.verification import verify as verify_segment
+from esformat.tools.verification import Report
+from esformat.tools.verification import verify as verify_segment
 
 
 def verify(spark: SparkSession, paths: Sequence[str], *, progress: Progress | None = None) -> Summary:

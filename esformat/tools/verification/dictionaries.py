@@ -11,7 +11,7 @@ from esformat.format.frame import Block
 from esformat.format.layout import MAX_PAGE_ENTRIES
 from esformat.format.node import DecodeContext
 from esformat.format.schema import Field
-from esformat.verification.parts import Parts, within
+from esformat.tools.verification.parts import Parts, within
 
 _ENTRY = struct.Struct("<HHII")  # column, reserved, zstd bytes, values
 

@@ -12,8 +12,8 @@ from esformat.format.directory import LEAF_BLOCKS
 from esformat.format.frame import Block
 from esformat.format.layout import HEADER_BYTES, MAX_BLOCK_ROWS, MAX_PAGE_ENTRIES, BlockHandle
 from esformat.format.node import DecodeContext
-from esformat.verification.data import Expected, Key
-from esformat.verification.parts import I64, Parts, within
+from esformat.tools.verification.data import Expected, Key
+from esformat.tools.verification.parts import I64, Parts, within
 
 _LEAF = struct.Struct("<I")  # data blocks
 

@@ -14,11 +14,11 @@ from esformat.errors import UnsupportedVersionError
 from esformat.format.layout import HEADER_BYTES, TRAILER_BYTES, BlockKind
 from esformat.io.buffered import in_windows
 from esformat.io.location import Options, Target, located, source_of
-from esformat.verification.blocks import BAD_BYTES, KINDS, Blocks
-from esformat.verification.contents import Contents
-from esformat.verification.loose import Loose
-from esformat.verification.opening import Opening
-from esformat.verification.report import Findings, Report
+from esformat.tools.verification.blocks import BAD_BYTES, KINDS, Blocks
+from esformat.tools.verification.contents import Contents
+from esformat.tools.verification.loose import Loose
+from esformat.tools.verification.opening import Opening
+from esformat.tools.verification.report import Findings, Report
 
 
 def verify(

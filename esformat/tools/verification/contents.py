@@ -8,13 +8,13 @@ from typing import Any
 from esformat.errors import CorruptSegmentError
 from esformat.format.layout import BlockKind
 from esformat.format.schema import EventSchema
-from esformat.verification.blocks import BAD_BYTES, Blocks
-from esformat.verification.data import DataCheck, Key
-from esformat.verification.directory import LeafContents, RootEntry, expected_blocks, read_leaf, read_root
-from esformat.verification.filters import FilterCheck
-from esformat.verification.indexes import IndexCheck
-from esformat.verification.loose import Loose
-from esformat.verification.opening import Opening
+from esformat.tools.verification.blocks import BAD_BYTES, Blocks
+from esformat.tools.verification.data import DataCheck, Key
+from esformat.tools.verification.directory import LeafContents, RootEntry, expected_blocks, read_leaf, read_root
+from esformat.tools.verification.filters import FilterCheck
+from esformat.tools.verification.indexes import IndexCheck
+from esformat.tools.verification.loose import Loose
+from esformat.tools.verification.opening import Opening
 
 
 class Contents:

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from esformat.format.frame import Block
 from esformat.format.layout import BlockKind
-from esformat.verification.blocks import BAD_BYTES, KINDS, Blocks, Found
-from esformat.verification.data import DataCheck
-from esformat.verification.opening import Opening
+from esformat.tools.verification.blocks import BAD_BYTES, KINDS, Blocks, Found
+from esformat.tools.verification.data import DataCheck
+from esformat.tools.verification.opening import Opening
 
 
 class Loose:

@@ -12,8 +12,8 @@ from esformat.errors import CorruptSegmentError
 from esformat.format.layout import MAX_PAGE_ENTRIES, BlockKind
 from esformat.format.node import DecodeContext
 from esformat.format.postings import CHUNK_ENTRIES, CHUNKED
-from esformat.verification.blocks import Blocks
-from esformat.verification.parts import Parts, within
+from esformat.tools.verification.blocks import Blocks
+from esformat.tools.verification.parts import Parts, within
 
 I64 = npt.NDArray[np.int64]
 _LIST = struct.Struct("<IQ")  # numbers, first number

@@ -13,8 +13,8 @@ from esformat.format.checksum import checksum64
 from esformat.format.frame import FRAME_BYTES, FRAME_HEADER_BYTES, Block, decode_block
 from esformat.format.layout import BLOCK_MAGIC, HEADER_BYTES, MAX_BLOCK_BYTES, TRAILER_BYTES, BlockHandle, BlockKind
 from esformat.io.source import Source
-from esformat.verification.coverage import Coverage
-from esformat.verification.report import RESTORE, Findings
+from esformat.tools.verification.coverage import Coverage
+from esformat.tools.verification.report import RESTORE, Findings
 
 BAD_BYTES = (EsdbError, ValueError, ArithmeticError, LookupError, MemoryError, struct.error, pa.ArrowException)
 """What decoding of hostile bytes can raise: our own errors, and those of libraries where we did not foresee it."""

@@ -15,7 +15,7 @@ from esformat.format.encoding import decode_node
 from esformat.format.layout import MAX_KEY_BYTES, BlockHandle
 from esformat.format.node import DecodeContext
 from esformat.format.packing import decode_ints
-from esformat.verification.nodes import check_node, check_pack
+from esformat.tools.verification.nodes import check_node, check_pack
 
 I64 = npt.NDArray[np.int64]
 

@@ -23,9 +23,9 @@ from esformat.format.layout import (
 from esformat.format.metadata import Metadata
 from esformat.format.node import DecodeContext
 from esformat.format.schema import KEY_COLUMNS, EventSchema
-from esformat.verification.blocks import BAD_BYTES, KINDS, Blocks, Found
-from esformat.verification.dictionaries import Contexts, read_dictionary
-from esformat.verification.parts import Parts
+from esformat.tools.verification.blocks import BAD_BYTES, KINDS, Blocks, Found
+from esformat.tools.verification.dictionaries import Contexts, read_dictionary
+from esformat.tools.verification.parts import Parts
 
 Key = tuple[int, int, int]
 """Kind, ordinal, copy."""

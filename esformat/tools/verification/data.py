@@ -16,7 +16,7 @@ from esformat.format.frame import Block
 from esformat.format.layout import MAX_BLOCK_ROWS
 from esformat.format.node import NEEDS_DICTIONARY, DecodeContext, Shape
 from esformat.format.schema import EventSchema
-from esformat.verification.parts import Parts, within
+from esformat.tools.verification.parts import Parts, within
 
 I64 = npt.NDArray[np.int64]
 Key = tuple[bytes, bytes]

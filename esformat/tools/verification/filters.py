@@ -9,7 +9,7 @@ import numpy as np
 from esformat.errors import CorruptSegmentError
 from esformat.format.bloom_filter import BUCKET_BYTES, PAGE_BUCKETS, SALTS, U64, bucket_count, hash_keys
 from esformat.format.layout import BlockHandle, BlockKind
-from esformat.verification.blocks import Blocks
+from esformat.tools.verification.blocks import Blocks
 
 HASHES_AT_ONCE = 1 << 20
 """Spaces that are looked up together, so that each page is read once for them."""

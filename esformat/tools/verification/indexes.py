@@ -24,10 +24,10 @@ from esformat.format.frame import Block
 from esformat.format.layout import MAX_PAGE_ENTRIES, BlockHandle, BlockKind
 from esformat.format.node import DecodeContext
 from esformat.format.postings import BLOCKS, CHUNKED
-from esformat.verification.blocks import BAD_BYTES, Blocks
-from esformat.verification.fingerprint import hash_pairs, hash_value, sum_of
-from esformat.verification.parts import Parts, within
-from esformat.verification.postings import numbers_of
+from esformat.tools.verification.blocks import BAD_BYTES, Blocks
+from esformat.tools.verification.fingerprint import hash_pairs, hash_value, sum_of
+from esformat.tools.verification.parts import Parts, within
+from esformat.tools.verification.postings import numbers_of
 
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]

@@ -1,0 +1,6 @@
+"""`verify`: a whole file held against every rule of the format."""
+
+from esformat.tools.verification.check import verify
+from esformat.tools.verification.report import Problem, Report
+
+__all__ = ["Problem", "Report", "verify"]
