@@ -6,7 +6,16 @@ from esformat.parts import lazily
 
 if TYPE_CHECKING:
     from aggregator.adding import Added
-    from aggregator.allowance import Allowance
+    from aggregator.base.allowance import Allowance
+    from aggregator.base.reports import (
+        ClockReport,
+        CompactionReport,
+        Erasure,
+        RebuildReport,
+        Removed,
+        RetentionReport,
+        Traces,
+    )
     from aggregator.catalog import Catalog
     from aggregator.errors import (
         AggregatorError,
@@ -34,15 +43,6 @@ if TYPE_CHECKING:
     from aggregator.opening import rebuild_manifest
     from aggregator.policy import Durability, Limits, Retention, Roll
     from aggregator.quarantine_view import Quarantined, QuarantineView
-    from aggregator.reports import (
-        ClockReport,
-        CompactionReport,
-        Erasure,
-        RebuildReport,
-        Removed,
-        RetentionReport,
-        Traces,
-    )
     from aggregator.scan import Scan
     from aggregator.selection import Selection
     from aggregator.tail import Tail
@@ -52,7 +52,7 @@ else:
         __name__,
         {
             "aggregator.adding": "Added",
-            "aggregator.allowance": "Allowance",
+            "aggregator.base.allowance": "Allowance",
             "aggregator.catalog": "Catalog",
             "aggregator.errors": (
                 "AggregatorError CatalogLockedError CatalogNotFoundError CorruptLogError CorruptManifestError "
@@ -64,7 +64,7 @@ else:
             "aggregator.opening": "open=open_catalog rebuild_manifest",
             "aggregator.policy": "Durability Limits Retention Roll",
             "aggregator.quarantine_view": "Quarantined QuarantineView",
-            "aggregator.reports": "ClockReport CompactionReport Erasure RebuildReport Removed RetentionReport Traces",
+            "aggregator.base.reports": "ClockReport CompactionReport Erasure RebuildReport Removed RetentionReport Traces",
             "aggregator.scan": "Scan",
             "aggregator.selection": "Selection",
             "aggregator.tail": "Tail",

@@ -28,13 +28,13 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import esformat
-from aggregator.common_type import magnitudes_of
+from aggregator.base.common_type import magnitudes_of
+from aggregator.base.merge import numbers
 from aggregator.errors import InvalidRequestError, OverloadedError, SequenceConflictError
 from aggregator.files import Layout, make_directory, sync_directory
 from aggregator.intake import Fitting
 from aggregator.log_entry import Entry
 from aggregator.manifest import Edit, Manifest
-from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
 from aggregator.schema_change import choose_schema
 from aggregator.segment_file import write_segment

@@ -8,11 +8,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from threading import Lock
 
-from aggregator.age_clock import AgeClock
+from aggregator.base.age_clock import AgeClock
+from aggregator.base.reports import ClockReport
 from aggregator.files import manifest_files
 from aggregator.manifest import CLOCK, Manifest
 from aggregator.model import Problem
-from aggregator.reports import ClockReport
 from aggregator.state import CatalogState
 
 logger = logging.getLogger("aggregator")

@@ -14,6 +14,9 @@ import pyarrow as pa
 
 from aggregator.ages import stored_report
 from aggregator.arrivals import Arrivals
+from aggregator.base.interrupts import uninterrupted
+from aggregator.base.names import check_name
+from aggregator.base.reports import ClockReport, CompactionReport, RetentionReport
 from aggregator.disk import measure
 from aggregator.errors import InvalidRequestError, SequenceConflictError, TopicExistsError, TopicNotFoundError
 from aggregator.files import Layout
@@ -22,21 +25,18 @@ from aggregator.leaving import close_at_exit, closed
 from aggregator.looking import damaged_segments, would_remove
 from aggregator.lql import TagSet, parse_source
 from aggregator.model import Problem, Receipt, TopicInfo
-from aggregator.names import check_name
 from aggregator.pipe_table import pipe_facts
 from aggregator.pipes import Pipes
 from aggregator.policy import Retention, Roll
 from aggregator.quarantine_view import QuarantineView
 from aggregator.query import follow, run
 from aggregator.records import STREAM_SCHEMA, events_of, joined, record_columns
-from aggregator.reports import ClockReport, CompactionReport, RetentionReport
 from aggregator.schema_change import topic_schema, union_schema
 from aggregator.selection import Selection
 from aggregator.state import Topic as TopicState
 from aggregator.stats import disk_stats, memory_stats, scan_stats
 from aggregator.tail import Tail
 from aggregator.topic import DEFAULT_PARTITION, Backend, Topic, writer_of
-from aggregator.uninterrupted import uninterrupted
 from aggregator.writing import Writing, now_us
 from esformat import ClosedError
 from esformat.parts import EventSchema, html_facts

@@ -16,14 +16,14 @@ import contextlib
 import logging
 from contextlib import ExitStack
 
-from aggregator.budget import Budget
+from aggregator.base.interrupts import uninterrupted
+from aggregator.base.memory_budget import Budget
 from aggregator.footprint import Footprint
 from aggregator.log import Log
 from aggregator.manifest import Manifest
 from aggregator.removal import Removal
 from aggregator.sealing import Sealer
 from aggregator.state import CatalogState, Topic
-from aggregator.uninterrupted import uninterrupted
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")

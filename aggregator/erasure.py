@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from aggregator.base.reports import Erasure
 from aggregator.log import Log
 from aggregator.manifest import Edit, Manifest
 from aggregator.model import LAST, Cut, SegmentInfo, Tombstone
 from aggregator.removal import Removal, UnlessRemoved
-from aggregator.reports import Erasure
 from aggregator.rewriting import FirstError, Rewriter
 from aggregator.sealing import Sealer
 from aggregator.segment_pool import SegmentPool

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as pt
 
-from aggregator.common_type import Known, common_type, in_common_type, magnitudes_of, takes
+from aggregator.base.common_type import Known, common_type, in_common_type, magnitudes_of, takes
 from esformat import Event, InvalidEventError
 from esformat.parts import EventSchema, first_cut, to_arrow, to_microseconds
 

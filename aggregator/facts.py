@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from aggregator.base.common_type import LARGEST
+from aggregator.base.names import check_name
 from aggregator.checksum import checksum64
-from aggregator.common_type import LARGEST
 from aggregator.errors import CorruptManifestError, UnknownVersionError
 from aggregator.model import LAST, PartitionInfo, PipeInfo, SchemaInfo, Tombstone, TopicInfo
-from aggregator.names import check_name
 from aggregator.policy import Retention, Roll
 from esformat import EsdbError
 from esformat.parts import EventSchema, make_schema

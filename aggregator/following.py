@@ -11,9 +11,9 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from threading import Lock
 
+from aggregator.base.forked import Owner
 from aggregator.errors import CatalogNotFoundError, CorruptManifestError, ManifestFailedError
 from aggregator.files import Layout
-from aggregator.forked import Owner
 from aggregator.lock import is_held
 from aggregator.log_file import Frame
 from aggregator.log_tail import LogTail

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from aggregator.budget import Budget
+from aggregator.base.memory_budget import Budget
 from aggregator.disk import free_bytes
 from aggregator.disk_reserve import DiskReserve
 from aggregator.errors import DiskFullError

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from aggregator.merge import numbers
+from aggregator.base.merge import numbers
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds

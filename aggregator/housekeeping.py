@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from threading import Lock
 
 from aggregator.ages import Ages
-from aggregator.budget import Budget
+from aggregator.base.memory_budget import Budget
+from aggregator.base.reports import CompactionReport, Removed, RetentionReport
 from aggregator.compaction import Bounds, bounds_for, merges_due, merges_possible
 from aggregator.deletion import Deletion
 from aggregator.disk import Usage, measure
@@ -25,7 +26,6 @@ from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.pins import Pins
 from aggregator.policy import Limits, Retention
 from aggregator.removal import Removal, UnlessRemoved
-from aggregator.reports import CompactionReport, Removed, RetentionReport
 from aggregator.retention import Doomed, Kept, Space, expired, in_the_way
 from aggregator.rewriting import FirstError, Rewriter, Stopped
 from aggregator.sealing import NOT_THE_DATA, Sealer

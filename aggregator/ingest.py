@@ -11,8 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggregator.budget import Budget
-from aggregator.common_type import magnitudes_of, rounds_nothing
+from aggregator.base.common_type import magnitudes_of, rounds_nothing
+from aggregator.base.memory_budget import Budget
+from aggregator.base.names import check_name
 from aggregator.errors import SequenceConflictError
 from aggregator.event_table import Rows, taken_in, to_table
 from aggregator.fingerprint import fingerprint
@@ -23,7 +24,6 @@ from aggregator.log_entry import Entry
 from aggregator.log_frame import MAX_BODY_BYTES, EventsPrefix
 from aggregator.manifest import Manifest
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
-from aggregator.names import check_name
 from aggregator.reserve import Reserve
 from aggregator.schema_change import choose_schema, newest_of_families, widened
 from aggregator.state import PRODUCER_WINDOW, CatalogState, Partition, Topic

@@ -20,9 +20,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from aggregator.base.forked import leave_when_forked
 from aggregator.errors import CatalogLockedError
 from aggregator.files import same_file
-from aggregator.forked import leave_when_forked
 from aggregator.modes import create_file
 
 _ADDRESS = re.compile(r"https?://[A-Za-z0-9.:%_\[\]-]{1,270}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from aggregator.ages import stored_report
+from aggregator.base.reports import Removed, RetentionReport
 from aggregator.disk import measure
 from aggregator.following import Following
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
-from aggregator.reports import Removed, RetentionReport
 from aggregator.retention import expired
 from aggregator.segment_file import file_checksum
 from aggregator.state import Topic

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Condition, Thread
 
-from aggregator.budget import Budget
+from aggregator.base.memory_budget import Budget
 from aggregator.log import Log
 from aggregator.policy import Durability, Limits
 from aggregator.sealing import Sealer, choose_to_seal, next_due_us

@@ -16,8 +16,8 @@ from collections import Counter, deque
 from pathlib import Path
 from threading import Lock
 
+from aggregator.base.forked import leave_when_forked
 from aggregator.files import same_file
-from aggregator.forked import leave_when_forked
 from aggregator.modes import create_file
 
 _FLOCK = "hhqqi"  # type, whence, start, length, process: Linux's struct flock

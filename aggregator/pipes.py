@@ -16,14 +16,15 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from aggregator.allowance import Allowance
+from aggregator.base.allowance import Allowance
+from aggregator.base.interrupts import uninterrupted
+from aggregator.base.names import check_name
 from aggregator.errors import CorruptManifestError, InvalidRequestError, OverloadedError, QueryCancelledError
 from aggregator.gaps import distance, gone_between
 from aggregator.lql import TagSet, expression_to_text, matches, parse_source, parse_where, source_to_text
 from aggregator.lql.tree import CreatePipe
 from aggregator.manifest import PipeRows
 from aggregator.model import PipeInfo
-from aggregator.names import check_name
 from aggregator.pipe_copy import copied_events, slices
 from aggregator.pipe_progress import Progress, newest_batch, stored_progress
 from aggregator.pipe_round import (
@@ -40,7 +41,6 @@ from aggregator.selection import first_after, lineage_of
 from aggregator.state import Topic
 from aggregator.stream_index import tags_of
 from aggregator.topic import DEFAULT_PARTITION
-from aggregator.uninterrupted import uninterrupted
 from aggregator.writing import Writing, now_us
 from esformat import ClosedError, EsdbError
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from aggregator.base.merge import numbers
 from aggregator.errors import CorruptLogError
 from aggregator.files import Layout, make_directory, sync_directory
-from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX, ProducerEntry, QuarantinedBatch
 from aggregator.modes import create_file
 from aggregator.segment_file import PROPERTY, file_checksum

@@ -9,9 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from aggregator.base.names import check_name
 from aggregator.errors import InvalidRequestError
 from aggregator.model import PARTITION, RECORD_INDEX
-from aggregator.names import check_name
 from esformat import UnknownIndexError, UsageError
 from esformat.parts import EventSchema, can_hold, to_bound
 

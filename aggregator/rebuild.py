@@ -12,7 +12,8 @@ import os
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from aggregator.age_clock import stored_clock
+from aggregator.base.age_clock import stored_clock
+from aggregator.base.reports import RebuildReport
 from aggregator.errors import CatalogNotFoundError, CorruptLogError, CorruptManifestError, UnknownVersionError
 from aggregator.facts_file import read_facts
 from aggregator.files import Layout, manifest_files, segment_files, sync_directory
@@ -24,7 +25,6 @@ from aggregator.model import Problem, SegmentInfo
 from aggregator.quarantine import set_aside
 from aggregator.quarantine_file import batch_files, describe_batch
 from aggregator.replay import adopt_definitions, adopt_partition, adopt_schema, adopt_topic
-from aggregator.reports import RebuildReport
 from aggregator.restoring import Restored, restore
 from aggregator.segment_file import FoundSegment, describe_segment, index_spans
 from aggregator.staging import undo as undo_adding

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Sequence
 from threading import Lock
 
+from aggregator.base.interrupts import uninterrupted
 from aggregator.errors import SegmentMissingError
 from aggregator.files import Layout, sync_directory
 from aggregator.footprint import Footprint
@@ -19,7 +20,6 @@ from aggregator.model import SegmentInfo
 from aggregator.pins import Pins
 from aggregator.segment_pool import SegmentPool
 from aggregator.state import CatalogState, Topic
-from aggregator.uninterrupted import uninterrupted
 from esformat import EsdbError
 
 

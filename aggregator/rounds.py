@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import esformat
-from aggregator.allowance import check
+from aggregator.base.allowance import check
+from aggregator.base.merge import Source, merge, numbers, sort_order
 from aggregator.event_tags import EventTags, Streams, streams_of, tag_texts
 from aggregator.lql import Columns, Filter, TimeSpan
-from aggregator.merge import Source, merge, numbers, sort_order
 from aggregator.model import PARTITION, RECORD_INDEX, SchemaInfo, SegmentInfo
 from aggregator.pins import Pin
 from aggregator.position import Key

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from aggregator.answer import Answer
+from aggregator.base.merge import Source, merge
+from aggregator.base.result import Answer
 from aggregator.history import Part, merge_history, ties_are_clear
-from aggregator.merge import Source, merge
 from aggregator.model import PARTITION, RECORD_INDEX
 from aggregator.pins import Pin
 from aggregator.question import Question, check_columns, check_conditions

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from aggregator.common_type import common_type, takes
+from aggregator.base.common_type import common_type, takes
 from aggregator.model import RESERVED_COLUMNS, SchemaInfo
 from esformat import InvalidEventError, UsageError
 from esformat.parts import KEY_COLUMNS, EventSchema, Field, make_schema, normalise_type

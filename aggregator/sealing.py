@@ -24,7 +24,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggregator.budget import Budget
+from aggregator.base.interrupts import uninterrupted
+from aggregator.base.memory_budget import Budget
 from aggregator.compaction import SHARES
 from aggregator.errors import LogFailedError, ManifestFailedError
 from aggregator.files import Layout
@@ -40,7 +41,6 @@ from aggregator.sealing_table import families, plain_piece, sealing_table
 from aggregator.segment_file import write_segment
 from aggregator.state import CatalogState, Partition, Topic
 from aggregator.tombstones import Hidden, hidden_in
-from aggregator.uninterrupted import uninterrupted
 from aggregator.unsealed import Piece, Unsealed
 from esformat import ClosedError
 from esformat.parts import make_schema

@@ -24,9 +24,9 @@ from threading import Lock
 
 import pyarrow as pa
 
+from aggregator.base.forked import leave_when_forked
 from aggregator.errors import SealingFailedError
 from aggregator.files import Layout, make_directory, sync_directory
-from aggregator.forked import leave_when_forked
 from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
 from aggregator.sealing_helper import Task, receive, send
 from aggregator.staging import staging

@@ -8,13 +8,13 @@ from threading import Lock
 import pyarrow as pa
 
 import esformat
-from aggregator.allowance import check
+from aggregator.base.allowance import check
+from aggregator.base.merge import numbers
+from aggregator.base.window_budget import WindowBudget
 from aggregator.errors import SegmentMissingError
 from aggregator.files import Layout
-from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.row_indexes import RowIndexes
-from aggregator.window_budget import WindowBudget
 from esformat.parts import Handles, SharedFile
 
 OPEN_SEGMENTS = 256

@@ -11,8 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from aggregator import position as positions
-from aggregator.allowance import check
-from aggregator.answer import Answer
+from aggregator.base.allowance import check
+from aggregator.base.merge import numbers
+from aggregator.base.result import Answer
 from aggregator.errors import InvalidRequestError
 from aggregator.event_tags import EventTags
 from aggregator.gaps import gone_between
@@ -22,7 +23,6 @@ from aggregator.lql import Counter, Filter, LqlError, Template, range_span, reso
 from aggregator.lql.operand import Field, innermost, target_of
 from aggregator.lql.times import NANOS_PER_MICRO
 from aggregator.lql.tree import Select, conditions
-from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX
 from aggregator.position import Key, Position
 from aggregator.rounds import Material, Round, Tally, TopicPart, hold, last_key, read_round, read_unordered

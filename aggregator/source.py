@@ -12,16 +12,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import esformat
-from aggregator.allowance import Allowance, Holding, check, current, unpaused
-from aggregator.common_type import in_common_type
+from aggregator.base.allowance import Allowance, Holding, check, current, unpaused
+from aggregator.base.common_type import in_common_type
+from aggregator.base.merge import numbers, sort_order
+from aggregator.base.window_budget import LEAST_BYTES, LEAST_OF_SPACE_BYTES, Window
 from aggregator.history import Part
-from aggregator.merge import numbers, sort_order
 from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
 from aggregator.question import Question
 from aggregator.row_indexes import rows_near
 from aggregator.segment_pool import SegmentPool
 from aggregator.tombstones import Hidden, without_hidden
-from aggregator.window_budget import LEAST_BYTES, LEAST_OF_SPACE_BYTES, Window
 from esformat import UsageError
 from esformat.parts import scan_rows
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from aggregator.base.window_budget import WindowBudget
 from aggregator.disk import Usage
 from aggregator.model import QuarantinedBatch
 from aggregator.state import CatalogState, Partition, Topic
 from aggregator.tombstones import erased_spaces
-from aggregator.window_budget import WindowBudget
 
 Facts = dict[str, Any]
 _SUMS = (

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aggregator.base.merge import numbers
 from aggregator.lql.tree import Source
-from aggregator.merge import numbers
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.segment_pool import SegmentPool
 from aggregator.state import Snapshot, UnsealedPart

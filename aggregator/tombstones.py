@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator.merge import numbers
+from aggregator.base.merge import numbers
 from aggregator.model import LAST, RECORD_INDEX, Cut, SegmentInfo
 from esformat import Segment
 

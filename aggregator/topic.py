@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from aggregator.adding import Added, Adder, Batch
+from aggregator.base.reports import CompactionReport, Erasure, RetentionReport, Traces
 from aggregator.errors import ReadOnlyError
 from aggregator.following import Following
 from aggregator.ingest import batch_key
@@ -17,7 +18,6 @@ from aggregator.model import Receipt
 from aggregator.pins import Pin
 from aggregator.policy import Retention, Roll
 from aggregator.question import Question, check_index, make_question
-from aggregator.reports import CompactionReport, Erasure, RetentionReport, Traces
 from aggregator.scan import Scan
 from aggregator.state import Snapshot
 from aggregator.state import Topic as TopicState

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import esformat
+from aggregator.base.reports import Traces
 from aggregator.errors import CorruptLogError
 from aggregator.files import Layout, manifest_files
 from aggregator.log_file import Frame, list_files, read_file, read_frames
@@ -17,7 +18,6 @@ from aggregator.log_frame import EventsPrefix, FrameKind
 from aggregator.manifest import Manifest
 from aggregator.model import QuarantinedBatch
 from aggregator.quarantine_file import count_space, damaged_files
-from aggregator.reports import Traces
 from aggregator.state import Snapshot, Topic
 from aggregator.tombstones import erased_spaces
 

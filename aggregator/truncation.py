@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aggregator.base.merge import Source, merge, numbers
 from aggregator.lql import resolve_time
 from aggregator.lql.times import NANOS_PER_MICRO
 from aggregator.lql.tree import Truncate
-from aggregator.merge import Source, merge, numbers
 from aggregator.model import LAST, PARTITION, RECORD_INDEX, Cut
 from aggregator.question import Question
 from aggregator.segment_pool import SegmentPool

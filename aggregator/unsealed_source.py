@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator.merge import PLACE, numbers
+from aggregator.base.merge import PLACE, numbers
 from aggregator.model import RECORD_INDEX
 from aggregator.question import Question
 from aggregator.source import FIRST_WINDOW_ROWS, WINDOW_ROWS, View

@@ -10,13 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 
-from aggregator.budget import Budget
+from aggregator.base.forked import Owner
+from aggregator.base.memory_budget import Budget
 from aggregator.disk_reserve import DiskReserve
 from aggregator.errors import CatalogLockedError, CorruptManifestError, InvalidRequestError
 from aggregator.facts_file import FactsFile
 from aggregator.files import Layout, make_directory, segment_files
 from aggregator.footprint import Footprint
-from aggregator.forked import Owner
 from aggregator.housekeeping import LOG_SHARE, Housekeeping
 from aggregator.ingest import Ingest
 from aggregator.lock import WriterLock

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 import httpx
 import pyarrow as pa
 
+from aggregator.base.names import check_host
 from aggregator.client.arrow_stream import StreamDecoder
 from aggregator.client.attempts import Attempts, broken_off, failure_of
 from aggregator.client.calls import COMPRESSIONS, Body, Call, Reply
 from aggregator.client.errors import TruncatedAnswerError, error_of
 from aggregator.client.retry import Retry
 from aggregator.errors import InvalidRequestError
-from aggregator.names import check_host
 from esformat import ClosedError, EsdbError
 
 _PIECE_BYTES = 256 << 10  # of a request body: what one call hands to the socket

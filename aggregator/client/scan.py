@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from aggregator.answer import Answer
+from aggregator.base.result import Answer
 from aggregator.client import calls
 from aggregator.client.connection import Connection, Stream
 from esformat import Event

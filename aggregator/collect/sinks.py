@@ -15,6 +15,7 @@ from urllib.parse import quote, urlsplit
 
 import pyarrow as pa
 
+from aggregator.base.names import check_host
 from aggregator.catalog import Catalog
 from aggregator.errors import (
     AggregatorError,
@@ -23,7 +24,6 @@ from aggregator.errors import (
     SequenceConflictError,
     TopicExistsError,
 )
-from aggregator.names import check_host
 from aggregator.records import STREAM_SCHEMA
 
 TIMEOUT_S = 60.0

@@ -18,10 +18,10 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from aggregator.base.names import check_host
 from aggregator.errors import AggregatorError, InvalidRequestError
 from aggregator.forward.rendering import Sender, contents, framed, json_lines, lines, syslog_messages
 from aggregator.lql import Columns, Template
-from aggregator.names import check_host
 
 TIMEOUT_S = 30.0
 MAX_DATAGRAM = 65_000

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator.allowance import check
+from aggregator.base.allowance import check
 from aggregator.lql import integer
 from aggregator.lql.columns import Columns, as_text, changed_case, decoded, is_text
 from aggregator.lql.errors import LqlError

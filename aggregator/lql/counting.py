@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator.allowance import Holding
+from aggregator.base.allowance import Holding
 from aggregator.lql import tree
 from aggregator.lql.columns import Columns, as_text, changed_case, decoded
 from aggregator.lql.errors import LqlError

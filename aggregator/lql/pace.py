@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 
-from aggregator.allowance import check
+from aggregator.base.allowance import check
 
 _FIRST_BYTES = 16 << 10  # the slowest regular expression takes 0.3 s for them
 _LARGEST_BYTES = 1 << 30

@@ -14,9 +14,9 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from aggregator.base.forked import Owner, leave_when_forked, never_free
 from aggregator.errors import CatalogLockedError, TopicExistsError
 from aggregator.files import manifest_files, same_file
-from aggregator.forked import Owner, leave_when_forked, never_free
 from aggregator.manifest import rows
 from aggregator.manifest.database import errors_of, open_database
 from aggregator.model import (

@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 import aggregator
 from aggregator import Catalog, InvalidRequestError
-from aggregator.forked import leave_when_forked
+from aggregator.base.forked import leave_when_forked
 from aggregator.server.address import is_loopback, split_address
 from aggregator.server.admission import Admission
 from aggregator.server.app import make_app

@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.datasource import Filter
 
+from aggregator.base.merge import numbers
 from aggregator.errors import SegmentMissingError
 from aggregator.files import Layout
-from aggregator.merge import numbers
 from aggregator.model import PARTITION, RECORD_INDEX, Cut, SchemaInfo, SegmentInfo
 from aggregator.question import Question
 from aggregator.schema_change import union_schema

@@ -8,7 +8,7 @@ import pytest
 
 import aggregator
 from aggregator import ages
-from aggregator.age_clock import ALONE_US, MAX_LEAP_US, UNSET_US, WITNESSED_US, AgeClock, stored_clock
+from aggregator.base.age_clock import ALONE_US, MAX_LEAP_US, UNSET_US, WITNESSED_US, AgeClock, stored_clock
 from aggregator.cli.root import run
 
 HOUR_US = 3_600_000_000

@@ -161,9 +161,9 @@ def test_nested():
     inner.cancel()
     with outer:
         with inner, pytest.raises(QueryCancelledError):
-            aggregator.allowance.check()
-        assert aggregator.allowance.current() is outer
-    assert aggregator.allowance.current() is None
+            aggregator.base.allowance.check()
+        assert aggregator.base.allowance.current() is outer
+    assert aggregator.base.allowance.current() is None
 
 
 def test_errors_survive():

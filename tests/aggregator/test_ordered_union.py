@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator.merge import Source, merge
+from aggregator.base.merge import Source, merge
 
 
 def batch(rows):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 
 from aggregator import Catalog, InvalidRequestError, Receipt, Retention, Roll, Topic, TopicExistsError
-from aggregator.names import check_name
+from aggregator.base.names import check_name
 from aggregator.segment_file import STREAM_FRAME_BYTES
 from aggregator.server.arrow_body import read_arrow
 from aggregator.server.plateau.definition import Definition

@@ -11,8 +11,8 @@ from operator import itemgetter
 import pyarrow as pa
 
 from aggregator import InvalidRequestError
+from aggregator.base.names import check_name
 from aggregator.lql import Regex, RegexError
-from aggregator.names import check_name
 from aggregator.server.plateau.paging import Wanted
 from aggregator.server.plateau.projection import Focus
 

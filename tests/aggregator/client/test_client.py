@@ -11,7 +11,7 @@ import pytest
 from breaking_proxy import BreakingProxy, Fate
 
 from aggregator import InvalidRequestError, SequenceConflictError, TopicExistsError, TopicNotFoundError
-from aggregator.answer import Answer
+from aggregator.base.result import Answer
 from aggregator.client import BodyTooLargeError, Client, Retry, TruncatedAnswerError, UnavailableError, calls
 from esformat import ClosedError, InvalidEventError, UnknownIndexError, UsageError
 

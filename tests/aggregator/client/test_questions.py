@@ -11,7 +11,7 @@ import pytest
 from breaking_proxy import BreakingProxy, Fate
 
 from aggregator import InvalidRequestError, TopicExistsError
-from aggregator.answer import Answer
+from aggregator.base.result import Answer
 from aggregator.client import Client, Retry
 
 

@@ -13,7 +13,7 @@ import pytest
 from served import Spawned
 
 import aggregator
-from aggregator.window_budget import MADE_AT_ONCE, WindowBudget
+from aggregator.base.window_budget import MADE_AT_ONCE, WindowBudget
 
 PARTITIONS, EVENTS, EVENT_BYTES = 4, 1_000, 20_000
 MOST_GROWTH = 450 << 20  # it was 2.5 GB for one reader at first, 6 GB for three

@@ -9,7 +9,8 @@ import time
 
 import pytest
 
-from aggregator import Allowance, OverloadedError, QueryCancelledError, allowance
+from aggregator import Allowance, OverloadedError, QueryCancelledError
+from aggregator.base import allowance
 from aggregator.server.asking import Asking
 from aggregator.server.work import Slow, WorkPool
 from esformat import ClosedError

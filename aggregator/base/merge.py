@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from aggregator.allowance import Holding, check
+from aggregator.base.allowance import Holding, check
 from aggregator.model import RECORD_INDEX
 from esformat.parts import ordered_pieces, pieces_of
 
