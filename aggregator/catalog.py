@@ -17,9 +17,7 @@ from aggregator.arrivals import Arrivals
 from aggregator.base.interrupts import uninterrupted
 from aggregator.base.names import check_name
 from aggregator.base.reports import ClockReport, CompactionReport, RetentionReport
-from aggregator.disk import measure
 from aggregator.errors import InvalidRequestError, SequenceConflictError, TopicExistsError, TopicNotFoundError
-from aggregator.files import Layout
 from aggregator.following import Following
 from aggregator.leaving import close_at_exit, closed
 from aggregator.looking import damaged_segments, would_remove
@@ -35,6 +33,8 @@ from aggregator.schema_change import topic_schema, union_schema
 from aggregator.selection import Selection
 from aggregator.state import Topic as TopicState
 from aggregator.stats import disk_stats, memory_stats, scan_stats
+from aggregator.storage.files.layout import Layout
+from aggregator.storage.files.usage import measure
 from aggregator.tail import Tail
 from aggregator.topic import DEFAULT_PARTITION, Backend, Topic, writer_of
 from aggregator.writing import Writing, now_us

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from aggregator.base.common_type import LARGEST
 from aggregator.base.names import check_name
-from aggregator.checksum import checksum64
 from aggregator.errors import CorruptManifestError, UnknownVersionError
 from aggregator.model import LAST, PartitionInfo, PipeInfo, SchemaInfo, Tombstone, TopicInfo
 from aggregator.policy import Retention, Roll
+from aggregator.storage.files.checksum import checksum64
 from esformat import EsdbError
 from esformat.parts import EventSchema, make_schema
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from aggregator.checksum import checksum64
+from aggregator.storage.files.checksum import checksum64
 
 _US = pa.timestamp("us")
 _US_UTC = pa.timestamp("us", "UTC")

@@ -8,15 +8,15 @@ from collections import Counter
 from collections.abc import Iterable
 
 from aggregator.base.memory_budget import Budget
-from aggregator.disk import free_bytes
-from aggregator.disk_reserve import DiskReserve
 from aggregator.errors import DiskFullError
-from aggregator.files import Layout
 from aggregator.log import Log
 from aggregator.manifest import Manifest
 from aggregator.model import SegmentInfo
 from aggregator.policy import Limits
 from aggregator.state import CatalogState, Topic
+from aggregator.storage.files.disk_reserve import DiskReserve
+from aggregator.storage.files.layout import Layout
+from aggregator.storage.files.usage import free_bytes
 
 INDEX_SHARE = 8
 """Events that do not compress take more in a segment than in memory: indexes, at most one part in so many."""

@@ -14,16 +14,12 @@ from aggregator.base.memory_budget import Budget
 from aggregator.base.reports import CompactionReport, Removed, RetentionReport
 from aggregator.compaction import Bounds, bounds_for, merges_due, merges_possible
 from aggregator.deletion import Deletion
-from aggregator.disk import Usage, measure
-from aggregator.disk_reserve import DiskReserve, wanted_bytes
 from aggregator.erasure import Erasures
 from aggregator.errors import SegmentMissingError
-from aggregator.files import Layout, segment_name
 from aggregator.footprint import Footprint
 from aggregator.log import Log
 from aggregator.manifest import Manifest
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
-from aggregator.pins import Pins
 from aggregator.policy import Limits, Retention
 from aggregator.removal import Removal, UnlessRemoved
 from aggregator.retention import Doomed, Kept, Space, expired, in_the_way
@@ -32,6 +28,10 @@ from aggregator.sealing import NOT_THE_DATA, Sealer
 from aggregator.segment_file import file_checksum
 from aggregator.segment_pool import SegmentPool
 from aggregator.state import CatalogState, Topic
+from aggregator.storage.files.disk_reserve import DiskReserve, wanted_bytes
+from aggregator.storage.files.layout import Layout, segment_name
+from aggregator.storage.files.pins import Pins
+from aggregator.storage.files.usage import Usage, measure
 from aggregator.tombstones import erased_spaces
 
 logger = logging.getLogger("aggregator")

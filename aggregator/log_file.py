@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from aggregator.checksum import checksum64
 from aggregator.errors import CorruptLogError
 from aggregator.log_frame import FILE_HEADER_BYTES, FRAME_MAGIC, FrameHead, decode_file_header, frame_bytes
+from aggregator.storage.files.checksum import checksum64
 
 SUFFIX = ".log"
 MARK_NAME = "acknowledged"

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar
 
-from aggregator.checksum import checksum64
 from aggregator.errors import CorruptLogError, UnknownVersionError
+from aggregator.storage.files.checksum import checksum64
 
 FILE_MAGIC = b"\x89ESL\r\n\x1a\n"
 FRAME_MAGIC = b"LFRM"

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Iterator
 
 from aggregator.ages import stored_report
 from aggregator.base.reports import Removed, RetentionReport
-from aggregator.disk import measure
 from aggregator.following import Following
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.retention import expired
 from aggregator.segment_file import file_checksum
 from aggregator.state import Topic
+from aggregator.storage.files.usage import measure
 
 
 def damaged_segments(following: Following, now_us: int) -> Iterator[Problem]:

@@ -14,9 +14,9 @@ import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from aggregator.checksum import checksum64
 from aggregator.errors import InvalidRequestError
 from aggregator.lineage import NAME_BYTES, Lineage
+from aggregator.storage.files.checksum import checksum64
 
 Key = tuple[int, int, int]
 """What orders records: time in µs, number of the partition, record index."""

@@ -16,20 +16,20 @@ from aggregator.base.age_clock import stored_clock
 from aggregator.base.reports import RebuildReport
 from aggregator.errors import CatalogNotFoundError, CorruptLogError, CorruptManifestError, UnknownVersionError
 from aggregator.facts_file import read_facts
-from aggregator.files import Layout, manifest_files, segment_files, sync_directory
-from aggregator.lock import WriterLock
 from aggregator.log_file import Marks
 from aggregator.logged import LoggedEvents
 from aggregator.manifest import CLOCK, Edit, IncarnationRows, Manifest
 from aggregator.model import Problem, SegmentInfo
-from aggregator.quarantine import set_aside
 from aggregator.quarantine_file import batch_files, describe_batch
 from aggregator.replay import adopt_definitions, adopt_partition, adopt_schema, adopt_topic
 from aggregator.restoring import Restored, restore
 from aggregator.segment_file import FoundSegment, describe_segment, index_spans
-from aggregator.staging import undo as undo_adding
 from aggregator.startup import SET_ASIDE, adopt_segment
 from aggregator.state import CatalogState
+from aggregator.storage.files.layout import Layout, manifest_files, segment_files, sync_directory
+from aggregator.storage.files.lock import WriterLock
+from aggregator.storage.files.set_aside import set_aside
+from aggregator.storage.files.staging import undo as undo_adding
 from esformat import EsdbError
 
 _NEW = "manifest.sqlite.rebuilding"

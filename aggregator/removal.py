@@ -13,13 +13,13 @@ from threading import Lock
 
 from aggregator.base.interrupts import uninterrupted
 from aggregator.errors import SegmentMissingError
-from aggregator.files import Layout, sync_directory
 from aggregator.footprint import Footprint
 from aggregator.manifest import Edit, Manifest
 from aggregator.model import SegmentInfo
-from aggregator.pins import Pins
 from aggregator.segment_pool import SegmentPool
 from aggregator.state import CatalogState, Topic
+from aggregator.storage.files.layout import Layout, sync_directory
+from aggregator.storage.files.pins import Pins
 from esformat import EsdbError
 
 

@@ -15,9 +15,7 @@ from pathlib import Path
 import pyarrow as pa
 
 import esformat
-from aggregator.files import Layout, make_directory
 from aggregator.model import ProducerEntry, SegmentInfo, newest_notes
-from aggregator.modes import settle_file
 from aggregator.segment_file import (
     ahead_of_rows,
     file_checksum,
@@ -29,6 +27,8 @@ from aggregator.segment_file import (
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_signature import merged_signature
 from aggregator.state import PRODUCER_WINDOW, Partition, Topic
+from aggregator.storage.files.layout import Layout, make_directory
+from aggregator.storage.files.modes import settle_file
 from aggregator.tombstones import Hidden, without_hidden
 
 

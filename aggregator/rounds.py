@@ -17,7 +17,6 @@ from aggregator.base.merge import Source, merge, numbers, sort_order
 from aggregator.event_tags import EventTags, Streams, streams_of, tag_texts
 from aggregator.lql import Columns, Filter, TimeSpan
 from aggregator.model import PARTITION, RECORD_INDEX, SchemaInfo, SegmentInfo
-from aggregator.pins import Pin
 from aggregator.position import Key
 from aggregator.question import Question
 from aggregator.records import FIELD_MAP, FIELDS
@@ -26,6 +25,7 @@ from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
 from aggregator.source import FIRST_WINDOW_ROWS, Keep, View, segment_batches, segment_blocks
 from aggregator.state import Snapshot
+from aggregator.storage.files.pins import Pin
 from aggregator.tombstones import hidden_in
 from aggregator.unsealed import Piece
 from aggregator.unsealed_source import Group, lookup_groups, unsealed_batches

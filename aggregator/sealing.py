@@ -28,7 +28,6 @@ from aggregator.base.interrupts import uninterrupted
 from aggregator.base.memory_budget import Budget
 from aggregator.compaction import SHARES
 from aggregator.errors import LogFailedError, ManifestFailedError
-from aggregator.files import Layout
 from aggregator.isolation import Isolation
 from aggregator.log import Log
 from aggregator.manifest import Edit, Manifest
@@ -40,6 +39,7 @@ from aggregator.sealing_process import POSSIBLE, SealingProcess
 from aggregator.sealing_table import families, plain_piece, sealing_table
 from aggregator.segment_file import write_segment
 from aggregator.state import CatalogState, Partition, Topic
+from aggregator.storage.files.layout import Layout
 from aggregator.tombstones import Hidden, hidden_in
 from aggregator.unsealed import Piece, Unsealed
 from esformat import ClosedError

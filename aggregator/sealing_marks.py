@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from aggregator.files import Layout
-from aggregator.modes import create_file
+from aggregator.storage.files.layout import Layout
+from aggregator.storage.files.modes import create_file
 
 NAME = "sealing.json"
 _UNDER_WAY, _ENDED = "under_way", "ended"

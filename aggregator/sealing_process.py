@@ -26,10 +26,10 @@ import pyarrow as pa
 
 from aggregator.base.forked import leave_when_forked
 from aggregator.errors import SealingFailedError
-from aggregator.files import Layout, make_directory, sync_directory
 from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
 from aggregator.sealing_helper import Task, receive, send
-from aggregator.staging import staging
+from aggregator.storage.files.layout import Layout, make_directory, sync_directory
+from aggregator.storage.files.staging import staging
 from aggregator.tombstones import Hidden
 from esformat import UsageError
 

@@ -12,9 +12,9 @@ from aggregator.base.allowance import check
 from aggregator.base.merge import numbers
 from aggregator.base.window_budget import WindowBudget
 from aggregator.errors import SegmentMissingError
-from aggregator.files import Layout
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.row_indexes import RowIndexes
+from aggregator.storage.files.layout import Layout
 from esformat.parts import Handles, SharedFile
 
 OPEN_SEGMENTS = 256

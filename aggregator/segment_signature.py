@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from aggregator.checksum import checksum64
+from aggregator.storage.files.checksum import checksum64
 
 U8 = npt.NDArray[np.uint8]
 

@@ -16,18 +16,18 @@ from pathlib import Path
 
 from aggregator.errors import CorruptManifestError, UnknownVersionError
 from aggregator.facts_file import read_facts
-from aggregator.files import Layout, segment_number
 from aggregator.log_file import told_gap
 from aggregator.log_recovery import Recovered
 from aggregator.logged import LoggedEvents, Span
 from aggregator.manifest import IDENTITY, Edit, Manifest
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
-from aggregator.quarantine import set_aside
 from aggregator.replay import Replay, adopt_partition, adopt_schema, adopt_topic
 from aggregator.restoring import restore
 from aggregator.segment_file import FoundSegment, describe_segment, file_checksum, index_spans, stored_producers
 from aggregator.segment_table import SegmentView
 from aggregator.state import CatalogState, Topic
+from aggregator.storage.files.layout import Layout, segment_number
+from aggregator.storage.files.set_aside import set_aside
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")

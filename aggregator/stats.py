@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator.base.window_budget import WindowBudget
-from aggregator.disk import Usage
 from aggregator.model import QuarantinedBatch
 from aggregator.state import CatalogState, Partition, Topic
+from aggregator.storage.files.usage import Usage
 from aggregator.tombstones import erased_spaces
 
 Facts = dict[str, Any]

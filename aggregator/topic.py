@@ -15,13 +15,13 @@ from aggregator.ingest import batch_key
 from aggregator.key_counts import counted_spaces, counted_values
 from aggregator.looking import would_remove
 from aggregator.model import Receipt
-from aggregator.pins import Pin
 from aggregator.policy import Retention, Roll
 from aggregator.question import Question, check_index, make_question
 from aggregator.scan import Scan
 from aggregator.state import Snapshot
 from aggregator.state import Topic as TopicState
 from aggregator.stats import topic_stats
+from aggregator.storage.files.pins import Pin
 from aggregator.tombstones import erased_spaces
 from aggregator.traces import look_for
 from aggregator.writing import Writing, now_us

@@ -12,22 +12,17 @@ from threading import Lock
 
 from aggregator.base.forked import Owner
 from aggregator.base.memory_budget import Budget
-from aggregator.disk_reserve import DiskReserve
 from aggregator.errors import CatalogLockedError, CorruptManifestError, InvalidRequestError
 from aggregator.facts_file import FactsFile
-from aggregator.files import Layout, make_directory, segment_files
 from aggregator.footprint import Footprint
 from aggregator.housekeeping import LOG_SHARE, Housekeeping
 from aggregator.ingest import Ingest
-from aggregator.lock import WriterLock
 from aggregator.log import FILE_BYTES, Log
 from aggregator.log_file import Marks
 from aggregator.log_recovery import Recovered
 from aggregator.maintenance import Maintenance
 from aggregator.manifest import IDENTITY, UNSYNCED, WRITTEN, IncarnationRows, Manifest, refuse_strangers
 from aggregator.model import Problem
-from aggregator.modes import change_modes
-from aggregator.pins import Pin, Pins
 from aggregator.poison import Quarantine
 from aggregator.policy import Durability, Limits
 from aggregator.replay import Replay
@@ -35,10 +30,15 @@ from aggregator.reserve import Reserve, where_written
 from aggregator.sealing import Sealer
 from aggregator.sealing_process import POSSIBLE, PREFIX, SealingProcess
 from aggregator.segment_pool import SegmentPool
-from aggregator.staging import sweep
-from aggregator.staging import undo as undo_adding
 from aggregator.startup import Startup
 from aggregator.state import CatalogState, Snapshot, Topic
+from aggregator.storage.files.disk_reserve import DiskReserve
+from aggregator.storage.files.layout import Layout, make_directory, segment_files
+from aggregator.storage.files.lock import WriterLock
+from aggregator.storage.files.modes import change_modes
+from aggregator.storage.files.pins import Pin, Pins
+from aggregator.storage.files.staging import sweep
+from aggregator.storage.files.staging import undo as undo_adding
 from aggregator.stream_index import StreamIndex
 from esformat import ClosedError, EsdbError
 

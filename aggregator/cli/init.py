@@ -6,7 +6,7 @@ import click
 
 import aggregator
 from aggregator.cli.opened import catalog_argument
-from aggregator.modes import parse_mode
+from aggregator.storage.files.modes import parse_mode
 from esformat.cli.parts import count, json_option, say, say_json
 
 _EXAMPLES = """\b

@@ -11,7 +11,7 @@ import click
 
 import aggregator
 from aggregator import CatalogLockedError, CatalogNotFoundError
-from aggregator.modes import create_directory
+from aggregator.storage.files.modes import create_directory
 from esformat.cli.parts import Pair
 
 if TYPE_CHECKING:

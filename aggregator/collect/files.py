@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
-from aggregator.checksum import checksum64
+from aggregator.storage.files.checksum import checksum64
 
 HEAD_BYTES = 1024
 """So many first bytes tell files apart."""

@@ -16,8 +16,8 @@ from typing import Any
 
 from aggregator.collect.files import Head, Key, Tracked
 from aggregator.errors import AggregatorError
-from aggregator.files import sync_directory
-from aggregator.modes import create_file
+from aggregator.storage.files.layout import sync_directory
+from aggregator.storage.files.modes import create_file
 
 VERSION = 1
 MAX_FORGOTTEN = 10_000

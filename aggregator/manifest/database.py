@@ -10,7 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from aggregator.errors import CorruptManifestError, ManifestFailedError, UnknownVersionError
-from aggregator.modes import create_file
+from aggregator.storage.files.modes import create_file
 from esformat import ClosedError
 
 APPLICATION_ID = 0x4553_4147

@@ -16,7 +16,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from aggregator.base.forked import Owner, leave_when_forked, never_free
 from aggregator.errors import CatalogLockedError, TopicExistsError
-from aggregator.files import manifest_files, same_file
 from aggregator.manifest import rows
 from aggregator.manifest.database import errors_of, open_database
 from aggregator.model import (
@@ -31,6 +30,7 @@ from aggregator.model import (
     TopicInfo,
 )
 from aggregator.policy import Retention, Roll
+from aggregator.storage.files.layout import manifest_files, same_file
 from esformat.parts import EventSchema
 
 IDENTITY, UNSYNCED, CLOCK, WRITTEN = "identity", "unsynced", "clock", "written"

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from aggregator import Durability, InvalidRequestError, Limits, Retention, Roll
-from aggregator.modes import parse_mode
 from aggregator.policy import parse_duration, parse_size
 from aggregator.server import plateau_settings
 from aggregator.server.settings import Http, Logs, Otlp, Settings, Store, Tls, Work
+from aggregator.storage.files.modes import parse_mode
 
 FILE = "aggregator.toml"
 """Read from the working directory where no file is named; where it is absent, plateau's files are."""

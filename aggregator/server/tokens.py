@@ -24,10 +24,10 @@ from pathlib import Path
 from typing import Any
 
 from aggregator import InvalidRequestError
-from aggregator.modes import create_directory
 from aggregator.server.access import ANYBODY, Access, check
 from aggregator.server.operation import Operation
 from aggregator.server.problems import ProblemError
+from aggregator.storage.files.modes import create_directory
 
 FILE = "tokens.json"
 SCOPES = ("read", "write", "admin")

@@ -14,7 +14,6 @@ from pyspark.sql.datasource import Filter
 
 from aggregator.base.merge import numbers
 from aggregator.errors import SegmentMissingError
-from aggregator.files import Layout
 from aggregator.model import PARTITION, RECORD_INDEX, Cut, SchemaInfo, SegmentInfo
 from aggregator.question import Question
 from aggregator.schema_change import union_schema
@@ -23,6 +22,7 @@ from aggregator.segment_table import SegmentView
 from aggregator.source import View
 from aggregator.spark.replaced import KEY_COLUMNS, RowKey, Share, key_of, opened_now
 from aggregator.state import Snapshot, UnsealedPart
+from aggregator.storage.files.layout import Layout
 from aggregator.tombstones import Hidden, hidden_in
 from aggregator.unsealed import Piece
 from esformat import Segment

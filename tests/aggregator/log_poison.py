@@ -5,11 +5,11 @@ from __future__ import annotations
 import pyarrow as pa
 
 import aggregator
-from aggregator.checksum import checksum64
 from aggregator.ingest import definition
 from aggregator.log_file import MARK_NAME, encode_mark, list_files
 from aggregator.log_frame import EventsPrefix, FrameHead, FrameKind, padded
 from aggregator.model import SchemaInfo
+from aggregator.storage.files.checksum import checksum64
 from esformat.parts import EventSchema
 
 LONG = 70_000

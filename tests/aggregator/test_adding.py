@@ -11,9 +11,10 @@ from clicks import click_table, write_clicks
 
 import aggregator
 import esformat
-from aggregator import adding, staging
+from aggregator import adding
 from aggregator.adding import Adder, Batch, find_target, stage
-from aggregator.files import Layout, segment_files
+from aggregator.storage.files import staging
+from aggregator.storage.files.layout import Layout, segment_files
 
 KEY = Batch(("job", 1), "kept")
 PLAIN = Batch()

@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner
 
 import aggregator
-from aggregator import disk_reserve
 from aggregator.cli import main
-from aggregator.disk_reserve import FILES, LEAST_BYTES, MOST_BYTES, DiskReserve, wanted_bytes
+from aggregator.storage.files import disk_reserve
+from aggregator.storage.files.disk_reserve import FILES, LEAST_BYTES, MOST_BYTES, DiskReserve, wanted_bytes
 
 ROWS, NAMES = 200, 150
 

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator import disk
 from aggregator import sealing as sealing_module
 from aggregator.housekeeping import LOG_SHARE, Housekeeping
+from aggregator.storage.files import usage as disk
 
 LIMIT = 2_000_000
 ROWS, SIZE = 100, 200

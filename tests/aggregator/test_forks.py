@@ -100,7 +100,7 @@ def test_parent_and_child_both_append(tmp_path):
 def test_everything_in_the_child_says_so(tmp_path, read_only):
     """No verb waits for a lock of memory that a thread of the parent holds, and none touches the parent's files."""
     program = """
-    from aggregator.pins import Pin
+    from aggregator.storage.files.pins import Pin
     with aggregator.open(root) as catalog:
         catalog.write({"a": "b"}, [{"msg": "one"}])
     catalog = aggregator.open(root, read_only=sys.argv[2] == "True")

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 FORKING = """
 import os, sys, time
 from pathlib import Path
-from aggregator.lock import WriterLock, is_held
+from aggregator.storage.files.lock import WriterLock, is_held
 
 path = Path(sys.argv[1])
 lock = WriterLock(path)

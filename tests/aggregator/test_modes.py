@@ -16,8 +16,8 @@ import esformat
 from aggregator.cli import run
 from aggregator.cli.opened import state_folder
 from aggregator.collect.progress import save
-from aggregator.modes import create_directory, create_file, directory_mode, parse_mode
 from aggregator.server import tokens
+from aggregator.storage.files.modes import create_directory, create_file, directory_mode, parse_mode
 
 
 @pytest.fixture(params=[0o000, 0o022, 0o077], ids=oct)

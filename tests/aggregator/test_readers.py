@@ -13,7 +13,7 @@ import pytest
 
 import aggregator
 import esformat
-from aggregator.pins import Pins
+from aggregator.storage.files.pins import Pins
 
 ROOT = Path(__file__).parents[2]
 WAIT_S = 60
@@ -142,7 +142,7 @@ def test_pins(tmp_path):
     pin.release()
     assert not ours.holds_before(6)
     code = (
-        "import sys, pathlib; from aggregator.pins import Pins; pins = Pins(pathlib.Path(sys.argv[1]), read_only=True);"
+        "import sys, pathlib; from aggregator.storage.files.pins import Pins; pins = Pins(pathlib.Path(sys.argv[1]), read_only=True);"
         "pin = pins.take(7); print('taken', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
@@ -162,7 +162,7 @@ def test_pins_are_never_refused(tmp_path):
     """A reader may begin at any moment, also while the writer looks for readers."""
     path = tmp_path / "readers.lock"
     code = (
-        "import sys, pathlib; from aggregator.pins import Pins\n"
+        "import sys, pathlib; from aggregator.storage.files.pins import Pins\n"
         "pins = Pins(pathlib.Path(sys.argv[1]), read_only=False); print('looking', flush=True)\n"
         "while True: pins.holds_before(1000)"
     )

@@ -13,9 +13,9 @@ import aggregator
 from aggregator import facts_file, following, reserve
 from aggregator.facts import encode_facts
 from aggregator.facts_file import FactsFile
-from aggregator.files import Layout
 from aggregator.housekeeping import Housekeeping
-from aggregator.lock import WriterLock
+from aggregator.storage.files.layout import Layout
+from aggregator.storage.files.lock import WriterLock
 
 SCHEMA = pa.schema([("kind", pa.string()), ("price", pa.int64()), ("data", pa.binary())])
 

@@ -16,12 +16,12 @@ import aggregator
 import esformat
 from aggregator import sealing_process
 from aggregator.errors import InvalidRequestError, SealingFailedError
-from aggregator.files import Layout
 from aggregator.model import ProducerEntry, SchemaInfo, TopicInfo
 from aggregator.policy import Retention, Roll
 from aggregator.sealing_helper import Task, send
 from aggregator.sealing_process import SealingProcess
 from aggregator.segment_file import arrow_schema, write_segment
+from aggregator.storage.files.layout import Layout
 from esformat.parts import make_schema
 
 PATIENCE_S = 60

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 from contextlib import suppress
 
-from aggregator.checksum import checksum64
 from aggregator.errors import InvalidRequestError
 from aggregator.lineage import BEFORE, Lineage
 from aggregator.position import Position, decode, encode
+from aggregator.storage.files.checksum import checksum64
 
 PAST = Lineage(bytes(range(8)), (BEFORE, b"mine"), {})
 _PLACES = (

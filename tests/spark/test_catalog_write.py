@@ -16,10 +16,10 @@ from pyspark import cloudpickle
 
 import aggregator
 import aggregator.spark
-from aggregator.files import Layout, segment_files
 from aggregator.spark import save
 from aggregator.spark.source import AggregatorDataSource
-from aggregator.staging import staging
+from aggregator.storage.files.layout import Layout, segment_files
+from aggregator.storage.files.staging import staging
 from esformat import EsdbError
 from esformat.spark import jobs
 

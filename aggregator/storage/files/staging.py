@@ -16,8 +16,8 @@ import time
 from collections.abc import Container, Iterable
 from pathlib import Path
 
-from aggregator.files import Layout, make_directory, sync_directory
-from aggregator.modes import create_directory, create_file
+from aggregator.storage.files.layout import Layout, make_directory, sync_directory
+from aggregator.storage.files.modes import create_directory, create_file
 
 STALE_SECONDS = 24 * 3600
 """A write that changed nothing for so long is taken for dead."""

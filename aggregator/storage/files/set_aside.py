@@ -6,8 +6,8 @@ import os
 import shutil
 from pathlib import Path
 
-from aggregator.files import Layout, make_directory, sync_directory
-from aggregator.modes import create_file
+from aggregator.storage.files.layout import Layout, make_directory, sync_directory
+from aggregator.storage.files.modes import create_file
 
 
 def set_aside(layout: Layout, path: Path, *, keep: bool = False) -> Path:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from aggregator.modes import MANIFEST, create_directory
+from aggregator.storage.files.modes import MANIFEST, create_directory
 
 SEGMENTS_IN_A_FOLDER = 1000
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from aggregator.files import Layout, manifest_files
+from aggregator.storage.files.layout import Layout, manifest_files
 
 
 @dataclass(frozen=True, slots=True)

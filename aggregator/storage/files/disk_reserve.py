@@ -13,9 +13,9 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeVar
 
-from aggregator.disk import sizes_in
-from aggregator.files import make_directory
-from aggregator.modes import create_file
+from aggregator.storage.files.layout import make_directory
+from aggregator.storage.files.modes import create_file
+from aggregator.storage.files.usage import sizes_in
 from esformat import EsdbError
 
 _T = TypeVar("_T")

@@ -22,8 +22,8 @@ from typing import Any
 
 from aggregator.base.forked import leave_when_forked
 from aggregator.errors import CatalogLockedError
-from aggregator.files import same_file
-from aggregator.modes import create_file
+from aggregator.storage.files.layout import same_file
+from aggregator.storage.files.modes import create_file
 
 _ADDRESS = re.compile(r"https?://[A-Za-z0-9.:%_\[\]-]{1,270}")
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from threading import Lock
 
 from aggregator.base.forked import leave_when_forked
-from aggregator.files import same_file
-from aggregator.modes import create_file
+from aggregator.storage.files.layout import same_file
+from aggregator.storage.files.modes import create_file
 
 _FLOCK = "hhqqi"  # type, whence, start, length, process: Linux's struct flock
 

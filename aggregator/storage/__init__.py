@@ -1,0 +1,1 @@
+"""What a catalog keeps, on disk and in memory."""
