@@ -32,7 +32,6 @@ from aggregator.base.common_type import magnitudes_of
 from aggregator.base.merge import numbers
 from aggregator.errors import InvalidRequestError, OverloadedError, SequenceConflictError
 from aggregator.intake import Fitting
-from aggregator.log_entry import Entry
 from aggregator.manifest import Edit, Manifest
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
 from aggregator.schema_change import choose_schema
@@ -40,6 +39,7 @@ from aggregator.segment_file import write_segment
 from aggregator.state import PRODUCER_WINDOW, Partition, Topic
 from aggregator.storage.files.layout import Layout, make_directory, sync_directory
 from aggregator.storage.files.staging import claim, forget_note, note, staging, undo
+from aggregator.storage.log.entry import Entry
 from aggregator.writing import Writing, now_us
 from esformat import EsdbError, InvalidEventError
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aggregator.base.reports import Erasure
-from aggregator.log import Log
 from aggregator.manifest import Edit, Manifest
 from aggregator.model import LAST, Cut, SegmentInfo, Tombstone
 from aggregator.removal import Removal, UnlessRemoved
@@ -23,6 +22,7 @@ from aggregator.sealing import Sealer
 from aggregator.segment_pool import SegmentPool
 from aggregator.segment_table import Bounds
 from aggregator.state import CatalogState, Partition, Topic
+from aggregator.storage.log.log import Log
 from aggregator.tombstones import Hidden, count_hidden, erased_spaces, hidden_in
 
 

@@ -13,8 +13,6 @@ from threading import Lock
 
 from aggregator.base.forked import Owner
 from aggregator.errors import CatalogNotFoundError, CorruptManifestError, ManifestFailedError
-from aggregator.log_file import Frame
-from aggregator.log_tail import LogTail
 from aggregator.manifest import REBUILD, RECOVER, Contents, IncarnationRows, Manifest, refuse_strangers
 from aggregator.model import Problem, SegmentInfo
 from aggregator.replay import Replay
@@ -23,6 +21,8 @@ from aggregator.state import CatalogState, Snapshot, Topic
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.lock import is_held
 from aggregator.storage.files.pins import Pin, Pins
+from aggregator.storage.log.file import Frame
+from aggregator.storage.log.follow import LogTail
 from aggregator.stream_index import StreamIndex
 
 _TRIES, _PAUSE_S = 50, 0.02  # until a manifest that is being rebuilt has its name: a moment

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from threading import Condition, Thread
 
 from aggregator.base.memory_budget import Budget
-from aggregator.log import Log
 from aggregator.policy import Durability, Limits
 from aggregator.sealing import Sealer, choose_to_seal, next_due_us
 from aggregator.state import CatalogState
+from aggregator.storage.log.log import Log
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")

@@ -16,8 +16,6 @@ from aggregator.base.age_clock import stored_clock
 from aggregator.base.reports import RebuildReport
 from aggregator.errors import CatalogNotFoundError, CorruptLogError, CorruptManifestError, UnknownVersionError
 from aggregator.facts_file import read_facts
-from aggregator.log_file import Marks
-from aggregator.logged import LoggedEvents
 from aggregator.manifest import CLOCK, Edit, IncarnationRows, Manifest
 from aggregator.model import Problem, SegmentInfo
 from aggregator.quarantine_file import batch_files, describe_batch
@@ -30,6 +28,8 @@ from aggregator.storage.files.layout import Layout, manifest_files, segment_file
 from aggregator.storage.files.lock import WriterLock
 from aggregator.storage.files.set_aside import set_aside
 from aggregator.storage.files.staging import undo as undo_adding
+from aggregator.storage.log.file import Marks
+from aggregator.storage.log.held import LoggedEvents
 from esformat import EsdbError
 
 _NEW = "manifest.sqlite.rebuilding"

@@ -11,13 +11,13 @@ import pyarrow as pa
 
 from aggregator.errors import CorruptLogError, UnknownVersionError
 from aggregator.facts import stored_magnitudes
-from aggregator.log_file import Frame, list_files, read_file, read_frames
-from aggregator.log_frame import EventsPrefix, FrameKind
-from aggregator.log_recovery import Recovered, recover
 from aggregator.manifest import Manifest
 from aggregator.model import ProducerEntry, SchemaInfo, TopicInfo
 from aggregator.policy import Retention, Roll
 from aggregator.state import CatalogState
+from aggregator.storage.log.file import Frame, list_files, read_file, read_frames
+from aggregator.storage.log.frame import EventsPrefix, FrameKind
+from aggregator.storage.log.recovery import Recovered, recover
 from aggregator.unsealed import make_piece
 from esformat.parts import EventSchema
 

@@ -29,7 +29,6 @@ from aggregator.base.memory_budget import Budget
 from aggregator.compaction import SHARES
 from aggregator.errors import LogFailedError, ManifestFailedError
 from aggregator.isolation import Isolation
-from aggregator.log import Log
 from aggregator.manifest import Edit, Manifest
 from aggregator.model import ProducerEntry, QuarantinedBatch, SchemaInfo, SegmentInfo, newest_notes
 from aggregator.poison import Quarantine
@@ -40,6 +39,7 @@ from aggregator.sealing_table import families, plain_piece, sealing_table
 from aggregator.segment_file import write_segment
 from aggregator.state import CatalogState, Partition, Topic
 from aggregator.storage.files.layout import Layout
+from aggregator.storage.log.log import Log
 from aggregator.tombstones import Hidden, hidden_in
 from aggregator.unsealed import Piece, Unsealed
 from esformat import ClosedError

@@ -16,9 +16,6 @@ from pathlib import Path
 
 from aggregator.errors import CorruptManifestError, UnknownVersionError
 from aggregator.facts_file import read_facts
-from aggregator.log_file import told_gap
-from aggregator.log_recovery import Recovered
-from aggregator.logged import LoggedEvents, Span
 from aggregator.manifest import IDENTITY, Edit, Manifest
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.replay import Replay, adopt_partition, adopt_schema, adopt_topic
@@ -28,6 +25,9 @@ from aggregator.segment_table import SegmentView
 from aggregator.state import CatalogState, Topic
 from aggregator.storage.files.layout import Layout, segment_number
 from aggregator.storage.files.set_aside import set_aside
+from aggregator.storage.log.file import told_gap
+from aggregator.storage.log.held import LoggedEvents, Span
+from aggregator.storage.log.recovery import Recovered
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")

@@ -17,9 +17,6 @@ from aggregator.facts_file import FactsFile
 from aggregator.footprint import Footprint
 from aggregator.housekeeping import LOG_SHARE, Housekeeping
 from aggregator.ingest import Ingest
-from aggregator.log import FILE_BYTES, Log
-from aggregator.log_file import Marks
-from aggregator.log_recovery import Recovered
 from aggregator.maintenance import Maintenance
 from aggregator.manifest import IDENTITY, UNSYNCED, WRITTEN, IncarnationRows, Manifest, refuse_strangers
 from aggregator.model import Problem
@@ -39,6 +36,9 @@ from aggregator.storage.files.modes import change_modes
 from aggregator.storage.files.pins import Pin, Pins
 from aggregator.storage.files.staging import sweep
 from aggregator.storage.files.staging import undo as undo_adding
+from aggregator.storage.log.file import Marks
+from aggregator.storage.log.log import FILE_BYTES, Log
+from aggregator.storage.log.recovery import Recovered
 from aggregator.stream_index import StreamIndex
 from esformat import ClosedError, EsdbError
 

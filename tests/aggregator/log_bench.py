@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from aggregator.log import Log
-from aggregator.log_entry import Entry
-from aggregator.log_frame import EventsPrefix, FrameKind
-from aggregator.log_recovery import Recovered, recover
 from aggregator.policy import Durability
+from aggregator.storage.log.entry import Entry
+from aggregator.storage.log.frame import EventsPrefix, FrameKind
+from aggregator.storage.log.log import Log
+from aggregator.storage.log.recovery import Recovered, recover
 
 
 class Bench:

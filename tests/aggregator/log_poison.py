@@ -6,10 +6,10 @@ import pyarrow as pa
 
 import aggregator
 from aggregator.ingest import definition
-from aggregator.log_file import MARK_NAME, encode_mark, list_files
-from aggregator.log_frame import EventsPrefix, FrameHead, FrameKind, padded
 from aggregator.model import SchemaInfo
 from aggregator.storage.files.checksum import checksum64
+from aggregator.storage.log.file import MARK_NAME, encode_mark, list_files
+from aggregator.storage.log.frame import EventsPrefix, FrameHead, FrameKind, padded
 from esformat.parts import EventSchema
 
 LONG = 70_000

@@ -9,7 +9,7 @@ import pytest
 from crash_image import crash_image
 
 import aggregator
-from aggregator.log_file import MARK_NAME, list_files
+from aggregator.storage.log.file import MARK_NAME, list_files
 
 SEALED, LOGGED = 300, 200
 

@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 from log_bench import Bench, read_back
 
-from aggregator import log as log_module
 from aggregator.errors import LogFailedError
-from aggregator.log_entry import Entry
-from aggregator.log_file import MARK_NAME, decode_mark, list_files
-from aggregator.log_frame import FILE_HEADER_BYTES
-from aggregator.log_recovery import recover
+from aggregator.storage.log import log as log_module
+from aggregator.storage.log.entry import Entry
+from aggregator.storage.log.file import MARK_NAME, decode_mark, list_files
+from aggregator.storage.log.frame import FILE_HEADER_BYTES
+from aggregator.storage.log.recovery import recover
 from esformat import ClosedError
 
 WAIT_S = 60

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from spec.document import ROOT, examples, struct_format, tables
 
-from aggregator import log_frame
 from aggregator.errors import CorruptLogError, UnknownVersionError
-from aggregator.log_file import decode_mark, encode_mark
-from aggregator.log_frame import EventsPrefix, FrameHead, FrameKind, decode_file_header, encode_file_header
+from aggregator.storage.log import frame as log_frame
+from aggregator.storage.log.file import decode_mark, encode_mark
+from aggregator.storage.log.frame import EventsPrefix, FrameHead, FrameKind, decode_file_header, encode_file_header
 
 TEXT = (ROOT / "spec" / "log.md").read_text("utf-8")
 REFUSALS = (CorruptLogError, UnknownVersionError)

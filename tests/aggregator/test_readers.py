@@ -124,7 +124,7 @@ def test_unacknowledged_events_are_not_seen(writer, reader, monkeypatch):
     topic = writer.create_topic("t")
     seen = reader.topic("t")
     looked = []
-    monkeypatch.setattr("aggregator.log.os.fdatasync", lambda fd: looked.append(times(seen)))
+    monkeypatch.setattr("aggregator.storage.log.log.os.fdatasync", lambda fd: looked.append(times(seen)))
     topic.append(rows(1))
     topic.append(rows(2))
     assert looked == [[], [1]]

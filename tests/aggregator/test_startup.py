@@ -285,7 +285,7 @@ def test_frames_of_a_later_version_are_kept(data, monkeypatch):
     """A frame that is whole and says nothing that this program knows is reported, and its file is copied."""
     with aggregator.open(data.root) as catalog, monkeypatch.context() as patch:
         patch.setattr(aggregator.ingest, "EventsPrefix", lambda schema, *rest: Prefix(99, *rest))
-        Prefix = aggregator.log_frame.EventsPrefix  # noqa: N806  a class
+        Prefix = aggregator.storage.log.frame.EventsPrefix  # noqa: N806  a class
         data.append(catalog.topic("t"), 600, "0", 5)
     with aggregator.open(data.root) as catalog:
         (problem,) = catalog.problems()

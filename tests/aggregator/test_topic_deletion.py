@@ -224,12 +224,12 @@ def test_old_copy_of_the_manifest(tmp_path: Path) -> None:
 
 
 STEPS = (
-    "aggregator.log:Log.wait",
+    "aggregator.storage.log.log:Log.wait",
     "aggregator.manifest:Manifest.delete_topic",
     "aggregator.state:CatalogState.delete_topic",
     "aggregator.facts_file:FactsFile.keep",
     "aggregator.removal:Removal.sweep",
-    "aggregator.log:Log.roll",
+    "aggregator.storage.log.log:Log.roll",
     "aggregator.manifest:Manifest.scrub",
 )
 KILLED = """

@@ -30,8 +30,8 @@ from typing import Any
 import pyarrow as pa
 
 import aggregator
-from aggregator.log_file import list_files
 from aggregator.lql import parse_statement
+from aggregator.storage.log.file import list_files
 from tests.soak import tracing
 
 FAMILIES: tuple[dict[str, Any], ...] = ({"n": 1}, {"n": "text"}, {"n": [1.5]})  # no column holds two of these

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from aggregator.log_frame import FrameHead, FrameKind, frame_bytes, padded
 from aggregator.storage.files.checksum import checksum64, hasher64
+from aggregator.storage.log.frame import FrameHead, FrameKind, frame_bytes, padded
 
 WAITING, TAKEN, LEADING, DONE = range(4)
 """How far an entry is. TAKEN: a leader is at it, or will give it back to those that wait."""

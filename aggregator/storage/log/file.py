@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import ClassVar
 
 from aggregator.errors import CorruptLogError
-from aggregator.log_frame import FILE_HEADER_BYTES, FRAME_MAGIC, FrameHead, decode_file_header, frame_bytes
 from aggregator.storage.files.checksum import checksum64
+from aggregator.storage.log.frame import FILE_HEADER_BYTES, FRAME_MAGIC, FrameHead, decode_file_header, frame_bytes
 
 SUFFIX = ".log"
 MARK_NAME = "acknowledged"

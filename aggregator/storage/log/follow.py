@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from aggregator.log_file import Damage, Frame, Marks, list_files, read_frames, told_gap
-from aggregator.log_frame import FILE_HEADER_BYTES
+from aggregator.storage.log.file import Damage, Frame, Marks, list_files, read_frames, told_gap
+from aggregator.storage.log.frame import FILE_HEADER_BYTES
 
 
 class LogTail:

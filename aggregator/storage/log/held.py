@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from aggregator.errors import CorruptLogError
-from aggregator.log_file import Frame, list_files, read_file, read_frames
-from aggregator.log_frame import FrameKind
+from aggregator.storage.log.file import Frame, list_files, read_file, read_frames
+from aggregator.storage.log.frame import FrameKind
 
 Span = tuple[int, int]
 """Record indexes [first, end)."""
