@@ -28,13 +28,13 @@ from aggregator.pipes import Pipes
 from aggregator.policy import Retention, Roll
 from aggregator.quarantine_view import QuarantineView
 from aggregator.query import follow, run
-from aggregator.records import STREAM_SCHEMA, events_of, joined, record_columns
 from aggregator.schema_change import topic_schema, union_schema
 from aggregator.selection import Selection
 from aggregator.state import Topic as TopicState
 from aggregator.stats import disk_stats, memory_stats, scan_stats
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.usage import measure
+from aggregator.storage.segments.records import STREAM_SCHEMA, events_of, joined, record_columns
 from aggregator.tail import Tail
 from aggregator.topic import DEFAULT_PARTITION, Backend, Topic, writer_of
 from aggregator.writing import Writing, now_us

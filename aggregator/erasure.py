@@ -19,10 +19,10 @@ from aggregator.model import LAST, Cut, SegmentInfo, Tombstone
 from aggregator.removal import Removal, UnlessRemoved
 from aggregator.rewriting import FirstError, Rewriter
 from aggregator.sealing import Sealer
-from aggregator.segment_pool import SegmentPool
-from aggregator.segment_table import Bounds
 from aggregator.state import CatalogState, Partition, Topic
 from aggregator.storage.log.log import Log
+from aggregator.storage.segments.pool import SegmentPool
+from aggregator.storage.segments.table import Bounds
 from aggregator.tombstones import Hidden, count_hidden, erased_spaces, hidden_in
 
 

@@ -16,13 +16,13 @@ from aggregator.errors import CatalogNotFoundError, CorruptManifestError, Manife
 from aggregator.manifest import REBUILD, RECOVER, Contents, IncarnationRows, Manifest, refuse_strangers
 from aggregator.model import Problem, SegmentInfo
 from aggregator.replay import Replay
-from aggregator.segment_pool import SegmentPool
 from aggregator.state import CatalogState, Snapshot, Topic
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.lock import is_held
 from aggregator.storage.files.pins import Pin, Pins
 from aggregator.storage.log.file import Frame
 from aggregator.storage.log.follow import LogTail
+from aggregator.storage.segments.pool import SegmentPool
 from aggregator.stream_index import StreamIndex
 
 _TRIES, _PAUSE_S = 50, 0.02  # until a manifest that is being rebuilt has its name: a moment

@@ -12,9 +12,9 @@ import pyarrow as pa
 
 from aggregator.base.merge import numbers
 from aggregator.model import RECORD_INDEX, SegmentInfo
-from aggregator.segment_pool import SegmentPool
-from aggregator.segment_table import Bounds
 from aggregator.state import CatalogState, Snapshot
+from aggregator.storage.segments.pool import SegmentPool
+from aggregator.storage.segments.table import Bounds
 from aggregator.tombstones import Hidden, count_hidden, hidden_in, hidden_rows
 from aggregator.unsealed import Piece
 

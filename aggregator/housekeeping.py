@@ -24,14 +24,14 @@ from aggregator.removal import Removal, UnlessRemoved
 from aggregator.retention import Doomed, Kept, Space, expired, in_the_way
 from aggregator.rewriting import FirstError, Rewriter, Stopped
 from aggregator.sealing import NOT_THE_DATA, Sealer
-from aggregator.segment_file import file_checksum
-from aggregator.segment_pool import SegmentPool
 from aggregator.state import CatalogState, Topic
 from aggregator.storage.files.disk_reserve import DiskReserve, wanted_bytes
 from aggregator.storage.files.layout import Layout, segment_name
 from aggregator.storage.files.pins import Pins
 from aggregator.storage.files.usage import Usage, measure
 from aggregator.storage.log.log import Log
+from aggregator.storage.segments.file import file_checksum
+from aggregator.storage.segments.pool import SegmentPool
 from aggregator.tombstones import erased_spaces
 
 logger = logging.getLogger("aggregator")

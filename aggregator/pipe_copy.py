@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from aggregator.lql import TagSet
 from aggregator.lql.columns import as_text
 from aggregator.model import RESERVED_COLUMNS
-from aggregator.records import FIELD_MAP, FIELDS
+from aggregator.storage.segments.records import FIELD_MAP, FIELDS
 
 I64 = npt.NDArray[np.int64]
 _KEYS = ("space", "grouping", "timestamp", "data")

@@ -19,9 +19,9 @@ import pyarrow as pa
 from aggregator.base.merge import numbers
 from aggregator.errors import CorruptLogError
 from aggregator.model import RECORD_INDEX, ProducerEntry, QuarantinedBatch
-from aggregator.segment_file import PROPERTY, file_checksum
 from aggregator.storage.files.layout import Layout, make_directory, sync_directory
 from aggregator.storage.files.modes import create_file
+from aggregator.storage.segments.file import PROPERTY, file_checksum
 from aggregator.tombstones import Hidden, hidden_rows
 
 SUFFIX = ".quarantined.arrow"

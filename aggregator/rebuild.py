@@ -21,7 +21,6 @@ from aggregator.model import Problem, SegmentInfo
 from aggregator.quarantine_file import batch_files, describe_batch
 from aggregator.replay import adopt_definitions, adopt_partition, adopt_schema, adopt_topic
 from aggregator.restoring import Restored, restore
-from aggregator.segment_file import FoundSegment, describe_segment, index_spans
 from aggregator.startup import SET_ASIDE, adopt_segment
 from aggregator.state import CatalogState
 from aggregator.storage.files.layout import Layout, manifest_files, segment_files, sync_directory
@@ -30,6 +29,7 @@ from aggregator.storage.files.set_aside import set_aside
 from aggregator.storage.files.staging import undo as undo_adding
 from aggregator.storage.log.file import Marks
 from aggregator.storage.log.held import LoggedEvents
+from aggregator.storage.segments.file import FoundSegment, describe_segment, index_spans
 from esformat import EsdbError
 
 _NEW = "manifest.sqlite.rebuilding"

@@ -16,10 +16,10 @@ from aggregator.errors import SegmentMissingError
 from aggregator.footprint import Footprint
 from aggregator.manifest import Edit, Manifest
 from aggregator.model import SegmentInfo
-from aggregator.segment_pool import SegmentPool
 from aggregator.state import CatalogState, Topic
 from aggregator.storage.files.layout import Layout, sync_directory
 from aggregator.storage.files.pins import Pins
+from aggregator.storage.segments.pool import SegmentPool
 from esformat import EsdbError
 
 

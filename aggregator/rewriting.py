@@ -16,7 +16,10 @@ import pyarrow as pa
 
 import esformat
 from aggregator.model import ProducerEntry, SegmentInfo, newest_notes
-from aggregator.segment_file import (
+from aggregator.state import PRODUCER_WINDOW, Partition, Topic
+from aggregator.storage.files.layout import Layout, make_directory
+from aggregator.storage.files.modes import settle_file
+from aggregator.storage.segments.file import (
     ahead_of_rows,
     file_checksum,
     segment_properties,
@@ -24,11 +27,8 @@ from aggregator.segment_file import (
     stored_producers,
     write_segment,
 )
-from aggregator.segment_pool import SegmentPool
-from aggregator.segment_signature import merged_signature
-from aggregator.state import PRODUCER_WINDOW, Partition, Topic
-from aggregator.storage.files.layout import Layout, make_directory
-from aggregator.storage.files.modes import settle_file
+from aggregator.storage.segments.pool import SegmentPool
+from aggregator.storage.segments.signature import merged_signature
 from aggregator.tombstones import Hidden, without_hidden
 
 

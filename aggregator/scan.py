@@ -17,11 +17,11 @@ from aggregator.base.result import Answer
 from aggregator.history import Part, merge_history, ties_are_clear
 from aggregator.model import PARTITION, RECORD_INDEX
 from aggregator.question import Question, check_columns, check_conditions
-from aggregator.segment_pool import SegmentPool
-from aggregator.segment_table import Bounds
 from aggregator.source import View, count_segment, segment_batches, segment_part
 from aggregator.state import Snapshot
 from aggregator.storage.files.pins import Pin
+from aggregator.storage.segments.pool import SegmentPool
+from aggregator.storage.segments.table import Bounds
 from aggregator.tombstones import hidden_in
 from aggregator.unsealed_source import Group, lookup_groups, unsealed_batches
 from esformat import Event

@@ -36,10 +36,10 @@ from aggregator.policy import Limits, Retention
 from aggregator.sealing_marks import SealingMarks
 from aggregator.sealing_process import POSSIBLE, SealingProcess
 from aggregator.sealing_table import families, plain_piece, sealing_table
-from aggregator.segment_file import write_segment
 from aggregator.state import CatalogState, Partition, Topic
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.log.log import Log
+from aggregator.storage.segments.file import write_segment
 from aggregator.tombstones import Hidden, hidden_in
 from aggregator.unsealed import Piece, Unsealed
 from esformat import ClosedError

@@ -28,7 +28,7 @@ import pyarrow as pa
 from aggregator.errors import SealingFailedError
 from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
 from aggregator.sealing_table import sealing_table
-from aggregator.segment_file import write_segment
+from aggregator.storage.segments.file import write_segment
 from aggregator.tombstones import Hidden
 from esformat import EsdbError
 

@@ -19,8 +19,8 @@ from aggregator.base.window_budget import LEAST_BYTES, LEAST_OF_SPACE_BYTES, Win
 from aggregator.history import Part
 from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
 from aggregator.question import Question
-from aggregator.row_indexes import rows_near
-from aggregator.segment_pool import SegmentPool
+from aggregator.storage.segments.pool import SegmentPool
+from aggregator.storage.segments.row_indexes import rows_near
 from aggregator.tombstones import Hidden, without_hidden
 from esformat import UsageError
 from esformat.parts import scan_rows

@@ -20,14 +20,20 @@ from aggregator.manifest import IDENTITY, Edit, Manifest
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.replay import Replay, adopt_partition, adopt_schema, adopt_topic
 from aggregator.restoring import restore
-from aggregator.segment_file import FoundSegment, describe_segment, file_checksum, index_spans, stored_producers
-from aggregator.segment_table import SegmentView
 from aggregator.state import CatalogState, Topic
 from aggregator.storage.files.layout import Layout, segment_number
 from aggregator.storage.files.set_aside import set_aside
 from aggregator.storage.log.file import told_gap
 from aggregator.storage.log.held import LoggedEvents, Span
 from aggregator.storage.log.recovery import Recovered
+from aggregator.storage.segments.file import (
+    FoundSegment,
+    describe_segment,
+    file_checksum,
+    index_spans,
+    stored_producers,
+)
+from aggregator.storage.segments.table import SegmentView
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")

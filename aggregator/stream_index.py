@@ -18,10 +18,10 @@ from aggregator.lql import LqlError, TagSet, TagTable
 from aggregator.lql.tree import Source
 from aggregator.manifest import Manifest
 from aggregator.model import RECORD_INDEX, SegmentInfo
-from aggregator.segment_pool import SegmentPool
-from aggregator.segment_table import Bounds
 from aggregator.state import CatalogState, Snapshot, Topic
 from aggregator.storage.files.pins import Pin
+from aggregator.storage.segments.pool import SegmentPool
+from aggregator.storage.segments.table import Bounds
 from aggregator.tombstones import Hidden, Tombstones, count_hidden, without_hidden
 from aggregator.unsealed import Piece
 

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from aggregator.base.merge import numbers
 from aggregator.lql.tree import Source
 from aggregator.model import RECORD_INDEX, SegmentInfo
-from aggregator.segment_pool import SegmentPool
 from aggregator.state import Snapshot, UnsealedPart
+from aggregator.storage.segments.pool import SegmentPool
 from aggregator.stream_index import Stream
 from aggregator.tombstones import Hidden, count_hidden, hidden_in, without_hidden
 from aggregator.topic import Backend

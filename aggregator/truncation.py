@@ -18,10 +18,10 @@ from aggregator.lql.times import NANOS_PER_MICRO
 from aggregator.lql.tree import Truncate
 from aggregator.model import LAST, PARTITION, RECORD_INDEX, Cut
 from aggregator.question import Question
-from aggregator.segment_pool import SegmentPool
-from aggregator.segment_table import Bounds
 from aggregator.source import View, segment_batches
 from aggregator.state import Snapshot
+from aggregator.storage.segments.pool import SegmentPool
+from aggregator.storage.segments.table import Bounds
 from aggregator.stream_index import Stream
 from aggregator.stream_sizes import record_bytes, shares_of, unsealed_record_bytes
 from aggregator.tombstones import FEW_SPACES, hidden_in

@@ -26,7 +26,6 @@ from aggregator.replay import Replay
 from aggregator.reserve import Reserve, where_written
 from aggregator.sealing import Sealer
 from aggregator.sealing_process import POSSIBLE, PREFIX, SealingProcess
-from aggregator.segment_pool import SegmentPool
 from aggregator.startup import Startup
 from aggregator.state import CatalogState, Snapshot, Topic
 from aggregator.storage.files.disk_reserve import DiskReserve
@@ -39,6 +38,7 @@ from aggregator.storage.files.staging import undo as undo_adding
 from aggregator.storage.log.file import Marks
 from aggregator.storage.log.log import FILE_BYTES, Log
 from aggregator.storage.log.recovery import Recovered
+from aggregator.storage.segments.pool import SegmentPool
 from aggregator.stream_index import StreamIndex
 from esformat import ClosedError, EsdbError
 

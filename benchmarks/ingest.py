@@ -252,8 +252,8 @@ def measure_reopening(work: dict[str, Any], folder: Path) -> dict[str, Any]:
 def measure_planning(work: dict[str, Any]) -> dict[str, Any]:
     """Milliseconds to choose the segments of a space among many whose spans of keys all hold it."""
     from aggregator.model import SegmentInfo
-    from aggregator.segment_signature import signature_of_spaces
-    from aggregator.segment_table import Bounds, SegmentTable
+    from aggregator.storage.segments.signature import signature_of_spaces
+    from aggregator.storage.segments.table import Bounds, SegmentTable
 
     count = work["segments"]
     infos = []

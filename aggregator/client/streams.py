@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator.lql import TagSet
-from aggregator.records import NO_COLUMNS, events_of
+from aggregator.storage.segments.records import NO_COLUMNS, events_of
 
 STREAMS_TOPIC = "logs"
 """The topic that streams are written to where none is named."""

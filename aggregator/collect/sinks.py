@@ -24,7 +24,7 @@ from aggregator.errors import (
     SequenceConflictError,
     TopicExistsError,
 )
-from aggregator.records import STREAM_SCHEMA
+from aggregator.storage.segments.records import STREAM_SCHEMA
 
 TIMEOUT_S = 60.0
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from aggregator import Catalog, TopicNotFoundError
 from aggregator.lql import LqlError, TagSet
-from aggregator.records import FIELDS
+from aggregator.storage.segments.records import FIELDS
 from esformat import EsdbError
 from esformat.parts import as_text
 

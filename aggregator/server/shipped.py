@@ -1,6 +1,6 @@
 """What shippers of logs send, stored: records with the tags of their streams, as one batch where that can be.
 
-No record is refused for the types or the length of what it has: see `aggregator.records` for fields; tags that are too
+No record is refused for the types or the length of what it has: see `aggregator.storage.segments.records` for fields; tags that are too
 long are cut, and whole among the fields. Of a batch with records that cannot be stored only those are left out: a
 shipper would otherwise send the same batch for ever, or throw all of it away.
 """
@@ -16,9 +16,9 @@ from aggregator import Catalog, InvalidRequestError, TopicExistsError
 from aggregator.level import add_level_of_all
 from aggregator.lql import TagSet
 from aggregator.lql.tag_set import MAX_TAG_BYTES
-from aggregator.records import NO_COLUMNS, STREAM_SCHEMA, events_of
 from aggregator.server.refusals import Tell, untold
 from aggregator.server.settings import Settings
+from aggregator.storage.segments.records import NO_COLUMNS, STREAM_SCHEMA, events_of
 from esformat import InvalidEventError
 
 TAGS_AND_RECORD = tuple[Mapping[str, str], dict[str, Any]]

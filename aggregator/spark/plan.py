@@ -17,12 +17,12 @@ from aggregator.errors import SegmentMissingError
 from aggregator.model import PARTITION, RECORD_INDEX, Cut, SchemaInfo, SegmentInfo
 from aggregator.question import Question
 from aggregator.schema_change import union_schema
-from aggregator.segment_table import Bounds as TableBounds
-from aggregator.segment_table import SegmentView
 from aggregator.source import View
 from aggregator.spark.replaced import KEY_COLUMNS, RowKey, Share, key_of, opened_now
 from aggregator.state import Snapshot, UnsealedPart
 from aggregator.storage.files.layout import Layout
+from aggregator.storage.segments.table import Bounds as TableBounds
+from aggregator.storage.segments.table import SegmentView
 from aggregator.tombstones import Hidden, hidden_in
 from aggregator.unsealed import Piece
 from esformat import Segment

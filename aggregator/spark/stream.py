@@ -24,7 +24,6 @@ from pyspark.sql.types import StructType
 
 from aggregator.following import Following
 from aggregator.model import RECORD_INDEX, SegmentInfo
-from aggregator.segment_table import Bounds
 from aggregator.spark.admission import I64, Span, admit, uncovered
 from aggregator.spark.options import HEAD, TAIL, CatalogReadOptions
 from aggregator.spark.plan import plan_tasks, read_task
@@ -32,6 +31,7 @@ from aggregator.spark.read import follow_catalog, make_request, topic_of
 from aggregator.state import Snapshot
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.pins import Pin
+from aggregator.storage.segments.table import Bounds
 from esformat import UsageError
 
 Ends = dict[str, int]

@@ -16,7 +16,7 @@ from reading_child import read_until
 import aggregator
 from aggregator import compaction
 from aggregator.housekeeping import LOG_SHARE, Housekeeping
-from aggregator.segment_pool import SegmentPool
+from aggregator.storage.segments.pool import SegmentPool
 
 ROOT = Path(__file__).parents[2]
 BATCHES = int(os.environ.get("KEEPING_HOUSE_BATCHES", "100"))

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import aggregator
 import esformat
-from aggregator.row_indexes import NEAR_ROWS, RowIndexes, rows_near
 from aggregator.server.plateau.definitions import Definitions
 from aggregator.server.plateau.paging import Pager, Wanted
+from aggregator.storage.segments.row_indexes import NEAR_ROWS, RowIndexes, rows_near
 
 ROWS = 140_000  # more bytes than are put into order as a whole
 IO = Path("/proc/self/io")

@@ -20,8 +20,8 @@ from aggregator.model import ProducerEntry, SchemaInfo, TopicInfo
 from aggregator.policy import Retention, Roll
 from aggregator.sealing_helper import Task, send
 from aggregator.sealing_process import SealingProcess
-from aggregator.segment_file import arrow_schema, write_segment
 from aggregator.storage.files.layout import Layout
+from aggregator.storage.segments.file import arrow_schema, write_segment
 from esformat.parts import make_schema
 
 PATIENCE_S = 60

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aggregator
-from aggregator import segment_table
 from aggregator.model import SegmentInfo
-from aggregator.segment_signature import MAX_SPACES, can_hold, columns_of, signature_of_spaces
-from aggregator.segment_table import Bounds, SegmentTable, key_prefix
+from aggregator.storage.segments import table as segment_table
+from aggregator.storage.segments.signature import MAX_SPACES, can_hold, columns_of, signature_of_spaces
+from aggregator.storage.segments.table import Bounds, SegmentTable, key_prefix
 
 KEYS = st.binary(max_size=3).map(lambda tail: b"customer-" + tail) | st.sampled_from([b"", b"\xff" * 12, b"customer"])
 

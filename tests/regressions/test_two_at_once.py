@@ -8,9 +8,10 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator import segment_table, traces
 from aggregator import topic as topic_module
+from aggregator import traces
 from aggregator.housekeeping import Housekeeping
+from aggregator.storage.segments import table as segment_table
 from aggregator.stream_index import StreamIndex
 
 WAIT_S = 60

@@ -18,7 +18,7 @@ from typing import Any
 
 import aggregator
 from aggregator.errors import OverloadedError
-from aggregator.records import STREAM_SCHEMA
+from aggregator.storage.segments.records import STREAM_SCHEMA
 
 LIMITS = {"memory_bytes": "4 MiB", "log_bytes": "8 MiB"}
 ROLL = {"rows": 400, "age": "2s"}

@@ -9,11 +9,11 @@ import pyarrow as pa
 
 from aggregator import Catalog, InvalidRequestError, Receipt, Retention, Roll, Topic, TopicExistsError
 from aggregator.base.names import check_name
-from aggregator.segment_file import STREAM_FRAME_BYTES
 from aggregator.server.arrow_body import read_arrow
 from aggregator.server.plateau.definition import Definition
 from aggregator.server.plateau.definitions import Definitions
 from aggregator.server.plateau.nullable import loosened, relabelled
+from aggregator.storage.segments.file import STREAM_FRAME_BYTES
 from esformat import InvalidEventError
 
 _MAGIC = b"ARROW1\x00\x00"

@@ -14,11 +14,11 @@ import pyarrow.compute as pc
 
 import esformat
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
-from aggregator.records import FIELDS
-from aggregator.segment_signature import MAX_SPACES, signature_of_spaces
 from aggregator.storage.files.checksum import hasher64
 from aggregator.storage.files.layout import make_directory
 from aggregator.storage.files.modes import settle_file
+from aggregator.storage.segments.records import FIELDS
+from aggregator.storage.segments.signature import MAX_SPACES, signature_of_spaces
 from esformat.parts import EventSchema, make_schema
 
 PROPERTY = "aggregator"

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from aggregator.model import SegmentInfo
-from aggregator.segment_signature import SIGNATURE_BYTES, U8, can_hold, columns_of
+from aggregator.storage.segments.signature import SIGNATURE_BYTES, U8, can_hold, columns_of
 
 I64 = npt.NDArray[np.int64]
 U64 = npt.NDArray[np.uint64]

@@ -13,8 +13,8 @@ from aggregator.base.merge import numbers
 from aggregator.base.window_budget import WindowBudget
 from aggregator.errors import SegmentMissingError
 from aggregator.model import RECORD_INDEX, SegmentInfo
-from aggregator.row_indexes import RowIndexes
 from aggregator.storage.files.layout import Layout
+from aggregator.storage.segments.row_indexes import RowIndexes
 from esformat.parts import Handles, SharedFile
 
 OPEN_SEGMENTS = 256
