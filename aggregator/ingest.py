@@ -27,7 +27,7 @@ from aggregator.state import PRODUCER_WINDOW, CatalogState, Partition, Topic
 from aggregator.storage.log.entry import Entry
 from aggregator.storage.log.frame import MAX_BODY_BYTES, EventsPrefix
 from aggregator.storage.log.log import Log
-from aggregator.unsealed import make_piece
+from aggregator.storage.memtable.memtable import make_piece
 from esformat import InvalidEventError
 
 MAX_FITTINGS = 256  # sets of columns remembered for each topic

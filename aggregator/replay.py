@@ -18,7 +18,7 @@ from aggregator.state import CatalogState
 from aggregator.storage.log.file import Frame, list_files, read_file, read_frames
 from aggregator.storage.log.frame import EventsPrefix, FrameKind
 from aggregator.storage.log.recovery import Recovered, recover
-from aggregator.unsealed import make_piece
+from aggregator.storage.memtable.memtable import make_piece
 from esformat.parts import EventSchema
 
 

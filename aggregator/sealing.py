@@ -39,9 +39,9 @@ from aggregator.sealing_table import families, plain_piece, sealing_table
 from aggregator.state import CatalogState, Partition, Topic
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.log.log import Log
+from aggregator.storage.memtable.memtable import Piece, Unsealed
 from aggregator.storage.segments.file import write_segment
 from aggregator.tombstones import Hidden, hidden_in
-from aggregator.unsealed import Piece, Unsealed
 from esformat import ClosedError
 from esformat.parts import make_schema
 

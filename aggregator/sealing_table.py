@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from aggregator.model import RECORD_INDEX, SchemaInfo
 from aggregator.schema_change import newest_of_families
+from aggregator.storage.memtable.memtable import Piece, make_piece
 from aggregator.storage.segments.file import arrow_schema
 from aggregator.tombstones import Hidden, without_hidden
-from aggregator.unsealed import Piece, make_piece
 from esformat.parts import EventSchema
 
 

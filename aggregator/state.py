@@ -19,8 +19,8 @@ from aggregator.manifest import Contents
 from aggregator.model import Cut, PartitionInfo, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo, with_cut
 from aggregator.schema_change import union_schema
 from aggregator.storage.files.pins import Pin, Pins
+from aggregator.storage.memtable.memtable import Lookup, Piece, Unsealed, look_up
 from aggregator.storage.segments.table import SegmentTable, SegmentView
-from aggregator.unsealed import Lookup, Piece, Unsealed, look_up
 from esformat.parts import EventSchema, default_schema
 
 PRODUCER_WINDOW = 64

@@ -20,10 +20,10 @@ from aggregator.manifest import Manifest
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.state import CatalogState, Snapshot, Topic
 from aggregator.storage.files.pins import Pin
+from aggregator.storage.memtable.memtable import Piece
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.table import Bounds
 from aggregator.tombstones import Hidden, Tombstones, count_hidden, without_hidden
-from aggregator.unsealed import Piece
 
 Snap = Callable[[Topic, str | None], tuple[Snapshot, Pin]]
 KEPT_ANSWERS = 256

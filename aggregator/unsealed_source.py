@@ -20,7 +20,7 @@ from aggregator.model import RECORD_INDEX
 from aggregator.question import Question
 from aggregator.source import FIRST_WINDOW_ROWS, WINDOW_ROWS, View
 from aggregator.state import Snapshot
-from aggregator.unsealed import I64, Lookup, Rows
+from aggregator.storage.memtable.memtable import I64, Lookup, Rows
 from esformat.parts import can_hold
 
 Bools = npt.NDArray[np.bool_]

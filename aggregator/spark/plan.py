@@ -21,10 +21,10 @@ from aggregator.source import View
 from aggregator.spark.replaced import KEY_COLUMNS, RowKey, Share, key_of, opened_now
 from aggregator.state import Snapshot, UnsealedPart
 from aggregator.storage.files.layout import Layout
+from aggregator.storage.memtable.memtable import Piece
 from aggregator.storage.segments.table import Bounds as TableBounds
 from aggregator.storage.segments.table import SegmentView
 from aggregator.tombstones import Hidden, hidden_in
-from aggregator.unsealed import Piece
 from esformat import Segment
 from esformat.parts import EventSchema, default_schema
 from esformat.spark.parts import (

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator import unsealed as module
 from aggregator.model import SchemaInfo
-from aggregator.unsealed import Rows, Unsealed, look_up, make_piece, times_of
+from aggregator.storage.memtable import memtable as module
+from aggregator.storage.memtable.memtable import Rows, Unsealed, look_up, make_piece, times_of
 from esformat.parts import default_schema
 
 SCHEMAS = [SchemaInfo(number, 1, 1, default_schema([], binary_keys=False)) for number in (1, 2)]

@@ -12,7 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aggregator
-from aggregator import space_index, unsealed, unsealed_source
+from aggregator import unsealed_source
+from aggregator.storage.memtable import memtable as unsealed
+from aggregator.storage.memtable import space_index
 
 ROLL = {"rows": 1 << 40, "bytes": 1 << 40, "age": "1d"}
 SPACES = ("a", "b", "c")

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.model import RECORD_INDEX, SchemaInfo
-from aggregator.space_index import SpaceIndex
+from aggregator.storage.memtable.space_index import SpaceIndex
 
 I64 = npt.NDArray[np.int64]
 

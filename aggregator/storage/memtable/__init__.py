@@ -1,0 +1,1 @@
+"""Events that are in the log and in no segment yet, in memory."""
