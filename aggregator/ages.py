@@ -10,10 +10,10 @@ from threading import Lock
 
 from aggregator.base.age_clock import AgeClock
 from aggregator.base.reports import ClockReport
-from aggregator.manifest import CLOCK, Manifest
 from aggregator.model import Problem
 from aggregator.state import CatalogState
 from aggregator.storage.files.layout import manifest_files
+from aggregator.storage.manifest import CLOCK, Manifest
 
 logger = logging.getLogger("aggregator")
 

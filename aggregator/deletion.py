@@ -19,11 +19,11 @@ from contextlib import ExitStack
 from aggregator.base.interrupts import uninterrupted
 from aggregator.base.memory_budget import Budget
 from aggregator.footprint import Footprint
-from aggregator.manifest import Manifest
 from aggregator.removal import Removal
 from aggregator.sealing import Sealer
 from aggregator.state import CatalogState, Topic
 from aggregator.storage.log.log import Log
+from aggregator.storage.manifest import Manifest
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")

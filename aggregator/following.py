@@ -13,7 +13,6 @@ from threading import Lock
 
 from aggregator.base.forked import Owner
 from aggregator.errors import CatalogNotFoundError, CorruptManifestError, ManifestFailedError
-from aggregator.manifest import REBUILD, RECOVER, Contents, IncarnationRows, Manifest, refuse_strangers
 from aggregator.model import Problem, SegmentInfo
 from aggregator.replay import Replay
 from aggregator.state import CatalogState, Snapshot, Topic
@@ -22,6 +21,7 @@ from aggregator.storage.files.lock import is_held
 from aggregator.storage.files.pins import Pin, Pins
 from aggregator.storage.log.file import Frame
 from aggregator.storage.log.follow import LogTail
+from aggregator.storage.manifest import REBUILD, RECOVER, Contents, IncarnationRows, Manifest, refuse_strangers
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.stream_index import StreamIndex
 

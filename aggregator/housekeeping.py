@@ -17,7 +17,6 @@ from aggregator.deletion import Deletion
 from aggregator.erasure import Erasures
 from aggregator.errors import SegmentMissingError
 from aggregator.footprint import Footprint
-from aggregator.manifest import Manifest
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.policy import Limits, Retention
 from aggregator.removal import Removal, UnlessRemoved
@@ -30,6 +29,7 @@ from aggregator.storage.files.layout import Layout, segment_name
 from aggregator.storage.files.pins import Pins
 from aggregator.storage.files.usage import Usage, measure
 from aggregator.storage.log.log import Log
+from aggregator.storage.manifest import Manifest
 from aggregator.storage.segments.file import file_checksum
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.tombstones import erased_spaces

@@ -19,7 +19,6 @@ from aggregator.event_table import Rows, taken_in, to_table
 from aggregator.fingerprint import fingerprint
 from aggregator.footprint import Footprint
 from aggregator.intake import Fitting
-from aggregator.manifest import Manifest
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
 from aggregator.reserve import Reserve
 from aggregator.schema_change import choose_schema, newest_of_families, widened
@@ -27,6 +26,7 @@ from aggregator.state import PRODUCER_WINDOW, CatalogState, Partition, Topic
 from aggregator.storage.log.entry import Entry
 from aggregator.storage.log.frame import MAX_BODY_BYTES, EventsPrefix
 from aggregator.storage.log.log import Log
+from aggregator.storage.manifest import Manifest
 from aggregator.storage.memtable.memtable import make_piece
 from esformat import InvalidEventError
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from aggregator import position as positions
 from aggregator.errors import CorruptManifestError
 from aggregator.following import Following
-from aggregator.lineage import Lineage
 from aggregator.model import PipeInfo, ProducerEntry
 from aggregator.pipe_round import visible_ends
 from aggregator.position import Position
+from aggregator.storage.manifest.lineage import Lineage
 from aggregator.topic import Backend
 
 

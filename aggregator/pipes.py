@@ -23,7 +23,6 @@ from aggregator.errors import CorruptManifestError, InvalidRequestError, Overloa
 from aggregator.gaps import distance, gone_between
 from aggregator.lql import TagSet, expression_to_text, matches, parse_source, parse_where, source_to_text
 from aggregator.lql.tree import CreatePipe
-from aggregator.manifest import PipeRows
 from aggregator.model import PipeInfo
 from aggregator.pipe_copy import copied_events, slices
 from aggregator.pipe_progress import Progress, newest_batch, stored_progress
@@ -39,6 +38,7 @@ from aggregator.pipe_round import (
 from aggregator.position import Position
 from aggregator.selection import first_after, lineage_of
 from aggregator.state import Topic
+from aggregator.storage.manifest import PipeRows
 from aggregator.stream_index import tags_of
 from aggregator.topic import DEFAULT_PARTITION
 from aggregator.writing import Writing, now_us

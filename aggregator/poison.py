@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from aggregator.errors import CorruptLogError
 from aggregator.isolation import Poison
-from aggregator.manifest import Edit, Manifest
 from aggregator.model import Cut, Problem, ProducerEntry, QuarantinedBatch
 from aggregator.quarantine_file import (
     batch_files,
@@ -31,6 +30,7 @@ from aggregator.quarantine_file import (
 from aggregator.sealing_table import with_indexes
 from aggregator.state import CatalogState, Partition, Topic
 from aggregator.storage.files.layout import Layout, sync_directory
+from aggregator.storage.manifest import Edit, Manifest
 from aggregator.tombstones import Hidden
 
 logger = logging.getLogger("aggregator")

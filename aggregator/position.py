@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from aggregator.errors import InvalidRequestError
-from aggregator.lineage import NAME_BYTES, Lineage
 from aggregator.storage.files.checksum import checksum64
+from aggregator.storage.manifest.lineage import NAME_BYTES, Lineage
 
 Key = tuple[int, int, int]
 """What orders records: time in µs, number of the partition, record index."""

@@ -15,8 +15,6 @@ from pathlib import Path
 from aggregator.base.age_clock import stored_clock
 from aggregator.base.reports import RebuildReport
 from aggregator.errors import CatalogNotFoundError, CorruptLogError, CorruptManifestError, UnknownVersionError
-from aggregator.facts_file import read_facts
-from aggregator.manifest import CLOCK, Edit, IncarnationRows, Manifest
 from aggregator.model import Problem, SegmentInfo
 from aggregator.quarantine_file import batch_files, describe_batch
 from aggregator.replay import adopt_definitions, adopt_partition, adopt_schema, adopt_topic
@@ -29,6 +27,8 @@ from aggregator.storage.files.set_aside import set_aside
 from aggregator.storage.files.staging import undo as undo_adding
 from aggregator.storage.log.file import Marks
 from aggregator.storage.log.held import LoggedEvents
+from aggregator.storage.manifest import CLOCK, Edit, IncarnationRows, Manifest
+from aggregator.storage.manifest.backup import read_facts
 from aggregator.storage.segments.file import FoundSegment, describe_segment, index_spans
 from esformat import EsdbError
 

@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
-from aggregator.manifest import Manifest
 from aggregator.state import Partition
+from aggregator.storage.manifest import Manifest
 
 FIRST = 1 << 12
 """So many record indexes are reserved ahead of a partition's first append in a run, then each time twice as many,"""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from aggregator.facts import Facts
-from aggregator.manifest import IDENTITY, UNSYNCED, Edit, Manifest, PipeRows
 from aggregator.model import PartitionInfo, SchemaInfo, Tombstone, TopicInfo
 from aggregator.state import CatalogState, Topic
+from aggregator.storage.manifest import IDENTITY, UNSYNCED, Edit, Manifest, PipeRows
+from aggregator.storage.manifest.facts import Facts
 
 _SHOWN = 5
 _UNKNOWN = 1 << 22

@@ -29,7 +29,6 @@ from aggregator.base.memory_budget import Budget
 from aggregator.compaction import SHARES
 from aggregator.errors import LogFailedError, ManifestFailedError
 from aggregator.isolation import Isolation
-from aggregator.manifest import Edit, Manifest
 from aggregator.model import ProducerEntry, QuarantinedBatch, SchemaInfo, SegmentInfo, newest_notes
 from aggregator.poison import Quarantine
 from aggregator.policy import Limits, Retention
@@ -39,6 +38,7 @@ from aggregator.sealing_table import families, plain_piece, sealing_table
 from aggregator.state import CatalogState, Partition, Topic
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.log.log import Log
+from aggregator.storage.manifest import Edit, Manifest
 from aggregator.storage.memtable.memtable import Piece, Unsealed
 from aggregator.storage.segments.file import write_segment
 from aggregator.tombstones import Hidden, hidden_in

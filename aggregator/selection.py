@@ -18,7 +18,6 @@ from aggregator.errors import InvalidRequestError
 from aggregator.event_tags import EventTags
 from aggregator.gaps import gone_between
 from aggregator.index_condition import index_conditions
-from aggregator.lineage import Lineage
 from aggregator.lql import Counter, Filter, LqlError, Template, range_span, resolve_time, time_span
 from aggregator.lql.operand import Field, innermost, target_of
 from aggregator.lql.times import NANOS_PER_MICRO
@@ -28,6 +27,7 @@ from aggregator.position import Key, Position
 from aggregator.rounds import Material, Round, Tally, TopicPart, hold, last_key, read_round, read_unordered
 from aggregator.source import FIRST_WINDOW_ROWS
 from aggregator.state import Snapshot
+from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.segments.table import Bounds
 from aggregator.topic import Backend
 from esformat import Event

@@ -15,8 +15,6 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from aggregator.errors import CorruptManifestError, UnknownVersionError
-from aggregator.facts_file import read_facts
-from aggregator.manifest import IDENTITY, Edit, Manifest
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.replay import Replay, adopt_partition, adopt_schema, adopt_topic
 from aggregator.restoring import restore
@@ -26,6 +24,8 @@ from aggregator.storage.files.set_aside import set_aside
 from aggregator.storage.log.file import told_gap
 from aggregator.storage.log.held import LoggedEvents, Span
 from aggregator.storage.log.recovery import Recovered
+from aggregator.storage.manifest import IDENTITY, Edit, Manifest
+from aggregator.storage.manifest.backup import read_facts
 from aggregator.storage.segments.file import (
     FoundSegment,
     describe_segment,

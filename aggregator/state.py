@@ -14,11 +14,11 @@ from typing import Any
 
 from aggregator.arrivals import Arrivals
 from aggregator.errors import TopicNotFoundError
-from aggregator.lineage import Lineage
-from aggregator.manifest import Contents
 from aggregator.model import Cut, PartitionInfo, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo, with_cut
 from aggregator.schema_change import union_schema
 from aggregator.storage.files.pins import Pin, Pins
+from aggregator.storage.manifest import Contents
+from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.memtable.memtable import Lookup, Piece, Unsealed, look_up
 from aggregator.storage.segments.table import SegmentTable, SegmentView
 from esformat.parts import EventSchema, default_schema

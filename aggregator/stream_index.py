@@ -16,10 +16,10 @@ import pyarrow.compute as pc
 
 from aggregator.lql import LqlError, TagSet, TagTable
 from aggregator.lql.tree import Source
-from aggregator.manifest import Manifest
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.state import CatalogState, Snapshot, Topic
 from aggregator.storage.files.pins import Pin
+from aggregator.storage.manifest import Manifest
 from aggregator.storage.memtable.memtable import Piece
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.table import Bounds

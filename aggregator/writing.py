@@ -13,12 +13,10 @@ from threading import Lock
 from aggregator.base.forked import Owner
 from aggregator.base.memory_budget import Budget
 from aggregator.errors import CatalogLockedError, CorruptManifestError, InvalidRequestError
-from aggregator.facts_file import FactsFile
 from aggregator.footprint import Footprint
 from aggregator.housekeeping import LOG_SHARE, Housekeeping
 from aggregator.ingest import Ingest
 from aggregator.maintenance import Maintenance
-from aggregator.manifest import IDENTITY, UNSYNCED, WRITTEN, IncarnationRows, Manifest, refuse_strangers
 from aggregator.model import Problem
 from aggregator.poison import Quarantine
 from aggregator.policy import Durability, Limits
@@ -38,6 +36,8 @@ from aggregator.storage.files.staging import undo as undo_adding
 from aggregator.storage.log.file import Marks
 from aggregator.storage.log.log import FILE_BYTES, Log
 from aggregator.storage.log.recovery import Recovered
+from aggregator.storage.manifest import IDENTITY, UNSYNCED, WRITTEN, IncarnationRows, Manifest, refuse_strangers
+from aggregator.storage.manifest.backup import FactsFile
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.stream_index import StreamIndex
 from esformat import ClosedError, EsdbError

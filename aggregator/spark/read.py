@@ -12,12 +12,12 @@ from pyspark.sql.types import StructType
 
 from aggregator.errors import CatalogNotFoundError, TopicNotFoundError
 from aggregator.following import Following
-from aggregator.manifest import Manifest
 from aggregator.model import TopicInfo
 from aggregator.spark.options import CatalogReadOptions
 from aggregator.spark.plan import Request, catalog_schema, plan_tasks, read_task, with_facts
 from aggregator.state import Topic
 from aggregator.storage.files.layout import Layout
+from aggregator.storage.manifest import Manifest
 from aggregator.writing import now_us
 from esformat import UsageError
 from esformat.spark.parts import (

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 import esformat
 from aggregator.errors import SegmentMissingError
-from aggregator.manifest import Manifest
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.storage.files.layout import Layout
+from aggregator.storage.manifest import Manifest
 from esformat import Segment, UsageError
 from esformat.spark.parts import RowRange, opened_as_planned, scan_rows
 

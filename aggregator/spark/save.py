@@ -21,7 +21,6 @@ from pyspark.sql.types import StructType
 from aggregator.adding import Added, Adder, Batch, StagedSegment, Target, find_target, stage
 from aggregator.catalog import Catalog
 from aggregator.errors import CatalogLockedError
-from aggregator.manifest import Manifest
 from aggregator.model import RESERVED_COLUMNS
 from aggregator.opening import make_directory_tree
 from aggregator.policy import Durability, Limits
@@ -30,6 +29,7 @@ from aggregator.storage.files.checksum import checksum64
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.lock import is_held
 from aggregator.storage.files.staging import staging, sweep
+from aggregator.storage.manifest import Manifest
 from aggregator.writing import Writing, now_us
 from esformat import UsageError
 from esformat.spark.parts import EventColumns, arrow_schema, portions

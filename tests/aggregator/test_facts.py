@@ -11,9 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from spec.document import ROOT, examples, struct_format, tables
 
-from aggregator import facts as facts_module
 from aggregator.errors import CorruptManifestError, UnknownVersionError
-from aggregator.facts import (
+from aggregator.model import LAST, PartitionInfo, PipeInfo, SchemaInfo, Tombstone, TopicInfo
+from aggregator.policy import Retention, Roll
+from aggregator.storage.manifest import facts as facts_module
+from aggregator.storage.manifest.backup import read_facts
+from aggregator.storage.manifest.facts import (
     KINDS,
     MAX_BYTES,
     MAX_LINE_BYTES,
@@ -24,9 +27,6 @@ from aggregator.facts import (
     encode_facts,
     lines_of,
 )
-from aggregator.facts_file import read_facts
-from aggregator.model import LAST, PartitionInfo, PipeInfo, SchemaInfo, Tombstone, TopicInfo
-from aggregator.policy import Retention, Roll
 from esformat.parts import make_schema
 
 TEXT = (ROOT / "spec" / "facts.md").read_text("utf-8")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import aggregator
-from aggregator.manifest import Manifest
+from aggregator.storage.manifest import Manifest
 from tests.soak import tracing
 
 ROOT = Path(__file__).parents[2]

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from aggregator.errors import CorruptManifestError, ManifestFailedError, TopicExistsError, UnknownVersionError
-from aggregator.manifest import Edit, Manifest
-from aggregator.manifest.database import migrations
 from aggregator.model import PartitionInfo, Problem, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo
 from aggregator.policy import Retention, Roll
+from aggregator.storage.manifest import Edit, Manifest
+from aggregator.storage.manifest.database import migrations
 from esformat import ClosedError
 from esformat.parts import make_schema
 

@@ -10,12 +10,13 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator import facts_file, following, reserve
-from aggregator.facts import encode_facts
-from aggregator.facts_file import FactsFile
+from aggregator import following, reserve
 from aggregator.housekeeping import Housekeeping
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.lock import WriterLock
+from aggregator.storage.manifest import backup as facts_file
+from aggregator.storage.manifest.backup import FactsFile
+from aggregator.storage.manifest.facts import encode_facts
 
 SCHEMA = pa.schema([("kind", pa.string()), ("price", pa.int64()), ("data", pa.binary())])
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 import aggregator
 from aggregator.forward import Forwarder, Sender, forwarder, make_destination
-from aggregator.lineage import BEFORE, MAX_INCARNATIONS, Lineage
 from aggregator.lql import Template
-from aggregator.manifest import IncarnationRows, Manifest
+from aggregator.storage.manifest import IncarnationRows, Manifest
+from aggregator.storage.manifest.lineage import BEFORE, MAX_INCARNATIONS, Lineage
 
 REFUSED = "from after the state that this catalog was restored from"
 

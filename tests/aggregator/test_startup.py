@@ -17,7 +17,7 @@ import aggregator
 import esformat
 from aggregator.housekeeping import Housekeeping
 from aggregator.maintenance import Maintenance
-from aggregator.manifest import Manifest
+from aggregator.storage.manifest import Manifest
 from aggregator.stream_index import StreamIndex
 
 ROWS = 40
@@ -234,7 +234,7 @@ def test_foreign_segments_are_set_aside(data):
 def test_crash_between_file_and_manifest(data, tmp_path, monkeypatch):
     """Files that a crash leaves when it seals or merges are swept: nothing is lost, nothing doubled, no problem."""
     images = [tmp_path / "sealing", tmp_path / "merging"]
-    apply = aggregator.manifest.Manifest.apply
+    apply = aggregator.storage.manifest.Manifest.apply
 
     def copying(manifest, edit):
         if edit.added:
@@ -243,7 +243,7 @@ def test_crash_between_file_and_manifest(data, tmp_path, monkeypatch):
 
     monkeypatch.setattr(Housekeeping, "chores", lambda _: ())  # which may seal or merge at another time
     with monkeypatch.context() as patched:
-        patched.setattr(aggregator.manifest.Manifest, "apply", copying)
+        patched.setattr(aggregator.storage.manifest.Manifest, "apply", copying)
         with aggregator.open(data.root) as catalog:
             catalog.seal()
             catalog.compact()

@@ -225,12 +225,12 @@ def test_old_copy_of_the_manifest(tmp_path: Path) -> None:
 
 STEPS = (
     "aggregator.storage.log.log:Log.wait",
-    "aggregator.manifest:Manifest.delete_topic",
+    "aggregator.storage.manifest:Manifest.delete_topic",
     "aggregator.state:CatalogState.delete_topic",
-    "aggregator.facts_file:FactsFile.keep",
+    "aggregator.storage.manifest.backup:FactsFile.keep",
     "aggregator.removal:Removal.sweep",
     "aggregator.storage.log.log:Log.roll",
-    "aggregator.manifest:Manifest.scrub",
+    "aggregator.storage.manifest:Manifest.scrub",
 )
 KILLED = """
 import importlib, os, signal, sys

@@ -15,8 +15,8 @@ import aggregator
 from aggregator import tombstones
 from aggregator.housekeeping import Housekeeping
 from aggregator.lql import TagSet
-from aggregator.manifest import Manifest
 from aggregator.model import LAST, RECORD_INDEX, Cut, with_cut
+from aggregator.storage.manifest import Manifest
 from aggregator.tombstones import without_hidden
 from aggregator.trimming import Rows, Rules, Trimming
 

@@ -7,9 +7,9 @@ from contextlib import suppress
 import pyarrow as pa
 
 from aggregator.errors import CorruptManifestError, UnknownVersionError
-from aggregator.facts import KINDS, Facts, Settings, decode_facts, decode_lines, encode_facts, lines_of
 from aggregator.model import PartitionInfo, PipeInfo, SchemaInfo, Tombstone, TopicInfo
 from aggregator.policy import Retention, Roll
+from aggregator.storage.manifest.facts import KINDS, Facts, Settings, decode_facts, decode_lines, encode_facts, lines_of
 from esformat.parts import make_schema
 
 _COLUMNS = pa.schema(

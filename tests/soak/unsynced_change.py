@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from aggregator.errors import ManifestFailedError
-from aggregator.manifest import Manifest
+from aggregator.storage.manifest import Manifest
 from tests.soak import tracing
 from tests.soak.tracing import Fault, Run
 

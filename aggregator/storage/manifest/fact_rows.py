@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from aggregator.facts import Settings
-from aggregator.manifest import rows
-from aggregator.manifest.manifest import IDENTITY, UNSYNCED, Manifest
-from aggregator.manifest.pipe_rows import PipeRows
 from aggregator.model import PartitionInfo, PipeInfo, SchemaInfo, Tombstone, TopicInfo
+from aggregator.storage.manifest import rows
+from aggregator.storage.manifest.facts import Settings
+from aggregator.storage.manifest.manifest import IDENTITY, UNSYNCED, Manifest
+from aggregator.storage.manifest.pipe_rows import PipeRows
 
 
 class FactRows:

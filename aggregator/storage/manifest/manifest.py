@@ -16,8 +16,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from aggregator.base.forked import Owner, leave_when_forked, never_free
 from aggregator.errors import CatalogLockedError, TopicExistsError
-from aggregator.manifest import rows
-from aggregator.manifest.database import errors_of, open_database
 from aggregator.model import (
     Cut,
     PartitionInfo,
@@ -31,6 +29,8 @@ from aggregator.model import (
 )
 from aggregator.policy import Retention, Roll
 from aggregator.storage.files.layout import manifest_files, same_file
+from aggregator.storage.manifest import rows
+from aggregator.storage.manifest.database import errors_of, open_database
 from esformat.parts import EventSchema
 
 IDENTITY, UNSYNCED, CLOCK, WRITTEN = "identity", "unsynced", "clock", "written"
@@ -229,7 +229,7 @@ class Manifest:
                 raise
 
     def take_changed(self) -> set[str]:
-        """Kinds of facts, as `aggregator.facts` has them, that changed since this was asked last."""
+        """Kinds of facts, as `aggregator.storage.manifest.facts` has them, that changed since this was asked last."""
         with self._lock:
             changed, self._changed = self._changed, set()
         return changed

@@ -16,11 +16,20 @@ from pathlib import Path
 from threading import Lock
 
 from aggregator.errors import CorruptManifestError, ManifestFailedError, UnknownVersionError
-from aggregator.facts import KINDS, MAX_BYTES, MAX_LINE_BYTES, Facts, decode_facts, decode_lines, encode_facts, lines_of
-from aggregator.manifest import FactRows, Manifest
 from aggregator.model import Problem
 from aggregator.storage.files.layout import Layout, sync_directory
 from aggregator.storage.files.modes import create_file
+from aggregator.storage.manifest import FactRows, Manifest
+from aggregator.storage.manifest.facts import (
+    KINDS,
+    MAX_BYTES,
+    MAX_LINE_BYTES,
+    Facts,
+    decode_facts,
+    decode_lines,
+    encode_facts,
+    lines_of,
+)
 
 logger = logging.getLogger("aggregator")
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import astuple
 
 from aggregator.errors import InvalidRequestError
-from aggregator.manifest.manifest import Manifest
 from aggregator.model import PipeInfo
+from aggregator.storage.manifest.manifest import Manifest
 
 _SELECT = """
     SELECT name, identity, source, condition, backfill, created_us, sequence, progress FROM pipes ORDER BY name

@@ -23,7 +23,7 @@ REBUILD = "run `aggregator rebuild-manifest` on the catalog"
 
 def migrations() -> list[tuple[int, str]]:
     """Every migration: its number, its SQL; in order. A released one is never edited."""
-    folder = files("aggregator.manifest") / "migrations"
+    folder = files("aggregator.storage.manifest") / "migrations"
     scripts = sorted(
         (entry.name, entry.read_text("utf-8")) for entry in folder.iterdir() if entry.name.endswith(".sql")
     )

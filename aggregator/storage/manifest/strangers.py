@@ -9,8 +9,8 @@ from __future__ import annotations
 import struct
 
 from aggregator.errors import CatalogNotFoundError
-from aggregator.manifest.database import APPLICATION_ID
 from aggregator.storage.files.layout import Layout
+from aggregator.storage.manifest.database import APPLICATION_ID
 
 _MAGIC = b"SQLite format 3\0"
 _APPLICATION_ID = struct.Struct(">68xI")  # in SQLite's header

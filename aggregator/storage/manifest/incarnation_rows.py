@@ -6,8 +6,8 @@ import secrets
 import sqlite3
 from collections.abc import Mapping
 
-from aggregator.lineage import BEFORE, MAX_INCARNATIONS, NAME_BYTES, Lineage
-from aggregator.manifest.manifest import IDENTITY, Manifest
+from aggregator.storage.manifest.lineage import BEFORE, MAX_INCARNATIONS, NAME_BYTES, Lineage
+from aggregator.storage.manifest.manifest import IDENTITY, Manifest
 
 
 class IncarnationRows:

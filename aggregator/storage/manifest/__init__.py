@@ -1,0 +1,25 @@
+"""The manifest: what exists, in SQLite."""
+
+from aggregator.storage.manifest.database import REBUILD, RECOVER, open_database
+from aggregator.storage.manifest.fact_rows import FactRows
+from aggregator.storage.manifest.incarnation_rows import IncarnationRows
+from aggregator.storage.manifest.manifest import CLOCK, IDENTITY, UNSYNCED, WRITTEN, Contents, Edit, Manifest
+from aggregator.storage.manifest.pipe_rows import PipeRows
+from aggregator.storage.manifest.strangers import refuse_strangers
+
+__all__ = [
+    "CLOCK",
+    "IDENTITY",
+    "REBUILD",
+    "RECOVER",
+    "UNSYNCED",
+    "WRITTEN",
+    "Contents",
+    "Edit",
+    "FactRows",
+    "IncarnationRows",
+    "Manifest",
+    "PipeRows",
+    "open_database",
+    "refuse_strangers",
+]
