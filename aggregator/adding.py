@@ -33,13 +33,13 @@ from aggregator.base.merge import numbers
 from aggregator.errors import InvalidRequestError, OverloadedError, SequenceConflictError
 from aggregator.intake import Fitting
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
-from aggregator.schema_change import choose_schema
-from aggregator.state import PRODUCER_WINDOW, Partition, Topic
 from aggregator.storage.files.layout import Layout, make_directory, sync_directory
 from aggregator.storage.files.staging import claim, forget_note, note, staging, undo
 from aggregator.storage.log.entry import Entry
 from aggregator.storage.manifest import Edit, Manifest
 from aggregator.storage.segments.file import write_segment
+from aggregator.storage.state.schema import choose_schema
+from aggregator.storage.state.state import PRODUCER_WINDOW, Partition, Topic
 from aggregator.writing import Writing, now_us
 from esformat import EsdbError, InvalidEventError
 

@@ -11,9 +11,9 @@ from threading import Lock
 from aggregator.base.age_clock import AgeClock
 from aggregator.base.reports import ClockReport
 from aggregator.model import Problem
-from aggregator.state import CatalogState
 from aggregator.storage.files.layout import manifest_files
 from aggregator.storage.manifest import CLOCK, Manifest
+from aggregator.storage.state.state import CatalogState
 
 logger = logging.getLogger("aggregator")
 

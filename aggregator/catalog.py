@@ -13,7 +13,6 @@ from typing import Any, Self
 import pyarrow as pa
 
 from aggregator.ages import stored_report
-from aggregator.arrivals import Arrivals
 from aggregator.base.interrupts import uninterrupted
 from aggregator.base.names import check_name
 from aggregator.base.reports import ClockReport, CompactionReport, RetentionReport
@@ -28,13 +27,14 @@ from aggregator.pipes import Pipes
 from aggregator.policy import Retention, Roll
 from aggregator.quarantine_view import QuarantineView
 from aggregator.query import follow, run
-from aggregator.schema_change import topic_schema, union_schema
 from aggregator.selection import Selection
-from aggregator.state import Topic as TopicState
 from aggregator.stats import disk_stats, memory_stats, scan_stats
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.usage import measure
 from aggregator.storage.segments.records import STREAM_SCHEMA, events_of, joined, record_columns
+from aggregator.storage.state.notify import Arrivals
+from aggregator.storage.state.schema import topic_schema, union_schema
+from aggregator.storage.state.state import Topic as TopicState
 from aggregator.tail import Tail
 from aggregator.topic import DEFAULT_PARTITION, Backend, Topic, writer_of
 from aggregator.writing import Writing, now_us

@@ -21,9 +21,9 @@ from aggregator.base.memory_budget import Budget
 from aggregator.footprint import Footprint
 from aggregator.removal import Removal
 from aggregator.sealing import Sealer
-from aggregator.state import CatalogState, Topic
 from aggregator.storage.log.log import Log
 from aggregator.storage.manifest import Manifest
+from aggregator.storage.state.state import CatalogState, Topic
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")

@@ -18,12 +18,12 @@ from aggregator.model import LAST, Cut, SegmentInfo, Tombstone
 from aggregator.removal import Removal, UnlessRemoved
 from aggregator.rewriting import FirstError, Rewriter
 from aggregator.sealing import Sealer
-from aggregator.state import CatalogState, Partition, Topic
 from aggregator.storage.log.log import Log
 from aggregator.storage.manifest import Edit, Manifest
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.table import Bounds
-from aggregator.tombstones import Hidden, count_hidden, erased_spaces, hidden_in
+from aggregator.storage.state.state import CatalogState, Partition, Topic
+from aggregator.storage.state.tombstones import Hidden, count_hidden, erased_spaces, hidden_in
 
 
 @dataclass(frozen=True, slots=True)

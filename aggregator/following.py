@@ -15,7 +15,6 @@ from aggregator.base.forked import Owner
 from aggregator.errors import CatalogNotFoundError, CorruptManifestError, ManifestFailedError
 from aggregator.model import Problem, SegmentInfo
 from aggregator.replay import Replay
-from aggregator.state import CatalogState, Snapshot, Topic
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.lock import is_held
 from aggregator.storage.files.pins import Pin, Pins
@@ -23,7 +22,8 @@ from aggregator.storage.log.file import Frame
 from aggregator.storage.log.follow import LogTail
 from aggregator.storage.manifest import REBUILD, RECOVER, Contents, IncarnationRows, Manifest, refuse_strangers
 from aggregator.storage.segments.pool import SegmentPool
-from aggregator.stream_index import StreamIndex
+from aggregator.storage.state.state import CatalogState, Snapshot, Topic
+from aggregator.storage.state.streams import StreamIndex
 
 _TRIES, _PAUSE_S = 50, 0.02  # until a manifest that is being rebuilt has its name: a moment
 

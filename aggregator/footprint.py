@@ -11,12 +11,12 @@ from aggregator.base.memory_budget import Budget
 from aggregator.errors import DiskFullError
 from aggregator.model import SegmentInfo
 from aggregator.policy import Limits
-from aggregator.state import CatalogState, Topic
 from aggregator.storage.files.disk_reserve import DiskReserve
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.usage import free_bytes
 from aggregator.storage.log.log import Log
 from aggregator.storage.manifest import Manifest
+from aggregator.storage.state.state import CatalogState, Topic
 
 INDEX_SHARE = 8
 """Events that do not compress take more in a segment than in memory: indexes, at most one part in so many."""

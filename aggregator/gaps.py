@@ -12,11 +12,11 @@ import pyarrow as pa
 
 from aggregator.base.merge import numbers
 from aggregator.model import RECORD_INDEX, SegmentInfo
-from aggregator.state import CatalogState, Snapshot
 from aggregator.storage.memtable.memtable import Piece
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.table import Bounds
-from aggregator.tombstones import Hidden, count_hidden, hidden_in, hidden_rows
+from aggregator.storage.state.state import CatalogState, Snapshot
+from aggregator.storage.state.tombstones import Hidden, count_hidden, hidden_in, hidden_rows
 
 
 def gone_between(snapshot: Snapshot, begin: Mapping[int, int], end: Mapping[int, int], pool: SegmentPool) -> int:

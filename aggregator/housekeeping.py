@@ -23,7 +23,6 @@ from aggregator.removal import Removal, UnlessRemoved
 from aggregator.retention import Doomed, Kept, Space, expired, in_the_way
 from aggregator.rewriting import FirstError, Rewriter, Stopped
 from aggregator.sealing import NOT_THE_DATA, Sealer
-from aggregator.state import CatalogState, Topic
 from aggregator.storage.files.disk_reserve import DiskReserve, wanted_bytes
 from aggregator.storage.files.layout import Layout, segment_name
 from aggregator.storage.files.pins import Pins
@@ -32,7 +31,8 @@ from aggregator.storage.log.log import Log
 from aggregator.storage.manifest import Manifest
 from aggregator.storage.segments.file import file_checksum
 from aggregator.storage.segments.pool import SegmentPool
-from aggregator.tombstones import erased_spaces
+from aggregator.storage.state.state import CatalogState, Topic
+from aggregator.storage.state.tombstones import erased_spaces
 
 logger = logging.getLogger("aggregator")
 

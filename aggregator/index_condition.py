@@ -7,7 +7,7 @@ import pyarrow as pa
 from aggregator.lql import equalities
 from aggregator.lql.operand import Field, innermost, target_of
 from aggregator.lql.tree import Expression, Value, conditions
-from aggregator.state import Snapshot
+from aggregator.storage.state.state import Snapshot
 
 
 def index_conditions(snapshot: Snapshot, where: Expression | None) -> tuple[tuple[str, object], ...]:

@@ -21,13 +21,13 @@ from aggregator.footprint import Footprint
 from aggregator.intake import Fitting
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
 from aggregator.reserve import Reserve
-from aggregator.schema_change import choose_schema, newest_of_families, widened
-from aggregator.state import PRODUCER_WINDOW, CatalogState, Partition, Topic
 from aggregator.storage.log.entry import Entry
 from aggregator.storage.log.frame import MAX_BODY_BYTES, EventsPrefix
 from aggregator.storage.log.log import Log
 from aggregator.storage.manifest import Manifest
 from aggregator.storage.memtable.memtable import make_piece
+from aggregator.storage.state.schema import choose_schema, newest_of_families, widened
+from aggregator.storage.state.state import PRODUCER_WINDOW, CatalogState, Partition, Topic
 from esformat import InvalidEventError
 
 MAX_FITTINGS = 256  # sets of columns remembered for each topic

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from aggregator.scan import Scan
-from aggregator.state import Snapshot
 from aggregator.storage.segments.pool import SegmentPool
+from aggregator.storage.state.state import Snapshot
 
 
 def counted_spaces(snapshot: Snapshot, pool: SegmentPool, scan: Callable[..., Scan]) -> dict[str | bytes, int]:

@@ -9,9 +9,9 @@ from aggregator.base.reports import Removed, RetentionReport
 from aggregator.following import Following
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.retention import expired
-from aggregator.state import Topic
 from aggregator.storage.files.usage import measure
 from aggregator.storage.segments.file import file_checksum
+from aggregator.storage.state.state import Topic
 
 
 def damaged_segments(following: Following, now_us: int) -> Iterator[Problem]:

@@ -16,8 +16,8 @@ from threading import Condition, Thread
 from aggregator.base.memory_budget import Budget
 from aggregator.policy import Durability, Limits
 from aggregator.sealing import Sealer, choose_to_seal, next_due_us
-from aggregator.state import CatalogState
 from aggregator.storage.log.log import Log
+from aggregator.storage.state.state import CatalogState
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")

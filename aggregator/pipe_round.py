@@ -18,8 +18,8 @@ from aggregator.lql import Filter, TimeSpan, time_span
 from aggregator.lql.tree import Expression, Source
 from aggregator.position import Position
 from aggregator.rounds import Material, Round, TopicPart, hold, last_key, read_round
-from aggregator.state import Snapshot
 from aggregator.storage.segments.table import Bounds
+from aggregator.storage.state.state import Snapshot
 from aggregator.topic import Backend
 
 PIPE_TAG = "logrange.pipe"

@@ -37,9 +37,9 @@ from aggregator.pipe_round import (
 )
 from aggregator.position import Position
 from aggregator.selection import first_after, lineage_of
-from aggregator.state import Topic
 from aggregator.storage.manifest import PipeRows
-from aggregator.stream_index import tags_of
+from aggregator.storage.state.state import Topic
+from aggregator.storage.state.streams import tags_of
 from aggregator.topic import DEFAULT_PARTITION
 from aggregator.writing import Writing, now_us
 from esformat import ClosedError, EsdbError

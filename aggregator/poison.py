@@ -28,10 +28,10 @@ from aggregator.quarantine_file import (
     write_batch,
 )
 from aggregator.sealing_table import with_indexes
-from aggregator.state import CatalogState, Partition, Topic
 from aggregator.storage.files.layout import Layout, sync_directory
 from aggregator.storage.manifest import Edit, Manifest
-from aggregator.tombstones import Hidden
+from aggregator.storage.state.state import CatalogState, Partition, Topic
+from aggregator.storage.state.tombstones import Hidden
 
 logger = logging.getLogger("aggregator")
 

@@ -22,7 +22,7 @@ from aggregator.model import RECORD_INDEX, ProducerEntry, QuarantinedBatch
 from aggregator.storage.files.layout import Layout, make_directory, sync_directory
 from aggregator.storage.files.modes import create_file
 from aggregator.storage.segments.file import PROPERTY, file_checksum
-from aggregator.tombstones import Hidden, hidden_rows
+from aggregator.storage.state.tombstones import Hidden, hidden_rows
 
 SUFFIX = ".quarantined.arrow"
 _PARTIAL = ".partial"

@@ -13,7 +13,7 @@ from aggregator.model import RECORD_INDEX, Problem, QuarantinedBatch, Receipt
 from aggregator.poison import problems_of
 from aggregator.quarantine_file import damaged_files, file_name, read_batches, without_hidden
 from aggregator.storage.files.layout import sync_directory
-from aggregator.tombstones import hidden_in
+from aggregator.storage.state.tombstones import hidden_in
 from aggregator.topic import Backend, writer_of
 
 PRODUCER = "quarantine"

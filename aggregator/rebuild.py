@@ -20,7 +20,6 @@ from aggregator.quarantine_file import batch_files, describe_batch
 from aggregator.replay import adopt_definitions, adopt_partition, adopt_schema, adopt_topic
 from aggregator.restoring import Restored, restore
 from aggregator.startup import SET_ASIDE, adopt_segment
-from aggregator.state import CatalogState
 from aggregator.storage.files.layout import Layout, manifest_files, segment_files, sync_directory
 from aggregator.storage.files.lock import WriterLock
 from aggregator.storage.files.set_aside import set_aside
@@ -30,6 +29,7 @@ from aggregator.storage.log.held import LoggedEvents
 from aggregator.storage.manifest import CLOCK, Edit, IncarnationRows, Manifest
 from aggregator.storage.manifest.backup import read_facts
 from aggregator.storage.segments.file import FoundSegment, describe_segment, index_spans
+from aggregator.storage.state.state import CatalogState
 from esformat import EsdbError
 
 _NEW = "manifest.sqlite.rebuilding"

@@ -15,11 +15,11 @@ from aggregator.base.interrupts import uninterrupted
 from aggregator.errors import SegmentMissingError
 from aggregator.footprint import Footprint
 from aggregator.model import SegmentInfo
-from aggregator.state import CatalogState, Topic
 from aggregator.storage.files.layout import Layout, sync_directory
 from aggregator.storage.files.pins import Pins
 from aggregator.storage.manifest import Edit, Manifest
 from aggregator.storage.segments.pool import SegmentPool
+from aggregator.storage.state.state import CatalogState, Topic
 from esformat import EsdbError
 
 

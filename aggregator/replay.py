@@ -12,13 +12,13 @@ import pyarrow as pa
 from aggregator.errors import CorruptLogError, UnknownVersionError
 from aggregator.model import ProducerEntry, SchemaInfo, TopicInfo
 from aggregator.policy import Retention, Roll
-from aggregator.state import CatalogState
 from aggregator.storage.log.file import Frame, list_files, read_file, read_frames
 from aggregator.storage.log.frame import EventsPrefix, FrameKind
 from aggregator.storage.log.recovery import Recovered, recover
 from aggregator.storage.manifest import Manifest
 from aggregator.storage.manifest.facts import stored_magnitudes
 from aggregator.storage.memtable.memtable import make_piece
+from aggregator.storage.state.state import CatalogState
 from esformat.parts import EventSchema
 
 

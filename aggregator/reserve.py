@@ -11,8 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Lock
 
-from aggregator.state import Partition
 from aggregator.storage.manifest import Manifest
+from aggregator.storage.state.state import Partition
 
 FIRST = 1 << 12
 """So many record indexes are reserved ahead of a partition's first append in a run, then each time twice as many,"""

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from aggregator.model import PartitionInfo, SchemaInfo, Tombstone, TopicInfo
-from aggregator.state import CatalogState, Topic
 from aggregator.storage.manifest import IDENTITY, UNSYNCED, Edit, Manifest, PipeRows
 from aggregator.storage.manifest.facts import Facts
+from aggregator.storage.state.state import CatalogState, Topic
 
 _SHOWN = 5
 _UNKNOWN = 1 << 22

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 import esformat
 from aggregator.model import ProducerEntry, SegmentInfo, newest_notes
-from aggregator.state import PRODUCER_WINDOW, Partition, Topic
 from aggregator.storage.files.layout import Layout, make_directory
 from aggregator.storage.files.modes import settle_file
 from aggregator.storage.segments.file import (
@@ -29,7 +28,8 @@ from aggregator.storage.segments.file import (
 )
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.signature import merged_signature
-from aggregator.tombstones import Hidden, without_hidden
+from aggregator.storage.state.state import PRODUCER_WINDOW, Partition, Topic
+from aggregator.storage.state.tombstones import Hidden, without_hidden
 
 
 class Stopped(esformat.ClosedError):

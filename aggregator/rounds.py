@@ -19,15 +19,15 @@ from aggregator.lql import Columns, Filter, TimeSpan
 from aggregator.model import PARTITION, RECORD_INDEX, SchemaInfo, SegmentInfo
 from aggregator.position import Key
 from aggregator.question import Question
-from aggregator.schema_change import union_schema
 from aggregator.source import FIRST_WINDOW_ROWS, Keep, View, segment_batches, segment_blocks
-from aggregator.state import Snapshot
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.memtable.memtable import Piece
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.records import FIELD_MAP, FIELDS
 from aggregator.storage.segments.table import Bounds
-from aggregator.tombstones import hidden_in
+from aggregator.storage.state.schema import union_schema
+from aggregator.storage.state.state import Snapshot
+from aggregator.storage.state.tombstones import hidden_in
 from aggregator.unsealed_source import Group, lookup_groups, unsealed_batches
 from esformat.parts import default_schema
 

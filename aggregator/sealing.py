@@ -35,13 +35,13 @@ from aggregator.policy import Limits, Retention
 from aggregator.sealing_marks import SealingMarks
 from aggregator.sealing_process import POSSIBLE, SealingProcess
 from aggregator.sealing_table import families, plain_piece, sealing_table
-from aggregator.state import CatalogState, Partition, Topic
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.log.log import Log
 from aggregator.storage.manifest import Edit, Manifest
 from aggregator.storage.memtable.memtable import Piece, Unsealed
 from aggregator.storage.segments.file import write_segment
-from aggregator.tombstones import Hidden, hidden_in
+from aggregator.storage.state.state import CatalogState, Partition, Topic
+from aggregator.storage.state.tombstones import Hidden, hidden_in
 from esformat import ClosedError
 from esformat.parts import make_schema
 

@@ -29,7 +29,7 @@ from aggregator.errors import SealingFailedError
 from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
 from aggregator.sealing_table import sealing_table
 from aggregator.storage.segments.file import write_segment
-from aggregator.tombstones import Hidden
+from aggregator.storage.state.tombstones import Hidden
 from esformat import EsdbError
 
 NICE = 5

@@ -30,7 +30,7 @@ from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
 from aggregator.sealing_helper import Task, receive, send
 from aggregator.storage.files.layout import Layout, make_directory, sync_directory
 from aggregator.storage.files.staging import staging
-from aggregator.tombstones import Hidden
+from aggregator.storage.state.tombstones import Hidden
 from esformat import UsageError
 
 POSSIBLE = hasattr(socket, "send_fds")

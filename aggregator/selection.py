@@ -26,9 +26,9 @@ from aggregator.model import RECORD_INDEX
 from aggregator.position import Key, Position
 from aggregator.rounds import Material, Round, Tally, TopicPart, hold, last_key, read_round, read_unordered
 from aggregator.source import FIRST_WINDOW_ROWS
-from aggregator.state import Snapshot
 from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.segments.table import Bounds
+from aggregator.storage.state.state import Snapshot
 from aggregator.topic import Backend
 from esformat import Event
 from esformat.parts import rows_of_batch

@@ -21,7 +21,7 @@ from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
 from aggregator.question import Question
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.row_indexes import rows_near
-from aggregator.tombstones import Hidden, without_hidden
+from aggregator.storage.state.tombstones import Hidden, without_hidden
 from esformat import UsageError
 from esformat.parts import scan_rows
 

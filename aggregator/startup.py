@@ -18,7 +18,6 @@ from aggregator.errors import CorruptManifestError, UnknownVersionError
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.replay import Replay, adopt_partition, adopt_schema, adopt_topic
 from aggregator.restoring import restore
-from aggregator.state import CatalogState, Topic
 from aggregator.storage.files.layout import Layout, segment_number
 from aggregator.storage.files.set_aside import set_aside
 from aggregator.storage.log.file import told_gap
@@ -34,6 +33,7 @@ from aggregator.storage.segments.file import (
     stored_producers,
 )
 from aggregator.storage.segments.table import SegmentView
+from aggregator.storage.state.state import CatalogState, Topic
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")

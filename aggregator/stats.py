@@ -9,9 +9,9 @@ import pyarrow as pa
 
 from aggregator.base.window_budget import WindowBudget
 from aggregator.model import QuarantinedBatch
-from aggregator.state import CatalogState, Partition, Topic
 from aggregator.storage.files.usage import Usage
-from aggregator.tombstones import erased_spaces
+from aggregator.storage.state.state import CatalogState, Partition, Topic
+from aggregator.storage.state.tombstones import erased_spaces
 
 Facts = dict[str, Any]
 _SUMS = (

@@ -15,10 +15,10 @@ import pyarrow.compute as pc
 from aggregator.base.merge import numbers
 from aggregator.lql.tree import Source
 from aggregator.model import RECORD_INDEX, SegmentInfo
-from aggregator.state import Snapshot, UnsealedPart
 from aggregator.storage.segments.pool import SegmentPool
-from aggregator.stream_index import Stream
-from aggregator.tombstones import Hidden, count_hidden, hidden_in, without_hidden
+from aggregator.storage.state.state import Snapshot, UnsealedPart
+from aggregator.storage.state.streams import Stream
+from aggregator.storage.state.tombstones import Hidden, count_hidden, hidden_in, without_hidden
 from aggregator.topic import Backend
 
 

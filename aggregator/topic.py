@@ -18,11 +18,11 @@ from aggregator.model import Receipt
 from aggregator.policy import Retention, Roll
 from aggregator.question import Question, check_index, make_question
 from aggregator.scan import Scan
-from aggregator.state import Snapshot
-from aggregator.state import Topic as TopicState
 from aggregator.stats import topic_stats
 from aggregator.storage.files.pins import Pin
-from aggregator.tombstones import erased_spaces
+from aggregator.storage.state.state import Snapshot
+from aggregator.storage.state.state import Topic as TopicState
+from aggregator.storage.state.tombstones import erased_spaces
 from aggregator.traces import look_for
 from aggregator.writing import Writing, now_us
 from esformat import UsageError

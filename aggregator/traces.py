@@ -14,12 +14,12 @@ from aggregator.base.reports import Traces
 from aggregator.errors import CorruptLogError
 from aggregator.model import QuarantinedBatch
 from aggregator.quarantine_file import count_space, damaged_files
-from aggregator.state import Snapshot, Topic
 from aggregator.storage.files.layout import Layout, manifest_files
 from aggregator.storage.log.file import Frame, list_files, read_file, read_frames
 from aggregator.storage.log.frame import EventsPrefix, FrameKind
 from aggregator.storage.manifest import Manifest
-from aggregator.tombstones import erased_spaces
+from aggregator.storage.state.state import Snapshot, Topic
+from aggregator.storage.state.tombstones import erased_spaces
 
 LEAST_SEARCHED_BYTES = 4
 """Shorter keys stand by chance in any file."""

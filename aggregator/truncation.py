@@ -19,12 +19,12 @@ from aggregator.lql.tree import Truncate
 from aggregator.model import LAST, PARTITION, RECORD_INDEX, Cut
 from aggregator.question import Question
 from aggregator.source import View, segment_batches
-from aggregator.state import Snapshot
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.table import Bounds
-from aggregator.stream_index import Stream
+from aggregator.storage.state.state import Snapshot
+from aggregator.storage.state.streams import Stream
+from aggregator.storage.state.tombstones import FEW_SPACES, hidden_in
 from aggregator.stream_sizes import record_bytes, shares_of, unsealed_record_bytes
-from aggregator.tombstones import FEW_SPACES, hidden_in
 from aggregator.topic import Backend, writer_of
 from aggregator.trimming import Rows, Rules, Trimming
 from aggregator.unsealed_source import Group, unsealed_batches

@@ -19,8 +19,8 @@ from aggregator.base.merge import PLACE, numbers
 from aggregator.model import RECORD_INDEX
 from aggregator.question import Question
 from aggregator.source import FIRST_WINDOW_ROWS, WINDOW_ROWS, View
-from aggregator.state import Snapshot
 from aggregator.storage.memtable.memtable import I64, Lookup, Rows
+from aggregator.storage.state.state import Snapshot
 from esformat.parts import can_hold
 
 Bools = npt.NDArray[np.bool_]

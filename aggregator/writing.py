@@ -25,7 +25,6 @@ from aggregator.reserve import Reserve, where_written
 from aggregator.sealing import Sealer
 from aggregator.sealing_process import POSSIBLE, PREFIX, SealingProcess
 from aggregator.startup import Startup
-from aggregator.state import CatalogState, Snapshot, Topic
 from aggregator.storage.files.disk_reserve import DiskReserve
 from aggregator.storage.files.layout import Layout, make_directory, segment_files
 from aggregator.storage.files.lock import WriterLock
@@ -39,7 +38,8 @@ from aggregator.storage.log.recovery import Recovered
 from aggregator.storage.manifest import IDENTITY, UNSYNCED, WRITTEN, IncarnationRows, Manifest, refuse_strangers
 from aggregator.storage.manifest.backup import FactsFile
 from aggregator.storage.segments.pool import SegmentPool
-from aggregator.stream_index import StreamIndex
+from aggregator.storage.state.state import CatalogState, Snapshot, Topic
+from aggregator.storage.state.streams import StreamIndex
 from esformat import ClosedError, EsdbError
 
 MIN_BYTES = 1 << 20

@@ -8,11 +8,11 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from aggregator.arrivals import Arrivals
 from aggregator.client import Client, Page, RemoteSelection, RemoteTail, RemoteTopic, Retry
 from aggregator.errors import InvalidRequestError
 from aggregator.lql import TagSet, parse_statement, to_text
 from aggregator.lql.tree import Select
+from aggregator.storage.state.notify import Arrivals
 
 _BRIEF = Retry(attempts=4)
 """Somebody waits at a terminal: an address where nobody listens is told in less than a second."""

@@ -15,7 +15,6 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from aggregator.arrivals import Arrivals
 from aggregator.errors import AggregatorError, InvalidRequestError
 from aggregator.forward.destinations import Destination, StreamDestination, TryLaterError
 from aggregator.lql import Columns, parse_statement, to_text
@@ -23,6 +22,7 @@ from aggregator.lql.tree import Position, Select
 from aggregator.storage.files.layout import sync_directory
 from aggregator.storage.files.modes import create_file
 from aggregator.storage.segments.records import FIELD_MAP, FIELDS
+from aggregator.storage.state.notify import Arrivals
 
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.2, 30.0
 NOTE_S = 1.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from aggregator.arrivals import Arrivals
+from aggregator.storage.state.notify import Arrivals
 
 _LOOK_S = 1.0  # so long a stop of the server waits for the thread at most
 _PAUSE_S = 0.01  # between two wakings: many small appends wake everybody once

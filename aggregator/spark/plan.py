@@ -16,15 +16,15 @@ from aggregator.base.merge import numbers
 from aggregator.errors import SegmentMissingError
 from aggregator.model import PARTITION, RECORD_INDEX, Cut, SchemaInfo, SegmentInfo
 from aggregator.question import Question
-from aggregator.schema_change import union_schema
 from aggregator.source import View
 from aggregator.spark.replaced import KEY_COLUMNS, RowKey, Share, key_of, opened_now
-from aggregator.state import Snapshot, UnsealedPart
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.memtable.memtable import Piece
 from aggregator.storage.segments.table import Bounds as TableBounds
 from aggregator.storage.segments.table import SegmentView
-from aggregator.tombstones import Hidden, hidden_in
+from aggregator.storage.state.schema import union_schema
+from aggregator.storage.state.state import Snapshot, UnsealedPart
+from aggregator.storage.state.tombstones import Hidden, hidden_in
 from esformat import Segment
 from esformat.parts import EventSchema, default_schema
 from esformat.spark.parts import (

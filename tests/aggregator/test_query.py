@@ -11,8 +11,8 @@ import pytest
 
 import aggregator
 from aggregator import rounds
-from aggregator.arrivals import Arrivals
 from aggregator.lql import TagSet
+from aggregator.storage.state.notify import Arrivals
 
 TAGS = [{"app": app, "zone": zone} for app in ("web", "db", "it's") for zone in ("eu", "us")]
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from aggregator.model import SchemaInfo
-from aggregator.schema_change import choose_schema, fit, newest_of_families, topic_schema, union_schema
+from aggregator.storage.state.schema import choose_schema, fit, newest_of_families, topic_schema, union_schema
 from esformat import InvalidEventError
 
 

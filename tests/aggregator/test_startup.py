@@ -18,7 +18,7 @@ import esformat
 from aggregator.housekeeping import Housekeeping
 from aggregator.maintenance import Maintenance
 from aggregator.storage.manifest import Manifest
-from aggregator.stream_index import StreamIndex
+from aggregator.storage.state.streams import StreamIndex
 
 ROWS = 40
 

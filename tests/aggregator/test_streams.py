@@ -12,7 +12,7 @@ from crash_image import crash_image
 import aggregator
 import esformat
 from aggregator.lql import TagSet, parse_source
-from aggregator.stream_index import StreamIndex
+from aggregator.storage.state.streams import StreamIndex
 from esformat import InvalidEventError
 
 ODD_TAGS = [

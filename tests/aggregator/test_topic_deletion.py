@@ -226,7 +226,7 @@ def test_old_copy_of_the_manifest(tmp_path: Path) -> None:
 STEPS = (
     "aggregator.storage.log.log:Log.wait",
     "aggregator.storage.manifest:Manifest.delete_topic",
-    "aggregator.state:CatalogState.delete_topic",
+    "aggregator.storage.state.state:CatalogState.delete_topic",
     "aggregator.storage.manifest.backup:FactsFile.keep",
     "aggregator.removal:Removal.sweep",
     "aggregator.storage.log.log:Log.roll",

@@ -12,12 +12,12 @@ import pytest
 from crash_image import crash_image
 
 import aggregator
-from aggregator import tombstones
 from aggregator.housekeeping import Housekeeping
 from aggregator.lql import TagSet
 from aggregator.model import LAST, RECORD_INDEX, Cut, with_cut
 from aggregator.storage.manifest import Manifest
-from aggregator.tombstones import without_hidden
+from aggregator.storage.state import tombstones
+from aggregator.storage.state.tombstones import without_hidden
 from aggregator.trimming import Rows, Rules, Trimming
 
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import aggregator
 from aggregator.errors import CorruptLogError, UnknownVersionError
 from aggregator.replay import Replay
-from aggregator.state import CatalogState
 from aggregator.storage.log.file import Damage, Frame, decode_mark, list_files, read_frames
 from aggregator.storage.log.frame import FILE_HEADER_BYTES, FrameHead, FrameKind, decode_file_header
 from aggregator.storage.manifest import Contents
+from aggregator.storage.state.state import CatalogState
 
 _EVENTS = pa.table(
     {

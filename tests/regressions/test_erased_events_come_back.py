@@ -15,7 +15,7 @@ import pytest
 
 import aggregator
 from aggregator.housekeeping import Housekeeping
-from aggregator.stream_index import StreamIndex
+from aggregator.storage.state.streams import StreamIndex
 
 WAIT_S = 60
 STREAM = "{name=secret}"

@@ -9,7 +9,7 @@ import pytest
 
 import aggregator
 from aggregator.housekeeping import Housekeeping
-from aggregator.stream_index import StreamIndex
+from aggregator.storage.state.streams import StreamIndex
 from esformat import ClosedError
 
 

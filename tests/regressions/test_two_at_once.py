@@ -12,7 +12,7 @@ from aggregator import topic as topic_module
 from aggregator import traces
 from aggregator.housekeeping import Housekeeping
 from aggregator.storage.segments import table as segment_table
-from aggregator.stream_index import StreamIndex
+from aggregator.storage.state.streams import StreamIndex
 
 WAIT_S = 60
 

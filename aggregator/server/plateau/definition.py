@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from aggregator.model import RESERVED_COLUMNS
-from aggregator.schema_change import small_types, topic_schema
 from aggregator.server.plateau.as_sent import as_sent
+from aggregator.storage.state.schema import small_types, topic_schema
 from esformat import InvalidEventError
 from esformat.parts import KEY_COLUMNS, TIMESTAMP_TYPE
 

@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from aggregator.lql import LqlError, TagSet, TagTable
 from aggregator.lql.tree import Source
 from aggregator.model import RECORD_INDEX, SegmentInfo
-from aggregator.state import CatalogState, Snapshot, Topic
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.manifest import Manifest
 from aggregator.storage.memtable.memtable import Piece
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.table import Bounds
-from aggregator.tombstones import Hidden, Tombstones, count_hidden, without_hidden
+from aggregator.storage.state.state import CatalogState, Snapshot, Topic
+from aggregator.storage.state.tombstones import Hidden, Tombstones, count_hidden, without_hidden
 
 Snap = Callable[[Topic, str | None], tuple[Snapshot, Pin]]
 KEPT_ANSWERS = 256

@@ -12,15 +12,15 @@ from functools import cached_property
 from threading import Lock
 from typing import Any
 
-from aggregator.arrivals import Arrivals
 from aggregator.errors import TopicNotFoundError
 from aggregator.model import Cut, PartitionInfo, ProducerEntry, SchemaInfo, SegmentInfo, Tombstone, TopicInfo, with_cut
-from aggregator.schema_change import union_schema
 from aggregator.storage.files.pins import Pin, Pins
 from aggregator.storage.manifest import Contents
 from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.memtable.memtable import Lookup, Piece, Unsealed, look_up
 from aggregator.storage.segments.table import SegmentTable, SegmentView
+from aggregator.storage.state.notify import Arrivals
+from aggregator.storage.state.schema import union_schema
 from esformat.parts import EventSchema, default_schema
 
 PRODUCER_WINDOW = 64
