@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from aggregator.opening import rebuild_manifest
     from aggregator.policy import Durability, Limits, Retention, Roll
     from aggregator.quarantine_view import Quarantined, QuarantineView
-    from aggregator.scan import Scan
+    from aggregator.read.scan import Scan
     from aggregator.selection import Selection
     from aggregator.tail import Tail
     from aggregator.topic import Topic
@@ -65,7 +65,7 @@ else:
             "aggregator.policy": "Durability Limits Retention Roll",
             "aggregator.quarantine_view": "Quarantined QuarantineView",
             "aggregator.base.reports": "ClockReport CompactionReport Erasure RebuildReport Removed RetentionReport Traces",
-            "aggregator.scan": "Scan",
+            "aggregator.read.scan": "Scan",
             "aggregator.selection": "Selection",
             "aggregator.tail": "Tail",
             "aggregator.topic": "Topic",

@@ -18,8 +18,9 @@ from aggregator.event_tags import EventTags, Streams, streams_of, tag_texts
 from aggregator.lql import Columns, Filter, TimeSpan
 from aggregator.model import PARTITION, RECORD_INDEX, SchemaInfo, SegmentInfo
 from aggregator.position import Key
-from aggregator.question import Question
-from aggregator.source import FIRST_WINDOW_ROWS, Keep, View, segment_batches, segment_blocks
+from aggregator.read.memtable_source import Group, lookup_groups, unsealed_batches
+from aggregator.read.query import Question
+from aggregator.read.segment_source import FIRST_WINDOW_ROWS, Keep, View, segment_batches, segment_blocks
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.memtable.memtable import Piece
 from aggregator.storage.segments.pool import SegmentPool
@@ -28,7 +29,6 @@ from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.schema import union_schema
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.tombstones import hidden_in
-from aggregator.unsealed_source import Group, lookup_groups, unsealed_batches
 from esformat.parts import default_schema
 
 FEW_STREAMS = 32

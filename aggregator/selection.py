@@ -24,8 +24,8 @@ from aggregator.lql.times import NANOS_PER_MICRO
 from aggregator.lql.tree import Select, conditions
 from aggregator.model import RECORD_INDEX
 from aggregator.position import Key, Position
+from aggregator.read.segment_source import FIRST_WINDOW_ROWS
 from aggregator.rounds import Material, Round, Tally, TopicPart, hold, last_key, read_round, read_unordered
-from aggregator.source import FIRST_WINDOW_ROWS
 from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import Snapshot

@@ -12,12 +12,12 @@ from aggregator.base.reports import CompactionReport, Erasure, RetentionReport, 
 from aggregator.errors import ReadOnlyError
 from aggregator.following import Following
 from aggregator.ingest import batch_key
-from aggregator.key_counts import counted_spaces, counted_values
 from aggregator.looking import would_remove
 from aggregator.model import Receipt
 from aggregator.policy import Retention, Roll
-from aggregator.question import Question, check_index, make_question
-from aggregator.scan import Scan
+from aggregator.read.key_counts import counted_spaces, counted_values
+from aggregator.read.query import Question, check_index, make_question
+from aggregator.read.scan import Scan
 from aggregator.stats import topic_stats
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.state.state import Snapshot

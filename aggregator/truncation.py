@@ -17,8 +17,9 @@ from aggregator.lql import resolve_time
 from aggregator.lql.times import NANOS_PER_MICRO
 from aggregator.lql.tree import Truncate
 from aggregator.model import LAST, PARTITION, RECORD_INDEX, Cut
-from aggregator.question import Question
-from aggregator.source import View, segment_batches
+from aggregator.read.memtable_source import Group, unsealed_batches
+from aggregator.read.query import Question
+from aggregator.read.segment_source import View, segment_batches
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import Snapshot
@@ -27,7 +28,6 @@ from aggregator.storage.state.tombstones import FEW_SPACES, hidden_in
 from aggregator.stream_sizes import record_bytes, shares_of, unsealed_record_bytes
 from aggregator.topic import Backend, writer_of
 from aggregator.trimming import Rows, Rules, Trimming
-from aggregator.unsealed_source import Group, unsealed_batches
 
 _SIZE = "record_bytes"
 _READ = pa.schema(

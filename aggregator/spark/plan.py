@@ -15,8 +15,8 @@ from pyspark.sql.datasource import Filter
 from aggregator.base.merge import numbers
 from aggregator.errors import SegmentMissingError
 from aggregator.model import PARTITION, RECORD_INDEX, Cut, SchemaInfo, SegmentInfo
-from aggregator.question import Question
-from aggregator.source import View
+from aggregator.read.query import Question
+from aggregator.read.segment_source import View
 from aggregator.spark.replaced import KEY_COLUMNS, RowKey, Share, key_of, opened_now
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.memtable.memtable import Piece

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aggregator
-from aggregator import history
-from aggregator.history import Part, merge_history, ties_are_clear
+from aggregator.read import history
+from aggregator.read.history import Part, merge_history, ties_are_clear
 from esformat.event import make_event
 
 PARTS = st.lists(

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import aggregator
-from aggregator import unsealed_source
+from aggregator.read import memtable_source as unsealed_source
 from aggregator.storage.memtable import memtable as unsealed
 from aggregator.storage.memtable import space_index
 

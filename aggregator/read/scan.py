@@ -14,16 +14,16 @@ import pyarrow as pa
 
 from aggregator.base.merge import Source, merge
 from aggregator.base.result import Answer
-from aggregator.history import Part, merge_history, ties_are_clear
 from aggregator.model import PARTITION, RECORD_INDEX
-from aggregator.question import Question, check_columns, check_conditions
-from aggregator.source import View, count_segment, segment_batches, segment_part
+from aggregator.read.history import Part, merge_history, ties_are_clear
+from aggregator.read.memtable_source import Group, lookup_groups, unsealed_batches
+from aggregator.read.query import Question, check_columns, check_conditions
+from aggregator.read.segment_source import View, count_segment, segment_batches, segment_part
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.tombstones import hidden_in
-from aggregator.unsealed_source import Group, lookup_groups, unsealed_batches
 from esformat import Event
 from esformat.parts import KEY_COLUMNS, EventSchema, rows_of_batch
 

@@ -17,8 +17,8 @@ import pyarrow.compute as pc
 
 from aggregator.base.merge import PLACE, numbers
 from aggregator.model import RECORD_INDEX
-from aggregator.question import Question
-from aggregator.source import FIRST_WINDOW_ROWS, WINDOW_ROWS, View
+from aggregator.read.query import Question
+from aggregator.read.segment_source import FIRST_WINDOW_ROWS, WINDOW_ROWS, View
 from aggregator.storage.memtable.memtable import I64, Lookup, Rows
 from aggregator.storage.state.state import Snapshot
 from esformat.parts import can_hold

@@ -16,9 +16,9 @@ from aggregator.base.allowance import Allowance, Holding, check, current, unpaus
 from aggregator.base.common_type import in_common_type
 from aggregator.base.merge import numbers, sort_order
 from aggregator.base.window_budget import LEAST_BYTES, LEAST_OF_SPACE_BYTES, Window
-from aggregator.history import Part
 from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
-from aggregator.question import Question
+from aggregator.read.history import Part
+from aggregator.read.query import Question
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.row_indexes import rows_near
 from aggregator.storage.state.tombstones import Hidden, without_hidden
