@@ -18,9 +18,9 @@ from contextlib import ExitStack
 
 from aggregator.base.interrupts import uninterrupted
 from aggregator.base.memory_budget import Budget
+from aggregator.engine.seal.sealer import Sealer
 from aggregator.footprint import Footprint
 from aggregator.removal import Removal
-from aggregator.sealing import Sealer
 from aggregator.storage.log.log import Log
 from aggregator.storage.manifest import Manifest
 from aggregator.storage.state.state import CatalogState, Topic

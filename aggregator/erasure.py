@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from aggregator.base.reports import Erasure
+from aggregator.engine.seal.sealer import Sealer
 from aggregator.model import LAST, Cut, SegmentInfo, Tombstone
 from aggregator.removal import Removal, UnlessRemoved
 from aggregator.rewriting import FirstError, Rewriter
-from aggregator.sealing import Sealer
 from aggregator.storage.log.log import Log
 from aggregator.storage.manifest import Edit, Manifest
 from aggregator.storage.segments.pool import SegmentPool

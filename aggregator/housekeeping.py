@@ -12,8 +12,9 @@ from threading import Lock
 from aggregator.ages import Ages
 from aggregator.base.memory_budget import Budget
 from aggregator.base.reports import CompactionReport, Removed, RetentionReport
-from aggregator.compaction import Bounds, bounds_for, merges_due, merges_possible
 from aggregator.deletion import Deletion
+from aggregator.engine.seal.compaction import Bounds, bounds_for, merges_due, merges_possible
+from aggregator.engine.seal.sealer import NOT_THE_DATA, Sealer
 from aggregator.erasure import Erasures
 from aggregator.errors import SegmentMissingError
 from aggregator.footprint import Footprint
@@ -22,7 +23,6 @@ from aggregator.policy import Limits, Retention
 from aggregator.removal import Removal, UnlessRemoved
 from aggregator.retention import Doomed, Kept, Space, expired, in_the_way
 from aggregator.rewriting import FirstError, Rewriter, Stopped
-from aggregator.sealing import NOT_THE_DATA, Sealer
 from aggregator.storage.files.disk_reserve import DiskReserve, wanted_bytes
 from aggregator.storage.files.layout import Layout, segment_name
 from aggregator.storage.files.pins import Pins

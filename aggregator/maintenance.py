@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from threading import Condition, Thread
 
 from aggregator.base.memory_budget import Budget
+from aggregator.engine.seal.sealer import Sealer, choose_to_seal, next_due_us
 from aggregator.policy import Durability, Limits
-from aggregator.sealing import Sealer, choose_to_seal, next_due_us
 from aggregator.storage.log.log import Log
 from aggregator.storage.state.state import CatalogState
 from esformat import EsdbError

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from aggregator.engine.seal.poison import problems_of
+from aggregator.engine.seal.quarantine_file import damaged_files, file_name, read_batches, without_hidden
 from aggregator.errors import InvalidRequestError
 from aggregator.model import RECORD_INDEX, Problem, QuarantinedBatch, Receipt
-from aggregator.poison import problems_of
-from aggregator.quarantine_file import damaged_files, file_name, read_batches, without_hidden
 from aggregator.storage.files.layout import sync_directory
 from aggregator.storage.state.tombstones import hidden_in
 from aggregator.topic import Backend, writer_of

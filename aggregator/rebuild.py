@@ -14,9 +14,9 @@ from pathlib import Path
 
 from aggregator.base.age_clock import stored_clock
 from aggregator.base.reports import RebuildReport
+from aggregator.engine.seal.quarantine_file import batch_files, describe_batch
 from aggregator.errors import CatalogNotFoundError, CorruptLogError, CorruptManifestError, UnknownVersionError
 from aggregator.model import Problem, SegmentInfo
-from aggregator.quarantine_file import batch_files, describe_batch
 from aggregator.replay import adopt_definitions, adopt_partition, adopt_schema, adopt_topic
 from aggregator.restoring import Restored, restore
 from aggregator.startup import SET_ASIDE, adopt_segment

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 import esformat
 from aggregator.base.reports import Traces
+from aggregator.engine.seal.quarantine_file import count_space, damaged_files
 from aggregator.errors import CorruptLogError
 from aggregator.model import QuarantinedBatch
-from aggregator.quarantine_file import count_space, damaged_files
 from aggregator.storage.files.layout import Layout, manifest_files
 from aggregator.storage.log.file import Frame, list_files, read_file, read_frames
 from aggregator.storage.log.frame import EventsPrefix, FrameKind

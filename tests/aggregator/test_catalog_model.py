@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 import aggregator
-from aggregator import compaction, sealing
+from aggregator.engine.seal import compaction
+from aggregator.engine.seal import sealer as sealing
 from aggregator.housekeeping import Housekeeping
 from aggregator.storage.manifest import Manifest
 

@@ -15,7 +15,7 @@ import pytest
 
 import aggregator
 import esformat
-from aggregator.compaction import MAX_SEGMENT_BYTES, Bounds, bounds_for, merges_due, merges_possible
+from aggregator.engine.seal.compaction import MAX_SEGMENT_BYTES, Bounds, bounds_for, merges_due, merges_possible
 from aggregator.housekeeping import Housekeeping
 from aggregator.model import SegmentInfo
 from aggregator.policy import Limits, Retention

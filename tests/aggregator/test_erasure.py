@@ -9,7 +9,7 @@ import pytest
 from crash_image import crash_image
 
 import aggregator
-from aggregator.sealing import Sealer
+from aggregator.engine.seal.sealer import Sealer
 
 KEY = "person-4711@example.org"
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator import sealing as sealing_module
+from aggregator.engine.seal import sealer as sealing_module
 from aggregator.housekeeping import LOG_SHARE, Housekeeping
 from aggregator.storage.files import usage as disk
 

@@ -14,7 +14,7 @@ import pytest
 from reading_child import read_until
 
 import aggregator
-from aggregator import compaction
+from aggregator.engine.seal import compaction
 from aggregator.housekeeping import LOG_SHARE, Housekeeping
 from aggregator.storage.segments.pool import SegmentPool
 

@@ -9,9 +9,9 @@ import pytest
 
 import aggregator
 from aggregator import maintenance
-from aggregator import sealing as sealing_module
+from aggregator.engine.seal import sealer as sealing_module
+from aggregator.engine.seal.sealer import Sealer
 from aggregator.housekeeping import Housekeeping
-from aggregator.sealing import Sealer
 
 WAIT_S = 60
 

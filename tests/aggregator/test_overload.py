@@ -10,10 +10,10 @@ import pytest
 from crash_image import crash_image
 
 import aggregator
-from aggregator import sealing as sealing_module
+from aggregator.engine.seal import sealer as sealing_module
+from aggregator.engine.seal.sealer import Load, choose_to_seal, sealed_at_once
 from aggregator.housekeeping import Housekeeping
 from aggregator.policy import Limits, Retention
-from aggregator.sealing import Load, choose_to_seal, sealed_at_once
 from esformat import InvalidEventError
 
 

@@ -11,11 +11,11 @@ from collections import namedtuple
 import pytest
 
 import aggregator
+from aggregator.engine.seal.sealer import Sealer
 from aggregator.housekeeping import Housekeeping
 from aggregator.model import SegmentInfo
 from aggregator.policy import Retention
 from aggregator.retention import Space, expired, in_the_way
-from aggregator.sealing import Sealer
 from aggregator.storage.files import usage as disk
 
 DAY_US = 86_400_000_000

@@ -14,12 +14,12 @@ import pytest
 
 import aggregator
 import esformat
-from aggregator import sealing_process
+from aggregator.engine.seal import process as sealing_process
+from aggregator.engine.seal.process import SealingProcess
+from aggregator.engine.seal.worker import Task, send
 from aggregator.errors import InvalidRequestError, SealingFailedError
 from aggregator.model import ProducerEntry, SchemaInfo, TopicInfo
 from aggregator.policy import Retention, Roll
-from aggregator.sealing_helper import Task, send
-from aggregator.sealing_process import SealingProcess
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.segments.file import arrow_schema, write_segment
 from esformat.parts import make_schema

@@ -6,7 +6,7 @@ import pytest
 from crash_image import crash_image
 
 import aggregator
-from aggregator import sealing
+from aggregator.engine.seal import sealer as sealing
 
 FAMILIES = ({"n": 1}, {"n": "text"})  # values that no column holds both of
 THREE = (*FAMILIES, {"n": [1]})

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator.compaction import FAN_IN
+from aggregator.engine.seal.compaction import FAN_IN
 from aggregator.housekeeping import Housekeeping
 
 WAIT_S = 60

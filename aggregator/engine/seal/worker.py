@@ -25,9 +25,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from aggregator.engine.seal.table import sealing_table
 from aggregator.errors import SealingFailedError
 from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
-from aggregator.sealing_table import sealing_table
 from aggregator.storage.segments.file import write_segment
 from aggregator.storage.state.tombstones import Hidden
 from esformat import EsdbError

@@ -26,15 +26,15 @@ import pyarrow as pa
 
 from aggregator.base.interrupts import uninterrupted
 from aggregator.base.memory_budget import Budget
-from aggregator.compaction import SHARES
+from aggregator.engine.seal.compaction import SHARES
+from aggregator.engine.seal.isolation import Isolation
+from aggregator.engine.seal.marks import SealingMarks
+from aggregator.engine.seal.poison import Quarantine
+from aggregator.engine.seal.process import POSSIBLE, SealingProcess
+from aggregator.engine.seal.table import families, plain_piece, sealing_table
 from aggregator.errors import LogFailedError, ManifestFailedError
-from aggregator.isolation import Isolation
 from aggregator.model import ProducerEntry, QuarantinedBatch, SchemaInfo, SegmentInfo, newest_notes
-from aggregator.poison import Quarantine
 from aggregator.policy import Limits, Retention
-from aggregator.sealing_marks import SealingMarks
-from aggregator.sealing_process import POSSIBLE, SealingProcess
-from aggregator.sealing_table import families, plain_piece, sealing_table
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.log.log import Log
 from aggregator.storage.manifest import Edit, Manifest

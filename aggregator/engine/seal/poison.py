@@ -13,10 +13,8 @@ from threading import RLock
 
 import pyarrow as pa
 
-from aggregator.errors import CorruptLogError
-from aggregator.isolation import Poison
-from aggregator.model import Cut, Problem, ProducerEntry, QuarantinedBatch
-from aggregator.quarantine_file import (
+from aggregator.engine.seal.isolation import Poison
+from aggregator.engine.seal.quarantine_file import (
     batch_files,
     batch_path,
     describe_batch,
@@ -27,7 +25,9 @@ from aggregator.quarantine_file import (
     without_hidden,
     write_batch,
 )
-from aggregator.sealing_table import with_indexes
+from aggregator.engine.seal.table import with_indexes
+from aggregator.errors import CorruptLogError
+from aggregator.model import Cut, Problem, ProducerEntry, QuarantinedBatch
 from aggregator.storage.files.layout import Layout, sync_directory
 from aggregator.storage.manifest import Edit, Manifest
 from aggregator.storage.state.state import CatalogState, Partition, Topic

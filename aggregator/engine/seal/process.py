@@ -25,9 +25,9 @@ from threading import Lock
 import pyarrow as pa
 
 from aggregator.base.forked import leave_when_forked
+from aggregator.engine.seal.worker import Task, receive, send
 from aggregator.errors import SealingFailedError
 from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
-from aggregator.sealing_helper import Task, receive, send
 from aggregator.storage.files.layout import Layout, make_directory, sync_directory
 from aggregator.storage.files.staging import staging
 from aggregator.storage.state.tombstones import Hidden
@@ -41,7 +41,7 @@ END_S = 10.0
 """How long the process may take to end."""
 _PROGRAM = (
     "import json, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); sys.path[:] = json.loads(sys.argv[2]); "
-    "from aggregator.sealing_helper import run; run(int(sys.argv[1]))"
+    "from aggregator.engine.seal.worker import run; run(int(sys.argv[1]))"
 )
 
 

@@ -1,0 +1,1 @@
+"""What makes a catalog work: the writer, and readers that follow it."""

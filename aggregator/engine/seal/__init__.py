@@ -1,0 +1,1 @@
+"""The memtable becomes segments."""
