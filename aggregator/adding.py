@@ -30,8 +30,8 @@ import pyarrow as pa
 import esformat
 from aggregator.base.common_type import magnitudes_of
 from aggregator.base.merge import numbers
+from aggregator.engine.ingest.batch import Fitting
 from aggregator.errors import InvalidRequestError, OverloadedError, SequenceConflictError
-from aggregator.intake import Fitting
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
 from aggregator.storage.files.layout import Layout, make_directory, sync_directory
 from aggregator.storage.files.staging import claim, forget_note, note, staging, undo

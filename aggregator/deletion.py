@@ -18,8 +18,8 @@ from contextlib import ExitStack
 
 from aggregator.base.interrupts import uninterrupted
 from aggregator.base.memory_budget import Budget
+from aggregator.engine.ingest.quota import Footprint
 from aggregator.engine.seal.sealer import Sealer
-from aggregator.footprint import Footprint
 from aggregator.removal import Removal
 from aggregator.storage.log.log import Log
 from aggregator.storage.manifest import Manifest

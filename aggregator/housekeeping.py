@@ -13,11 +13,11 @@ from aggregator.ages import Ages
 from aggregator.base.memory_budget import Budget
 from aggregator.base.reports import CompactionReport, Removed, RetentionReport
 from aggregator.deletion import Deletion
+from aggregator.engine.ingest.quota import Footprint
 from aggregator.engine.seal.compaction import Bounds, bounds_for, merges_due, merges_possible
 from aggregator.engine.seal.sealer import NOT_THE_DATA, Sealer
 from aggregator.erasure import Erasures
 from aggregator.errors import SegmentMissingError
-from aggregator.footprint import Footprint
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.policy import Limits, Retention
 from aggregator.removal import Removal, UnlessRemoved

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from threading import Lock
 
 from aggregator.base.interrupts import uninterrupted
+from aggregator.engine.ingest.quota import Footprint
 from aggregator.errors import SegmentMissingError
-from aggregator.footprint import Footprint
 from aggregator.model import SegmentInfo
 from aggregator.storage.files.layout import Layout, sync_directory
 from aggregator.storage.files.pins import Pins

@@ -9,9 +9,9 @@ from typing import Any
 
 from aggregator.adding import Added, Adder, Batch
 from aggregator.base.reports import CompactionReport, Erasure, RetentionReport, Traces
+from aggregator.engine.ingest.append import batch_key
 from aggregator.errors import ReadOnlyError
 from aggregator.following import Following
-from aggregator.ingest import batch_key
 from aggregator.looking import would_remove
 from aggregator.model import Receipt
 from aggregator.policy import Retention, Roll

@@ -12,18 +12,18 @@ from threading import Lock
 
 from aggregator.base.forked import Owner
 from aggregator.base.memory_budget import Budget
+from aggregator.engine.ingest.append import Ingest
+from aggregator.engine.ingest.quota import Footprint
+from aggregator.engine.ingest.reserve import Reserve, where_written
 from aggregator.engine.seal.poison import Quarantine
 from aggregator.engine.seal.process import POSSIBLE, PREFIX, SealingProcess
 from aggregator.engine.seal.sealer import Sealer
 from aggregator.errors import CatalogLockedError, CorruptManifestError, InvalidRequestError
-from aggregator.footprint import Footprint
 from aggregator.housekeeping import LOG_SHARE, Housekeeping
-from aggregator.ingest import Ingest
 from aggregator.maintenance import Maintenance
 from aggregator.model import Problem
 from aggregator.policy import Durability, Limits
 from aggregator.replay import Replay
-from aggregator.reserve import Reserve, where_written
 from aggregator.startup import Startup
 from aggregator.storage.files.disk_reserve import DiskReserve
 from aggregator.storage.files.layout import Layout, make_directory, segment_files

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from aggregator.client import arrow_stream
 from aggregator.client.errors import TruncatedAnswerError
+from aggregator.engine.ingest.event_table import taken_in, to_table
 from aggregator.errors import InvalidRequestError
-from aggregator.event_table import taken_in, to_table
 from aggregator.model import Receipt
 from esformat import UsageError
 from esformat.parts import KEY_COLUMNS, to_bound

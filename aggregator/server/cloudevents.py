@@ -17,7 +17,7 @@ from urllib.parse import unquote_to_bytes
 import orjson
 import pyarrow as pa
 
-from aggregator.intake import MAX_KEY_BYTES
+from aggregator.engine.ingest.batch import MAX_KEY_BYTES
 from aggregator.server.formats import as_json
 from aggregator.server.refusals import Tell, untold
 from aggregator.server.times import read_iso

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from aggregator.base.names import check_name
-from aggregator.ingest import batch_key
+from aggregator.engine.ingest.append import batch_key
 from aggregator.topic import DEFAULT_PARTITION
 from esformat import UsageError
 from esformat.spark.parts import (

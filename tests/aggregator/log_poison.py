@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 import aggregator
-from aggregator.ingest import definition
+from aggregator.engine.ingest.append import definition
 from aggregator.model import SchemaInfo
 from aggregator.storage.files.checksum import checksum64
 from aggregator.storage.log.file import MARK_NAME, encode_mark, list_files

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator.fingerprint import fingerprint
+from aggregator.engine.ingest.fingerprint import fingerprint
 
 UTC = dt.UTC
 MOMENT = dt.datetime(2026, 3, 1, 12, 0, 0, 1000, tzinfo=UTC)

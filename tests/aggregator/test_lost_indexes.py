@@ -15,7 +15,7 @@ import pytest
 from crash_image import crash_image
 
 import aggregator
-from aggregator import reserve
+from aggregator.engine.ingest import reserve
 
 EVENTS = pa.table({"space": ["a", "b"], "timestamp": pa.array([1, 2], pa.int64()), "data": [b"x", b"y"]})
 UNSYNCED = ["interval", "none"]

@@ -12,8 +12,8 @@ from crash_image import crash_image
 
 import aggregator
 from aggregator import pipe_round, pipes
+from aggregator.engine.ingest.append import Ingest
 from aggregator.errors import OverloadedError
-from aggregator.ingest import Ingest
 from aggregator.lql import TagSet, source_to_text
 from aggregator.pipe_copy import copied_events
 

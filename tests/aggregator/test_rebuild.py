@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator import following, reserve
+from aggregator import following
+from aggregator.engine.ingest import reserve
 from aggregator.housekeeping import Housekeeping
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.lock import WriterLock

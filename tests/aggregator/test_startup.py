@@ -284,7 +284,7 @@ def test_damaged_log_files_are_kept(data):
 def test_frames_of_a_later_version_are_kept(data, monkeypatch):
     """A frame that is whole and says nothing that this program knows is reported, and its file is copied."""
     with aggregator.open(data.root) as catalog, monkeypatch.context() as patch:
-        patch.setattr(aggregator.ingest, "EventsPrefix", lambda schema, *rest: Prefix(99, *rest))
+        patch.setattr(aggregator.engine.ingest.append, "EventsPrefix", lambda schema, *rest: Prefix(99, *rest))
         Prefix = aggregator.storage.log.frame.EventsPrefix  # noqa: N806  a class
         data.append(catalog.topic("t"), 600, "0", 5)
     with aggregator.open(data.root) as catalog:

@@ -521,7 +521,7 @@ def test_a_full_disk(tmp_path, web_of, monkeypatch):
     answers.
     """
     free = [10**9]
-    monkeypatch.setattr("aggregator.footprint.free_bytes", lambda _: free[0])
+    monkeypatch.setattr("aggregator.engine.ingest.quota.free_bytes", lambda _: free[0])
     with served(tmp_path, min_available_bytes=1_000_000) as server:
         web, body = web_of(server), arrow_file(records(10))
         send(web, records(10))

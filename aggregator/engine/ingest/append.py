@@ -14,13 +14,13 @@ import pyarrow as pa
 from aggregator.base.common_type import magnitudes_of, rounds_nothing
 from aggregator.base.memory_budget import Budget
 from aggregator.base.names import check_name
+from aggregator.engine.ingest.batch import Fitting
+from aggregator.engine.ingest.event_table import Rows, taken_in, to_table
+from aggregator.engine.ingest.fingerprint import fingerprint
+from aggregator.engine.ingest.quota import Footprint
+from aggregator.engine.ingest.reserve import Reserve
 from aggregator.errors import SequenceConflictError
-from aggregator.event_table import Rows, taken_in, to_table
-from aggregator.fingerprint import fingerprint
-from aggregator.footprint import Footprint
-from aggregator.intake import Fitting
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
-from aggregator.reserve import Reserve
 from aggregator.storage.log.entry import Entry
 from aggregator.storage.log.frame import MAX_BODY_BYTES, EventsPrefix
 from aggregator.storage.log.log import Log

@@ -1,0 +1,1 @@
+"""Appends: checked, made to fit, logged."""
