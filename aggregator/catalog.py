@@ -12,10 +12,10 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from aggregator.ages import stored_report
 from aggregator.base.interrupts import uninterrupted
 from aggregator.base.names import check_name
 from aggregator.base.reports import ClockReport, CompactionReport, RetentionReport
+from aggregator.engine.upkeep.ages import stored_report
 from aggregator.errors import InvalidRequestError, SequenceConflictError, TopicExistsError, TopicNotFoundError
 from aggregator.following import Following
 from aggregator.leaving import close_at_exit, closed

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from aggregator.ages import stored_report
 from aggregator.base.reports import Removed, RetentionReport
+from aggregator.engine.upkeep.ages import stored_report
+from aggregator.engine.upkeep.retention import expired
 from aggregator.following import Following
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
-from aggregator.retention import expired
 from aggregator.storage.files.usage import measure
 from aggregator.storage.segments.file import file_checksum
 from aggregator.storage.state.state import Topic

@@ -10,6 +10,7 @@ from typing import Any
 from aggregator.adding import Added, Adder, Batch
 from aggregator.base.reports import CompactionReport, Erasure, RetentionReport, Traces
 from aggregator.engine.ingest.append import batch_key
+from aggregator.engine.upkeep.residue import look_for
 from aggregator.errors import ReadOnlyError
 from aggregator.following import Following
 from aggregator.looking import would_remove
@@ -23,7 +24,6 @@ from aggregator.storage.files.pins import Pin
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.state import Topic as TopicState
 from aggregator.storage.state.tombstones import erased_spaces
-from aggregator.traces import look_for
 from aggregator.writing import Writing, now_us
 from esformat import UsageError
 from esformat.parts import html_facts, html_time

@@ -18,9 +18,9 @@ from aggregator.engine.ingest.reserve import Reserve, where_written
 from aggregator.engine.seal.poison import Quarantine
 from aggregator.engine.seal.process import POSSIBLE, PREFIX, SealingProcess
 from aggregator.engine.seal.sealer import Sealer
+from aggregator.engine.upkeep.scheduler import Maintenance
+from aggregator.engine.upkeep.upkeep import LOG_SHARE, Housekeeping
 from aggregator.errors import CatalogLockedError, CorruptManifestError, InvalidRequestError
-from aggregator.housekeeping import LOG_SHARE, Housekeeping
-from aggregator.maintenance import Maintenance
 from aggregator.model import Problem
 from aggregator.policy import Durability, Limits
 from aggregator.replay import Replay

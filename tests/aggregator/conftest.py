@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aggregator.housekeeping import Housekeeping
+from aggregator.engine.upkeep.upkeep import Housekeeping
 
 
 @pytest.fixture

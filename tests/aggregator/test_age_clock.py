@@ -7,9 +7,9 @@ import json
 import pytest
 
 import aggregator
-from aggregator import ages
 from aggregator.base.age_clock import ALONE_US, MAX_LEAP_US, UNSET_US, WITNESSED_US, AgeClock, stored_clock
 from aggregator.cli.root import run
+from aggregator.engine.upkeep import ages
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import aggregator
 from aggregator.engine.seal import compaction
 from aggregator.engine.seal import sealer as sealing
-from aggregator.housekeeping import Housekeeping
+from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.storage.manifest import Manifest
 
 SPACES = ["", "a", "b", "b\0", "ü", "long-space-name-1", "long-space-name-2"]

@@ -16,7 +16,7 @@ import pytest
 import aggregator
 import esformat
 from aggregator.engine.seal.compaction import MAX_SEGMENT_BYTES, Bounds, bounds_for, merges_due, merges_possible
-from aggregator.housekeeping import Housekeeping
+from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.model import SegmentInfo
 from aggregator.policy import Limits, Retention
 
@@ -211,7 +211,7 @@ def test_a_full_disk_changes_nothing(root, monkeypatch):
 CHILD = """
 import re, sys, aggregator
 from pathlib import Path
-from aggregator.housekeeping import Housekeeping
+from aggregator.engine.upkeep.upkeep import Housekeeping
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024

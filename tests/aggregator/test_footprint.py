@@ -14,7 +14,7 @@ import pytest
 
 import aggregator
 from aggregator.engine.seal import sealer as sealing_module
-from aggregator.housekeeping import LOG_SHARE, Housekeeping
+from aggregator.engine.upkeep.upkeep import LOG_SHARE, Housekeeping
 from aggregator.storage.files import usage as disk
 
 LIMIT = 2_000_000

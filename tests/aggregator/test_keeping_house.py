@@ -15,7 +15,7 @@ from reading_child import read_until
 
 import aggregator
 from aggregator.engine.seal import compaction
-from aggregator.housekeeping import LOG_SHARE, Housekeeping
+from aggregator.engine.upkeep.upkeep import LOG_SHARE, Housekeeping
 from aggregator.storage.segments.pool import SegmentPool
 
 ROOT = Path(__file__).parents[2]

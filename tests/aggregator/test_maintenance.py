@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 import aggregator
-from aggregator import maintenance
 from aggregator.engine.seal import sealer as sealing_module
 from aggregator.engine.seal.sealer import Sealer
-from aggregator.housekeeping import Housekeeping
+from aggregator.engine.upkeep import scheduler as maintenance
+from aggregator.engine.upkeep.upkeep import Housekeeping
 
 WAIT_S = 60
 

@@ -12,7 +12,7 @@ from crash_image import crash_image
 import aggregator
 from aggregator.engine.seal import sealer as sealing_module
 from aggregator.engine.seal.sealer import Load, choose_to_seal, sealed_at_once
-from aggregator.housekeeping import Housekeeping
+from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.policy import Limits, Retention
 from esformat import InvalidEventError
 
@@ -207,7 +207,7 @@ def full_log_all_sealed(catalog, monkeypatch, release):
     topic = catalog.create_topic("t", roll={"rows": 10**6})
     with monkeypatch.context() as patch:
         patch.setattr(catalog._backend.log, "release", release)
-        patch.setattr("aggregator.maintenance.choose_to_seal", lambda *_: [])
+        patch.setattr("aggregator.engine.upkeep.scheduler.choose_to_seal", lambda *_: [])
         kept, _ = fill(topic)
         with contextlib.suppress(OSError):
             catalog.seal()

@@ -16,9 +16,9 @@ from log_poison import LONG, events, log_by_hand, newest_columns, stored_anywher
 
 import aggregator
 import esformat
-from aggregator import maintenance
 from aggregator.cli import run
 from aggregator.engine.seal import process as sealing_process
+from aggregator.engine.upkeep import scheduler as maintenance
 from esformat.parts import EventSchema, Field
 from esformat.write import intake
 

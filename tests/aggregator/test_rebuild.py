@@ -12,7 +12,7 @@ import pytest
 import aggregator
 from aggregator import following
 from aggregator.engine.ingest import reserve
-from aggregator.housekeeping import Housekeeping
+from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.lock import WriterLock
 from aggregator.storage.manifest import backup as facts_file

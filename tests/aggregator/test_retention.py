@@ -12,10 +12,10 @@ import pytest
 
 import aggregator
 from aggregator.engine.seal.sealer import Sealer
-from aggregator.housekeeping import Housekeeping
+from aggregator.engine.upkeep.retention import Space, expired, in_the_way
+from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.model import SegmentInfo
 from aggregator.policy import Retention
-from aggregator.retention import Space, expired, in_the_way
 from aggregator.storage.files import usage as disk
 
 DAY_US = 86_400_000_000
@@ -314,7 +314,7 @@ def test_stats(root):
 @pytest.mark.parametrize("count", [None, 3])
 def test_sealing_that_is_behind(tmp_path, monkeypatch, count):
     """Small batches that wait together for sealing become segments of a size that retention can keep some of."""
-    monkeypatch.setattr("aggregator.maintenance.choose_to_seal", lambda *_: [])
+    monkeypatch.setattr("aggregator.engine.upkeep.scheduler.choose_to_seal", lambda *_: [])
     keeps = Retention(partition_bytes=200_000, partition_segments=count)
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t", retention=keeps)
@@ -333,7 +333,7 @@ def test_sealing_that_is_behind(tmp_path, monkeypatch, count):
 
 def test_a_crash_between_parts(tmp_path, monkeypatch):
     """Where only the first of the segments is there that small batches are cut into, every event is there once."""
-    monkeypatch.setattr("aggregator.maintenance.choose_to_seal", lambda *_: [])
+    monkeypatch.setattr("aggregator.engine.upkeep.scheduler.choose_to_seal", lambda *_: [])
     write, written = Sealer._write_or_set_aside, []
 
     def once(self, *given):

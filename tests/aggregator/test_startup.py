@@ -15,8 +15,8 @@ from crash_image import crash_image
 
 import aggregator
 import esformat
-from aggregator.housekeeping import Housekeeping
-from aggregator.maintenance import Maintenance
+from aggregator.engine.upkeep.scheduler import Maintenance
+from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.storage.manifest import Manifest
 from aggregator.storage.state.streams import StreamIndex
 

@@ -228,7 +228,7 @@ STEPS = (
     "aggregator.storage.manifest:Manifest.delete_topic",
     "aggregator.storage.state.state:CatalogState.delete_topic",
     "aggregator.storage.manifest.backup:FactsFile.keep",
-    "aggregator.removal:Removal.sweep",
+    "aggregator.engine.upkeep.removal:Removal.sweep",
     "aggregator.storage.log.log:Log.roll",
     "aggregator.storage.manifest:Manifest.scrub",
 )

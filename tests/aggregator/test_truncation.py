@@ -12,7 +12,7 @@ import pytest
 from crash_image import crash_image
 
 import aggregator
-from aggregator.housekeeping import Housekeeping
+from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.lql import TagSet
 from aggregator.model import LAST, RECORD_INDEX, Cut, with_cut
 from aggregator.storage.manifest import Manifest

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator.housekeeping import Housekeeping
+from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.storage.state.streams import StreamIndex
 
 WAIT_S = 60

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 import aggregator
-from aggregator.housekeeping import Housekeeping
+from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.storage.state.streams import StreamIndex
 from esformat import ClosedError
 

@@ -10,7 +10,7 @@ import pytest
 
 import aggregator
 from aggregator.engine.seal.compaction import FAN_IN
-from aggregator.housekeeping import Housekeeping
+from aggregator.engine.upkeep.upkeep import Housekeeping
 
 WAIT_S = 60
 

@@ -9,8 +9,8 @@ import pytest
 
 import aggregator
 from aggregator import topic as topic_module
-from aggregator import traces
-from aggregator.housekeeping import Housekeeping
+from aggregator.engine.upkeep import residue as traces
+from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.storage.segments import table as segment_table
 from aggregator.storage.state.streams import StreamIndex
 

@@ -17,7 +17,7 @@ from crash_image import crash_image
 import aggregator
 import esformat
 from aggregator.cli import main
-from aggregator.erasure import Erasures
+from aggregator.engine.upkeep.erasure import Erasures
 
 from conftest import CLICKS, HOW  # isort: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import aggregator
-from aggregator.housekeeping import Housekeeping
+from aggregator.engine.upkeep.upkeep import Housekeeping
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from aggregator.base.interrupts import uninterrupted
 from aggregator.base.memory_budget import Budget
 from aggregator.engine.ingest.quota import Footprint
 from aggregator.engine.seal.sealer import Sealer
-from aggregator.removal import Removal
+from aggregator.engine.upkeep.removal import Removal
 from aggregator.storage.log.log import Log
 from aggregator.storage.manifest import Manifest
 from aggregator.storage.state.state import CatalogState, Topic

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from aggregator.base.reports import Erasure
 from aggregator.engine.seal.sealer import Sealer
+from aggregator.engine.upkeep.removal import Removal, UnlessRemoved
+from aggregator.engine.upkeep.rewrite import FirstError, Rewriter
 from aggregator.model import LAST, Cut, SegmentInfo, Tombstone
-from aggregator.removal import Removal, UnlessRemoved
-from aggregator.rewriting import FirstError, Rewriter
 from aggregator.storage.log.log import Log
 from aggregator.storage.manifest import Edit, Manifest
 from aggregator.storage.segments.pool import SegmentPool

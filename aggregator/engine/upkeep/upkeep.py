@@ -9,20 +9,20 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 
-from aggregator.ages import Ages
 from aggregator.base.memory_budget import Budget
 from aggregator.base.reports import CompactionReport, Removed, RetentionReport
-from aggregator.deletion import Deletion
 from aggregator.engine.ingest.quota import Footprint
 from aggregator.engine.seal.compaction import Bounds, bounds_for, merges_due, merges_possible
 from aggregator.engine.seal.sealer import NOT_THE_DATA, Sealer
-from aggregator.erasure import Erasures
+from aggregator.engine.upkeep.ages import Ages
+from aggregator.engine.upkeep.deletion import Deletion
+from aggregator.engine.upkeep.erasure import Erasures
+from aggregator.engine.upkeep.removal import Removal, UnlessRemoved
+from aggregator.engine.upkeep.retention import Doomed, Kept, Space, expired, in_the_way
+from aggregator.engine.upkeep.rewrite import FirstError, Rewriter, Stopped
 from aggregator.errors import SegmentMissingError
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.policy import Limits, Retention
-from aggregator.removal import Removal, UnlessRemoved
-from aggregator.retention import Doomed, Kept, Space, expired, in_the_way
-from aggregator.rewriting import FirstError, Rewriter, Stopped
 from aggregator.storage.files.disk_reserve import DiskReserve, wanted_bytes
 from aggregator.storage.files.layout import Layout, segment_name
 from aggregator.storage.files.pins import Pins

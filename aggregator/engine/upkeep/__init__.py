@@ -1,0 +1,1 @@
+"""What a catalog does by itself: retention, compaction, erasure."""
