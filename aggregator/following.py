@@ -12,9 +12,9 @@ from contextlib import ExitStack, suppress
 from threading import Lock
 
 from aggregator.base.forked import Owner
+from aggregator.engine.recovery.replay import Replay
 from aggregator.errors import CatalogNotFoundError, CorruptManifestError, ManifestFailedError
 from aggregator.model import Problem, SegmentInfo
-from aggregator.replay import Replay
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.lock import is_held
 from aggregator.storage.files.pins import Pin, Pins

@@ -10,10 +10,10 @@ from typing import Any
 
 from aggregator.base.reports import RebuildReport
 from aggregator.catalog import Catalog
+from aggregator.engine.recovery.rebuild import rebuild
 from aggregator.errors import CatalogNotFoundError, InvalidRequestError
 from aggregator.following import Following
 from aggregator.policy import Durability, Limits
-from aggregator.rebuild import rebuild
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.modes import create_directory, parse_mode
 from aggregator.writing import Writing, now_us

@@ -15,6 +15,8 @@ from aggregator.base.memory_budget import Budget
 from aggregator.engine.ingest.append import Ingest
 from aggregator.engine.ingest.quota import Footprint
 from aggregator.engine.ingest.reserve import Reserve, where_written
+from aggregator.engine.recovery.check import Startup
+from aggregator.engine.recovery.replay import Replay
 from aggregator.engine.seal.poison import Quarantine
 from aggregator.engine.seal.process import POSSIBLE, PREFIX, SealingProcess
 from aggregator.engine.seal.sealer import Sealer
@@ -23,8 +25,6 @@ from aggregator.engine.upkeep.upkeep import LOG_SHARE, Housekeeping
 from aggregator.errors import CatalogLockedError, CorruptManifestError, InvalidRequestError
 from aggregator.model import Problem
 from aggregator.policy import Durability, Limits
-from aggregator.replay import Replay
-from aggregator.startup import Startup
 from aggregator.storage.files.disk_reserve import DiskReserve
 from aggregator.storage.files.layout import Layout, make_directory, segment_files
 from aggregator.storage.files.lock import WriterLock

@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 
 import aggregator
+from aggregator.engine.recovery.replay import Replay
 from aggregator.errors import CorruptLogError, UnknownVersionError
-from aggregator.replay import Replay
 from aggregator.storage.log.file import Damage, Frame, decode_mark, list_files, read_frames
 from aggregator.storage.log.frame import FILE_HEADER_BYTES, FrameHead, FrameKind, decode_file_header
 from aggregator.storage.manifest import Contents

@@ -14,12 +14,12 @@ from pathlib import Path
 
 from aggregator.base.age_clock import stored_clock
 from aggregator.base.reports import RebuildReport
+from aggregator.engine.recovery.check import SET_ASIDE, adopt_segment
+from aggregator.engine.recovery.replay import adopt_definitions, adopt_partition, adopt_schema, adopt_topic
+from aggregator.engine.recovery.restore import Restored, restore
 from aggregator.engine.seal.quarantine_file import batch_files, describe_batch
 from aggregator.errors import CatalogNotFoundError, CorruptLogError, CorruptManifestError, UnknownVersionError
 from aggregator.model import Problem, SegmentInfo
-from aggregator.replay import adopt_definitions, adopt_partition, adopt_schema, adopt_topic
-from aggregator.restoring import Restored, restore
-from aggregator.startup import SET_ASIDE, adopt_segment
 from aggregator.storage.files.layout import Layout, manifest_files, segment_files, sync_directory
 from aggregator.storage.files.lock import WriterLock
 from aggregator.storage.files.set_aside import set_aside

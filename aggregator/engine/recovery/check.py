@@ -14,10 +14,10 @@ import os
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
+from aggregator.engine.recovery.replay import Replay, adopt_partition, adopt_schema, adopt_topic
+from aggregator.engine.recovery.restore import restore
 from aggregator.errors import CorruptManifestError, UnknownVersionError
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
-from aggregator.replay import Replay, adopt_partition, adopt_schema, adopt_topic
-from aggregator.restoring import restore
 from aggregator.storage.files.layout import Layout, segment_number
 from aggregator.storage.files.set_aside import set_aside
 from aggregator.storage.log.file import told_gap

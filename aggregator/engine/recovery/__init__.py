@@ -1,0 +1,1 @@
+"""Opening after a crash, and rebuilding what was lost."""
