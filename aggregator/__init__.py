@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from esformat.parts import lazily
 
 if TYPE_CHECKING:
-    from aggregator.adding import Added
     from aggregator.base.allowance import Allowance
     from aggregator.base.reports import (
         ClockReport,
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
         Traces,
     )
     from aggregator.catalog import Catalog
+    from aggregator.engine.bulk_add import Added
     from aggregator.errors import (
         AggregatorError,
         CatalogLockedError,
@@ -51,7 +51,7 @@ else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
-            "aggregator.adding": "Added",
+            "aggregator.engine.bulk_add": "Added",
             "aggregator.base.allowance": "Allowance",
             "aggregator.catalog": "Catalog",
             "aggregator.errors": (

@@ -15,11 +15,13 @@ import pyarrow as pa
 from aggregator.base.interrupts import uninterrupted
 from aggregator.base.names import check_name
 from aggregator.base.reports import ClockReport, CompactionReport, RetentionReport
+from aggregator.engine.follower import Following
+from aggregator.engine.inspection import damaged_segments, would_remove
+from aggregator.engine.leaving import close_at_exit, closed
+from aggregator.engine.stats import disk_stats, memory_stats, scan_stats
 from aggregator.engine.upkeep.ages import stored_report
+from aggregator.engine.writer import Writing, now_us
 from aggregator.errors import InvalidRequestError, SequenceConflictError, TopicExistsError, TopicNotFoundError
-from aggregator.following import Following
-from aggregator.leaving import close_at_exit, closed
-from aggregator.looking import damaged_segments, would_remove
 from aggregator.lql import TagSet, parse_source
 from aggregator.model import Problem, Receipt, TopicInfo
 from aggregator.pipe_table import pipe_facts
@@ -28,7 +30,6 @@ from aggregator.policy import Retention, Roll
 from aggregator.quarantine_view import QuarantineView
 from aggregator.query import follow, run
 from aggregator.selection import Selection
-from aggregator.stats import disk_stats, memory_stats, scan_stats
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.usage import measure
 from aggregator.storage.segments.records import STREAM_SCHEMA, events_of, joined, record_columns
@@ -37,7 +38,6 @@ from aggregator.storage.state.schema import topic_schema, union_schema
 from aggregator.storage.state.state import Topic as TopicState
 from aggregator.tail import Tail
 from aggregator.topic import DEFAULT_PARTITION, Backend, Topic, writer_of
-from aggregator.writing import Writing, now_us
 from esformat import ClosedError
 from esformat.parts import EventSchema, html_facts
 

@@ -10,13 +10,13 @@ from typing import Any
 
 from aggregator.base.reports import RebuildReport
 from aggregator.catalog import Catalog
+from aggregator.engine.follower import Following
 from aggregator.engine.recovery.rebuild import rebuild
+from aggregator.engine.writer import Writing, now_us
 from aggregator.errors import CatalogNotFoundError, InvalidRequestError
-from aggregator.following import Following
 from aggregator.policy import Durability, Limits
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.modes import create_directory, parse_mode
-from aggregator.writing import Writing, now_us
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 AnyPath = str | bytes | os.PathLike[str] | os.PathLike[bytes]

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass, replace
 
 from aggregator import position as positions
+from aggregator.engine.follower import Following
 from aggregator.errors import CorruptManifestError
-from aggregator.following import Following
 from aggregator.model import PipeInfo, ProducerEntry
 from aggregator.pipe_round import visible_ends
 from aggregator.position import Position

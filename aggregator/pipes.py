@@ -19,6 +19,7 @@ import pyarrow as pa
 from aggregator.base.allowance import Allowance
 from aggregator.base.interrupts import uninterrupted
 from aggregator.base.names import check_name
+from aggregator.engine.writer import Writing, now_us
 from aggregator.errors import CorruptManifestError, InvalidRequestError, OverloadedError, QueryCancelledError
 from aggregator.gaps import distance, gone_between
 from aggregator.lql import TagSet, expression_to_text, matches, parse_source, parse_where, source_to_text
@@ -41,7 +42,6 @@ from aggregator.storage.manifest import PipeRows
 from aggregator.storage.state.state import Topic
 from aggregator.storage.state.streams import tags_of
 from aggregator.topic import DEFAULT_PARTITION
-from aggregator.writing import Writing, now_us
 from esformat import ClosedError, EsdbError
 
 logger = logging.getLogger("aggregator")

@@ -8,11 +8,11 @@ from itertools import chain
 
 import pyarrow as pa
 
+from aggregator.engine.writer import Writing
 from aggregator.errors import InvalidRequestError
 from aggregator.lql.tree import Select
 from aggregator.selection import Selection
 from aggregator.topic import Backend
-from aggregator.writing import Writing
 from esformat import Event
 from esformat.parts import rows_of_batch
 

@@ -7,24 +7,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from aggregator.adding import Added, Adder, Batch
 from aggregator.base.reports import CompactionReport, Erasure, RetentionReport, Traces
+from aggregator.engine.bulk_add import Added, Adder, Batch
+from aggregator.engine.follower import Following
 from aggregator.engine.ingest.append import batch_key
+from aggregator.engine.inspection import would_remove
+from aggregator.engine.stats import topic_stats
 from aggregator.engine.upkeep.residue import look_for
+from aggregator.engine.writer import Writing, now_us
 from aggregator.errors import ReadOnlyError
-from aggregator.following import Following
-from aggregator.looking import would_remove
 from aggregator.model import Receipt
 from aggregator.policy import Retention, Roll
 from aggregator.read.key_counts import counted_spaces, counted_values
 from aggregator.read.query import Question, check_index, make_question
 from aggregator.read.scan import Scan
-from aggregator.stats import topic_stats
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.state import Topic as TopicState
 from aggregator.storage.state.tombstones import erased_spaces
-from aggregator.writing import Writing, now_us
 from esformat import UsageError
 from esformat.parts import html_facts, html_time
 

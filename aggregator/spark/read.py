@@ -10,15 +10,15 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
+from aggregator.engine.follower import Following
+from aggregator.engine.writer import now_us
 from aggregator.errors import CatalogNotFoundError, TopicNotFoundError
-from aggregator.following import Following
 from aggregator.model import TopicInfo
 from aggregator.spark.options import CatalogReadOptions
 from aggregator.spark.plan import Request, catalog_schema, plan_tasks, read_task, with_facts
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.manifest import Manifest
 from aggregator.storage.state.state import Topic
-from aggregator.writing import now_us
 from esformat import UsageError
 from esformat.spark.parts import (
     PushFilters,

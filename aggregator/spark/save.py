@@ -18,8 +18,9 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from aggregator.adding import Added, Adder, Batch, StagedSegment, Target, find_target, stage
 from aggregator.catalog import Catalog
+from aggregator.engine.bulk_add import Added, Adder, Batch, StagedSegment, Target, find_target, stage
+from aggregator.engine.writer import Writing, now_us
 from aggregator.errors import CatalogLockedError
 from aggregator.model import RESERVED_COLUMNS
 from aggregator.opening import make_directory_tree
@@ -30,7 +31,6 @@ from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.lock import is_held
 from aggregator.storage.files.staging import staging, sweep
 from aggregator.storage.manifest import Manifest
-from aggregator.writing import Writing, now_us
 from esformat import UsageError
 from esformat.spark.parts import EventColumns, arrow_schema, portions
 

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from aggregator.following import Following
+from aggregator.engine.follower import Following
 from aggregator.model import RECORD_INDEX, SegmentInfo
 from aggregator.spark.admission import I64, Span, admit, uncovered
 from aggregator.spark.options import HEAD, TAIL, CatalogReadOptions

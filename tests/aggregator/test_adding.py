@@ -11,8 +11,8 @@ from clicks import click_table, write_clicks
 
 import aggregator
 import esformat
-from aggregator import adding
-from aggregator.adding import Adder, Batch, find_target, stage
+from aggregator.engine import bulk_add as adding
+from aggregator.engine.bulk_add import Adder, Batch, find_target, stage
 from aggregator.storage.files import staging
 from aggregator.storage.files.layout import Layout, segment_files
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator import following
+from aggregator.engine import follower as following
 from aggregator.engine.ingest import reserve
 from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.storage.files.layout import Layout

@@ -31,6 +31,7 @@ import esformat
 from aggregator.base.common_type import magnitudes_of
 from aggregator.base.merge import numbers
 from aggregator.engine.ingest.batch import Fitting
+from aggregator.engine.writer import Writing, now_us
 from aggregator.errors import InvalidRequestError, OverloadedError, SequenceConflictError
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
 from aggregator.storage.files.layout import Layout, make_directory, sync_directory
@@ -40,7 +41,6 @@ from aggregator.storage.manifest import Edit, Manifest
 from aggregator.storage.segments.file import write_segment
 from aggregator.storage.state.schema import choose_schema
 from aggregator.storage.state.state import PRODUCER_WINDOW, Partition, Topic
-from aggregator.writing import Writing, now_us
 from esformat import EsdbError, InvalidEventError
 
 ATTEMPTS = 5

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from aggregator.base.reports import Removed, RetentionReport
+from aggregator.engine.follower import Following
 from aggregator.engine.upkeep.ages import stored_report
 from aggregator.engine.upkeep.retention import expired
-from aggregator.following import Following
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.storage.files.usage import measure
 from aggregator.storage.segments.file import file_checksum
