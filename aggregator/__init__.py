@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from aggregator.policy import Durability, Limits, Retention, Roll
     from aggregator.quarantine_view import Quarantined, QuarantineView
     from aggregator.read.scan import Scan
-    from aggregator.selection import Selection
-    from aggregator.tail import Tail
+    from aggregator.streams.selection import Selection
+    from aggregator.streams.tail import Tail
     from aggregator.topic import Topic
 else:
     __getattr__, __dir__ = lazily(
@@ -66,8 +66,8 @@ else:
             "aggregator.quarantine_view": "Quarantined QuarantineView",
             "aggregator.base.reports": "ClockReport CompactionReport Erasure RebuildReport Removed RetentionReport Traces",
             "aggregator.read.scan": "Scan",
-            "aggregator.selection": "Selection",
-            "aggregator.tail": "Tail",
+            "aggregator.streams.selection": "Selection",
+            "aggregator.streams.tail": "Tail",
             "aggregator.topic": "Topic",
         },
     )

@@ -29,14 +29,14 @@ from aggregator.pipes import Pipes
 from aggregator.policy import Retention, Roll
 from aggregator.quarantine_view import QuarantineView
 from aggregator.query import follow, run
-from aggregator.selection import Selection
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.usage import measure
 from aggregator.storage.segments.records import STREAM_SCHEMA, events_of, joined, record_columns
 from aggregator.storage.state.notify import Arrivals
 from aggregator.storage.state.schema import topic_schema, union_schema
 from aggregator.storage.state.state import Topic as TopicState
-from aggregator.tail import Tail
+from aggregator.streams.selection import Selection
+from aggregator.streams.tail import Tail
 from aggregator.topic import DEFAULT_PARTITION, Backend, Topic, writer_of
 from esformat import ClosedError
 from esformat.parts import EventSchema, html_facts

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
-from aggregator import position as positions
 from aggregator.engine.follower import Following
 from aggregator.errors import CorruptManifestError
 from aggregator.model import PipeInfo, ProducerEntry
 from aggregator.pipe_round import visible_ends
-from aggregator.position import Position
 from aggregator.storage.manifest.lineage import Lineage
+from aggregator.streams import position as positions
+from aggregator.streams.position import Position
 from aggregator.topic import Backend
 
 

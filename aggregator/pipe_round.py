@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator.gaps import gone_between
 from aggregator.lql import Filter, TimeSpan, time_span
 from aggregator.lql.tree import Expression, Source
-from aggregator.position import Position
-from aggregator.rounds import Material, Round, TopicPart, hold, last_key, read_round
 from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import Snapshot
+from aggregator.streams.gaps import gone_between
+from aggregator.streams.position import Position
+from aggregator.streams.windows import Material, Round, TopicPart, hold, last_key, read_round
 from aggregator.topic import Backend
 
 PIPE_TAG = "logrange.pipe"

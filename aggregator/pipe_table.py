@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator.errors import CorruptManifestError
-from aggregator.gaps import distance
 from aggregator.lql.tree import ShowPipes
 from aggregator.pipe_progress import Progress, stored_progress
 from aggregator.pipe_round import visible_ends
 from aggregator.pipes import Pipe, Pipes, no_pipe, pipe_stream
-from aggregator.position import Position
 from aggregator.storage.manifest import PipeRows
+from aggregator.streams.gaps import distance
+from aggregator.streams.position import Position
 from aggregator.topic import Backend
 
 _STAMP = pa.timestamp("us", "UTC")

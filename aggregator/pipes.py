@@ -21,7 +21,6 @@ from aggregator.base.interrupts import uninterrupted
 from aggregator.base.names import check_name
 from aggregator.engine.writer import Writing, now_us
 from aggregator.errors import CorruptManifestError, InvalidRequestError, OverloadedError, QueryCancelledError
-from aggregator.gaps import distance, gone_between
 from aggregator.lql import TagSet, expression_to_text, matches, parse_source, parse_where, source_to_text
 from aggregator.lql.tree import CreatePipe
 from aggregator.model import PipeInfo
@@ -36,11 +35,12 @@ from aggregator.pipe_round import (
     fresh_streams,
     visible_ends,
 )
-from aggregator.position import Position
-from aggregator.selection import first_after, lineage_of
 from aggregator.storage.manifest import PipeRows
 from aggregator.storage.state.state import Topic
 from aggregator.storage.state.streams import tags_of
+from aggregator.streams.gaps import distance, gone_between
+from aggregator.streams.position import Position
+from aggregator.streams.selection import first_after, lineage_of
 from aggregator.topic import DEFAULT_PARTITION
 from esformat import ClosedError, EsdbError
 

@@ -21,11 +21,11 @@ from aggregator.lql.tree import (
 )
 from aggregator.pipe_table import described_pipe, shown_pipes
 from aggregator.pipes import Pipes
-from aggregator.selection import Selection
-from aggregator.stream_sizes import shares
-from aggregator.tail import Tail
+from aggregator.streams.selection import Selection
+from aggregator.streams.sizes import shares
+from aggregator.streams.tail import Tail
+from aggregator.streams.truncate import truncate
 from aggregator.topic import Backend, writer_of
-from aggregator.truncation import truncate
 
 
 def run(backend: Backend, text: str, pipes: Pipes | None = None) -> Selection | pa.Table:

@@ -23,7 +23,7 @@ from aggregator.client.sizing import Sizing
 from aggregator.client.streams import STREAMS_TOPIC
 from aggregator.client.writer import Writer
 from aggregator.errors import InvalidRequestError
-from aggregator.level import LEVEL_TEXT, python_level
+from aggregator.streams.level import LEVEL_TEXT, python_level
 from esformat import ClosedError
 
 _THREAD = "aggregator-log"

@@ -15,10 +15,10 @@ from aggregator.collect.lines import split
 from aggregator.collect.parsing import WEB_COLUMNS, WEB_FIELDS, Parsed, Parser, parser_of
 from aggregator.collect.settings import Files
 from aggregator.collect.times import in_lines, to_micros
-from aggregator.level import LEVEL, LEVEL_TEXT, with_levels
 from aggregator.lql import TagSet
 from aggregator.lql.columns import as_text
 from aggregator.storage.segments.records import FIELD_MAP, FIELDS
+from aggregator.streams.level import LEVEL, LEVEL_TEXT, with_levels
 
 _ARROW = {"text": pa.string(), "integer": pa.int64(), "number": pa.float64(), "boolean": pa.bool_()}
 MAX_TAG_LENGTH = 512  # characters of a value taken from a line: what is longer names nothing

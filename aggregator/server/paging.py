@@ -10,7 +10,7 @@ import pyarrow as pa
 from aggregator import Catalog, InvalidRequestError
 from aggregator.lql import parse_statement, to_text
 from aggregator.lql.tree import Position, Select
-from aggregator.selection import Selection
+from aggregator.streams.selection import Selection
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,1000000}")
 MAX_PAGE_BYTES = 16 << 20

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from aggregator import Catalog, InvalidRequestError, TopicExistsError
-from aggregator.level import add_level_of_all
 from aggregator.lql import TagSet
 from aggregator.lql.tag_set import MAX_TAG_BYTES
 from aggregator.server.refusals import Tell, untold
 from aggregator.server.settings import Settings
 from aggregator.storage.segments.records import NO_COLUMNS, STREAM_SCHEMA, events_of
+from aggregator.streams.level import add_level_of_all
 from esformat import InvalidEventError
 
 TAGS_AND_RECORD = tuple[Mapping[str, str], dict[str, Any]]

@@ -12,9 +12,9 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from aggregator.level import SYSLOG_LEVELS
 from aggregator.server.refusals import Tell, untold
 from aggregator.server.shipped import TAGS_AND_RECORD, free_name
+from aggregator.streams.level import SYSLOG_LEVELS
 
 MAX_MESSAGE_BYTES = 65_536
 """What is longer is cut there, and marked."""

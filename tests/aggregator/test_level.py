@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator.level import add_level, add_level_of_all, level_in, level_of, with_levels
+from aggregator.streams.level import add_level, add_level_of_all, level_in, level_of, with_levels
 
 VALUES = [
     ("level", "ERROR", "error"), ("level", "Warning", "warn"), ("level", "critical", "fatal"), ("level", "odd", None),

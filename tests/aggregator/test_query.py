@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator import rounds
 from aggregator.lql import TagSet
 from aggregator.storage.state.notify import Arrivals
+from aggregator.streams import windows as rounds
 
 TAGS = [{"app": app, "zone": zone} for app in ("web", "db", "it's") for zone in ("eu", "us")]
 

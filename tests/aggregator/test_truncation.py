@@ -18,7 +18,7 @@ from aggregator.model import LAST, RECORD_INDEX, Cut, with_cut
 from aggregator.storage.manifest import Manifest
 from aggregator.storage.state import tombstones
 from aggregator.storage.state.tombstones import without_hidden
-from aggregator.trimming import Rows, Rules, Trimming
+from aggregator.streams.trimming import Rows, Rules, Trimming
 
 
 def messages(catalog, text="SELECT"):
@@ -161,7 +161,7 @@ class Stored:
 def test_truncated_equals_a_list(tmp_path, monkeypatch, few):
     """Over sealed and unsealed records of two topics, again and again, with compaction and reopening in between."""
     monkeypatch.setattr(tombstones, "FEW_SPACES", few)
-    monkeypatch.setattr("aggregator.truncation.FEW_SPACES", few)
+    monkeypatch.setattr("aggregator.streams.truncate.FEW_SPACES", few)
     monkeypatch.setattr(Housekeeping, "chores", lambda self: ())  # else sizes change between a dry run and a real one
     stored = Stored(tmp_path / "c", few)
     removed = 0

@@ -6,9 +6,9 @@ import base64
 from contextlib import suppress
 
 from aggregator.errors import InvalidRequestError
-from aggregator.position import Position, decode, encode
 from aggregator.storage.files.checksum import checksum64
 from aggregator.storage.manifest.lineage import BEFORE, Lineage
+from aggregator.streams.position import Position, decode, encode
 
 PAST = Lineage(bytes(range(8)), (BEFORE, b"mine"), {})
 _PLACES = (

@@ -16,7 +16,6 @@ from starlette.routing import Route
 
 from aggregator.lql import parse_statement, to_text
 from aggregator.lql.tree import CreatePipe, DeletePipe, Select, Truncate
-from aggregator.selection import Selection
 from aggregator.server.answers import EVENTS, Batches, Streamed, answer_of, encode, encode_text, media_for, stream_scan
 from aggregator.server.asked import Asked, wrong
 from aggregator.server.body import read_plain
@@ -27,6 +26,7 @@ from aggregator.server.paging import Page, limited, parse_select, read_page, sel
 from aggregator.server.problems import ProblemError
 from aggregator.server.schemas import BINARY, shape
 from aggregator.server.waiting import Arrived
+from aggregator.streams.selection import Selection
 
 POSITION = "Aggregator-Position"
 _GONE = "Aggregator-Gone"

@@ -15,7 +15,6 @@ from starlette.routing import Route
 
 from aggregator import Receipt, TopicExistsError
 from aggregator.catalog import STREAMS_TOPIC
-from aggregator.level import add_level
 from aggregator.lql import TagSet
 from aggregator.server.asked import Asked, header, idempotency_key, names_in, wrong
 from aggregator.server.body import read_body
@@ -39,6 +38,7 @@ from aggregator.server.routes.events import (
 from aggregator.server.schemas import BINARY, each, many, text
 from aggregator.server.shipped import make_stream_topic
 from aggregator.server.times import TimeReader
+from aggregator.streams.level import add_level
 
 _TAGS = parameter(
     "tags",

@@ -17,8 +17,8 @@ from aggregator.client import LogHandler
 from aggregator.collect import Collector, Files
 from aggregator.collect import Settings as Collecting
 from aggregator.collect.sinks import CatalogSink
-from aggregator.level import LEVELS
 from aggregator.server import Settings
+from aggregator.streams.level import LEVELS
 
 QUESTION = 'SELECT "{msg}" WHERE fields:level = error OR fields:level = fatal'
 

@@ -10,25 +10,25 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 
-from aggregator import position as positions
 from aggregator.base.allowance import check
 from aggregator.base.merge import numbers
 from aggregator.base.result import Answer
 from aggregator.errors import InvalidRequestError
-from aggregator.event_tags import EventTags
-from aggregator.gaps import gone_between
-from aggregator.index_condition import index_conditions
 from aggregator.lql import Counter, Filter, LqlError, Template, range_span, resolve_time, time_span
 from aggregator.lql.operand import Field, innermost, target_of
 from aggregator.lql.times import NANOS_PER_MICRO
 from aggregator.lql.tree import Select, conditions
 from aggregator.model import RECORD_INDEX
-from aggregator.position import Key, Position
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS
-from aggregator.rounds import Material, Round, Tally, TopicPart, hold, last_key, read_round, read_unordered
 from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import Snapshot
+from aggregator.streams import position as positions
+from aggregator.streams.event_tags import EventTags
+from aggregator.streams.gaps import gone_between
+from aggregator.streams.index_condition import index_conditions
+from aggregator.streams.position import Key, Position
+from aggregator.streams.windows import Material, Round, Tally, TopicPart, hold, last_key, read_round, read_unordered
 from aggregator.topic import Backend
 from esformat import Event
 from esformat.parts import rows_of_batch

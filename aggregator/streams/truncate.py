@@ -25,9 +25,9 @@ from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.streams import Stream
 from aggregator.storage.state.tombstones import FEW_SPACES, hidden_in
-from aggregator.stream_sizes import record_bytes, shares_of, unsealed_record_bytes
+from aggregator.streams.sizes import record_bytes, shares_of, unsealed_record_bytes
+from aggregator.streams.trimming import Rows, Rules, Trimming
 from aggregator.topic import Backend, writer_of
-from aggregator.trimming import Rows, Rules, Trimming
 
 _SIZE = "record_bytes"
 _READ = pa.schema(

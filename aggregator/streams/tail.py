@@ -11,7 +11,7 @@ import pyarrow as pa
 from aggregator.engine.writer import Writing
 from aggregator.errors import InvalidRequestError
 from aggregator.lql.tree import Select
-from aggregator.selection import Selection
+from aggregator.streams.selection import Selection
 from aggregator.topic import Backend
 from esformat import Event
 from esformat.parts import rows_of_batch

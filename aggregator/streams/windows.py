@@ -14,10 +14,8 @@ import pyarrow.compute as pc
 import esformat
 from aggregator.base.allowance import check
 from aggregator.base.merge import Source, merge, numbers, sort_order
-from aggregator.event_tags import EventTags, Streams, streams_of, tag_texts
 from aggregator.lql import Columns, Filter, TimeSpan
 from aggregator.model import PARTITION, RECORD_INDEX, SchemaInfo, SegmentInfo
-from aggregator.position import Key
 from aggregator.read.memtable_source import Group, lookup_groups, unsealed_batches
 from aggregator.read.query import Question
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS, Keep, View, segment_batches, segment_blocks
@@ -29,6 +27,8 @@ from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.schema import union_schema
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.tombstones import hidden_in
+from aggregator.streams.event_tags import EventTags, Streams, streams_of, tag_texts
+from aggregator.streams.position import Key
 from esformat.parts import default_schema
 
 FEW_STREAMS = 32

@@ -1,0 +1,1 @@
+"""Records of streams: positions, windows of reading, tails, truncation."""
