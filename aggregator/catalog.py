@@ -24,8 +24,6 @@ from aggregator.engine.writer import Writing, now_us
 from aggregator.errors import InvalidRequestError, SequenceConflictError, TopicExistsError, TopicNotFoundError
 from aggregator.lql import TagSet, parse_source
 from aggregator.model import Problem, Receipt, TopicInfo
-from aggregator.pipe_table import pipe_facts
-from aggregator.pipes import Pipes
 from aggregator.policy import Retention, Roll
 from aggregator.quarantine_view import QuarantineView
 from aggregator.query import follow, run
@@ -35,6 +33,8 @@ from aggregator.storage.segments.records import STREAM_SCHEMA, events_of, joined
 from aggregator.storage.state.notify import Arrivals
 from aggregator.storage.state.schema import topic_schema, union_schema
 from aggregator.storage.state.state import Topic as TopicState
+from aggregator.streams.pipes.tables import pipe_facts
+from aggregator.streams.pipes.worker import Pipes
 from aggregator.streams.selection import Selection
 from aggregator.streams.tail import Tail
 from aggregator.topic import DEFAULT_PARTITION, Backend, Topic, writer_of

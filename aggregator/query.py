@@ -19,8 +19,8 @@ from aggregator.lql.tree import (
     ShowPipes,
     Truncate,
 )
-from aggregator.pipe_table import described_pipe, shown_pipes
-from aggregator.pipes import Pipes
+from aggregator.streams.pipes.tables import described_pipe, shown_pipes
+from aggregator.streams.pipes.worker import Pipes
 from aggregator.streams.selection import Selection
 from aggregator.streams.sizes import shares
 from aggregator.streams.tail import Tail

@@ -11,11 +11,12 @@ import pytest
 from crash_image import crash_image
 
 import aggregator
-from aggregator import pipe_round, pipes
 from aggregator.engine.ingest.append import Ingest
 from aggregator.errors import OverloadedError
 from aggregator.lql import TagSet, source_to_text
-from aggregator.pipe_copy import copied_events
+from aggregator.streams.pipes import round as pipe_round
+from aggregator.streams.pipes import worker as pipes
+from aggregator.streams.pipes.copy import copied_events
 
 
 def wait_until(condition, seconds=60.0):

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from aggregator.engine.follower import Following
 from aggregator.errors import CorruptManifestError
 from aggregator.model import PipeInfo, ProducerEntry
-from aggregator.pipe_round import visible_ends
 from aggregator.storage.manifest.lineage import Lineage
 from aggregator.streams import position as positions
+from aggregator.streams.pipes.round import visible_ends
 from aggregator.streams.position import Position
 from aggregator.topic import Backend
 

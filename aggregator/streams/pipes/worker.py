@@ -24,9 +24,13 @@ from aggregator.errors import CorruptManifestError, InvalidRequestError, Overloa
 from aggregator.lql import TagSet, expression_to_text, matches, parse_source, parse_where, source_to_text
 from aggregator.lql.tree import CreatePipe
 from aggregator.model import PipeInfo
-from aggregator.pipe_copy import copied_events, slices
-from aggregator.pipe_progress import Progress, newest_batch, stored_progress
-from aggregator.pipe_round import (
+from aggregator.storage.manifest import PipeRows
+from aggregator.storage.state.state import Topic
+from aggregator.storage.state.streams import tags_of
+from aggregator.streams.gaps import distance, gone_between
+from aggregator.streams.pipes.copy import copied_events, slices
+from aggregator.streams.pipes.progress import Progress, newest_batch, stored_progress
+from aggregator.streams.pipes.round import (
     PIPE_TAG,
     Chosen,
     PipeRound,
@@ -35,10 +39,6 @@ from aggregator.pipe_round import (
     fresh_streams,
     visible_ends,
 )
-from aggregator.storage.manifest import PipeRows
-from aggregator.storage.state.state import Topic
-from aggregator.storage.state.streams import tags_of
-from aggregator.streams.gaps import distance, gone_between
 from aggregator.streams.position import Position
 from aggregator.streams.selection import first_after, lineage_of
 from aggregator.topic import DEFAULT_PARTITION

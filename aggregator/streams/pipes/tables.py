@@ -8,11 +8,11 @@ import pyarrow as pa
 
 from aggregator.errors import CorruptManifestError
 from aggregator.lql.tree import ShowPipes
-from aggregator.pipe_progress import Progress, stored_progress
-from aggregator.pipe_round import visible_ends
-from aggregator.pipes import Pipe, Pipes, no_pipe, pipe_stream
 from aggregator.storage.manifest import PipeRows
 from aggregator.streams.gaps import distance
+from aggregator.streams.pipes.progress import Progress, stored_progress
+from aggregator.streams.pipes.round import visible_ends
+from aggregator.streams.pipes.worker import Pipe, Pipes, no_pipe, pipe_stream
 from aggregator.streams.position import Position
 from aggregator.topic import Backend
 

@@ -1,0 +1,1 @@
+"""Pipes: streams that follow a statement."""
