@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from aggregator.opening import open_catalog as open
     from aggregator.opening import rebuild_manifest
     from aggregator.policy import Durability, Limits, Retention, Roll
-    from aggregator.quarantine_view import Quarantined, QuarantineView
+    from aggregator.quarantine import Quarantined, QuarantineView
     from aggregator.read.scan import Scan
     from aggregator.streams.selection import Selection
     from aggregator.streams.tail import Tail
@@ -63,7 +63,7 @@ else:
             "aggregator.model": "Problem Receipt",
             "aggregator.opening": "open=open_catalog rebuild_manifest",
             "aggregator.policy": "Durability Limits Retention Roll",
-            "aggregator.quarantine_view": "Quarantined QuarantineView",
+            "aggregator.quarantine": "Quarantined QuarantineView",
             "aggregator.base.reports": "ClockReport CompactionReport Erasure RebuildReport Removed RetentionReport Traces",
             "aggregator.read.scan": "Scan",
             "aggregator.streams.selection": "Selection",

@@ -25,8 +25,8 @@ from aggregator.errors import InvalidRequestError, SequenceConflictError, TopicE
 from aggregator.lql import TagSet, parse_source
 from aggregator.model import Problem, Receipt, TopicInfo
 from aggregator.policy import Retention, Roll
-from aggregator.quarantine_view import QuarantineView
-from aggregator.query import follow, run
+from aggregator.quarantine import QuarantineView
+from aggregator.statements import follow, run
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.usage import measure
 from aggregator.storage.segments.records import STREAM_SCHEMA, events_of, joined, record_columns
