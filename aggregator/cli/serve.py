@@ -46,8 +46,8 @@ def serve(directory: str | None, bind: str | None, config: str | None, pairs: tu
     What was acknowledged is on disk; requests that are open when it stops are finished first.
     """
     _go_without_pandas()
-    from aggregator.server import config as keys_of  # needs the extra `server`
     from aggregator.server import serve as run
+    from aggregator.server.config import sources as keys_of
 
     if keys:
         width = max(map(len, keys_of.KEYS))

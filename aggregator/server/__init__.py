@@ -9,15 +9,15 @@ from esformat.parts import lazily
 
 if TYPE_CHECKING:
     from aggregator.server.app import make_app
+    from aggregator.server.config.settings import Settings
     from aggregator.server.running import RunningServer, serve
-    from aggregator.server.settings import Settings
 else:
     __getattr__, __dir__ = lazily(
         __name__,
         {
             "aggregator.server.app": "make_app",
             "aggregator.server.running": "RunningServer serve",
-            "aggregator.server.settings": "Settings",
+            "aggregator.server.config.settings": "Settings",
         },
     )
 

@@ -8,8 +8,8 @@ import logging
 import re
 from typing import Any
 
+from aggregator.server.config.settings import Logs
 from aggregator.server.context import Told
-from aggregator.server.settings import Logs
 
 _SECRET = re.compile(r"""(agg_[0-9a-f]{12})_[\w-]+|(?i:\b(bearer|basic|apikey))\s+[^\s"\\]+""")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}

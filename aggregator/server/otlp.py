@@ -20,6 +20,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
+from aggregator.server.config.settings import OTLP_TAGS
 from aggregator.server.media import JSON, PROTOBUF
 from aggregator.server.odd_text import escaped_message, read_json
 from aggregator.server.otlp_json import records_in
@@ -35,7 +36,6 @@ from aggregator.server.otlp_record import (
 )
 from aggregator.server.otlp_size import MAX_RECORDS, check_records, check_size
 from aggregator.server.refusals import Tell, untold
-from aggregator.server.settings import OTLP_TAGS
 from aggregator.server.shipped import TAGS_AND_RECORD
 from esformat import InvalidEventError
 

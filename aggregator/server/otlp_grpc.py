@@ -17,12 +17,12 @@ import grpc.aio
 from aggregator import InvalidRequestError, OverloadedError
 from aggregator.catalog import STREAMS_TOPIC
 from aggregator.server.body import Body
+from aggregator.server.config.settings import Settings, Tls
 from aggregator.server.context import Context, Told
 from aggregator.server.media import PROTOBUF
 from aggregator.server.otlp_export import export
 from aggregator.server.otlp_status import not_stored, rpc_status
 from aggregator.server.problems import Problem, ProblemError, problem_of
-from aggregator.server.settings import Settings, Tls
 from aggregator.server.shipped import Target
 from esformat import ClosedError
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 
 from aggregator import InvalidRequestError
-from aggregator.server.address import is_loopback, split_address
+from aggregator.server.config.address import is_loopback, split_address
 from aggregator.server.context import Context
 
 _log = logging.getLogger("aggregator.server.otlp")

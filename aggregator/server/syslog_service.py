@@ -17,9 +17,9 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 from aggregator import AggregatorError, InvalidRequestError, OverloadedError
 from aggregator.catalog import STREAMS_TOPIC
-from aggregator.server.address import is_loopback, split_address
+from aggregator.server.config.address import is_loopback, split_address
+from aggregator.server.config.settings import Settings
 from aggregator.server.context import Context
-from aggregator.server.settings import Settings
 from aggregator.server.shipped import Target, make_stream_topic, store
 from aggregator.server.syslog import Framer, read_message
 from aggregator.server.syslog_socket import datagram_socket, drain, given_bytes, kernel_drops

@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import aggregator
 from aggregator.server import RunningServer, Settings
-from aggregator.server.settings import Http
+from aggregator.server.config.settings import Http
 from esformat import InvalidEventError
 
 HISTORIES = int(os.environ.get("EXACT_HISTORIES", "150"))

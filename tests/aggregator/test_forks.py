@@ -153,7 +153,7 @@ def test_a_child_keeps_no_lock_of_a_writer_that_died(tmp_path):
     """
     program = """
     from aggregator.server import RunningServer, Settings
-    from aggregator.server.settings import Http
+    from aggregator.server.config.settings import Http
     SETTINGS = Settings(http=Http(bind="127.0.0.1:0"))
     catalog = aggregator.open(root, sealing="process")
     catalog.write({"a": "b"}, [{"msg": "one"}])
@@ -289,7 +289,7 @@ def test_a_child_of_a_server(tmp_path):
     program = """
     from aggregator.client import Client
     from aggregator.server import RunningServer, Settings
-    from aggregator.server.settings import Http
+    from aggregator.server.config.settings import Http
     SETTINGS = Settings(http=Http(bind="127.0.0.1:0"))
     catalog = aggregator.open(root)
     with RunningServer(catalog, SETTINGS) as server, Client(server.url) as client:

@@ -11,7 +11,7 @@ import pytest
 import aggregator
 import esformat
 from aggregator.server import RunningServer, Settings
-from aggregator.server.settings import Http
+from aggregator.server.config.settings import Http
 
 NULLS = {
     "list of nulls": [None, None],

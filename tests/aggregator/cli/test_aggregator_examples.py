@@ -17,7 +17,7 @@ import aggregator
 import esformat
 from aggregator.cli import main
 from aggregator.server import RunningServer, Settings
-from aggregator.server.settings import Http
+from aggregator.server.config.settings import Http
 
 SHOWN_ELSEWHERE = {"demo", "bench", "serve", "quarantine", "completion"}
 """They take seconds, run until they are stopped, need a catalog that no gate lets through, or write to a home."""

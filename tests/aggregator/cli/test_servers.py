@@ -16,7 +16,7 @@ import pytest
 
 import aggregator
 from aggregator.server import RunningServer, Settings
-from aggregator.server.settings import Http
+from aggregator.server.config.settings import Http
 from aggregator.server.tokens import create
 
 COMMAND = [sys.executable, "-W", "error", "-m", "aggregator"]

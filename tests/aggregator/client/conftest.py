@@ -11,7 +11,7 @@ import aggregator
 from aggregator import Catalog
 from aggregator.client import Client
 from aggregator.server import RunningServer, Settings
-from aggregator.server.settings import Http
+from aggregator.server.config.settings import Http
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from aggregator.load import Load, Outcome, Request, Target, appends, percentiles
 from aggregator.load.figures import Figures, total
 from aggregator.load.work import events_batch
 from aggregator.server import RunningServer, Settings
-from aggregator.server.settings import Http
+from aggregator.server.config.settings import Http
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from served import served
 
 from aggregator.server import Settings, body_room, otlp_size
 from aggregator.server.body_room import BodyRoom
-from aggregator.server.settings import Work
+from aggregator.server.config.settings import Work
 
 
 def test_no_more_at_once_than_there_is_room():

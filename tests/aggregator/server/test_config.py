@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from aggregator import InvalidRequestError, Retention
-from aggregator.server.config import (
+from aggregator.server.config.settings import Settings
+from aggregator.server.config.sources import (
     KEYS,
     default_files,
     gather,
@@ -16,7 +17,6 @@ from aggregator.server.config import (
     read_pairs,
     settings_of,
 )
-from aggregator.server.settings import Settings
 
 PLATEAU_YAML = """
 data_path: /var/lib/plateau

@@ -22,7 +22,7 @@ from test_limits import raw, until_cut
 from test_plateau import ARROW
 
 from aggregator.server import Settings, connection
-from aggregator.server.settings import Http, Tls
+from aggregator.server.config.settings import Http, Tls
 
 LINE = b'{"space": "a", "timestamp": 1}\n'
 PATH = "/v1/topics/t/events"

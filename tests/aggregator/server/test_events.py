@@ -16,7 +16,7 @@ from served import ANY_PORT
 
 import aggregator
 from aggregator.server import RunningServer, Settings
-from aggregator.server.settings import Http
+from aggregator.server.config.settings import Http
 
 ROWS = [
     {"space": "ada", "timestamp": "2026-03-01T08:00:00Z", "data": "{\"n\": 1}", "type": "page", "n": 1},

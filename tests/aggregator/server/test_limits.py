@@ -19,7 +19,7 @@ from test_plateau import ARROW, arrow_file, records, send
 
 from aggregator.server import Settings
 from aggregator.server import connection as connection_module
-from aggregator.server.settings import Http, Work
+from aggregator.server.config.settings import Http, Work
 
 QUICK = Settings(http=Http(stall_s=0.6))
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from served import served
 
 from aggregator.server import Settings
+from aggregator.server.config.settings import Http
 from aggregator.server.loki import read_json_push, read_push, unpack_snappy
 from aggregator.server.problems import ProblemError
-from aggregator.server.settings import Http
 from aggregator.server.tokens import create
 from esformat import InvalidEventError
 

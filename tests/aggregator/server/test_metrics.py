@@ -19,7 +19,7 @@ from test_plateau import arrow_file, records, send
 
 from aggregator.server import Settings
 from aggregator.server import figures as module
-from aggregator.server.config import settings_of
+from aggregator.server.config.sources import settings_of
 from aggregator.server.refusals import CHANGES, LOSSES
 from esformat import __version__
 

@@ -24,9 +24,9 @@ from test_syslog_service import free_port
 import aggregator
 from aggregator import InvalidRequestError
 from aggregator.server import Settings
+from aggregator.server.config.settings import Http, Otlp, Tls, Work
 from aggregator.server.context import Context
 from aggregator.server.otlp_service import otlp
-from aggregator.server.settings import Http, Otlp, Tls, Work
 from aggregator.server.tokens import create
 
 grpc = pytest.importorskip("grpc")

@@ -11,8 +11,8 @@ from served import served
 
 import aggregator
 from aggregator.server import Settings
+from aggregator.server.config.settings import Http
 from aggregator.server.plateau.definitions import Definitions
-from aggregator.server.settings import Http
 
 ARROW = "application/vnd.apache.arrow.file"
 

@@ -14,8 +14,8 @@ from served import Spawned, served
 
 from aggregator import InvalidRequestError, Retention, Roll
 from aggregator.server import Settings
-from aggregator.server.config import default_files, gather, read_pairs, settings_of
-from aggregator.server.plateau_settings import NAMES
+from aggregator.server.config.plateau_settings import NAMES
+from aggregator.server.config.sources import default_files, gather, read_pairs, settings_of
 
 DEFAULTS = """
 data_path = "./data"
@@ -92,7 +92,7 @@ def flat(found, prefix=""):
 @pytest.fixture
 def as_plateau(tmp_path, monkeypatch):
     """Settings of a directory with a `plateau.yaml` of this text, an environment, and pairs of --set."""
-    monkeypatch.setattr("aggregator.server.config._SYSTEM", tmp_path / "etc")
+    monkeypatch.setattr("aggregator.server.config.sources._SYSTEM", tmp_path / "etc")
 
     def read(text="", environment=None, pairs=(), name="plateau.yaml"):
         (tmp_path / name).write_text(text)
@@ -163,7 +163,7 @@ def test_what_takes_a_default_away(as_plateau):
 def test_where_they_are_read(tmp_path, monkeypatch):
     """The files of plateau in its order, each of the system before ours here; none beside aggregator.toml."""
     system, here = tmp_path / "etc", tmp_path / "here"
-    monkeypatch.setattr("aggregator.server.config._SYSTEM", system)
+    monkeypatch.setattr("aggregator.server.config.sources._SYSTEM", system)
     names = ["plateau.yaml", "plateau.toml", "replication.yaml", "replication.toml"]
     for directory in (system, here):
         directory.mkdir()
@@ -176,7 +176,7 @@ def test_where_they_are_read(tmp_path, monkeypatch):
 
 def test_environment_alone(tmp_path, monkeypatch):
     """Where plateau is told everything by its environment, its defaults hold; beside a file of ours they do not."""
-    monkeypatch.setattr("aggregator.server.config._SYSTEM", tmp_path / "etc")
+    monkeypatch.setattr("aggregator.server.config.sources._SYSTEM", tmp_path / "etc")
     environment = {"PLATEAU__data_path": "/d"}
     assert gather(None, tmp_path, environment, (), {}).retention == Retention(partition_bytes=1 << 30)
     assert gather(None, tmp_path, {}, (), {}) == Settings()

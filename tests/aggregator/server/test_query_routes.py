@@ -15,7 +15,7 @@ from served import ANY_PORT, served
 
 import aggregator
 from aggregator.server import RunningServer, Settings
-from aggregator.server.settings import Http
+from aggregator.server.config.settings import Http
 
 ALL = "SELECT FROM {}"
 

@@ -9,9 +9,9 @@ import pytest
 
 import aggregator
 from aggregator import OverloadedError
+from aggregator.server.config.settings import Settings
 from aggregator.server.context import Context
 from aggregator.server.refusals import CHANGES, EVERY_S, LOSSES, SOURCES, Refusals
-from aggregator.server.settings import Settings
 from aggregator.server.syslog_service import _Listener
 
 

@@ -21,9 +21,9 @@ import aggregator
 from aggregator import InvalidRequestError
 from aggregator.cli import run
 from aggregator.server import Settings, tokens
+from aggregator.server.config.settings import Http, Tls
 from aggregator.server.context import Context
 from aggregator.server.running import check_public
-from aggregator.server.settings import Http, Tls
 
 
 def append_until_refused(url, span_of, count=10):

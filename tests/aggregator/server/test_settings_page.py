@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from aggregator.server.config import KEYS, read_file, settings_of
+from aggregator.server.config.sources import KEYS, read_file, settings_of
 
 PAGE = (Path(__file__).parents[3] / "docs" / "server.md").read_text("utf-8")
 

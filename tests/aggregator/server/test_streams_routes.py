@@ -16,8 +16,8 @@ from served import ANY_PORT
 import aggregator
 from aggregator.server import RunningServer, Settings
 from aggregator.server.cloudevents import BATCH, read_cloud_events
+from aggregator.server.config.settings import Http
 from aggregator.server.formats import read_records
-from aggregator.server.settings import Http
 from esformat import InvalidEventError
 
 NDJSON, TEXT, STREAM = "application/x-ndjson", "text/plain", "application/vnd.apache.arrow.stream"

@@ -19,10 +19,10 @@ from served import ANY_PORT
 import aggregator
 from aggregator import InvalidRequestError
 from aggregator.server import RunningServer, Settings
-from aggregator.server.config import settings_of
+from aggregator.server.config.settings import Http, Tls
+from aggregator.server.config.sources import settings_of
 from aggregator.server.context import Context
 from aggregator.server.metrics import Metrics
-from aggregator.server.settings import Http, Tls
 from aggregator.server.syslog_service import Backlog, _Listener, syslog
 
 

@@ -19,8 +19,8 @@ from typing import Any
 
 from aggregator import Durability, InvalidRequestError, Limits, Retention, Roll
 from aggregator.policy import parse_duration, parse_size
-from aggregator.server import plateau_settings
-from aggregator.server.settings import Http, Logs, Otlp, Settings, Store, Tls, Work
+from aggregator.server.config import plateau_settings
+from aggregator.server.config.settings import Http, Logs, Otlp, Settings, Store, Tls, Work
 from aggregator.storage.files.modes import parse_mode
 
 FILE = "aggregator.toml"
