@@ -6,8 +6,8 @@ import datetime as dt
 import fnmatch
 from dataclasses import dataclass
 
+from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.operation import Operation, Scope
-from aggregator.server.problems import ProblemError
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ import time
 from starlette.responses import Response
 
 from aggregator import OverloadedError
+from aggregator.server.bodies.problems import answer, problem_of
 from aggregator.server.context import Context, Told
-from aggregator.server.problems import answer, problem_of
 
 
 class Admission:

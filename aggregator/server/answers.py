@@ -18,9 +18,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from aggregator.server.media import ARROW_STREAM, CSV, LINES, OUTPUTS, choose
+from aggregator.server.bodies.media import ARROW_STREAM, CSV, LINES, OUTPUTS, choose
+from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.open_answers import OpenAnswers, Over
-from aggregator.server.problems import ProblemError
 from aggregator.server.work import WorkPool
 from esformat.convert import open_sink
 

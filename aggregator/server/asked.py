@@ -11,11 +11,11 @@ from typing import Any
 import orjson
 from starlette.requests import Request
 
+from aggregator.server.bodies.formats import Names
+from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.bodies.times import TIME_UNITS, TimeReader
 from aggregator.server.body import read_plain
 from aggregator.server.context import Context
-from aggregator.server.formats import Names
-from aggregator.server.problems import ProblemError
-from aggregator.server.times import TIME_UNITS, TimeReader
 from esformat import InvalidEventError
 
 _WHOLE = re.compile(r"-?[0-9]{1,19}")

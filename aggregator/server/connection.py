@@ -21,10 +21,10 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from aggregator.server.admission import Admission
 from aggregator.server.answers import ABORT
+from aggregator.server.bodies.problems import Problem, answer
 from aggregator.server.config.settings import Http
 from aggregator.server.exchange import Exchange, Way
 from aggregator.server.origins import Headers, cors_headers
-from aggregator.server.problems import Problem, answer
 
 LINGER_S = 5.0
 """How long a connection waits for the next piece of a body that was refused."""

@@ -14,12 +14,12 @@ from starlette.requests import Request
 
 from aggregator import Catalog
 from aggregator.server.access import Access
+from aggregator.server.bodies.document_ids import DocumentIds
+from aggregator.server.bodies.refusals import Reason, Refusals, Source, Tell
 from aggregator.server.body_room import BodyRoom
 from aggregator.server.config.settings import Settings
-from aggregator.server.document_ids import DocumentIds
 from aggregator.server.health import Health
 from aggregator.server.open_answers import OpenAnswers
-from aggregator.server.refusals import Reason, Refusals, Source, Tell
 from aggregator.server.syslog_socket import Datagrams
 from aggregator.server.tokens import FILE, Authority
 from aggregator.server.work import Slow, WorkPool

@@ -12,9 +12,9 @@ from aggregator import Allowance
 from aggregator.server.access import check
 from aggregator.server.answers import Streamed
 from aggregator.server.asking import Asking
+from aggregator.server.bodies.problems import ProblemError, answer, problem_of
 from aggregator.server.context import Context
 from aggregator.server.operation import operation_of
-from aggregator.server.problems import ProblemError, answer, problem_of
 from aggregator.server.tokens import Standing
 
 

@@ -12,8 +12,8 @@ from typing import Any
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from aggregator.server.bodies.refusals import LOSSES
 from aggregator.server.context import Context
-from aggregator.server.refusals import LOSSES
 from esformat import __version__
 
 MAX_LABELLED = 1000

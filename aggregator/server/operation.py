@@ -9,8 +9,8 @@ from typing import Any, Literal
 from starlette.requests import Request
 from starlette.responses import Response
 
-from aggregator.server.refusals import Source
-from aggregator.server.schemas import PROBLEM
+from aggregator.server.bodies.refusals import Source
+from aggregator.server.bodies.schemas import PROBLEM
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Scope = Literal["open", "read", "write", "admin"]

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from aggregator.server.bodies.otlp import read_records, success
+from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.bodies.records import Refusal, Target, make_stream_topic, store
 from aggregator.server.context import Context
-from aggregator.server.otlp import read_records, success
-from aggregator.server.problems import ProblemError
-from aggregator.server.shipped import Refusal, Target, make_stream_topic, store
 
 
 def export(context: Context, read: Callable[[], bytes], media: str, target: Target) -> bytes:

@@ -16,14 +16,14 @@ import grpc.aio
 
 from aggregator import InvalidRequestError, OverloadedError
 from aggregator.catalog import STREAMS_TOPIC
+from aggregator.server.bodies.media import PROTOBUF
+from aggregator.server.bodies.otlp_status import not_stored, rpc_status
+from aggregator.server.bodies.problems import Problem, ProblemError, problem_of
+from aggregator.server.bodies.records import Target
 from aggregator.server.body import Body
 from aggregator.server.config.settings import Settings, Tls
 from aggregator.server.context import Context, Told
-from aggregator.server.media import PROTOBUF
 from aggregator.server.otlp_export import export
-from aggregator.server.otlp_status import not_stored, rpc_status
-from aggregator.server.problems import Problem, ProblemError, problem_of
-from aggregator.server.shipped import Target
 from esformat import ClosedError
 
 EXPORT = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"

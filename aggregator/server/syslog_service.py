@@ -17,11 +17,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 
 from aggregator import AggregatorError, InvalidRequestError, OverloadedError
 from aggregator.catalog import STREAMS_TOPIC
+from aggregator.server.bodies.records import Target, make_stream_topic, store
+from aggregator.server.bodies.syslog import Framer, read_message
 from aggregator.server.config.address import is_loopback, split_address
 from aggregator.server.config.settings import Settings
 from aggregator.server.context import Context
-from aggregator.server.shipped import Target, make_stream_topic, store
-from aggregator.server.syslog import Framer, read_message
 from aggregator.server.syslog_socket import datagram_socket, drain, given_bytes, kernel_drops
 from esformat import EsdbError
 
@@ -41,7 +41,7 @@ _KEEPALIVE = (
     *(((socket.IPPROTO_TCP, getattr(socket, n)), value) for n, value in _INTERVALS.items() if hasattr(socket, n)),
 )
 """A sender that is silent for a minute is asked whether it is there, and taken for dead after two more."""
-_log = logging.getLogger("aggregator.server.syslog")
+_log = logging.getLogger("aggregator.server.bodies.syslog")
 Message = tuple[bytes, bool, str]
 """Its bytes, whether it was cut, and the address that it came from."""
 

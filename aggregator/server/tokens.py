@@ -25,8 +25,8 @@ from typing import Any
 
 from aggregator import InvalidRequestError
 from aggregator.server.access import ANYBODY, Access, check
+from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.operation import Operation
-from aggregator.server.problems import ProblemError
 from aggregator.storage.files.modes import create_directory
 
 FILE = "tokens.json"

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from aggregator import Catalog, InvalidRequestError, Receipt, Retention, Roll, Topic, TopicExistsError
 from aggregator.base.names import check_name
-from aggregator.server.arrow_body import read_arrow
+from aggregator.server.bodies.arrow_body import read_arrow
 from aggregator.server.plateau.definition import Definition
 from aggregator.server.plateau.definitions import Definitions
 from aggregator.server.plateau.nullable import loosened, relabelled

@@ -11,10 +11,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator.catalog import STREAMS_TOPIC
-from aggregator.server import elastic
 from aggregator.server.asked import Asked, idempotency_key
-from aggregator.server.body import read_body
-from aggregator.server.bulk import (
+from aggregator.server.bodies import elastic
+from aggregator.server.bodies.bulk import (
     Action,
     Wrong,
     being_stored,
@@ -24,13 +23,14 @@ from aggregator.server.bulk import (
     read_actions,
     record_of,
 )
+from aggregator.server.bodies.document_ids import key_of
+from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.bodies.records import TAGS_AND_RECORD, Outcome, Place, Target, make_stream_topic, store
+from aggregator.server.bodies.refusals import Tell
+from aggregator.server.bodies.schemas import ELASTIC_ERROR, json_answer, ref, text
+from aggregator.server.body import read_body
 from aggregator.server.context import Context
-from aggregator.server.document_ids import key_of
 from aggregator.server.operation import Endpoint, operation, parameter
-from aggregator.server.problems import ProblemError
-from aggregator.server.refusals import Tell
-from aggregator.server.schemas import ELASTIC_ERROR, json_answer, ref, text
-from aggregator.server.shipped import TAGS_AND_RECORD, Outcome, Place, Target, make_stream_topic, store
 
 _JSON = "application/json"
 _COMPATIBLE = "application/vnd.elasticsearch+json"

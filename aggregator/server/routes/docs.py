@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from aggregator.server.bodies.schemas import json_answer
 from aggregator.server.context import Context
 from aggregator.server.openapi import document
 from aggregator.server.operation import operation
-from aggregator.server.schemas import json_answer
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'"
 

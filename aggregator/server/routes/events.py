@@ -14,14 +14,14 @@ from starlette.routing import Route
 from aggregator import Receipt, Scan, Topic
 from aggregator.server.answers import media_for, stream_scan
 from aggregator.server.asked import Asked, idempotency_key, names_in, wrong
+from aggregator.server.bodies.formats import read_events
+from aggregator.server.bodies.media import ARROW_STREAM, CSV, INPUTS, JSON, LINES, media_of
+from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.bodies.schemas import BINARY, json_answer, ref, text
+from aggregator.server.bodies.times import TIME_UNITS, TimeReader
 from aggregator.server.body import read_body
 from aggregator.server.context import Context
-from aggregator.server.formats import read_events
-from aggregator.server.media import ARROW_STREAM, CSV, INPUTS, JSON, LINES, media_of
 from aggregator.server.operation import operation, parameter
-from aggregator.server.problems import ProblemError
-from aggregator.server.schemas import BINARY, json_answer, ref, text
-from aggregator.server.times import TIME_UNITS, TimeReader
 
 _KEYS_AND_PAYLOAD = ("space", "grouping", "timestamp", "data")
 _LINE = '{"space": "customer-1", "timestamp": "2026-03-01T08:00:00Z", "data": "{\\"url\\": \\"/\\"}", "type": "page"}\n'

@@ -6,10 +6,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from aggregator.server.bodies.schemas import PLATEAU_ERROR, WHOLE, json_answer, shape
 from aggregator.server.context import Context
 from aggregator.server.metrics import CONTENT_TYPE, Metrics
 from aggregator.server.operation import operation
-from aggregator.server.schemas import PLATEAU_ERROR, WHOLE, json_answer, shape
 
 _TAG = "health"
 _READY = shape({"status": {"enum": ["ready", "not ready"]}}, {"problems": WHOLE})

@@ -11,13 +11,13 @@ from starlette.routing import Route
 
 from aggregator.catalog import STREAMS_TOPIC
 from aggregator.server.asked import Asked, header, idempotency_key
+from aggregator.server.bodies.media import JSON, PROTOBUF, media_of
+from aggregator.server.bodies.problems import Problem, ProblemError, problem_of
+from aggregator.server.bodies.records import TAGS_AND_RECORD, Refusal, Target, make_stream_topic, store
+from aggregator.server.bodies.schemas import BINARY, PROBLEM
 from aggregator.server.body import read_body
 from aggregator.server.context import Context
-from aggregator.server.media import JSON, PROTOBUF, media_of
 from aggregator.server.operation import operation, parameter
-from aggregator.server.problems import Problem, ProblemError, problem_of
-from aggregator.server.schemas import BINARY, PROBLEM
-from aggregator.server.shipped import TAGS_AND_RECORD, Refusal, Target, make_stream_topic, store
 
 TENANT = "X-Scope-OrgID"
 _EXAMPLE: dict[str, Any] = {
@@ -62,7 +62,7 @@ def routes(context: Context) -> list[Route]:
         body = await read_body(request, context.settings.http, as_it_is=("snappy",) if snappy else ())
 
         def work() -> None:
-            from aggregator.server.loki import read_json_push, read_push, unpack_snappy  # here: slow to import
+            from aggregator.server.bodies.loki import read_json_push, read_push, unpack_snappy  # here: slow to import
 
             with context.telling("loki") as tell:
 

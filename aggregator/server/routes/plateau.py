@@ -10,6 +10,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator import Receipt, Topic
+from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.bodies.schemas import BINARY, PLATEAU_ERROR, by_name, json_answer, ref
 from aggregator.server.body import read_body
 from aggregator.server.context import Context
 from aggregator.server.operation import operation, parameter
@@ -20,8 +22,6 @@ from aggregator.server.plateau.definition import Definition
 from aggregator.server.plateau.definitions import Definitions
 from aggregator.server.plateau.json_text import json_records
 from aggregator.server.plateau.paging import EMPTY, Page, Pager
-from aggregator.server.problems import ProblemError
-from aggregator.server.schemas import BINARY, PLATEAU_ERROR, by_name, json_answer, ref
 
 STATUS_HEADER = "x-iteration-status"
 _TAG = "plateau"

@@ -17,14 +17,17 @@ from aggregator import Receipt, TopicExistsError
 from aggregator.catalog import STREAMS_TOPIC
 from aggregator.lql import TagSet
 from aggregator.server.asked import Asked, header, idempotency_key, names_in, wrong
+from aggregator.server.bodies.cloudevents import BATCH, INDEXES, ONE, PREFIX, read_binary_event, read_cloud_events
+from aggregator.server.bodies.formats import read_lines, read_records
+from aggregator.server.bodies.media import ARROW_FILE, ARROW_STREAM, JSON, LINES, TEXT
+from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.bodies.records import make_stream_topic
+from aggregator.server.bodies.refusals import Tell
+from aggregator.server.bodies.schemas import BINARY, each, many, text
+from aggregator.server.bodies.times import TimeReader
 from aggregator.server.body import read_body
-from aggregator.server.cloudevents import BATCH, INDEXES, ONE, PREFIX, read_binary_event, read_cloud_events
 from aggregator.server.context import Context
-from aggregator.server.formats import read_lines, read_records
-from aggregator.server.media import ARROW_FILE, ARROW_STREAM, JSON, LINES, TEXT
 from aggregator.server.operation import operation, parameter
-from aggregator.server.problems import ProblemError
-from aggregator.server.refusals import Tell
 from aggregator.server.routes.events import (
     JSON_ROWS,
     KEY,
@@ -35,9 +38,6 @@ from aggregator.server.routes.events import (
     input_media,
     receipt_answer,
 )
-from aggregator.server.schemas import BINARY, each, many, text
-from aggregator.server.shipped import make_stream_topic
-from aggregator.server.times import TimeReader
 from aggregator.streams.level import add_level
 
 _TAGS = parameter(

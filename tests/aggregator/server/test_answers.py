@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from aggregator.server.answers import CHUNK_BYTES, encode, stream_scan
-from aggregator.server.media import ARROW_STREAM, CSV, LINES, OUTPUTS
+from aggregator.server.bodies.media import ARROW_STREAM, CSV, LINES, OUTPUTS
 from aggregator.server.work import WorkPool
 
 ROWS = 1_000

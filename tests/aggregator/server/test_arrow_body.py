@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator.server import arrow_body
-from aggregator.server.arrow_body import read_arrow
+from aggregator.server.bodies import arrow_body
+from aggregator.server.bodies.arrow_body import read_arrow
 from esformat import InvalidEventError
 
 LIMIT = 1 << 20

@@ -8,8 +8,8 @@ import tracemalloc
 import pyarrow as pa
 import pytest
 
+from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.body import decompress
-from aggregator.server.problems import ProblemError
 
 PLAIN = b"an event\n" * 100_000
 STORED = {"gzip": gzip.compress(PLAIN), "zstd": pa.compress(PLAIN, "zstd", asbytes=True)}

@@ -10,7 +10,8 @@ import httpx
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from served import served
 
-from aggregator.server import Settings, body_room, otlp_size
+from aggregator.server import Settings, body_room
+from aggregator.server.bodies import otlp_size
 from aggregator.server.body_room import BodyRoom
 from aggregator.server.config.settings import Work
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from served import served
 
 from aggregator.server import Settings
-from aggregator.server.bulk import Wrong, bulk_answer, read_actions, record_of
+from aggregator.server.bodies.bulk import Wrong, bulk_answer, read_actions, record_of
+from aggregator.server.bodies.document_ids import DocumentIds, key_of
+from aggregator.server.bodies.records import Place, Refusal
 from aggregator.server.config.settings import Http
-from aggregator.server.document_ids import DocumentIds, key_of
-from aggregator.server.shipped import Place, Refusal
 from aggregator.server.tokens import create
 from esformat import InvalidEventError
 

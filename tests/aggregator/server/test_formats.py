@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aggregator.server.formats import read_events
-from aggregator.server.media import CSV, INPUTS, LINES, choose, media_of
-from aggregator.server.times import TimeReader
+from aggregator.server.bodies.formats import read_events
+from aggregator.server.bodies.media import CSV, INPUTS, LINES, choose, media_of
+from aggregator.server.bodies.times import TimeReader
 from esformat import InvalidEventError
 from esformat.convert import Clock
 

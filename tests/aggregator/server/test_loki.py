@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from served import served
 
 from aggregator.server import Settings
+from aggregator.server.bodies.loki import read_json_push, read_push, unpack_snappy
+from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.config.settings import Http
-from aggregator.server.loki import read_json_push, read_push, unpack_snappy
-from aggregator.server.problems import ProblemError
 from aggregator.server.tokens import create
 from esformat import InvalidEventError
 
@@ -178,7 +178,7 @@ def field(number: int, inner: bytes) -> bytes:
 @pytest.mark.parametrize("part", [b"\x12\x00", field(2, b"\x1a\x00" * 50)], ids=["entries", "metadata"])
 def test_tiny_parts(monkeypatch, part):
     """Parts that take next to nothing in a body, and much of memory, are counted as they are read."""
-    monkeypatch.setattr("aggregator.server.loki.MAX_PARTS", 1_000)
+    monkeypatch.setattr("aggregator.server.bodies.loki.MAX_PARTS", 1_000)
     labels = field(1, b"{}")
     few = 1_000 if len(part) == 2 else 1_000 // 51
     assert len(read_push(field(1, labels + part * few))) == few

@@ -24,11 +24,11 @@ from opentelemetry.sdk.resources import Resource
 from served import served
 
 from aggregator.server import Settings
+from aggregator.server.bodies.media import JSON, PROTOBUF
+from aggregator.server.bodies.otlp import read_records
+from aggregator.server.bodies.otlp_status import failure
 from aggregator.server.config.settings import Otlp
 from aggregator.server.config.sources import settings_of
-from aggregator.server.media import JSON, PROTOBUF
-from aggregator.server.otlp import read_records
-from aggregator.server.otlp_status import failure
 from esformat import InvalidEventError
 
 NANOS = 1772352000_000000_123

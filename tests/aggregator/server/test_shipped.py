@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from aggregator.server.bulk import Action, record_of
-from aggregator.server.shipped import free_name
+from aggregator.server.bodies.bulk import Action, record_of
+from aggregator.server.bodies.records import free_name
 
 
 def test_free_names():

@@ -15,9 +15,9 @@ from served import ANY_PORT
 
 import aggregator
 from aggregator.server import RunningServer, Settings
-from aggregator.server.cloudevents import BATCH, read_cloud_events
+from aggregator.server.bodies.cloudevents import BATCH, read_cloud_events
+from aggregator.server.bodies.formats import read_records
 from aggregator.server.config.settings import Http
-from aggregator.server.formats import read_records
 from esformat import InvalidEventError
 
 NDJSON, TEXT, STREAM = "application/x-ndjson", "text/plain", "application/vnd.apache.arrow.stream"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aggregator.server.syslog import Framer, read_message
+from aggregator.server.bodies.syslog import Framer, read_message
 
 NOW = dt.datetime(2026, 3, 1, 12, tzinfo=dt.timezone(dt.timedelta(hours=1)))
 PEER = {"host": "10.0.0.9"}

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from aggregator.server.syslog import read_message
+from aggregator.server.bodies.syslog import read_message
 
 ZONE = dt.timezone(dt.timedelta(hours=1))
 NOW = dt.datetime(2026, 3, 1, 12, tzinfo=ZONE)

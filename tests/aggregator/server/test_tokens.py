@@ -13,9 +13,9 @@ import pytest
 
 from aggregator import InvalidRequestError
 from aggregator.server.access import Access
+from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.logs import JsonFormatter, TextFormatter
 from aggregator.server.operation import operation_of
-from aggregator.server.problems import ProblemError
 from aggregator.server.tokens import Authority, create, read_tokens, revoke
 
 

@@ -15,8 +15,8 @@ from typing import Any
 from aggregator import Catalog, InvalidRequestError, TopicExistsError
 from aggregator.lql import TagSet
 from aggregator.lql.tag_set import MAX_TAG_BYTES
+from aggregator.server.bodies.refusals import Tell, untold
 from aggregator.server.config.settings import Settings
-from aggregator.server.refusals import Tell, untold
 from aggregator.storage.segments.records import NO_COLUMNS, STREAM_SCHEMA, events_of
 from aggregator.streams.level import add_level_of_all
 from esformat import InvalidEventError

@@ -6,8 +6,8 @@ import math
 
 import orjson
 
-from aggregator.server.media import PROTOBUF
-from aggregator.server.problems import Problem
+from aggregator.server.bodies.media import PROTOBUF
+from aggregator.server.bodies.problems import Problem
 
 
 def not_stored(signal: str) -> Problem:

@@ -21,10 +21,10 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from aggregator.server.arrow_body import MAX_ROWS, read_arrow
-from aggregator.server.media import ARROW_FILE, ARROW_STREAM, CSV, JSON, LINES
-from aggregator.server.shipped import free_name
-from aggregator.server.times import TIMES_HINT, TimeReader
+from aggregator.server.bodies.arrow_body import MAX_ROWS, read_arrow
+from aggregator.server.bodies.media import ARROW_FILE, ARROW_STREAM, CSV, JSON, LINES
+from aggregator.server.bodies.records import free_name
+from aggregator.server.bodies.times import TIMES_HINT, TimeReader
 from esformat import InvalidEventError
 from esformat.convert import BadRow, Clock, InputError, InputOptions, Load, Roles
 from esformat.parts import as_text

@@ -19,11 +19,11 @@ from google.protobuf.message_factory import GetMessageClass
 
 from aggregator.lql import LqlError
 from aggregator.lql.tag_set import parse_tag_list
-from aggregator.server.odd_text import read_json, varint
-from aggregator.server.otlp_record import add_times, as_text
-from aggregator.server.problems import ProblemError
-from aggregator.server.refusals import Tell, untold
-from aggregator.server.shipped import TAGS_AND_RECORD, free_name
+from aggregator.server.bodies.odd_text import read_json, varint
+from aggregator.server.bodies.otlp_record import add_times, as_text
+from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.bodies.records import TAGS_AND_RECORD, free_name
+from aggregator.server.bodies.refusals import Tell, untold
 from esformat import InvalidEventError
 
 MAX_PARTS = 500_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from aggregator.server.media import JSON
+from aggregator.server.bodies.media import JSON
 
 Schema = dict[str, Any]
 PROBLEM_JSON = "application/problem+json"

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from aggregator.server.shipped import free_name
+from aggregator.server.bodies.records import free_name
 from esformat import InvalidEventError
 
 DEEPEST = 64

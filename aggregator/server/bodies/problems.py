@@ -14,8 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 import aggregator
-from aggregator.server.elastic import CHALLENGE, PRODUCT, error_body, is_elastic
-from aggregator.server.schemas import PROBLEM_JSON
+from aggregator.server.bodies.elastic import CHALLENGE, PRODUCT, error_body, is_elastic
+from aggregator.server.bodies.schemas import PROBLEM_JSON
 from esformat import ClosedError, EsdbError, InvalidEventError, UnknownIndexError, UsageError
 
 _log = logging.getLogger("aggregator.server")

@@ -18,9 +18,9 @@ import orjson
 import pyarrow as pa
 
 from aggregator.engine.ingest.batch import MAX_KEY_BYTES
-from aggregator.server.formats import as_json
-from aggregator.server.refusals import Tell, untold
-from aggregator.server.times import read_iso
+from aggregator.server.bodies.formats import as_json
+from aggregator.server.bodies.refusals import Tell, untold
+from aggregator.server.bodies.times import read_iso
 from esformat import InvalidEventError
 
 BATCH = "application/cloudevents-batch+json"

@@ -43,7 +43,7 @@ EVERY_S = 10.0
 _LOOK_S = 1.0
 _WHY_CHARACTERS = 300
 _MEANINGS: Mapping[Reason, str] = {**LOSSES, **CHANGES}
-_log = logging.getLogger("aggregator.server.refusals")
+_log = logging.getLogger("aggregator.server.bodies.refusals")
 
 
 class Tell(Protocol):

@@ -20,11 +20,10 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import (
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 
-from aggregator.server.config.settings import OTLP_TAGS
-from aggregator.server.media import JSON, PROTOBUF
-from aggregator.server.odd_text import escaped_message, read_json
-from aggregator.server.otlp_json import records_in
-from aggregator.server.otlp_record import (
+from aggregator.server.bodies.media import JSON, PROTOBUF
+from aggregator.server.bodies.odd_text import escaped_message, read_json
+from aggregator.server.bodies.otlp_json import records_in
+from aggregator.server.bodies.otlp_record import (
     add_attributes,
     add_severity,
     add_shared,
@@ -34,9 +33,10 @@ from aggregator.server.otlp_record import (
     plain,
     split,
 )
-from aggregator.server.otlp_size import MAX_RECORDS, check_records, check_size
-from aggregator.server.refusals import Tell, untold
-from aggregator.server.shipped import TAGS_AND_RECORD
+from aggregator.server.bodies.otlp_size import MAX_RECORDS, check_records, check_size
+from aggregator.server.bodies.records import TAGS_AND_RECORD
+from aggregator.server.bodies.refusals import Tell, untold
+from aggregator.server.config.settings import OTLP_TAGS
 from esformat import InvalidEventError
 
 

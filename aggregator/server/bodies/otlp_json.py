@@ -12,7 +12,7 @@ from typing import Any
 
 from opentelemetry.proto.logs.v1.logs_pb2 import SeverityNumber
 
-from aggregator.server.otlp_record import (
+from aggregator.server.bodies.otlp_record import (
     add_attributes,
     add_severity,
     add_shared,
@@ -22,7 +22,7 @@ from aggregator.server.otlp_record import (
     plain,
     split,
 )
-from aggregator.server.shipped import TAGS_AND_RECORD
+from aggregator.server.bodies.records import TAGS_AND_RECORD
 
 _SEVERITY_NUMBERS: Mapping[str, int] = dict(SeverityNumber.items())
 _UINT64, _UINT32, _INT32, _INT64 = (0, 2**64), (0, 2**32), (-(2**31), 2**31), (-(2**63), 2**63)

@@ -1,0 +1,1 @@
+"""Requests and answers as bytes: one format a module. No sockets."""
