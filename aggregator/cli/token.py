@@ -45,7 +45,7 @@ def create(catalog: str, name: str, scopes: tuple[str, ...], topics: tuple[str, 
            as_json: bool, file: str | None) -> None:  # fmt: skip
     """Make a token for NAME, and print it: only its hash is kept."""
     from aggregator.policy import parse_duration
-    from aggregator.server.tokens import create as make
+    from aggregator.server.control.tokens import create as make
 
     end = None
     if expires is not None:
@@ -63,7 +63,7 @@ def create(catalog: str, name: str, scopes: tuple[str, ...], topics: tuple[str, 
 @click.option("--file", type=click.Path(), metavar="FILE", help="Instead of tokens.json in CATALOG.")
 def list_(catalog: str, as_json: bool, file: str | None) -> None:
     """List the tokens, without their secrets."""
-    from aggregator.server.tokens import read_tokens
+    from aggregator.server.control.tokens import read_tokens
 
     path = _file(catalog, file)
     tokens = read_tokens(path) if path.exists() else []
@@ -85,7 +85,7 @@ def list_(catalog: str, as_json: bool, file: str | None) -> None:
 @click.option("--file", type=click.Path(), metavar="FILE", help="Instead of tokens.json in CATALOG.")
 def revoke(catalog: str, token: str, as_json: bool, file: str | None) -> None:
     """Take a TOKEN away, by its id or by its name."""
-    from aggregator.server.tokens import revoke as take_away
+    from aggregator.server.control.tokens import revoke as take_away
 
     revoked = take_away(_file(catalog, file), token)
     if as_json:

@@ -20,8 +20,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from aggregator.server.bodies.media import ARROW_STREAM, CSV, LINES, OUTPUTS, choose
 from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.open_answers import OpenAnswers, Over
-from aggregator.server.work import WorkPool
+from aggregator.server.control.open_answers import OpenAnswers, Over
+from aggregator.server.control.thread_pools import WorkPool
 from esformat.convert import open_sink
 
 CHUNK_BYTES = 256 << 10

@@ -10,9 +10,9 @@ import pyarrow as pa
 from starlette.requests import Request
 
 from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.body_room import BodyRoom
 from aggregator.server.config.settings import Http
 from aggregator.server.context import Context
+from aggregator.server.control.body_room import BodyRoom
 
 ENCODINGS = ("gzip", "zstd", "deflate")
 _OTHER_NAMES = {"x-gzip": "gzip", "": "identity"}

@@ -13,16 +13,16 @@ from typing import TypeVar
 from starlette.requests import Request
 
 from aggregator import Catalog
-from aggregator.server.access import Access
 from aggregator.server.bodies.document_ids import DocumentIds
 from aggregator.server.bodies.refusals import Reason, Refusals, Source, Tell
-from aggregator.server.body_room import BodyRoom
 from aggregator.server.config.settings import Settings
-from aggregator.server.health import Health
-from aggregator.server.open_answers import OpenAnswers
-from aggregator.server.syslog_socket import Datagrams
-from aggregator.server.tokens import FILE, Authority
-from aggregator.server.work import Slow, WorkPool
+from aggregator.server.control.access import Access
+from aggregator.server.control.body_room import BodyRoom
+from aggregator.server.control.health import Health
+from aggregator.server.control.open_answers import OpenAnswers
+from aggregator.server.control.syslog_socket import Datagrams
+from aggregator.server.control.thread_pools import Slow, WorkPool
+from aggregator.server.control.tokens import FILE, Authority
 
 T = TypeVar("T")
 MAX_PATHS = 10_000

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.routing import Route
 
 from aggregator.server.bodies.schemas import SCHEMAS
-from aggregator.server.operation import operation_of
+from aggregator.server.control.operation import operation_of
 from esformat import __version__
 
 _CONVERTOR = re.compile(r":\w+\}")

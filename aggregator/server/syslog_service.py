@@ -22,7 +22,7 @@ from aggregator.server.bodies.syslog import Framer, read_message
 from aggregator.server.config.address import is_loopback, split_address
 from aggregator.server.config.settings import Settings
 from aggregator.server.context import Context
-from aggregator.server.syslog_socket import datagram_socket, drain, given_bytes, kernel_drops
+from aggregator.server.control.syslog_socket import datagram_socket, drain, given_bytes, kernel_drops
 from esformat import EsdbError
 
 MAX_WAITING_BYTES = 16 << 20

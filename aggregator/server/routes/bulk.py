@@ -30,7 +30,7 @@ from aggregator.server.bodies.refusals import Tell
 from aggregator.server.bodies.schemas import ELASTIC_ERROR, json_answer, ref, text
 from aggregator.server.body import read_body
 from aggregator.server.context import Context
-from aggregator.server.operation import Endpoint, operation, parameter
+from aggregator.server.control.operation import Endpoint, operation, parameter
 
 _JSON = "application/json"
 _COMPATIBLE = "application/vnd.elasticsearch+json"

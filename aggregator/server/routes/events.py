@@ -21,7 +21,7 @@ from aggregator.server.bodies.schemas import BINARY, json_answer, ref, text
 from aggregator.server.bodies.times import TIME_UNITS, TimeReader
 from aggregator.server.body import read_body
 from aggregator.server.context import Context
-from aggregator.server.operation import operation, parameter
+from aggregator.server.control.operation import operation, parameter
 
 _KEYS_AND_PAYLOAD = ("space", "grouping", "timestamp", "data")
 _LINE = '{"space": "customer-1", "timestamp": "2026-03-01T08:00:00Z", "data": "{\\"url\\": \\"/\\"}", "type": "page"}\n'

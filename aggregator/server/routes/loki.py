@@ -17,7 +17,7 @@ from aggregator.server.bodies.records import TAGS_AND_RECORD, Refusal, Target, m
 from aggregator.server.bodies.schemas import BINARY, PROBLEM
 from aggregator.server.body import read_body
 from aggregator.server.context import Context
-from aggregator.server.operation import operation, parameter
+from aggregator.server.control.operation import operation, parameter
 
 TENANT = "X-Scope-OrgID"
 _EXAMPLE: dict[str, Any] = {

@@ -18,7 +18,7 @@ from aggregator.server.bodies.records import Target
 from aggregator.server.bodies.schemas import BINARY, PROBLEM, ref
 from aggregator.server.body import read_body
 from aggregator.server.context import Context
-from aggregator.server.operation import Endpoint, operation, parameter
+from aggregator.server.control.operation import Endpoint, operation, parameter
 
 TOPIC = parameter("topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC,
                   maxLength=1024)  # fmt: skip

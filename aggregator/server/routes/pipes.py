@@ -17,7 +17,7 @@ from aggregator.server.asked import Asked, json_object, wrong
 from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.bodies.schemas import json_answer, many, shape
 from aggregator.server.context import Context
-from aggregator.server.operation import operation, parameter
+from aggregator.server.control.operation import operation, parameter
 
 _PIPE = {"name": "errors", "from": "{app=web}", "where": 'msg CONTAINS "ERROR"', "backfill": True}
 _SHOWN = {"name": "errors", "from": "{app=web}", "where": 'msg CONTAINS "ERROR"', "copied": 12, "lag": 0, "gone": 0,

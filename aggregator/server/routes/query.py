@@ -23,9 +23,9 @@ from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.bodies.schemas import BINARY, shape
 from aggregator.server.body import read_plain
 from aggregator.server.context import Context
-from aggregator.server.operation import operation, parameter
+from aggregator.server.control.operation import operation, parameter
+from aggregator.server.control.waiting import Arrived
 from aggregator.server.paging import Page, limited, parse_select, read_page, select_at
-from aggregator.server.waiting import Arrived
 from aggregator.streams.selection import Selection
 
 POSITION = "Aggregator-Position"

@@ -27,7 +27,7 @@ from aggregator.server.bodies.schemas import BINARY, each, many, text
 from aggregator.server.bodies.times import TimeReader
 from aggregator.server.body import read_body
 from aggregator.server.context import Context
-from aggregator.server.operation import operation, parameter
+from aggregator.server.control.operation import operation, parameter
 from aggregator.server.routes.events import (
     JSON_ROWS,
     KEY,

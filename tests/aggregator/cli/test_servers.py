@@ -17,7 +17,7 @@ import pytest
 import aggregator
 from aggregator.server import RunningServer, Settings
 from aggregator.server.config.settings import Http
-from aggregator.server.tokens import create
+from aggregator.server.control.tokens import create
 
 COMMAND = [sys.executable, "-W", "error", "-m", "aggregator"]
 NOBODY = "http://127.0.0.1:9"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from aggregator.cli import run
-from aggregator.server.tokens import Authority
+from aggregator.server.control.tokens import Authority
 
 
 def test_life_of_a_token(tmp_path, capsys):

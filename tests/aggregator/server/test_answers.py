@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from aggregator.server.answers import CHUNK_BYTES, encode, stream_scan
 from aggregator.server.bodies.media import ARROW_STREAM, CSV, LINES, OUTPUTS
-from aggregator.server.work import WorkPool
+from aggregator.server.control.thread_pools import WorkPool
 
 ROWS = 1_000
 BATCH = pa.record_batch({"n": pa.array(range(ROWS)), "data": pa.array([b"x" * 1_000] * ROWS)})

@@ -10,10 +10,11 @@ import httpx
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from served import served
 
-from aggregator.server import Settings, body_room
+from aggregator.server import Settings
 from aggregator.server.bodies import otlp_size
-from aggregator.server.body_room import BodyRoom
 from aggregator.server.config.settings import Work
+from aggregator.server.control import body_room
+from aggregator.server.control.body_room import BodyRoom
 
 
 def test_no_more_at_once_than_there_is_room():

@@ -17,7 +17,7 @@ from aggregator.server.bodies.bulk import Wrong, bulk_answer, read_actions, reco
 from aggregator.server.bodies.document_ids import DocumentIds, key_of
 from aggregator.server.bodies.records import Place, Refusal
 from aggregator.server.config.settings import Http
-from aggregator.server.tokens import create
+from aggregator.server.control.tokens import create
 from esformat import InvalidEventError
 
 

@@ -17,7 +17,7 @@ from aggregator.server import Settings
 from aggregator.server.bodies.loki import read_json_push, read_push, unpack_snappy
 from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.config.settings import Http
-from aggregator.server.tokens import create
+from aggregator.server.control.tokens import create
 from esformat import InvalidEventError
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"

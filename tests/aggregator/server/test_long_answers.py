@@ -16,7 +16,7 @@ import pytest
 from served import served
 
 from aggregator.server import RunningServer
-from aggregator.server.tokens import FILE, create, read_tokens, revoke
+from aggregator.server.control.tokens import FILE, create, read_tokens, revoke
 
 SOON_S = 10.0  # on a busy machine; else about a second and a half
 TAIL = "GET /v1/tail?query=SELECT"

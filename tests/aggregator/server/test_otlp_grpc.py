@@ -26,8 +26,8 @@ from aggregator import InvalidRequestError
 from aggregator.server import Settings
 from aggregator.server.config.settings import Http, Otlp, Tls, Work
 from aggregator.server.context import Context
+from aggregator.server.control.tokens import create
 from aggregator.server.otlp_service import otlp
-from aggregator.server.tokens import create
 
 grpc = pytest.importorskip("grpc")
 exporters = pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc._log_exporter")

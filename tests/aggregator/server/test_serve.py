@@ -20,9 +20,10 @@ from test_plateau import ARROW, arrow_file, records
 import aggregator
 from aggregator import InvalidRequestError
 from aggregator.cli import run
-from aggregator.server import Settings, tokens
+from aggregator.server import Settings
 from aggregator.server.config.settings import Http, Tls
 from aggregator.server.context import Context
+from aggregator.server.control import tokens
 from aggregator.server.running import check_public
 
 

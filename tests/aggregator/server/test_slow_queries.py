@@ -19,7 +19,7 @@ from served import Spawned, served
 import aggregator
 from aggregator.server import RunningServer, Settings
 from aggregator.server.config.settings import Http, Work
-from aggregator.server.work import Slow
+from aggregator.server.control.thread_pools import Slow
 
 SLOW = "SELECT COUNT WHERE msg MATCHES 'a.{380}b'"  # RE2 takes 15 µs a byte: 20 s for all records
 QUICK = "SELECT WHERE msg = 'a' LIMIT 1"

@@ -12,11 +12,11 @@ import httpx
 import pytest
 
 from aggregator import InvalidRequestError
-from aggregator.server.access import Access
 from aggregator.server.bodies.problems import ProblemError
+from aggregator.server.control.access import Access
+from aggregator.server.control.operation import operation_of
+from aggregator.server.control.tokens import Authority, create, read_tokens, revoke
 from aggregator.server.logs import JsonFormatter, TextFormatter
-from aggregator.server.operation import operation_of
-from aggregator.server.tokens import Authority, create, read_tokens, revoke
 
 
 def bearer(token):

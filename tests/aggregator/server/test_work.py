@@ -11,8 +11,8 @@ import pytest
 
 from aggregator import Allowance, OverloadedError, QueryCancelledError
 from aggregator.base import allowance
-from aggregator.server.asking import Asking
-from aggregator.server.work import Slow, WorkPool
+from aggregator.server.control.allowance import Asking
+from aggregator.server.control.thread_pools import Slow, WorkPool
 from esformat import ClosedError
 
 

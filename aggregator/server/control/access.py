@@ -7,7 +7,7 @@ import fnmatch
 from dataclasses import dataclass
 
 from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.operation import Operation, Scope
+from aggregator.server.control.operation import Operation, Scope
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,9 +24,9 @@ from pathlib import Path
 from typing import Any
 
 from aggregator import InvalidRequestError
-from aggregator.server.access import ANYBODY, Access, check
 from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.operation import Operation
+from aggregator.server.control.access import ANYBODY, Access, check
+from aggregator.server.control.operation import Operation
 from aggregator.storage.files.modes import create_directory
 
 FILE = "tokens.json"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.tokens import Standing
+from aggregator.server.control.tokens import Standing
 from esformat.parts import release_unused
 
 LOOK_S = 0.5

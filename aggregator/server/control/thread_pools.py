@@ -19,7 +19,7 @@ from itertools import islice
 from typing import Any, NoReturn, ParamSpec, TypeVar
 
 from aggregator import Allowance, OverloadedError, QueryCancelledError
-from aggregator.server.asking import Asking, asking
+from aggregator.server.control.allowance import Asking, asking
 from esformat import ClosedError
 
 P = ParamSpec("P")

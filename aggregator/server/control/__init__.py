@@ -1,0 +1,1 @@
+"""What a server allows: access, threads, memory, health."""
