@@ -17,12 +17,12 @@ from starlette.routing import Route
 from aggregator import Catalog
 from aggregator.server import otlp_service
 from aggregator.server.bodies.problems import handle
-from aggregator.server.compression import Compression
 from aggregator.server.config.settings import Settings
 from aggregator.server.context import Context
-from aggregator.server.entry import entered
-from aggregator.server.guard import Guard
-from aggregator.server.methods import Methods
+from aggregator.server.http.compression import Compression
+from aggregator.server.http.entry import entered
+from aggregator.server.http.guard import Guard
+from aggregator.server.http.methods import Methods
 from aggregator.server.routes import bulk, docs, events, health, loki, otlp, pipes, plateau, query, streams, topics
 from aggregator.server.syslog_service import syslog
 

@@ -20,9 +20,9 @@ from aggregator.server.bodies.media import PROTOBUF
 from aggregator.server.bodies.otlp_status import not_stored, rpc_status
 from aggregator.server.bodies.problems import Problem, ProblemError, problem_of
 from aggregator.server.bodies.records import Target
-from aggregator.server.body import Body
 from aggregator.server.config.settings import Settings, Tls
 from aggregator.server.context import Context, Told
+from aggregator.server.http.body import Body
 from aggregator.server.otlp_export import export
 from esformat import ClosedError
 

@@ -25,12 +25,12 @@ from starlette.routing import Route
 import aggregator
 from aggregator import Catalog, InvalidRequestError
 from aggregator.base.forked import leave_when_forked
-from aggregator.server.admission import Admission
 from aggregator.server.app import make_app
 from aggregator.server.config.address import is_loopback, split_address
 from aggregator.server.config.settings import Settings
-from aggregator.server.connection import connection_type
 from aggregator.server.context import Context
+from aggregator.server.http.admission import Admission
+from aggregator.server.http.connection import connection_type
 from aggregator.server.logs import set_up, tell_request
 from esformat import EsdbError
 

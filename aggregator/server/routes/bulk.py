@@ -11,7 +11,6 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator.catalog import STREAMS_TOPIC
-from aggregator.server.asked import Asked, idempotency_key
 from aggregator.server.bodies import elastic
 from aggregator.server.bodies.bulk import (
     Action,
@@ -28,9 +27,10 @@ from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.bodies.records import TAGS_AND_RECORD, Outcome, Place, Target, make_stream_topic, store
 from aggregator.server.bodies.refusals import Tell
 from aggregator.server.bodies.schemas import ELASTIC_ERROR, json_answer, ref, text
-from aggregator.server.body import read_body
 from aggregator.server.context import Context
 from aggregator.server.control.operation import Endpoint, operation, parameter
+from aggregator.server.http.body import read_body
+from aggregator.server.http.params import Asked, idempotency_key
 
 _JSON = "application/json"
 _COMPATIBLE = "application/vnd.elasticsearch+json"

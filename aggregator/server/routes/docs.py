@@ -12,7 +12,7 @@ from starlette.routing import Route
 from aggregator.server.bodies.schemas import json_answer
 from aggregator.server.context import Context
 from aggregator.server.control.operation import operation
-from aggregator.server.openapi import document
+from aggregator.server.http.openapi import document
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'"
 

@@ -12,16 +12,16 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator import Receipt, Scan, Topic
-from aggregator.server.answers import media_for, stream_scan
-from aggregator.server.asked import Asked, idempotency_key, names_in, wrong
 from aggregator.server.bodies.formats import read_events
 from aggregator.server.bodies.media import ARROW_STREAM, CSV, INPUTS, JSON, LINES, media_of
 from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.bodies.schemas import BINARY, json_answer, ref, text
 from aggregator.server.bodies.times import TIME_UNITS, TimeReader
-from aggregator.server.body import read_body
 from aggregator.server.context import Context
 from aggregator.server.control.operation import operation, parameter
+from aggregator.server.http.answers import media_for, stream_scan
+from aggregator.server.http.body import read_body
+from aggregator.server.http.params import Asked, idempotency_key, names_in, wrong
 
 _KEYS_AND_PAYLOAD = ("space", "grouping", "timestamp", "data")
 _LINE = '{"space": "customer-1", "timestamp": "2026-03-01T08:00:00Z", "data": "{\\"url\\": \\"/\\"}", "type": "page"}\n'

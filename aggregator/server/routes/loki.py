@@ -10,14 +10,14 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from aggregator.catalog import STREAMS_TOPIC
-from aggregator.server.asked import Asked, header, idempotency_key
 from aggregator.server.bodies.media import JSON, PROTOBUF, media_of
 from aggregator.server.bodies.problems import Problem, ProblemError, problem_of
 from aggregator.server.bodies.records import TAGS_AND_RECORD, Refusal, Target, make_stream_topic, store
 from aggregator.server.bodies.schemas import BINARY, PROBLEM
-from aggregator.server.body import read_body
 from aggregator.server.context import Context
 from aggregator.server.control.operation import operation, parameter
+from aggregator.server.http.body import read_body
+from aggregator.server.http.params import Asked, header, idempotency_key
 
 TENANT = "X-Scope-OrgID"
 _EXAMPLE: dict[str, Any] = {

@@ -10,15 +10,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aggregator.catalog import STREAMS_TOPIC
-from aggregator.server.asked import Asked, idempotency_key
 from aggregator.server.bodies.media import JSON, PROTOBUF, media_of
 from aggregator.server.bodies.otlp_status import failure, not_stored
 from aggregator.server.bodies.problems import Problem, ProblemError, problem_of
 from aggregator.server.bodies.records import Target
 from aggregator.server.bodies.schemas import BINARY, PROBLEM, ref
-from aggregator.server.body import read_body
 from aggregator.server.context import Context
 from aggregator.server.control.operation import Endpoint, operation, parameter
+from aggregator.server.http.body import read_body
+from aggregator.server.http.params import Asked, idempotency_key
 
 TOPIC = parameter("topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC,
                   maxLength=1024)  # fmt: skip

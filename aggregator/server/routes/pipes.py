@@ -13,11 +13,11 @@ from starlette.routing import Route
 from aggregator import InvalidRequestError
 from aggregator.lql import parse_source, parse_where, to_text
 from aggregator.lql.tree import CreatePipe, DeletePipe, DescribePipe, ShowPipes, Statement
-from aggregator.server.asked import Asked, json_object, wrong
 from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.bodies.schemas import json_answer, many, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import operation, parameter
+from aggregator.server.http.params import Asked, json_object, wrong
 
 _PIPE = {"name": "errors", "from": "{app=web}", "where": 'msg CONTAINS "ERROR"', "backfill": True}
 _SHOWN = {"name": "errors", "from": "{app=web}", "where": 'msg CONTAINS "ERROR"', "copied": 12, "lag": 0, "gone": 0,

@@ -12,9 +12,9 @@ from starlette.routing import Route
 from aggregator import Receipt, Topic
 from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.bodies.schemas import BINARY, PLATEAU_ERROR, by_name, json_answer, ref
-from aggregator.server.body import read_body
 from aggregator.server.context import Context
 from aggregator.server.control.operation import operation, parameter
+from aggregator.server.http.body import read_body
 from aggregator.server.plateau import parameters as query
 from aggregator.server.plateau.answers import ARROW_FILE, JSON, RECORDS, arrow_file, media_type
 from aggregator.server.plateau.appending import append

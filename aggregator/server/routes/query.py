@@ -16,15 +16,24 @@ from starlette.routing import Route
 
 from aggregator.lql import parse_statement, to_text
 from aggregator.lql.tree import CreatePipe, DeletePipe, Select, Truncate
-from aggregator.server.answers import EVENTS, Batches, Streamed, answer_of, encode, encode_text, media_for, stream_scan
-from aggregator.server.asked import Asked, wrong
 from aggregator.server.bodies.media import ARROW_STREAM, CSV, JSON, LINES, OUTPUTS, TEXT, media_of
 from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.bodies.schemas import BINARY, shape
-from aggregator.server.body import read_plain
 from aggregator.server.context import Context
 from aggregator.server.control.operation import operation, parameter
 from aggregator.server.control.waiting import Arrived
+from aggregator.server.http.answers import (
+    EVENTS,
+    Batches,
+    Streamed,
+    answer_of,
+    encode,
+    encode_text,
+    media_for,
+    stream_scan,
+)
+from aggregator.server.http.body import read_plain
+from aggregator.server.http.params import Asked, wrong
 from aggregator.server.paging import Page, limited, parse_select, read_page, select_at
 from aggregator.streams.selection import Selection
 

@@ -16,7 +16,6 @@ from starlette.routing import Route
 from aggregator import Receipt, TopicExistsError
 from aggregator.catalog import STREAMS_TOPIC
 from aggregator.lql import TagSet
-from aggregator.server.asked import Asked, header, idempotency_key, names_in, wrong
 from aggregator.server.bodies.cloudevents import BATCH, INDEXES, ONE, PREFIX, read_binary_event, read_cloud_events
 from aggregator.server.bodies.formats import read_lines, read_records
 from aggregator.server.bodies.media import ARROW_FILE, ARROW_STREAM, JSON, LINES, TEXT
@@ -25,9 +24,10 @@ from aggregator.server.bodies.records import make_stream_topic
 from aggregator.server.bodies.refusals import Tell
 from aggregator.server.bodies.schemas import BINARY, each, many, text
 from aggregator.server.bodies.times import TimeReader
-from aggregator.server.body import read_body
 from aggregator.server.context import Context
 from aggregator.server.control.operation import operation, parameter
+from aggregator.server.http.body import read_body
+from aggregator.server.http.params import Asked, header, idempotency_key, names_in, wrong
 from aggregator.server.routes.events import (
     JSON_ROWS,
     KEY,

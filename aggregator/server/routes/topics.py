@@ -12,12 +12,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from aggregator import InvalidRequestError, Retention, Roll, Topic, TopicExistsError
-from aggregator.server.asked import Asked, json_object, wrong
 from aggregator.server.bodies.columns import read_columns, tell_columns
 from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.bodies.schemas import by_name, json_answer, ref, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import operation, parameter
+from aggregator.server.http.params import Asked, json_object, wrong
 
 _TOPIC = parameter("topic", "Name of a topic", where="path", example="activity", minLength=1, maxLength=1024)
 _DRY_RUN = parameter("dry_run", "Only tell what would be removed", kind="boolean", default=False)

@@ -10,8 +10,8 @@ import httpx
 import pytest
 from served import served
 
-from aggregator.server import admission, connection
-from aggregator.server.body import Body
+from aggregator.server.http import admission, connection
+from aggregator.server.http.body import Body
 
 LINE = b'{"space": "a", "timestamp": 1}\n'
 PATH = "/v1/topics/t/events"

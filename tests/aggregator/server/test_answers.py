@@ -15,9 +15,9 @@ from served import served
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from aggregator.server.answers import CHUNK_BYTES, encode, stream_scan
 from aggregator.server.bodies.media import ARROW_STREAM, CSV, LINES, OUTPUTS
 from aggregator.server.control.thread_pools import WorkPool
+from aggregator.server.http.answers import CHUNK_BYTES, encode, stream_scan
 
 ROWS = 1_000
 BATCH = pa.record_batch({"n": pa.array(range(ROWS)), "data": pa.array([b"x" * 1_000] * ROWS)})

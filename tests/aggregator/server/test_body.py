@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from aggregator.server.bodies.problems import ProblemError
-from aggregator.server.body import decompress
+from aggregator.server.http.body import decompress
 
 PLAIN = b"an event\n" * 100_000
 STORED = {"gzip": gzip.compress(PLAIN), "zstd": pa.compress(PLAIN, "zstd", asbytes=True)}

@@ -15,7 +15,7 @@ from aggregator import InvalidRequestError
 from aggregator.server import Settings
 from aggregator.server.config.settings import Http
 from aggregator.server.config.sources import settings_of
-from aggregator.server.origins import asker, is_same_origin
+from aggregator.server.http.origins import asker, is_same_origin
 
 PAGE = "https://grafana.example.org"
 TRUSTED = tuple(ip_network(text) for text in ("10.0.0.0/8", "127.0.0.1", "2001:db8::/32"))

@@ -16,8 +16,8 @@ from served import served
 from test_connection import answer_on
 from test_limits import raw
 
-from aggregator.server import compression
-from aggregator.server.compression import choose
+from aggregator.server.http import compression
+from aggregator.server.http.compression import choose
 
 LINE = b'{"space": "a", "timestamp": 1, "data": "0123456789"}\n'
 EVENTS = "/v1/topics/t/events"

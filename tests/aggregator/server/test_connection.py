@@ -21,8 +21,9 @@ from served import served
 from test_limits import raw, until_cut
 from test_plateau import ARROW
 
-from aggregator.server import Settings, connection
+from aggregator.server import Settings
 from aggregator.server.config.settings import Http, Tls
+from aggregator.server.http import connection
 
 LINE = b'{"space": "a", "timestamp": 1}\n'
 PATH = "/v1/topics/t/events"

@@ -18,8 +18,8 @@ from served import served
 from test_plateau import ARROW, arrow_file, records, send
 
 from aggregator.server import Settings
-from aggregator.server import connection as connection_module
 from aggregator.server.config.settings import Http, Work
+from aggregator.server.http import connection as connection_module
 
 QUICK = Settings(http=Http(stall_s=0.6))
 

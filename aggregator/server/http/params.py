@@ -14,8 +14,8 @@ from starlette.requests import Request
 from aggregator.server.bodies.formats import Names
 from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.bodies.times import TIME_UNITS, TimeReader
-from aggregator.server.body import read_plain
 from aggregator.server.context import Context
+from aggregator.server.http.body import read_plain
 from esformat import InvalidEventError
 
 _WHOLE = re.compile(r"-?[0-9]{1,19}")

@@ -19,12 +19,12 @@ import httptools
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from aggregator.server.admission import Admission
-from aggregator.server.answers import ABORT
 from aggregator.server.bodies.problems import Problem, answer
 from aggregator.server.config.settings import Http
-from aggregator.server.exchange import Exchange, Way
-from aggregator.server.origins import Headers, cors_headers
+from aggregator.server.http.admission import Admission
+from aggregator.server.http.answers import ABORT
+from aggregator.server.http.exchange import Exchange, Way
+from aggregator.server.http.origins import Headers, cors_headers
 
 LINGER_S = 5.0
 """How long a connection waits for the next piece of a body that was refused."""

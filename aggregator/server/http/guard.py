@@ -16,8 +16,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from aggregator import OverloadedError
 from aggregator.server.bodies.problems import ProblemError, answer, problem_of
 from aggregator.server.context import Context, Told
-from aggregator.server.methods import Methods
-from aggregator.server.origins import Headers, asker, cors_headers, is_same_origin, may_ask, preflight_headers
+from aggregator.server.http.methods import Methods
+from aggregator.server.http.origins import Headers, asker, cors_headers, is_same_origin, may_ask, preflight_headers
 
 SLOWEST_BYTES_PER_S = 4096
 """A body that comes more slowly, after the first `stall_s`, is cut: drops at long intervals are no progress."""

@@ -9,13 +9,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aggregator import Allowance
-from aggregator.server.answers import Streamed
 from aggregator.server.bodies.problems import ProblemError, answer, problem_of
 from aggregator.server.context import Context
 from aggregator.server.control.access import check
 from aggregator.server.control.allowance import Asking
 from aggregator.server.control.operation import operation_of
 from aggregator.server.control.tokens import Standing
+from aggregator.server.http.answers import Streamed
 
 
 def entered(route: Route, context: Context) -> Route:

@@ -1,0 +1,1 @@
+"""HTTP: connections, limits, parameters, streamed answers."""
