@@ -15,7 +15,6 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aggregator import Catalog
-from aggregator.server import otlp_service
 from aggregator.server.bodies.problems import handle
 from aggregator.server.config.settings import Settings
 from aggregator.server.context import Context
@@ -24,7 +23,8 @@ from aggregator.server.http.entry import entered
 from aggregator.server.http.guard import Guard
 from aggregator.server.http.methods import Methods
 from aggregator.server.routes import bulk, docs, events, health, loki, otlp, pipes, plateau, query, streams, topics
-from aggregator.server.syslog_service import syslog
+from aggregator.server.services import otlp_service
+from aggregator.server.services.syslog import syslog
 
 GROUPS: tuple[Callable[[Context], list[Route]], ...] = (
     events.routes,

@@ -75,7 +75,7 @@ def routes(context: Context) -> list[Route]:
         body = await read_body(request, context.settings.http, may_be_empty=media == PROTOBUF)  # an export of nothing
 
         def work() -> bytes:
-            from aggregator.server.otlp_export import export  # here: slow to import
+            from aggregator.server.services.otlp_export import export  # here: slow to import
 
             return export(context, lambda: body.plain().to_pybytes(), media, target)
 

@@ -34,7 +34,7 @@ from aggregator.server.http.answers import (
 )
 from aggregator.server.http.body import read_plain
 from aggregator.server.http.params import Asked, wrong
-from aggregator.server.paging import Page, limited, parse_select, read_page, select_at
+from aggregator.server.services.paging import Page, limited, parse_select, read_page, select_at
 from aggregator.streams.selection import Selection
 
 POSITION = "Aggregator-Position"

@@ -27,7 +27,7 @@ from aggregator.server import Settings
 from aggregator.server.config.settings import Http, Otlp, Tls, Work
 from aggregator.server.context import Context
 from aggregator.server.control.tokens import create
-from aggregator.server.otlp_service import otlp
+from aggregator.server.services.otlp_service import otlp
 
 grpc = pytest.importorskip("grpc")
 exporters = pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc._log_exporter")
@@ -258,7 +258,7 @@ def test_a_message_that_does_not_come(tmp_path):
 
 def test_calls_under_way_are_finished_at_stop(tmp_path, monkeypatch):
     """A call that was begun when the server is told to stop is answered, and stored."""
-    from aggregator.server import otlp_grpc
+    from aggregator.server.services import otlp_grpc
 
     stored, begun, go_on = otlp_grpc.export, threading.Event(), threading.Event()
 
@@ -296,7 +296,7 @@ def test_addresses_that_cannot_be(running, tmp_path, bind, message):
 
 def test_without_grpcio(tmp_path, monkeypatch):
     """The setting says what to install."""
-    monkeypatch.setitem(sys.modules, "aggregator.server.otlp_grpc", None)
+    monkeypatch.setitem(sys.modules, "aggregator.server.services.otlp_grpc", None)
 
     async def listen(catalog):
         async with otlp(Context.of(catalog, Settings(otlp=Otlp(grpc="127.0.0.1:0")))):

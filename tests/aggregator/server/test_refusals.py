@@ -12,7 +12,7 @@ from aggregator import OverloadedError
 from aggregator.server.bodies.refusals import CHANGES, EVERY_S, LOSSES, SOURCES, Refusals
 from aggregator.server.config.settings import Settings
 from aggregator.server.context import Context
-from aggregator.server.syslog_service import _Listener
+from aggregator.server.services.syslog import _Listener
 
 
 class Clock:

@@ -23,7 +23,7 @@ from aggregator.server.config.settings import Http, Tls
 from aggregator.server.config.sources import settings_of
 from aggregator.server.context import Context
 from aggregator.server.metrics import Metrics
-from aggregator.server.syslog_service import Backlog, _Listener, syslog
+from aggregator.server.services.syslog import Backlog, _Listener, syslog
 
 
 def free_port() -> int:

@@ -23,7 +23,7 @@ from aggregator.server.bodies.records import Target
 from aggregator.server.config.settings import Settings, Tls
 from aggregator.server.context import Context, Told
 from aggregator.server.http.body import Body
-from aggregator.server.otlp_export import export
+from aggregator.server.services.otlp_export import export
 from esformat import ClosedError
 
 EXPORT = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"

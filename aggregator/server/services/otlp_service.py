@@ -29,7 +29,7 @@ async def otlp(context: Context) -> AsyncIterator[None]:
             hint="make one with `aggregator token create`, ask for client certificates, or say --public",
         )
     try:
-        from aggregator.server.otlp_grpc import listen
+        from aggregator.server.services.otlp_grpc import listen
     except ImportError:
         raise InvalidRequestError("otlp.grpc needs grpcio", hint="pip install 'esformat[grpc]'") from None
     server, port = await listen(context, bind)

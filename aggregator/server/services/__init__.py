@@ -1,0 +1,1 @@
+"""Listeners beside HTTP, and what routes share."""
