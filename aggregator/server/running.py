@@ -31,7 +31,7 @@ from aggregator.server.config.settings import Settings
 from aggregator.server.context import Context
 from aggregator.server.http.admission import Admission
 from aggregator.server.http.connection import connection_type
-from aggregator.server.logs import set_up, tell_request
+from aggregator.server.metrics.logs import set_up, tell_request
 from esformat import EsdbError
 
 _BACKLOG = 2048

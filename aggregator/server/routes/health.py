@@ -9,7 +9,7 @@ from starlette.routing import Route
 from aggregator.server.bodies.schemas import PLATEAU_ERROR, WHOLE, json_answer, shape
 from aggregator.server.context import Context
 from aggregator.server.control.operation import operation
-from aggregator.server.metrics import CONTENT_TYPE, Metrics
+from aggregator.server.metrics.exposition import CONTENT_TYPE, Metrics
 
 _TAG = "health"
 _READY = shape({"status": {"enum": ["ready", "not ready"]}}, {"problems": WHOLE})

@@ -18,9 +18,9 @@ from served import served
 from test_plateau import arrow_file, records, send
 
 from aggregator.server import Settings
-from aggregator.server import figures as module
 from aggregator.server.bodies.refusals import CHANGES, LOSSES
 from aggregator.server.config.sources import settings_of
+from aggregator.server.metrics import figures as module
 from esformat import __version__
 
 DOCS = Path(__file__).parents[3] / "docs"

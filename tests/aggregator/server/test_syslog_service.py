@@ -22,7 +22,7 @@ from aggregator.server import RunningServer, Settings
 from aggregator.server.config.settings import Http, Tls
 from aggregator.server.config.sources import settings_of
 from aggregator.server.context import Context
-from aggregator.server.metrics import Metrics
+from aggregator.server.metrics.exposition import Metrics
 from aggregator.server.services.syslog import Backlog, _Listener, syslog
 
 

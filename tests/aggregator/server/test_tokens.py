@@ -16,7 +16,7 @@ from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.control.access import Access
 from aggregator.server.control.operation import operation_of
 from aggregator.server.control.tokens import Authority, create, read_tokens, revoke
-from aggregator.server.logs import JsonFormatter, TextFormatter
+from aggregator.server.metrics.logs import JsonFormatter, TextFormatter
 
 
 def bearer(token):

@@ -12,7 +12,7 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from aggregator.server.context import Context
-from aggregator.server.figures import MAX_LABELLED, largest_partitions
+from aggregator.server.metrics.figures import MAX_LABELLED, largest_partitions
 
 _SYSTEM = {"system": "plateau"}
 

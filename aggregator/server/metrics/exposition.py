@@ -12,8 +12,8 @@ from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
 from aggregator.server.context import Context, Told
-from aggregator.server.figures import CatalogFigures
-from aggregator.server.plateau_figures import PlateauFigures
+from aggregator.server.metrics.figures import CatalogFigures
+from aggregator.server.metrics.plateau_figures import PlateauFigures
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
