@@ -64,7 +64,9 @@ else:
             "aggregator.opening": "open=open_catalog rebuild_manifest",
             "aggregator.policy": "Durability Limits Retention Roll",
             "aggregator.quarantine": "Quarantined QuarantineView",
-            "aggregator.base.reports": "ClockReport CompactionReport Erasure RebuildReport Removed RetentionReport Traces",
+            "aggregator.base.reports": (
+                "ClockReport CompactionReport Erasure RebuildReport Removed RetentionReport Traces"
+            ),
             "aggregator.read.scan": "Scan",
             "aggregator.streams.selection": "Selection",
             "aggregator.streams.tail": "Tail",

@@ -72,7 +72,7 @@ class PartitionInfo:
 class SegmentInfo:
     """A sealed segment. Spans include both ends; keys are bytes; times are µs; `checksum`: xxh3-64 of the file.
 
-    signature: of its spaces, as `segment_signature` has it; empty: it can hold any within its span.
+    signature: of its spaces, as `segments.signature` has it; empty: it can hold any within its span.
     min_ahead, max_ahead: the least and the most by which a record index exceeds the number of its row in the file.
     """
 

@@ -1,6 +1,6 @@
 """What a filter says about the columns that a segment finds events by. Decisions only: values in, values out.
 
-A filter, taken apart by `expression`, becomes `Bounds`: for some columns, the values that an event must have for the
+A filter, taken apart by `arrow_filter`, becomes `Bounds`: for some columns, the values that an event must have for the
 filter to be true of it. Bounds may admit more than the filter does, never less, so whoever reads by them still applies
 the filter. A part that is not understood bounds nothing.
 """

@@ -142,7 +142,8 @@ def test_pins(tmp_path):
     pin.release()
     assert not ours.holds_before(6)
     code = (
-        "import sys, pathlib; from aggregator.storage.files.pins import Pins; pins = Pins(pathlib.Path(sys.argv[1]), read_only=True);"
+        "import sys, pathlib; from aggregator.storage.files.pins import Pins; "
+        "pins = Pins(pathlib.Path(sys.argv[1]), read_only=True); "
         "pin = pins.take(7); print('taken', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(

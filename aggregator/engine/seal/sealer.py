@@ -1,14 +1,14 @@
 """Unsealed events become a segment, in one order:
 
 1. the segment file is written, synced and gets its name, and its directory is synced (`esformat` does that, or
-   `sealing_process` where a process of its own writes);
+   `seal.process` where a process of its own writes);
 2. the manifest gets its row, with the partition's sealed index and its producers, in one transaction;
 3. readers see the segment in place of the unsealed events;
 4. log files whose events are all sealed are deleted, oldest first.
 
 A crash before 2 leaves a file that the manifest does not name: it is swept when the catalog is opened, and its events
 are in the log. A crash after 2 leaves log files with sealed events: they are passed over when the log is read back, and
-then deleted. What cannot be deleted is tried again by `maintenance`, whether or not there is more to seal.
+then deleted. What cannot be deleted is tried again by the scheduler, whether or not there is more to seal.
 """
 
 from __future__ import annotations

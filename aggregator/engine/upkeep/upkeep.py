@@ -1,4 +1,4 @@
-"""Retention, compaction and erasure at work: by themselves, as chores of `maintenance`, and when somebody asks."""
+"""Retention, compaction and erasure at work: by themselves, as chores of the scheduler, and when somebody asks."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Housekeeping:
         self._told_waiting = False
 
     def chores(self) -> tuple[Callable[[], None], Callable[[], None]]:
-        """What `maintenance` calls again and again."""
+        """What the scheduler calls again and again."""
         return self._retain_by_itself, self._compact_by_itself
 
     def stop(self) -> None:

@@ -1,8 +1,8 @@
 """What shippers of logs send, stored: records with the tags of their streams, as one batch where that can be.
 
-No record is refused for the types or the length of what it has: see `aggregator.storage.segments.records` for fields; tags that are too
-long are cut, and whole among the fields. Of a batch with records that cannot be stored only those are left out: a
-shipper would otherwise send the same batch for ever, or throw all of it away.
+No record is refused for the types or the length of what it has: see `aggregator.storage.segments.records` for fields;
+tags that are too long are cut, and whole among the fields. Of a batch with records that cannot be stored only those are
+left out: a shipper would otherwise send the same batch for ever, or throw all of it away.
 """
 
 from __future__ import annotations

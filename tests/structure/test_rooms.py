@@ -1,15 +1,17 @@
-"""Who may import whom: levels inside each package, no `aggregator` in `esformat`, few dependencies in its core.
+"""Who may import whom: rooms inside each package, no `aggregator` in `esformat`, few dependencies in its core.
 
-A unit is a module directly under `esformat/` or `aggregator/`, or a package there as a whole. It imports units of lower
-levels only, also inside functions and for types. Modules of one package may import each other as long as there is no
-cycle. `aggregator` imports from `esformat` only what that, or a package of it, exports.
+The tables of CONTRIBUTING.md name the rooms, lowest first. A module imports what stands in its own room and in rooms
+below it, also inside functions and for types; inside a room there is no cycle. `aggregator` imports from `esformat`
+only what that, or a package of it, exports.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,191 +22,23 @@ import pytest
 
 PACKAGE = "esformat"
 AGGREGATOR = "aggregator"
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
-# Lowest first. `esformat` is `esformat/__init__.py`: whoever needs only what it exports stands above it.
-LEVELS = (
-    (
-        "allocators",
-        "errors",
-        "checksum",
-        "counts",
-        "expression",
-        "extras",
-        "forked",
-        "json_text",
-        "in_flight",
-        "leftovers",
-        "notebook",
-        "order",
-        "ordered_pieces",
-        "ranges",
-        "write_owner",
-    ),
-    (
-        "budget",
-        "cache",
-        "codec",
-        "event",
-        "exact",
-        "launch",
-        "layout",
-        "lazy",
-        "merge",
-        "publish",
-        "retry",
-        "source",
-        "spill",
-        "union",
-        "unix_time",
-    ),
-    ("block", "packing", "schema", "store", "windows"),
-    (
-        "arrays",
-        "commit_folder",
-        "event_rows",
-        "filters",
-        "footer",
-        "handles",
-        "metadata",
-        "remote",
-        "space_filter",
-        "space_hashes",
-        "upload",
-    ),
-    ("lease", "plain_array"),
-    ("commits", "intake", "unified_schema"),
-    ("location", "node", "pieces"),
-    ("bytes_node",),
-    ("encoding",),
-    ("data_block", "dictionary", "postings"),
-    ("directory", "index_builder"),
-    ("block_encoder", "reader"),
-    ("builder", "index", "index_runs", "ordered_rows", "stored_run"),
-    ("format_choice", "query", "segment_writing", "sorted_runs"),
-    ("merge_runs",),
-    ("event_sorter",),
-    ("writer",),
-    ("ahead", "block_events", "runs"),
-    ("block_group", "run_events"),
-    ("kept_group", "matched_rows", "payloads_ahead"),
-    ("scan",),
-    ("collection_scan", "selection", "space"),
-    ("dataset",),
-    ("segment",),
-    ("members", "row_range", "verification"),
-    ("collection_events",),
-    ("collection",),
-    ("tools",),
-    ("esformat", "parts"),
-    ("customerio",),
-    ("convert",),
-    ("spark",),
-    ("demo",),
-    ("cli",),
-    ("__main__",),
-)
-AGGREGATOR_LEVELS = (
-    ("answer", "errors", "checksum", "reports"),
-    ("modes",),
-    ("files",),
-    ("forked",),
-    ("allowance",),
-    (
-        "arrivals",
-        "common_type",
-        "budget",
-        "disk",
-        "fingerprint",
-        "leaving",
-        "level",
-        "lineage",
-        "lock",
-        "log_frame",
-        "lql",
-        "names",
-        "pins",
-        "policy",
-        "quarantine",
-        "segment_signature",
-        "space_index",
-        "uninterrupted",
-        "window_budget",
-    ),
-    ("disk_reserve", "history", "log_entry", "log_file", "model"),
-    ("age_clock", "compaction", "event_tags", "facts", "position", "records", "retention", "trimming"),
-    (
-        "intake",
-        "log",
-        "manifest",
-        "merge",
-        "question",
-        "row_indexes",
-        "schema_change",
-        "segment_file",
-        "segment_table",
-        "unsealed",
-    ),
-    (
-        "event_table",
-        "facts_file",
-        "log_recovery",
-        "log_tail",
-        "logged",
-        "segment_pool",
-        "staging",
-        "state",
-        "tombstones",
-    ),
-    ("ages", "footprint", "isolation", "quarantine_file", "reserve", "sealing_marks", "sealing_table"),
-    ("poison", "sealing_helper"),
-    ("sealing_process",),
-    ("ingest", "removal", "replay", "restoring", "rewriting", "sealing", "source", "stats", "stream_index", "traces"),
-    ("unsealed_source",),
-    ("deletion", "erasure", "following", "maintenance", "rounds", "scan", "startup"),
-    ("housekeeping", "key_counts", "looking", "rebuild"),
-    ("writing",),
-    ("adding",),
-    ("topic",),
-    ("gaps", "index_condition", "quarantine_view", "stream_sizes"),
-    ("selection", "truncation"),
-    ("pipe_copy", "pipe_round"),
-    ("pipe_progress",),
-    ("pipes",),
-    ("pipe_table",),
-    ("tail",),
-    ("query",),
-    ("catalog",),
-    ("opening",),
-    ("aggregator",),
-    ("client", "collect", "forward", "load", "server"),
-    ("demo_server", "spark"),
-    ("demo",),
-    ("cli",),
-    ("__main__",),
-)
-LEVEL = {
-    f"{package}.{unit}": level
-    for package, levels in ((PACKAGE, LEVELS), (AGGREGATOR, AGGREGATOR_LEVELS))
-    for level, units in enumerate(levels)
-    for unit in units
-}
-
-# Dependencies that one unit owns, so that replacing one of them touches one place.
+# Dependencies that one room owns, so that replacing one of them touches one place.
 OWNERS = {
     "click": {"cli"},
     "duckdb": {"demo"},
-    "fsspec": {"location"},
+    "fsspec": {"io"},
     "google_crc32c": {"customerio"},
-    "lz4": {"codec"},
+    "lz4": {"format"},
     "matplotlib": {"demo"},
     "pandas": {"demo"},
     "py4j": {"spark"},
     "pyspark": {"spark"},
     "rich": {"cli", "demo"},
-    "tenacity": {"retry"},
-    "xxhash": {"checksum"},
-    "zstandard": {"codec", "dictionary"},
+    "tenacity": {"io"},
+    "xxhash": {"format"},
+    "zstandard": {"format"},
 }
 AGGREGATOR_OWNERS = {
     "click": {"cli"},
@@ -218,13 +52,13 @@ AGGREGATOR_OWNERS = {
     "prometheus_client": {"server"},
     "prompt_toolkit": {"cli"},
     "rich": {"cli", "demo"},
-    "sqlite3": {"manifest"},
+    "sqlite3": {"storage"},
     "starlette": {"server"},
     "httptools": {"server"},
     "uvicorn": {"server"},
     "uvloop": {"server"},
     "yaml": {"server"},
-    "xxhash": {"checksum"},
+    "xxhash": {"storage"},
 }
 EVERYWHERE = {"numpy", "pyarrow"}
 CORE = {*EVERYWHERE, "xxhash", "zstandard"}
@@ -232,13 +66,6 @@ CORE = {*EVERYWHERE, "xxhash", "zstandard"}
 
 def _modules() -> list[Path]:
     return sorted(module for package in (PACKAGE, AGGREGATOR) for module in (ROOT / package).rglob("*.py"))
-
-
-def _unit(module: Path) -> str:
-    """Name the unit that the file belongs to, with its package: `esformat.read.scan`; `esformat.esformat` is the package."""
-    package, first = module.relative_to(ROOT).parts[:2]
-    first = first.removesuffix(".py")
-    return f"{package}.{package if first == '__init__' else first}"
 
 
 def _dotted(module: Path) -> str:
@@ -270,48 +97,82 @@ def _inside(module: Path) -> set[str]:
     return {name for name in _imported(module) if name.split(".")[0] == _package(module)}
 
 
-def test_every_unit_has_one_level():
-    """A new module needs a place in LEVELS; one that is gone leaves it."""
-    assert {_unit(module) for module in _modules()} == set(LEVEL)
-    assert sum(map(len, (*LEVELS, *AGGREGATOR_LEVELS))) == len(LEVEL)
+@functools.cache
+def _rooms() -> dict[str, int]:
+    """The rooms as CONTRIBUTING.md has them, each with its place in the order: `esformat.read`, `aggregator.topic`."""
+    rooms: dict[str, int] = {}
+    package = ""
+    for line in (ROOT / "CONTRIBUTING.md").read_text("utf-8").splitlines():
+        if heading := re.fullmatch(r"### Rooms of `(\w+)`", line):
+            package = heading[1]
+        elif line.startswith("#"):
+            package = ""
+        elif package and line.startswith("| `"):
+            for name in re.findall(r"`([\w/.]+)`", line.split("|")[1]):
+                dotted = f"{package}.{name.rstrip('/').removesuffix('.py').replace('/', '.')}"
+                assert dotted not in rooms, f"{dotted} has two places"
+                rooms[dotted] = len(rooms)
+    return rooms
 
 
-@pytest.mark.parametrize("name", sorted(DOTTED))
-def test_imports_point_down(name):
-    """A module imports lower levels, and siblings inside its own package."""
-    module = DOTTED[name]
-    own = _unit(module)
-    for imported in _inside(module):
-        other = _unit(DOTTED[imported]) if imported in DOTTED else imported
-        assert other in LEVEL, f"{name} imports {imported}, which is no module"
-        assert other == own or LEVEL[other] < LEVEL[own], f"{name} imports {imported}, which is not below it"
+def _room(name: str) -> str:
+    """The room that a module stands in: the longest name of one that the module's begins with."""
+    name = f"{name}.__init__" if name in (PACKAGE, AGGREGATOR) else name
+    parts = name.split(".")
+    for length in range(len(parts), 0, -1):
+        if ".".join(parts[:length]) in _rooms():
+            return ".".join(parts[:length])
+    raise AssertionError(f"{name} stands in no room that CONTRIBUTING.md knows")
 
 
-def test_no_cycles():
-    """Modules can be put in one order in which each comes after all that it imports."""
+def test_rooms_are_those_that_there_are():
+    """A new room needs a row in CONTRIBUTING.md; one that is gone leaves it."""
+    assert {_room(name) for name in DOTTED if not _holds_rooms(name)} == set(_rooms())
+
+
+def test_files_named_for_changes_are_there():
+    """The map from what one wants to change to what to open names files and folders that exist."""
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("## To change X, open Y")[2].partition("\n## ")[0]
+    named = re.findall(r"`([\w/.]+)`", text)
+    assert len(named) > 15
+    assert [name for name in named if not (ROOT / name).exists()] == []
+
+
+def _holds_rooms(name: str) -> bool:
+    """Is this the `__init__` of a folder that has rooms and is none?"""
+    return name not in _rooms() and any(room.startswith(f"{name}.") for room in _rooms()) and "." in name
+
+
+def test_imports_point_down():
+    """A module imports lower rooms, and its neighbours without a cycle."""
+    for name, module in DOTTED.items():
+        if not _holds_rooms(name):
+            for imported in _inside(module):
+                assert imported in DOTTED, f"{name} imports {imported}, which is no module"
+                own, other = _room(name), _room(imported)
+                assert other == own or _rooms()[other] < _rooms()[own], f"{name} imports {imported}: not below it"
     graph = {name: _inside(module) - {name} for name, module in DOTTED.items()}
     assert set(graphlib.TopologicalSorter(graph).static_order()) >= set(DOTTED)
 
 
-@pytest.mark.parametrize("name", sorted(DOTTED))
-def test_dependencies_stay_with_their_owner(name):
+def test_dependencies_stay_with_their_owner():
     """Each dependency is imported where its owner is and nowhere else; `esformat` never imports `aggregator`."""
-    module = DOTTED[name]
-    package, unit = _unit(module).split(".")
-    outside = {imported.split(".")[0] for imported in _imported(module)} - {package}
-    owners = OWNERS if package == PACKAGE else AGGREGATOR_OWNERS
-    allowed = EVERYWHERE | (sys.stdlib_module_names - set(owners)) | ({PACKAGE} if package == AGGREGATOR else set())
-    for dependency in outside - allowed:
-        assert unit in owners.get(dependency, set()), f"{name} imports {dependency}"
+    for name, module in DOTTED.items():
+        package, room = [*name.split("."), ""][:2]
+        outside = {imported.split(".")[0] for imported in _imported(module)} - {package}
+        owners = OWNERS if package == PACKAGE else AGGREGATOR_OWNERS
+        allowed = EVERYWHERE | (sys.stdlib_module_names - set(owners)) | ({PACKAGE} if package == AGGREGATOR else set())
+        for dependency in outside - allowed:
+            assert room in owners.get(dependency, set()), f"{name} imports {dependency}"
 
 
-@pytest.mark.parametrize("name", sorted(name for name in DOTTED if name.split(".")[0] == AGGREGATOR))
-def test_aggregator_uses_what_esformat_exports(name):
+def test_aggregator_uses_what_esformat_exports():
     """Names that an `__init__.py` of `esformat` exports, nothing behind them."""
     exports = {dotted for dotted, module in DOTTED.items() if module.name == "__init__.py"}
-    for imported in _imported(DOTTED[name]):
-        if imported.split(".")[0] == PACKAGE:
-            assert imported in exports, f"{name} imports {imported}"
+    for name, module in DOTTED.items():
+        for imported in _imported(module):
+            if name.split(".")[0] == AGGREGATOR and imported.split(".")[0] == PACKAGE:
+                assert imported in exports, f"{name} imports {imported}"
 
 
 def test_packages_hold_imports_only():
@@ -430,7 +291,7 @@ def test_start_of_a_server_loads_nothing_rare():
     """What only some requests and chores need is loaded by the first of them."""
     code = (
         "import tempfile, aggregator; from aggregator.cli.serve import _go_without_pandas; _go_without_pandas(); "
-        "from aggregator.server import Settings, config, make_app, running; "
+        "from aggregator.server import Settings, make_app, running; from aggregator.server.config import sources; "
         "make_app(aggregator.open(tempfile.mkdtemp()), Settings())"
     )
     assert _loaded_of_slow(code, RARE) == []
