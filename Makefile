@@ -46,14 +46,14 @@ fuzz: $(VENV)/fuzz.stamp  ## A million foreign inputs for every reader, coverage
 	for target in $(FUZZ_TARGETS); do $(BIN)/python -m tests.fuzz $$target || exit; done
 
 soak: $(VENV)/dev.stamp  ## The full figures of docs/reliability.md (two hours or three).
-	PYTHONPATH=.:tests:fixtures:spec $(BIN)/python -m tests.soak.salvage --cases 10000
+	PYTHONPATH=.:tests/support:fixtures:spec $(BIN)/python -m tests.soak.salvage --cases 10000
 	$(BIN)/python -m tests.soak.faults --points 1000
 	$(BIN)/python -m tests.soak.kills --kills 1000
 	$(BIN)/python -m tests.soak.streams --minutes 20
 	$(BIN)/python -m tests.soak.power_cuts --cuts 200
 	CATALOG_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/aggregator/test_catalog_model.py
 	$(BIN)/python -m tests.soak.server --seconds 60 --connections 500
-	PYTHONPATH=.:tests/aggregator/client $(BIN)/python -m killing --kills 100
+	PYTHONPATH=.:tests/support $(BIN)/python -m killing --kills 100
 
 clean:  ## Remove the environment and everything generated.
 	rm -rf $(VENV) demo-output fuzz-output build site dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,4 +1,4 @@
-"""What every test may use. Being here also puts `tests/` on the path, so that tests share its helper modules."""
+"""What every test may use. Helper modules are in `tests/support/`, which is on the path."""
 
 from __future__ import annotations
 

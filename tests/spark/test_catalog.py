@@ -12,8 +12,7 @@ from aggregator.spark.options import CatalogReadOptions
 from aggregator.spark.read import CatalogReader, choose_columns
 from aggregator.spark.source import AggregatorDataSource
 from esformat import EsdbError
-
-from .test_read import rows
+from tests.spark.test_read import rows
 
 EXTRA = ["record_index", "partition"]
 

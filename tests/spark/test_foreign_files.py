@@ -16,8 +16,7 @@ import esformat.spark
 from esformat.errors import InvalidEventError, UsageError
 from esformat.spark import jobs
 from esformat.spark.orc_file import write_orc
-
-from .test_write import load
+from tests.spark.test_write import load
 
 ROLES = {"space": "user", "timestamp": "at"}
 AT = "2026-01-02T03:04:05Z"

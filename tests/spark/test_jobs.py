@@ -19,9 +19,8 @@ from esformat.spark import jobs
 from esformat.spark.jobs.compact import Member, choose
 from esformat.spark.jobs.inputs import InputFile, choose_groups
 from esformat.spark.jobs.summary import reason_of
-
-from .test_read import rows, rows_of
-from .test_write import left, load
+from tests.spark.test_read import rows, rows_of
+from tests.spark.test_write import left, load
 
 ROLES = {"space": "user", "timestamp": "at", "grouping": "app", "indexes": ["type"], "partitions": 2}
 

@@ -15,8 +15,7 @@ from aggregator.spark import replaced
 from aggregator.spark.options import CatalogReadOptions
 from aggregator.spark.read import CatalogReader, choose_columns
 from esformat import UsageError
-
-from .test_catalog import EXTRA
+from tests.spark.test_catalog import EXTRA
 
 
 @pytest.fixture

@@ -20,9 +20,8 @@ from esformat.io.commit_folder import StoredFolder
 from esformat.io.commits import sweep
 from esformat.io.location import locate
 from esformat.spark import jobs
-
-from .test_read import rows, rows_of
-from .test_write import dying  # noqa: F401 - a fixture, asked for by its name
+from tests.spark.test_read import rows, rows_of
+from tests.spark.test_write import dying  # noqa: F401 - a fixture, asked for by its name
 
 ROOT = Path(__file__).parents[2]
 

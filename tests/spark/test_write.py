@@ -20,8 +20,7 @@ from pyspark.sql import functions as fn
 import esformat
 import esformat.spark
 from esformat.spark.source import EsdbDataSource
-
-from .test_read import rows, rows_of
+from tests.spark.test_read import rows, rows_of
 
 ROLES = {"space": "user", "timestamp": "at", "grouping": "app", "indexes": "type,country"}
 

@@ -13,10 +13,10 @@ import make_damaged
 import make_golden
 import pytest
 import read_esdb
+from spec_document import ROOT
+from spec_questions import Sound
 
 import esformat
-from spec.document import ROOT
-from spec.questions import Sound
 
 NAMES = ["no-events", "one-event", "times", "integers", "nested", "zstd", "zstd-dictionary", "lz4", "indexes"]
 BOMB_BYTES = 64 << 20

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import read_esdb
+from spec_document import examples
 
 from esformat.format.codec import CODEC_NAMES, Decompressor, make_compressor
 from esformat.format.layout import BlockHandle, check_header, encode_header
 from esformat.format.packing import decode_ints, encode_ints, read_pack
-from spec.document import examples
 
 
 def _of(name):

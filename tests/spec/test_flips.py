@@ -15,9 +15,9 @@ import make_damaged
 import make_golden
 import pyarrow as pa
 import pytest
+from spec_questions import Sound
 
 import esformat
-from spec.questions import Sound
 
 ALL = bool(os.environ.get("ESFORMAT_ALL_FLIPS"))
 FLIPS_OF_LARGE_FILES = 100_000 if ALL else 60

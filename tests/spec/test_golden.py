@@ -11,9 +11,9 @@ from pathlib import Path
 import make_golden
 import pytest
 import read_esdb
+from spec_document import ROOT
 
 import esformat
-from spec.document import ROOT
 
 NAMES = sorted(path.stem for path in make_golden.FOLDER.glob("*.esdb"))
 READER = ROOT / "spec" / "read_esdb.py"

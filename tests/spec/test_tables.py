@@ -8,6 +8,7 @@ import struct
 import make_damaged
 import pytest
 import read_esdb
+from spec_document import TEXT, fixed_fields, numbers, struct_format, tables
 
 from esformat.format import bloom_filter as space_filter
 from esformat.format import codec, data_block, dictionary, footer, layout, node, packing, postings
@@ -16,7 +17,6 @@ from esformat.format import frame as block
 from esformat.tools.verification import data as verify_data
 from esformat.tools.verification import dictionaries as verify_dictionaries
 from esformat.tools.verification import opening as verify_opening
-from spec.document import TEXT, fixed_fields, numbers, struct_format, tables
 
 STRUCTURES = [
     ("header", layout._HEADER),

@@ -18,8 +18,7 @@ import aggregator
 import esformat
 from aggregator.cli import main
 from aggregator.engine.upkeep.erasure import Erasures
-
-from conftest import CLICKS, HOW  # isort: skip
+from tests.aggregator.cli.conftest import CLICKS, HOW
 
 
 def test_init_and_topics(command):

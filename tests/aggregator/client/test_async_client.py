@@ -10,11 +10,11 @@ import time
 import pyarrow as pa
 import pytest
 from breaking_proxy import BreakingProxy, Fate
-from test_client import events
 
 from aggregator import InvalidRequestError, OverloadedError, TopicNotFoundError
 from aggregator.client import AsyncClient, Retry, Sizing, TruncatedAnswerError, UnavailableError, WriteFailedError
 from esformat import ClosedError
+from tests.aggregator.client.test_client import events
 
 QUICK = Retry(deadline_s=None, first_s=0.001, longest_s=0.01)
 

@@ -7,6 +7,7 @@ import re
 from decimal import Decimal
 from fractions import Fraction
 
+import lql_strategies as strategies
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,7 +18,6 @@ from hypothesis import strategies as st
 from aggregator.lql import Columns, Filter, LqlError, equalities, parse_where, time_span
 from aggregator.lql.pushdown import TimeSpan
 from aggregator.lql.tree import SYMBOLS, And, Condition, Name, Not, Or, Value, all_of, any_of
-from tests.aggregator.lql import strategies
 
 NOW_NS = 1_000_000_000_000
 TEXT_MAP = pa.map_(pa.string(), pa.string())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lql_strategies as strategies
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,7 +17,6 @@ from aggregator.lql import (
     source_to_text,
     to_text,
 )
-from tests.aggregator.lql import strategies
 
 
 @settings(max_examples=300, deadline=None)

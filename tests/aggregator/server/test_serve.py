@@ -15,7 +15,6 @@ import pyarrow as pa
 import pytest
 from certificates import CertificateAuthority
 from served import Spawned, served
-from test_plateau import ARROW, arrow_file, records
 
 import aggregator
 from aggregator import InvalidRequestError
@@ -25,6 +24,7 @@ from aggregator.server.config.settings import Http, Tls
 from aggregator.server.context import Context
 from aggregator.server.control import tokens
 from aggregator.server.running import check_public
+from tests.aggregator.server.plateau.test_plateau import ARROW, arrow_file, records
 
 
 def append_until_refused(url, span_of, count=10):

@@ -1,0 +1,741 @@
+"""The collector: every line once, through restarts, kills, rotation of all kinds, and lines of all kinds."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import http.server
+import json
+import os
+import random
+import re
+import shutil
+import socket
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import aggregator
+from aggregator.collect import (
+    CatalogSink,
+    Collector,
+    Files,
+    Patience,
+    ServerSink,
+    Settings,
+    StoppedError,
+    collector,
+    progress,
+)
+from aggregator.collect.lines import measure, split
+from aggregator.collect.settings import Cutting
+from aggregator.collect.times import to_micros
+from aggregator.lql import TagSet
+
+WEB_LOG = Path(__file__).parents[4] / "shared" / "data" / "apache_logs.gz"
+LINE = '9.8.7.6 - ann [17/May/2015:10:05:03 +0200] "GET /a?b=c HTTP/1.1" 404 - "http://x/\\"q\\"" "Mozilla (X11)"'
+
+
+class Rig:
+    """A folder of logs, a catalog, and collectors of them one after the other."""
+
+    def __init__(self, root, **files):
+        self.logs, self.root = root / "logs", root
+        self.logs.mkdir()
+        self.files = {"path": (str(self.logs / "*.log"),), "file_tag": "", **files}
+        self.now_us = 1_000_000
+
+    def settings(self, **options):
+        return Settings(
+            "unused", (Files(**self.files),), flush_s=0.0 if options.pop("flush", False) else 1e9, **options
+        )
+
+    def collect(self, *, sink=None, once=False, **options):
+        """Steps of a new collector until there is nothing to do."""
+        sink = sink or CatalogSink(self.open(), "logs", "0", time.sleep)
+        made = Collector(self.settings(**options), sink, self.root / "notes.json", lambda: self.now_us)
+        try:
+            made.run(lambda _: made.stop(), once=once)
+        finally:
+            sink.close()
+        return made
+
+    def open(self):
+        return aggregator.open(self.root / "c", durability="none")
+
+    def write(self, name, text, mode="ab"):
+        with (self.logs / name).open(mode) as file:
+            file.write(text if isinstance(text, bytes) else text.encode())
+
+    def messages(self, text="SELECT"):
+        with self.open() as catalog:
+            return sorted(event.data for event in catalog.query(text))
+
+
+@pytest.fixture
+def rig(tmp_path):
+    return Rig(tmp_path)
+
+
+def test_lines_are_collected_once(rig):
+    """What is appended is collected, in one run or several; a line without its end is waited for."""
+    rig.write("a.log", "one\ntwo\nthr")
+    rig.write("b.log", "\r\n\nother\r\n")
+    rig.collect()
+    assert rig.messages() == [b"one", b"other", b"two"]
+    rig.write("a.log", "ee\nfour\n")
+    rig.collect()
+    rig.collect()
+    assert rig.messages() == [b"four", b"one", b"other", b"three", b"two"]
+
+
+def test_a_last_line_without_an_end_is_sent(rig):
+    """When nothing came to it for a while, or everything is to be collected."""
+    rig.write("a.log", "one\ntwo")
+    rig.collect(flush=True)
+    assert rig.messages() == [b"one", b"two"]
+    rig.write("b.log", "three")
+    rig.collect(once=True)
+    assert rig.messages() == [b"one", b"three", b"two"]
+
+
+def test_rotation_by_rename(rig):
+    """What was written before and after the rename, also while no collector ran, and beyond what the globs name."""
+    rig.write("a.log", "one\n")
+    rig.collect()
+    rig.write("a.log", "two\n")
+    (rig.logs / "a.log").rename(rig.logs / "a.log.1")
+    rig.write("a.log", "three\n")
+    rig.collect()
+    assert rig.messages() == [b"one", b"three", b"two"]
+    (rig.logs / "a.log").rename(rig.logs / "old-a.log")
+    rig.write("old-a.log", "four\n")
+    rig.write("a.log", "five\n")
+    rig.collect()
+    assert rig.messages() == [b"five", b"four", b"one", b"three", b"two"]
+
+
+@pytest.mark.parametrize("length", [4, 400])
+def test_rotation_by_copy_and_truncate(rig, length):
+    """The copy goes on where the file was, and the file begins anew, whichever the collector sees first."""
+    rig.files["path"] = (str(rig.logs / "a*"),)
+    lines = [f"{n}".ljust(length, "x") for n in range(6)]
+    rig.write("a.log", "".join(f"{line}\n" for line in lines[:3]))
+    rig.collect()
+    rig.write("a.log", f"{lines[3]}\n")
+    shutil.copy(rig.logs / "a.log", rig.logs / "a.log.1")
+    if length > 64:
+        rig.collect()  # the copy is there, and the file not cut yet
+    rig.write("a.log", f"{lines[4]}\n{lines[5]}\n", "wb")
+    rig.collect()
+    assert Counter(rig.messages()) == Counter(line.encode() for line in lines)
+
+
+def test_a_copy_in_the_place_of_an_old_one(rig, monkeypatch):
+    """Of the second rotation, where the system gives the deleted copy's inode to the new one: held back, too."""
+    monkeypatch.setattr(collector, "TWIN_S", 0.0)
+    monkeypatch.setattr(collector, "LOOK_S", 0.0)
+    rig.files["path"] = (str(rig.logs / "a*"),)
+    sink = CatalogSink(rig.open(), "logs", "0", time.sleep)
+    made = Collector(rig.settings(), sink, rig.root / "notes.json", lambda: 1_000_000)
+    lines = [f"{n}".ljust(100, "x") for n in range(3)]
+    for line in lines:
+        rig.write("a.log", f"{line}\n")
+        while made.step():
+            pass
+        (rig.logs / "a.log.1").write_bytes((rig.logs / "a.log").read_bytes())
+        made.step()  # the copy is there, and the file not cut yet
+        rig.write("a.log", "", "wb")
+        while made.step():
+            pass
+    made._handles.close()
+    sink.close()
+    assert Counter(rig.messages()) == Counter(line.encode() for line in lines)
+
+
+def test_files_that_are_there_are_not_forgotten(rig, monkeypatch):
+    """However many there are: only those that are gone are let go of, the longest gone first."""
+    monkeypatch.setattr(progress, "MAX_FORGOTTEN", 2)
+    for n in range(5):
+        rig.write(f"{n}.log", f"{n}\n")
+    rig.collect()
+    rig.write("5.log", "5\n")
+    rig.collect()
+    assert rig.messages() == [b"0", b"1", b"2", b"3", b"4", b"5"]
+    for n in range(4):
+        (rig.logs / f"{n}.log").unlink()
+        rig.now_us += 1
+        rig.collect(flush=True)
+    rig.write("4.log", "4 again\n")
+    rig.collect()
+    noted = json.loads((rig.root / "notes.json").read_text())["files"]
+    assert {Path(one["path"]).name for one in noted} == {"2.log", "3.log", "4.log", "5.log"}
+
+
+def test_a_name_that_is_no_text(rig):
+    """Names of files are bytes: what is no UTF-8 in them is written out."""
+    rig.files["file_tag"] = "file"
+    (rig.logs / os.fsdecode(b"caf\xe9.log")).write_bytes(b"one\n")
+    rig.collect()
+    rig.write("b.log", "two\n")
+    rig.collect()
+    assert rig.messages() == [b"one", b"two"]
+    with rig.open() as catalog:
+        streams = [TagSet.parse(event.space).get("file") for event in catalog.query("SELECT")]
+    assert any(name.endswith(r"caf\xe9.log") for name in streams)
+
+
+def test_a_copy_that_stays_is_a_file(rig, monkeypatch):
+    """A file that begins like another one is collected after a while."""
+    rig.write("a.log", "x" * 100 + "\n")
+    rig.collect()
+    shutil.copy(rig.logs / "a.log", rig.logs / "b.log")
+    rig.collect()
+    assert len(rig.messages()) == 1
+    monkeypatch.setattr(collector, "TWIN_S", 0.0)
+    monkeypatch.setattr(collector, "LOOK_S", 0.0)
+    made = Collector(rig.settings(), CatalogSink(rig.open(), "logs", "0", time.sleep), rig.root / "notes.json", int)
+    for _ in range(3):
+        made.step()
+    made._handles.close()
+    made._sink.close()
+    assert len(rig.messages()) == 2
+
+
+def test_cut_and_written_anew(rig):
+    """Longer than before at once: its beginning tells."""
+    rig.write("a.log", "one\n")
+    rig.collect()
+    rig.write("a.log", "two\nthree\nfour\n", "wb")
+    rig.collect()
+    assert rig.messages() == [b"four", b"one", b"three", b"two"]
+
+
+def test_cut_and_written_anew_while_it_runs(rig):
+    """Nothing is read in the middle of new contents, however soon they reach beyond the old ones."""
+    rig.write("a.log", "one\n")
+    sink = CatalogSink(rig.open(), "logs", "0", time.sleep)
+    made = Collector(rig.settings(), sink, rig.root / "notes.json", int)
+    made.step()
+    rig.write("a.log", "two\nthree\nfour\n", "wb")
+    for _ in range(3):
+        made.step()
+    made._handles.close()
+    sink.close()
+    assert rig.messages() == [b"four", b"one", b"three", b"two"]
+
+
+def test_compressed_files(rig):
+    """Passed over, or read once; one that was collected before it was compressed goes on where it was."""
+    rig.files["path"] = (str(rig.logs / "*"),)
+    rig.write("a.log", "one\ntwo\n")
+    rig.collect()
+    rig.write("a.log", "three\n")
+    packed = gzip.compress((rig.logs / "a.log").read_bytes())
+    (rig.logs / "a.log").unlink()
+    rig.write("a.log.1.gz", packed[:-3])
+    rig.write("z.gz", gzip.compress(b"zero\nnine"))
+    rig.collect()
+    assert rig.messages() == [b"one", b"two"]
+    rig.files["compressed"] = "once"
+    rig.collect()
+    assert rig.messages() == [b"nine", b"one", b"two", b"zero"]  # the other one is not whole yet
+    rig.write("a.log.1.gz", packed[-3:])
+    rig.collect()
+    rig.collect()
+    assert rig.messages() == [b"nine", b"one", b"three", b"two", b"zero"]
+
+
+class Failing(CatalogSink):
+    """Fails once, before or behind storing."""
+
+    when = "before"
+
+    def append(self, events, producer, sequence):
+        if self.when == "behind":
+            super().append(events, producer, sequence)
+        raise OSError("killed")
+
+
+@pytest.mark.parametrize("when", ["before", "behind"])
+@pytest.mark.parametrize("happens", ["nothing", "renamed", "copied and cut", "grown"])
+def test_a_kill_loses_and_doubles_nothing(rig, when, happens):
+    """Killed while a batch is stored: it is made again of the same bytes, wherever they are."""
+    rig.files["path"] = (str(rig.logs / "a*"),)
+    rig.files["format"] = "json"
+    lines = [f'{{"n": {n}, "text": "{"x" * 100}"}}' for n in range(8)]
+    rig.write("a.log", "".join(f"{line}\n" for line in lines[:3]) + lines[3])
+    sink = Failing(rig.open(), "logs", "0", time.sleep)
+    sink.when = when
+    with pytest.raises(OSError, match="killed"):
+        rig.collect(sink=sink)
+    rest = "\n" + "".join(f"{line}\n" for line in lines[4:6])
+    rig.write("a.log", rest)
+    if happens == "renamed":
+        (rig.logs / "a.log").rename(rig.logs / "a.log.1")
+    elif happens == "copied and cut":
+        shutil.copy(rig.logs / "a.log", rig.logs / "a.log.1")
+        (rig.logs / "a.log").write_bytes(b"")
+    elif happens == "grown":
+        rig.now_us += 5
+    rig.write("a.log", "".join(f"{line}\n" for line in lines[6:]))
+    rig.collect()
+    rig.collect()
+    assert Counter(rig.messages()) == Counter(line.encode() for line in lines)
+
+
+def test_an_end_while_a_batch_waits(rig):
+    """A collector that is ended while its batch is refused stores it at its next start."""
+    rig.write("a.log", "one\n")
+
+    class Full(CatalogSink):
+        def append(self, events, producer, sequence):
+            raise StoppedError("ended")
+
+    rig.collect(sink=Full(rig.open(), "logs", "0", time.sleep))
+    assert rig.messages() == []
+    rig.collect()
+    assert rig.messages() == [b"one"]
+
+
+def test_random_life_of_files(tmp_path):
+    """Writing, rotation of both kinds, deletion of what was collected, kills and restarts: every line once."""
+    for seed in range(2):
+        chance = random.Random(seed)
+        (tmp_path / str(seed)).mkdir()
+        rig = Rig(tmp_path / str(seed), max_line_bytes=4096)
+        rig.files["path"] = (str(rig.logs / "*.log*"),)
+        written = []
+        for step in range(40):
+            name = f"{chance.choice('ab')}.log"
+            what = chance.randrange(8)
+            path = rig.logs / name
+            if what < 4:
+                for _ in range(chance.randrange(1, 30)):
+                    line = f"{name} {len(written)} {chance.getrandbits(200):x}"
+                    written.append(line.encode())
+                    rig.write(name, f"{line}\n")
+            elif what == 4 and path.exists():
+                path.rename(rig.logs / f"{name}.{step}")
+            elif what == 5 and path.exists() and path.stat().st_size > 100:
+                shutil.copy(path, rig.logs / f"{name}.{step}")
+                path.write_bytes(b"")
+            elif what == 6:
+                sink = Failing(rig.open(), "logs", "0", time.sleep)
+                sink.when = chance.choice(["before", "behind"])
+                with contextlib.suppress(OSError):
+                    rig.collect(sink=sink, batch_bytes=1024)
+            else:
+                rig.collect(batch_bytes=1024)
+        rig.collect()
+        rig.collect()
+        assert Counter(rig.messages()) == Counter(written), seed
+
+
+def test_begun_at_the_end(rig):
+    """Only files that are there at the first start are begun behind their last line."""
+    rig.files["begin"] = "end"
+    rig.write("a.log", "one\ntwo")
+    rig.collect()
+    rig.write("a.log", " still\nthree\n")
+    rig.write("b.log", "four\n")
+    rig.collect()
+    assert rig.messages() == [b"four", b"three"]
+
+
+def test_into_a_server(rig):
+    """Batches go over HTTP as well, once however often they are sent; the topic is made by the first."""
+    running = pytest.importorskip("aggregator.server.running")
+    rig.write("a.log", "one\ntwo\n")
+    with rig.open() as catalog, running.RunningServer(catalog) as server:
+
+        class Again(ServerSink):
+            def append(self, events, producer, sequence):
+                super().append(events, producer, sequence)
+                super().append(events, producer, sequence)
+
+        rig.collect(sink=Again(server.url, "logs", "0", None, time.sleep))
+        assert sorted(event.data for event in catalog.query("SELECT")) == [b"one", b"two"]
+        nowhere = ServerSink(server.url + "/nowhere", "logs", "0", None, time.sleep)
+        rig.write("a.log", "three\n")
+        with pytest.raises(aggregator.AggregatorError, match="404"):
+            rig.collect(sink=nowhere)
+
+
+def test_once_against_a_server_that_is_away(rig):
+    """It ends after a while, says why, and what it could not store is stored once by the next run."""
+    running = pytest.importorskip("aggregator.server.running")
+    rig.write("a.log", "one\ntwo\n")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"  # closed before it is asked
+    passed = [0.0]
+    patience = Patience(60.0, lambda: passed[0])
+
+    def sleep(seconds):
+        passed[0] += seconds
+        assert passed[0] <= 60.0
+
+    with pytest.raises(aggregator.AggregatorError, match=r"cannot be reached.*refused") as told:
+        rig.collect(sink=ServerSink(address, "logs", "0", None, sleep, patience), once=True)
+    assert address in str(told.value)
+    assert passed[0] > 20.0
+    with rig.open() as catalog, running.RunningServer(catalog) as server:
+        for _ in range(2):
+            rig.collect(sink=ServerSink(server.url, "logs", "0", None, time.sleep, patience), once=True)
+        assert sorted(event.data for event in catalog.query("SELECT")) == [b"one", b"two"]
+
+
+def test_once_into_a_catalog_without_room(rig):
+    """The same where the collector writes by itself."""
+    rows = [{"ts": 1, "msg": random.Random(1).randbytes(50_000).hex()}]
+    with aggregator.open(rig.root / "c", durability="none", limits={"disk_bytes": 1 << 20}) as catalog:
+        with contextlib.suppress(aggregator.OverloadedError):
+            for _ in range(100):
+                catalog.write({"app": "full"}, rows)
+        rig.write("a.log", rows[0]["msg"] + "\n")
+        sink = CatalogSink(catalog, "logs", "0", lambda _: None, Patience(0.0))
+        with pytest.raises(aggregator.OverloadedError):
+            rig.collect(sink=sink, once=True)
+    rig.collect(once=True)
+    assert rig.messages("SELECT FROM {app=full}")[0] == rows[0]["msg"].encode()
+    assert len(rig.messages("SELECT")) == len(rig.messages("SELECT FROM {app=full}")) + 1
+
+
+@pytest.mark.parametrize("address", ["http://", "ftp://x", "http://a..b", "http://h:99999", "http://[x", "http://u@h"])
+def test_no_address_of_a_server(address):
+    """Refused, and what would be one is said."""
+    with pytest.raises(aggregator.InvalidRequestError, match="no address"):
+        ServerSink(address, "logs", "0", None, time.sleep)
+
+
+def test_a_server_in_trouble_while_its_topic_is_made(rig):
+    """The line breaks, or the server has too much to do, between the first batch and its topic: tried again."""
+    asked = []
+    answers = iter([404, None, 404, 503, 404, 201, 200])
+
+    class Server(http.server.BaseHTTPRequestHandler):
+        def answer(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            asked.append(self.command)
+            status = next(answers)
+            self.close_connection = True
+            if status is not None:
+                self.send_response(status)
+                self.send_header("Retry-After", "0")
+                self.send_header("Content-Length", "0")
+                self.end_headers()
+
+        do_POST = do_PUT = answer  # noqa: N815  # names of the standard library
+
+        def log_message(self, *told):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server)
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    rig.write("a.log", "one\n")
+    try:
+        made = rig.collect(sink=ServerSink(f"http://127.0.0.1:{server.server_port}", "logs", "0", None, lambda _: None))
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert asked == ["POST", "PUT"] * 3 + ["POST"]
+    assert made.counts.lines == 1
+
+
+# ------------------------------------------------------------ lines
+
+
+def _cut_up(data, cutting, chance):
+    """The records of data that comes in pieces of any size."""
+    at, skipping, records = 0, False, []
+    while at < len(data):
+        some = data[at : at + 2 * cutting.max_bytes + 2 + chance.randrange(100)]
+        piece = measure(some, cutting, skipping=skipping, complete=at + len(some) == len(data))
+        assert piece.length > 0
+        records += split(some[: piece.length], cutting, skipping=skipping).messages.to_pylist()
+        at, skipping = at + piece.length, piece.skipping
+    return records
+
+
+def test_pieces_and_records():
+    """However the bytes come, and whichever lines are too long, records are those of the whole."""
+    chance = random.Random(1)
+    for _ in range(300):
+        lengths = [chance.choice([0, 3, 20, 99, 100, 101, 130, 450]) for _ in range(chance.randrange(12))]
+        lines = [bytes(chance.choices(b"ab \xff", k=length)) for length in lengths]
+        data = b"".join(line + chance.choice([b"\n", b"\r\n"]) for line in lines)
+        assert _cut_up(data, Cutting(100), chance) == [line[:100] for line in lines if line]
+
+
+def test_pieces_and_records_of_several_lines():
+    """The same where records have several lines."""
+    chance = random.Random(2)
+    for _ in range(300):
+        records = [b"\n ".join(b"x" * chance.randrange(1, 8) for _ in range(chance.randrange(1, 9))) for _ in range(9)]
+        assert _cut_up(b"\n".join(records) + b"\n", Cutting(100, "^[^ ]"), chance) == records
+
+
+def test_records_of_several_lines(rig):
+    """A record waits for the next one's first line, or for a while."""
+    rig.files["multiline"] = r"^\S"
+    rig.write("a.log", "one\n  at x\n  at y\ntwo\n  at z\n")
+    rig.collect()
+    assert rig.messages() == [b"one\n  at x\n  at y"]
+    rig.write("a.log", "  at w\n")
+    rig.collect(flush=True)
+    assert rig.messages() == [b"one\n  at x\n  at y", b"two\n  at z\n  at w"]
+
+
+def test_long_lines_are_cut_and_counted(rig):
+    """A line above the limit keeps its beginning, over any number of batches, and stops nothing."""
+    rig.files["max_line_bytes"] = 100
+    rig.write("a.log", "a" * 5000 + "\nshort\n" + "b" * 101 + "\n" + "c" * 3000)
+    counts = rig.collect(batch_bytes=1024).counts
+    rig.write("a.log", "c" * 3000 + "\nlast\n")
+    again = rig.collect(batch_bytes=1024).counts
+    assert rig.messages() == [b"a" * 100, b"b" * 100, b"c" * 100, b"last", b"short"]
+    assert counts.cut + again.cut == 3
+
+
+def test_broken_bytes_and_encodings(rig):
+    """Bytes that are no UTF-8 stay; text of another encoding becomes UTF-8."""
+    rig.write("a.log", b"\xff\xfe broken\n")
+    rig.collect()
+    rig.files["encoding"] = "latin-1"
+    rig.write("a.log", "Z\u00fcrich\n".encode("latin-1"))
+    rig.collect()
+    assert rig.messages() == ["Z\u00fcrich".encode(), b"\xff\xfe broken"]
+
+
+def test_a_mark_at_the_beginning(rig):
+    """That of UTF-8, which Windows writes, is no part of the first line."""
+    rig.files.update(format="json", fields=("n",))
+    rig.write("a.log", b'\xef\xbb\xbf{"n": 1}\r\n{"n": 2}\r\n')
+    assert rig.collect().counts.failed == 0
+    assert rig.messages() == [b'{"n": 1}', b'{"n": 2}']
+
+
+@pytest.mark.parametrize(("name", "data", "why"), [
+    ("a.log", "one\r\ntwo\r\n".encode("utf-16"), "UTF-16"), ("a.log", "one\r\ntwo\r\n".encode("utf-16-le"), "UTF-16"),
+    ("a.log", "one\r\ntwo\r\n".encode("utf-16-be"), "UTF-16"),
+    ("a.log", gzip.compress(b"one\n", mtime=0), "compressed"),
+    ("b.log", b"\x28\xb5\x2f\xfd\x04\x00\x01\x00\x00", "compressed"),
+])  # fmt: skip
+def test_files_that_are_no_text(rig, caplog, name, data, why):
+    """Told, with their names, and not stored as if they were; others beside them are collected."""
+    rig.write(name, data)
+    rig.write("c.log", "line\n")
+    assert rig.collect().counts.unread == 1
+    assert rig.messages() == [b"line"]
+    assert why in caplog.text
+    assert name in caplog.text
+
+
+@pytest.mark.parametrize("hole", [1, 500, 5000])
+def test_holes(rig, hole):
+    """A writer that does not append leaves a hole where its file was cut: the lines behind it are whole."""
+    rig.files["max_line_bytes"] = 100
+    rig.write("a.log", b"one\n" + bytes(hole) + b"two\nthree\n" + bytes(hole) + b"four\n")
+    counts = rig.collect(batch_bytes=1024).counts
+    assert rig.messages() == [b"four", b"one", b"three", b"two"]
+    assert counts.cut == 0
+
+
+# ------------------------------------------------------------ formats
+
+
+def _only(rig, line, **files):
+    rig.files.update(files)
+    rig.write("a.log", line + "\n")
+    rig.collect()
+    with rig.open() as catalog:
+        (row,) = catalog.query("SELECT").to_table().to_pylist()
+    return row | {"fields": dict(row["fields"] or [])}
+
+
+def test_web_server_lines(rig):
+    """The time with its zone, typed status and size, a tag of the client; a dash is nothing."""
+    row = _only(rig, LINE, format="combined", tags_from=("client",), tags={"app": "web"})
+    assert row["space"] == "{app=web,client=9.8.7.6}"
+    assert row["timestamp"].isoformat() == "2015-05-17T08:05:03+00:00"
+    assert (row["status"], row["bytes"]) == (404, None)
+    assert row["data"] == LINE.encode()
+    assert row["fields"] == {
+        "user": "ann", "method": "GET", "path": "/a?b=c", "protocol": "HTTP/1.1", "referer": 'http://x/\\"q\\"',
+        "agent": "Mozilla (X11)",
+    }  # fmt: skip
+
+
+def test_json_lines(rig):
+    """Keys become fields, typed columns and tags; what is no object is kept as it is, and counted."""
+    line = '{"at": "2026-03-01T08:00:00.5+01:00", "level": "warn", "took": 7, "k8s": {"pod": "p1"}, "l": [1, null]}'
+    row = _only(
+        rig, line, format="json", time="at", fields=("level", "l", "none"), columns={"took": "integer"},
+        tags_from=("k8s.pod",),
+    )  # fmt: skip
+    assert (row["space"], row["timestamp"].isoformat()) == ("{k8s.pod=p1}", "2026-03-01T07:00:00.500000+00:00")
+    assert (row["took"], row["fields"], row["data"]) == (7, {"level": "warn", "l": "[1,null]"}, line.encode())
+    rig.write("a.log", '[1]\n{"took": "\\ud800", "level": "\\ud800"}\n')
+    counts = rig.collect().counts
+    assert (counts.lines, counts.failed, counts.untimed) == (2, 1, 2)
+    with rig.open() as catalog:
+        assert catalog.query("SELECT WHERE fields:parse_error = json").to_table()["data"].to_pylist() == [b"[1]"]
+
+
+def test_container_lines(rig):
+    """The log of a container: its line, time and stream."""
+    row = _only(rig, '{"log":"hello\\n","stream":"stderr","time":"2026-03-01T08:00:00.123456789Z"}')
+    assert (row["data"], row["fields"]) == (b"hello", {"stream": "stderr"})
+    assert row["timestamp"].isoformat() == "2026-03-01T08:00:00.123456+00:00"
+
+
+def test_logfmt_lines(rig):
+    """Plain and quoted values."""
+    line = 'time=2026-03-01T08:00:00Z level=info msg="a \\"b\\" c" took=1.5 empty='
+    row = _only(rig, line, format="logfmt", fields=("level", "msg", "empty"), columns={"took": "number"})
+    assert (row["fields"], row["took"]) == ({"level": "info", "msg": 'a "b" c', "empty": ""}, 1.5)
+    assert row["timestamp"].isoformat() == "2026-03-01T08:00:00+00:00"
+
+
+def test_values_that_are_not_of_the_column(rig):
+    """What a typed column does not hold is kept as text, and so is the rest of a tag that was cut."""
+    row = _only(
+        rig, f"odd {'x' * 600} hello", format="regex", columns={"status": "integer"}, tags_from=("who",),
+        tags={"more": "y" * 4000}, pattern=r"^(?P<status>\S+) (?P<who>\S+) (?P<msg>.*)$",
+    )  # fmt: skip
+    assert (row["data"], row["status"], row["fields"]) == (b"hello", None, {"status": "odd", "who": "x" * 600})
+
+
+def test_lines_by_a_pattern(rig):
+    """Groups by name; a line that does not match is a message with a field that says so."""
+    row = _only(rig, "2026-03-01 08:00:05 E db: gone", format="regex", tags_from=("unit",),
+                pattern=r"^(?P<ts>\S+ \S+) (?P<level>\w) (?P<unit>\w+): (?P<msg>.*)$")  # fmt: skip
+    assert (row["space"], row["data"], row["fields"]) == ("{unit=db}", b"gone", {"level": "error", "level_text": "E"})
+    assert row["timestamp"].isoformat() == "2026-03-01T08:00:05+00:00"
+    rig.write("a.log", b"\xff no match\n")
+    assert rig.collect().counts.failed == 1
+    assert rig.messages("SELECT WHERE fields:parse_error = regex") == [b"\xff no match"]
+
+
+def test_times_in_lines():
+    """The forms that lines have; what is no time, or only one in a statement, is none."""
+    day = 1_772_352_000_000_000  # 2026-03-01 08:00 UTC
+    cases = {
+        "01/Mar/2026:09:00:00 +0100": day, "29/Feb/2025:00:00:00 +0000": None, "2026-03-01T08:00:00Z": day,
+        "2026-03-01 08:00:00.25+0000": day + 250_000, "1772352000": day, "1772352000.5": day + 500_000,
+        "1772352000000": day, "1772352000000000": day, "1772352000000000000": day, "Mar  1 08:00:00": day,
+        "2026-02-30T08:00:00Z": None, "day": None, "-5m": None, "": None, None: None,
+        "Sun, 01 Mar 2026 08:00:00 GMT": day,
+    }  # fmt: skip
+    found = to_micros(pa.array(list(cases), pa.string()), day + 1)
+    assert dict(zip(cases, found.to_pylist(), strict=True)) == cases
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"format": "xml"}, {"format": "regex"}, {"pattern": "a"}, {"container": "podman"}, {"zone": "Nowhere"},
+        {"time": "ts"}, {"path_tags": "[^/]"}, {"pattern": "(a)", "format": "regex"},
+        {"format": "regex", "pattern": "("},
+        {"multiline": "["}, {"encoding": "utf-16"}, {"encoding": "none"}, {"columns": {"a": "int7"}}, {"path": ()},
+        {"max_line_bytes": 1}, {"begin": "middle"}, {"compressed": "twice"}, {"tags": {"a": "x" * 5000}},
+    ],
+)  # fmt: skip
+def test_settings_that_make_no_sense(wrong):
+    """Refused when they are made."""
+    with pytest.raises(aggregator.InvalidRequestError):
+        Files(**{"path": ("x",), **wrong})
+
+
+def test_settings_of_a_file(tmp_path):
+    """Read from TOML; what it does not know is refused, with the file's name."""
+    path = tmp_path / "collect.toml"
+    path.write_text('into = "data"\n[[files]]\npath = "a*.log"\ncolumns = {n = "integer"}\n[[files]]\npath = ["b"]\n')
+    settings = Settings.load(path)
+    assert [(one.name, one.path) for one in settings.files] == [("files", ("a*.log",)), ("files1", ("b",))]
+    for wrong in ('into = "x"', 'into = 5\n[[files]]\npath = "a"', 'into = "x"\n[[files]]\nfiles = "a"', "a b"):
+        path.write_text(wrong)
+        with pytest.raises(aggregator.InvalidRequestError):
+            Settings.load(path)
+
+
+@pytest.mark.skipif(not WEB_LOG.exists(), reason="the web server's log is not here")
+def test_a_real_web_log(rig):
+    """Ten thousand real lines: queries equal a straight computation over the text."""
+    data = gzip.decompress(WEB_LOG.read_bytes())
+    rig.files.update(format="combined", tags_from=("client",), tags={"app": "site"})
+    rig.write("access.log", data)
+    counts = rig.collect().counts
+    assert (counts.lines, counts.failed, counts.untimed) == (10_000, 0, 0)
+    lines = data.decode("utf-8", "replace").splitlines()
+    clients = Counter(line.split()[0] for line in lines)
+    status = [int(re.search(r'" (\d{3}) ', line)[1]) for line in lines]
+    hours = Counter(re.search(r"\[([^:]+:\d\d)", line)[1] for line in lines)
+    with rig.open() as catalog:
+        counted = catalog.query("SELECT COUNT GROUP BY client").to_pylist()
+        assert {row["client"]: row["count"] for row in counted} == clients
+        counted = catalog.query("SELECT COUNT GROUP BY status").to_pylist()
+        assert {row["status"]: row["count"] for row in counted} == Counter(status)
+        busiest, count = clients.most_common(1)[0]
+        assert catalog.query(f'SELECT FROM client = "{busiest}"').count() == count
+        assert catalog.query("SELECT WHERE status >= 500 AND msg CONTAINS wp-login").count() == sum(
+            code >= 500 and "wp-login" in line for code, line in zip(status, lines, strict=True)
+        )
+        counted = catalog.query('SELECT COUNT GROUP BY ts EVERY "1h"').to_pylist()
+        assert {next(iter(row.values())).strftime("%d/%b/%Y:%H"): row["count"]
+                for row in counted} == hours  # fmt: skip
+        assert sorted(e.data for e in catalog.query("SELECT")) == sorted(data.splitlines())
+    assert (rig.root / "notes.json").stat().st_size < 2000
+
+
+def test_a_catalog_made_anew(rig, caplog):
+    """It gets everything: what was noted is what another catalog has."""
+    rig.write("a.log", "one\ntwo\n")
+    rig.collect()
+    shutil.rmtree(rig.root / "c")
+    made = rig.collect()
+    assert made.counts.lines == 2
+    assert sorted(rig.messages()) == [b"one", b"two"]
+    assert "another one than the notes speak of" in caplog.text
+
+
+def test_an_older_copy_of_the_catalog(rig):
+    """What it lacks is noted as stored: it is told, and nothing is collected behind the gap."""
+    rig.write("a.log", "one\n")
+    rig.collect()
+    shutil.copytree(rig.root / "c", rig.root / "copy")
+    rig.write("a.log", "two\n")
+    rig.collect()
+    shutil.rmtree(rig.root / "c")
+    (rig.root / "copy").rename(rig.root / "c")
+    rig.write("a.log", "three\n")
+    with pytest.raises(
+        aggregator.AggregatorError, match=r"records end at 1, and .* at 2: it is an older copy of itself"
+    ):
+        rig.collect()
+    (rig.root / "notes.json").unlink()
+    rig.collect()
+    assert sorted(rig.messages()) == [b"one", b"one", b"three", b"two"]
+
+
+def test_a_server_with_a_catalog_made_anew(rig):
+    """A server tells which catalog it serves."""
+    running = pytest.importorskip("aggregator.server.running")
+    rig.write("a.log", "one\n")
+    for name in ("first", "second"):
+        with aggregator.open(rig.root / name) as catalog, running.RunningServer(catalog) as server:
+            made = rig.collect(sink=ServerSink(server.url, "logs", "0", None, time.sleep))
+            assert made.counts.lines == 1
+            rig.write("a.log", "")
+            assert rig.collect(sink=ServerSink(server.url, "logs", "0", None, time.sleep)).counts.lines == 0
+
+
+def test_a_pattern_that_matches_no_file(rig, caplog):
+    """It is most likely a mistake."""
+    made = rig.collect(once=True)
+    assert made.counts.unmatched == 1
+    assert f"no file matches {rig.logs}/*.log" in caplog.text

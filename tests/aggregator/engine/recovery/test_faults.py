@@ -1,0 +1,92 @@
+"""Faults at system calls, a slice of `python -m tests.soak.faults`; background work that cannot begin."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import aggregator
+from aggregator.storage.manifest import Manifest
+from tests.soak import tracing
+
+ROOT = Path(__file__).parents[4]
+
+
+@pytest.mark.skipif(not tracing.POSSIBLE, reason="system calls are watched on Linux on x86-64")
+def test_faults_at_system_calls(tmp_path):
+    """Killed at calls of every kind, syncs that fail, a full disk, no descriptors: what was promised holds."""
+    command = [sys.executable, "-m", "tests.soak.faults", "--points", "40", "--seconds", "10", "--open-seconds", "10"]
+    for mode in ("kill", "torn", "sync", "full", "descriptors"):
+        command += ["--mode", mode]
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "broken promises: 0;" in done.stdout
+    assert "'kill': " in done.stdout  # how many of the other kinds the time is enough for depends on the machine
+
+
+def test_a_lock_that_cannot_be_written(tmp_path, monkeypatch):
+    """On a full disk opening fails, and the lock is not kept: when there is room again, opening succeeds."""
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", fail)
+    with pytest.raises(OSError, match="No space left"):
+        aggregator.open(tmp_path / "data")
+    monkeypatch.undo()
+    aggregator.open(tmp_path / "data").close()
+
+
+def test_opening_that_fails_leaves_no_thread(tmp_path, monkeypatch):
+    """Nobody works on a catalog whose lock was let go."""
+    before = threading.active_count()
+    real = Manifest.put
+
+    def fail(manifest, key, value):
+        if key == "unsynced":
+            raise aggregator.ManifestFailedError("the disk is full")
+        real(manifest, key, value)
+
+    monkeypatch.setattr(Manifest, "put", fail)
+    with pytest.raises(aggregator.ManifestFailedError):
+        aggregator.open(tmp_path / "data")
+    assert threading.active_count() == before
+
+
+def test_background_work_outlives_a_lack_of_threads(tmp_path, monkeypatch):
+    """Where the system gives no thread just now, sealing is tried again."""
+    with aggregator.open(tmp_path / "data") as catalog:
+        maintenance = catalog._backend.maintenance
+        pool, real, failures = maintenance._pool, maintenance._pool.submit, []
+
+        def submit(*arguments):
+            if not failures:
+                failures.append(arguments)
+                raise RuntimeError("can't start new thread")
+            return real(*arguments)
+
+        monkeypatch.setattr(pool, "submit", submit)
+        topic = catalog.create_topic("t", roll={"rows": 1})
+        topic.append([{"space": "a", "timestamp": 1}])
+        deadline = time.monotonic() + 60
+        while not topic.stats()["segments"] and time.monotonic() < deadline:
+            time.sleep(0.02)
+        assert failures
+        assert topic.stats()["segments"] == 1
+
+
+@pytest.mark.skipif(not tracing.POSSIBLE, reason="system calls are watched on Linux on x86-64")
+def test_a_change_that_failed_is_brought_back_by_a_crash_unless_it_is_settled(tmp_path):
+    """SQLite had written it and could not sync it: files that it names must stay until another change was made."""
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    command = [sys.executable, "-m", "tests.soak.unsynced_change"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout == "synced, not synced, settled: True True False\n", done.stderr

@@ -1,0 +1,254 @@
+"""Compaction: which segments merge, that nothing but the files changes, and that memory stays bounded."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import aggregator
+import esformat
+from aggregator.engine.seal.compaction import MAX_SEGMENT_BYTES, Bounds, bounds_for, merges_due, merges_possible
+from aggregator.engine.upkeep.upkeep import Housekeeping
+from aggregator.model import SegmentInfo
+from aggregator.policy import Limits, Retention
+
+ROOT = Path(__file__).parents[4]
+DAY_US = 86_400_000_000
+
+
+def segment(number, *, partition=1, schema=1, level=0, size=10, times=None):
+    low, high = times or (number, number)
+    return SegmentInfo(
+        number, partition, schema, 10 * number, 10 * number + 9, low, high, b"", b"", 1, size, 0, level, 0
+    )
+
+
+def numbers(groups):
+    return [[info.number for info in group] for group in groups]
+
+
+def few(count, **facts):
+    return [segment(number, **facts) for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("segments", "bounds", "expected"),
+    [
+        (few(7), Bounds(), []),
+        (few(8), Bounds(), [[*range(8)]]),
+        (few(17), Bounds(), [[*range(8)], [*range(8, 16)]]),
+        ([*few(4), *[segment(n, schema=2) for n in range(4, 8)]], Bounds(), []),
+        ([*few(4), *[segment(n, partition=2) for n in range(4, 8)]], Bounds(), []),
+        ([segment(0, level=1), *few(9)[1:]], Bounds(), [[*range(1, 9)]]),
+        (few(8), Bounds(max_bytes=79), []),
+        (few(8), Bounds(max_span_us=6), []),
+        (few(8), Bounds(max_span_us=7), [[*range(8)]]),
+    ],
+)
+def test_what_merges_by_itself(segments, bounds, expected):
+    """Eight neighbours of one partition, schema and level, within the bounds."""
+    shuffled = random.Random(1).sample(segments, len(segments))
+    assert numbers(merges_due(shuffled, bounds)) == expected
+
+
+@pytest.mark.parametrize(
+    ("segments", "bounds", "expected"),
+    [
+        (few(1), Bounds(), []),
+        (few(3), Bounds(), [[0, 1, 2]]),
+        (few(40), Bounds(), [[*range(32)], [*range(32, 40)]]),
+        (few(5), Bounds(max_bytes=25), [[0, 1], [2, 3]]),
+        (few(3, size=30), Bounds(max_bytes=25), []),
+        (few(5), Bounds(max_span_us=1), [[0, 1], [2, 3]]),
+        ([segment(0, times=(0, 9)), segment(1, times=(-5, 0)), segment(2)], Bounds(max_span_us=13), [[1, 2]]),
+        ([segment(0), segment(1, level=3), segment(2, schema=2), segment(3, schema=2)], Bounds(), [[0, 1], [2, 3]]),
+    ],
+)
+def test_what_merges_when_asked(segments, bounds, expected):
+    """All neighbours of one partition and schema that fit together, whatever their level."""
+    shuffled = random.Random(1).sample(segments, len(segments))
+    assert numbers(merges_possible(shuffled, bounds)) == expected
+
+
+def test_bounds():
+    """A merged segment is a small part of what retention keeps."""
+    assert bounds_for(Retention(), Limits()) == Bounds(MAX_SEGMENT_BYTES, None)
+    assert bounds_for(Retention(bytes=1000, age_us=10 * DAY_US), Limits()) == Bounds(100, DAY_US)
+    assert bounds_for(Retention(bytes=1000), Limits(max_bytes=1000)) == Bounds(50, None)
+
+
+# ------------------------------------------------------------ catalogs
+
+
+@pytest.fixture
+def root(tmp_path):
+    return tmp_path / "data"
+
+
+def answers(topic):
+    """What readers can see of a topic."""
+    scans = [
+        topic.scan(), topic.scan(reverse=True, limit=50), topic.scan(space="s3"), topic.scan_index("type", "k1"),
+        topic.scan(start=100, end=300, space="s1", reverse=True), topic.scan(columns=["record_index", "partition"]),
+    ]  # fmt: skip
+    scans += [topic.read(name) for name in topic.partitions]
+    scans += [topic.read(name, 70, 20, reverse=True) for name in topic.partitions]
+    return [scan.to_table() for scan in scans]
+
+
+def fill(catalog, topic, segments, seed=0, columns=()):
+    """Segments of late and early events of a few spaces, in two partitions."""
+    chance = random.Random(seed)
+    for _ in range(segments):
+        for partition in ("0", "1"):
+            rows = [
+                {
+                    "space": f"s{chance.randrange(9)}", "timestamp": chance.randrange(500),
+                    "type": chance.choice(["k0", "k1", None]), "data": b"%d" % chance.randrange(10**6),
+                }
+                | {name: chance.randrange(9) for name in columns}
+                for _ in range(60)
+            ]  # fmt: skip
+            topic.append(rows, partition, producer="p", sequence=chance.randrange(10**9))
+        catalog.seal()
+
+
+@pytest.mark.parametrize("kind", ["one schema", "columns that came", "types that changed"])
+def test_nothing_changes_but_the_files(root, monkeypatch, kind):
+    """Every answer, record indexes too, is the same before and after, and after opening again."""
+    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t", indexes=["type"])
+        fill(catalog, topic, 5, columns=["n"] if kind == "types that changed" else ())
+        if kind == "columns that came":
+            fill(catalog, topic, 5, seed=1, columns=["n", "m"])
+        elif kind == "types that changed":
+            topic.append([{"space": "s1", "timestamp": 150, "n": "a text"}])
+            catalog.seal()
+            fill(catalog, topic, 5, seed=2, columns=["n"])
+        topic.append([{"space": "s1", "timestamp": 170}])
+        before = answers(topic)
+        segments = topic.stats()["segments"]
+        report = topic.compact()
+        kinds = {"one schema": 2, "columns that came": 4, "types that changed": 3}[kind]
+        assert (report.merged - report.made, topic.stats()["segments"]) == (segments - kinds, kinds)
+        assert answers(topic) == before
+        assert topic.compact().made == 0
+        assert len(list(root.rglob("*.esdb"))) == kinds
+        assert all(esformat.verify(path).ok for path in root.rglob("*.esdb"))
+    with aggregator.open(root) as catalog:
+        assert answers(catalog.topic("t")) == before
+        assert catalog.problems() == []
+        assert catalog.verify() == []
+
+
+def test_by_itself(root):
+    """Few segments are left of many, level by level, and producers are still known."""
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t", indexes=["type"])
+        for number in range(70):
+            topic.append([{"space": "a", "timestamp": number}], producer="p", sequence=number)
+            catalog.seal()
+        end = time.monotonic() + 60
+        while topic.stats()["segments"] > 14 and time.monotonic() < end:
+            time.sleep(0.05)
+        assert topic.stats()["segments"] <= 14
+        assert [event.timestamp for event in topic.read()] == list(range(70))
+    (root / "manifest.sqlite").unlink()
+    aggregator.rebuild_manifest(root)
+    with aggregator.open(root) as catalog:
+        again = catalog.topic("t").append([{"space": "a", "timestamp": 69}], producer="p", sequence=69)
+        assert (again.duplicate, again.first) == (True, 69)
+
+
+def test_open_scans_finish(root, monkeypatch):
+    """A scan that began before reads the segments that were merged since; then their files go."""
+    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
+    with aggregator.open(root) as catalog, aggregator.open(root, read_only=True) as reader:
+        topic = catalog.create_topic("t", indexes=["type"])
+        fill(catalog, topic, 6)
+        expected = [event.data for event in topic.scan()]
+        scans = [iter(topic.scan()), iter(reader.topic("t").scan())]
+        begun = [[next(scan).data] for scan in scans]
+        topic.compact()
+        assert len(list(root.rglob("*.esdb"))) == 14
+        assert [event.data for event in reader.topic("t").scan()] == expected
+        for found, scan in zip(begun, scans, strict=True):
+            assert found + [event.data for event in scan] == expected
+        catalog._backend.housekeeping.removal.sweep()
+        assert len(list(root.rglob("*.esdb"))) == 2
+
+
+def test_a_full_disk_changes_nothing(root, monkeypatch):
+    """Where a merged segment cannot be written, the others stay, and the next attempt works."""
+    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t", indexes=["type"])
+        fill(catalog, topic, 4)
+        before, there = answers(topic), sorted(root.rglob("*.esdb"))
+
+        def full(_):
+            raise OSError(28, "No space left on device")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fsync", full)
+            with pytest.raises(OSError, match="No space left"):
+                topic.compact()
+        assert sorted(path for path in (root / "segments").rglob("*") if path.is_file()) == there
+        assert answers(topic) == before
+        assert topic.compact().made == 2
+        assert answers(topic) == before
+
+
+CHILD = """
+import re, sys, aggregator
+from pathlib import Path
+from aggregator.engine.upkeep.upkeep import Housekeeping
+
+def peak():
+    return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024
+
+Housekeeping.chores = lambda self: ()
+with aggregator.open(sys.argv[1]) as catalog:
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    before = peak()
+    assert catalog.compact().made == 1
+    print(peak() - before)
+"""
+
+
+@pytest.mark.slow
+def test_memory_is_bounded(tmp_path, monkeypatch):
+    """Merging eight segments takes some 150 MiB at most, however much is in them; a machine that is busy, the most."""
+    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
+    taken = []
+    for rows in (16_000, 96_000):
+        root = tmp_path / str(rows)
+        fill_with_noise(root, rows)
+        run = subprocess.run(
+            [sys.executable, "-c", CHILD, str(root)], capture_output=True, text=True, check=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+        taken.append(int(run.stdout))
+    assert taken[1] < taken[0] + 80, f"{taken[0]} MiB for 26 MB, {taken[1]} MiB for 154 MB"
+
+
+def fill_with_noise(root, rows):
+    """Eight segments of so many events of 200 bytes that do not compress."""
+    chance = np.random.default_rng(1)
+    with aggregator.open(root) as catalog:
+        topic = catalog.create_topic("t")
+        for number in range(8):
+            noise = [None, pa.py_buffer(chance.bytes(rows * 200))]
+            data = pa.FixedSizeBinaryArray.from_buffers(pa.binary(200), rows, noise).cast(pa.binary())
+            spaces = pa.array(chance.integers(0, 1000, rows).astype(str))
+            topic.append(pa.table({"space": spaces, "timestamp": np.arange(rows) + number * rows, "data": data}))
+            catalog.seal()

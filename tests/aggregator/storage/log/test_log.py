@@ -1,0 +1,637 @@
+"""The log in use: many threads, failing disks, killed processes, damaged files."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from log_bench import Bench, read_back
+
+from aggregator.errors import LogFailedError
+from aggregator.storage.log import log as log_module
+from aggregator.storage.log.entry import Entry
+from aggregator.storage.log.file import MARK_NAME, decode_mark, list_files
+from aggregator.storage.log.frame import FILE_HEADER_BYTES
+from aggregator.storage.log.recovery import recover
+from esformat import ClosedError
+
+WAIT_S = 60
+
+
+@pytest.fixture
+def directory(tmp_path):
+    return tmp_path / "log"
+
+
+@pytest.mark.parametrize("durability", ["fsync", "interval", "none"])
+def test_appends_come_back(directory, durability):
+    """In order, once, with the record indexes that they were given."""
+    bench = Bench(directory, durability)
+    for number in range(50):
+        bench.append(number % 3, bytes([number]) * (number + 1))
+    bench.log.close()
+    result, batches = read_back(directory)
+    assert batches == bench.published
+    assert not result.damages
+    assert not result.torn_bytes
+
+
+@pytest.mark.parametrize("call", ["pwrite", "fsync"])
+def test_a_log_that_cannot_begin_leaves_nothing_open(directory, monkeypatch, call):
+    """No descriptor stays behind, whatever failed."""
+    Bench(directory).log.close()
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208
+    with monkeypatch.context() as patch:
+        patch.setattr(log_module.os, call, fail)
+        with pytest.raises(OSError, match="space"):
+            Bench(directory)
+    assert os.listdir("/proc/self/fd") == before  # noqa: PTH208
+
+
+def test_what_is_read_back_is_written_once_more_before_it_is_synced(directory, monkeypatch):
+    """A sync that failed may have left pages that only seem to be on disk: the bytes of the last file come anew."""
+    bench = Bench(directory)
+    for number in range(20):
+        bench.append(0, bytes([number]) * 1000)
+    bench.log.close()
+    (_, path) = list_files(directory)[-1]
+    stored = path.read_bytes()
+    calls = []
+    real = os.pwrite
+
+    def pwrite(descriptor, data, at):
+        calls.append((at, bytes(data)))
+        return real(descriptor, data[: len(data) // 2 + 1], at)  # as if the disk took a part
+
+    def fsync(_):
+        calls.append("sync")
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(log_module.os, "pwrite", pwrite)
+    monkeypatch.setattr(log_module.os, "fsync", fsync)
+    for _ in range(2):
+        calls.clear()
+        with pytest.raises(OSError, match="Input"):
+            read_back(directory)
+        written = bytearray(len(stored))
+        for at, data in calls[:-1]:
+            written[at : at + len(data)] = data
+        assert (bytes(written), calls[-1]) == (stored, "sync")
+    assert path.read_bytes() == stored
+
+
+def test_many_threads_share_a_sync(directory, monkeypatch):
+    """Eight threads need far fewer syncs than appends, and every append is there once."""
+    syncs = []
+    monkeypatch.setattr(log_module.os, "fdatasync", lambda fd: (syncs.append(fd), time.sleep(0.005)))
+    bench = Bench(directory)
+
+    def work(partition):
+        for number in range(25):
+            bench.append(partition, b"%d" % number)
+
+    threads = [threading.Thread(target=work, args=(partition,)) for partition in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    bench.log.close()
+    assert 25 <= len(syncs) < 150
+    _, batches = read_back(directory)
+    assert batches == bench.published
+    assert len(batches) == 200
+
+
+def test_published_after_sync_only(directory, monkeypatch):
+    """Nobody sees what is not on the disk yet."""
+    bench = Bench(directory)
+    seen = []
+    monkeypatch.setattr(log_module.os, "fdatasync", lambda fd: seen.append(list(bench.published)))
+    bench.append(1, b"abc")
+    assert seen == [[]]
+    assert bench.published == [(1, 0, b"abc")]
+
+
+def test_files_follow_each_other(directory, monkeypatch):
+    """A full file gets a successor; each defines its partitions itself; sealed ones go, oldest first."""
+    monkeypatch.setattr(log_module, "FILE_BYTES", 2000)
+    bench = Bench(directory)
+    for _ in range(10):
+        bench.append(1, b"x" * 400)
+        bench.append(2, b"y" * 400)
+    files = list_files(directory)
+    assert len(files) > 3
+    for start, path in files:
+        assert path.stat().st_size == FILE_HEADER_BYTES or b'{"partition": ' in path.read_bytes()
+        assert start == int(path.stem, 16)
+    assert bench.log.size_bytes == sum(path.stat().st_size for _, path in files)
+    assert bench.log.release({1: 4000, 2: 0}) == 0
+    assert bench.log.pinning({1: 4000, 2: 0}) == [2]
+    assert bench.log.release({1: 1200, 2: 1200}) > 0
+    _, batches = read_back(directory)
+    assert batches == bench.published[-len(batches) :]
+    assert {(partition, first) for partition, first, _ in batches} >= {(1, 1200), (2, 1200)}
+    bench.log.release({1: 4000, 2: 4000})
+    assert len(list_files(directory)) == 1
+    bench.log.close()
+
+
+def test_opening_again_goes_on(directory):
+    """Positions and record indexes go on; what was there stays there."""
+    for round_ in range(4):
+        bench = Bench(directory)
+        bench.append(1, b"%d" % round_)
+        bench.log.close()
+    _, batches = read_back(directory)
+    assert batches == [(1, number, b"%d" % number) for number in range(4)]
+    starts = [start for start, _ in list_files(directory)]
+    assert starts == sorted(set(starts))
+
+
+def test_closed(directory):
+    """A closed log takes nothing; closing twice is fine."""
+    bench = Bench(directory)
+    bench.log.close()
+    bench.log.close()
+    with pytest.raises(ClosedError):
+        bench.append(1, b"x")
+
+
+# ------------------------------------------------------------ disks that fail
+
+
+def test_failed_sync_is_never_retried(directory, monkeypatch):
+    """The append is refused, so is every later one, and the disk is not asked again."""
+    bench = Bench(directory)
+    bench.append(1, b"kept")
+    calls = []
+
+    def fail(descriptor):
+        calls.append(descriptor)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(log_module.os, "fdatasync", fail)
+    for _ in range(3):
+        with pytest.raises(LogFailedError, match=r"could not be synced.*reopen"):
+            bench.append(1, b"lost")
+    assert len(calls) == 1
+    assert bench.published == [(1, 0, b"kept")]
+    assert decode_mark((directory / MARK_NAME).read_bytes()) < bench.log._files[-1].path.stat().st_size
+    bench.log.close()
+    monkeypatch.undo()
+    bench = Bench(directory)  # opened again: wholly there or not
+    assert bench.next[1] in (4, 8)
+    bench.append(1, b"more")
+    bench.log.close()
+
+
+def test_failed_sync_reaches_those_who_wait(directory, monkeypatch):
+    """Appends that queue behind a sync that fails are refused too, none hangs."""
+    bench = Bench(directory)
+
+    def fail(descriptor):
+        time.sleep(0.05)
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(log_module.os, "fdatasync", fail)
+    errors = []
+
+    def work():
+        try:
+            bench.append(1, b"x")
+        except LogFailedError as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert len(errors) == 8
+    assert bench.published == []
+
+
+def test_full_disk_is_survived(directory, monkeypatch):
+    """A write that fails half-way leaves nothing behind, and appends go on when there is room again."""
+    bench = Bench(directory)
+    bench.append(1, b"before")
+    real = os.writev
+
+    def half(descriptor, buffers):
+        real(descriptor, [b"".join(buffers)[:70]])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(log_module.os, "writev", half)
+    with pytest.raises(LogFailedError, match="no space left"):
+        bench.append(1, b"refused")
+    monkeypatch.undo()
+    bench.append(1, b"after")
+    bench.log.close()
+    result, batches = read_back(directory)
+    assert batches == [(1, 0, b"before"), (1, 6, b"after")]
+    assert not result.damages
+
+
+def test_a_mark_that_cannot_be_written(directory, monkeypatch):
+    """The batch is refused and taken back: its record indexes are given again, once."""
+    bench = Bench(directory)
+    bench.append(1, b"before")
+
+    def fail(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(log_module.os, "pwrite", fail)
+    with pytest.raises(LogFailedError, match="nothing of the batch was kept"):
+        bench.append(1, b"refused")
+    monkeypatch.undo()
+    bench.append(1, b"after")
+    bench.log.close()
+    _, batches = read_back(directory)
+    assert batches == bench.published == [(1, 0, b"before"), (1, 6, b"after")]
+
+
+def test_what_is_read_back_is_synced(directory, monkeypatch):
+    """A crash between write and sync leaves frames that only the kernel has: who is told of them must not lose them."""
+    bench = Bench(directory, "none")
+    bench.append(1, b"unsynced")
+    (_, path), synced = list_files(directory)[-1], []
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    _, batches = read_back(directory)
+    assert batches == [(1, 0, b"unsynced")]
+    assert path.stat().st_ino in synced
+    monkeypatch.undo()
+    bench.log.close()
+
+
+def test_short_writes_are_completed(directory, monkeypatch):
+    """The kernel may take less than it is given."""
+    real = os.writev
+    monkeypatch.setattr(log_module.os, "writev", lambda fd, buffers: real(fd, [b"".join(buffers)[:10]]))
+    bench = Bench(directory)
+    bench.append(1, b"whole")
+    bench.log.close()
+    _, batches = read_back(directory)
+    assert batches == [(1, 0, b"whole")]
+
+
+def test_short_header_is_completed(directory, monkeypatch):
+    """On a disk that is nearly full the kernel takes a part of a new file's header; the rest follows."""
+    real = os.write
+    monkeypatch.setattr(log_module.os, "write", lambda fd, data: real(fd, data[:10]))
+    bench = Bench(directory)
+    monkeypatch.undo()
+    bench.append(1, b"kept")
+    bench.log.close()
+    result, batches = read_back(directory)
+    assert batches == [(1, 0, b"kept")]
+    assert not result.damages
+
+
+def test_no_room_for_a_new_file(directory, monkeypatch):
+    """The append is refused and the file before stays in use."""
+    monkeypatch.setattr(log_module, "FILE_BYTES", 100)
+    bench = Bench(directory)
+    bench.append(1, b"x" * 200)
+
+    def fail(descriptor):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(log_module.os, "fsync", fail)
+    with pytest.raises(LogFailedError):
+        bench.append(1, b"refused")
+    monkeypatch.undo()
+    bench.append(1, b"after")
+    bench.log.close()
+    _, batches = read_back(directory)
+    assert [payload for _, _, payload in batches] == [b"x" * 200, b"after"]
+
+
+def test_placing_that_fails_concerns_its_own_append(directory):
+    """An entry that cannot be placed raises for its thread; the log goes on."""
+    bench = Bench(directory)
+    entry = bench.entry(1, b"bad")
+
+    def refuse(entry):
+        raise ValueError("not this one")
+
+    entry.place = refuse
+    with pytest.raises(ValueError, match="not this one"):
+        bench.log.append(entry)
+    bench.append(1, b"good")
+    assert bench.published == [(1, 0, b"good")]
+    bench.log.close()
+
+
+def test_interval_syncs_on_demand(directory, monkeypatch):
+    """An append does not wait for the disk; the next sync takes all that was written, and only where there is some."""
+    syncs = []
+    monkeypatch.setattr(log_module.os, "fdatasync", syncs.append)
+    bench = Bench(directory, "interval")
+    bench.append(1, b"a")
+    bench.append(1, b"b")
+    assert syncs == []
+    bench.log.sync()
+    bench.log.sync()
+    assert len(syncs) == 1
+    bench.log.close()
+
+
+# ------------------------------------------------------------ what a crash leaves
+
+
+def _written(directory):
+    bench = Bench(directory)
+    for number in range(6):
+        bench.append(1, b"%d" % number * 20)
+    bench.log.close()
+    (_, path), *_ = list_files(directory)
+    return path, bench.published
+
+
+def test_torn_tail_at_each_length(tmp_path):
+    """Cut anywhere, the log gives the batches that are whole, and appends go on behind them."""
+    path, published = _written(tmp_path / "whole")
+    stored = path.read_bytes()
+    for length in range(0, len(stored), 7):
+        directory = tmp_path / f"cut-{length}"
+        directory.mkdir()
+        (directory / path.name).write_bytes(stored[:length])
+        bench = Bench(directory)
+        assert not bench.recovered.damages
+        bench.append(1, b"more")
+        bench.log.close()
+        _, batches = read_back(directory)
+        assert batches[:-1] == published[: len(batches) - 1]
+        assert batches[-1] == (1, 20 * (len(batches) - 1), b"more")
+
+
+def test_damage_in_the_middle_is_reported(directory):
+    """A flipped byte in an older batch costs that batch, is told, and is not taken for a torn tail."""
+    path, published = _written(directory)
+    stored = bytearray(path.read_bytes())
+    at = stored.index(b"2" * 20)
+    stored[at] ^= 1
+    path.write_bytes(stored)
+    result, batches = read_back(directory)
+    assert batches == [batch for batch in published if batch[2] != b"2" * 20]
+    (damage,) = result.damages
+    assert damage.position < at < damage.end
+    assert "checksum" in damage.message
+    assert path.stat().st_size == len(stored)
+
+
+def test_torn_group_is_dropped_whole(directory, monkeypatch):
+    """Frames of a group whose first pages never reached the disk were not acknowledged: none of them counts."""
+    bench = Bench(directory)
+    bench.append(1, b"first")
+    acknowledged = (directory / MARK_NAME).read_bytes()
+    all_wait = threading.Event()
+    monkeypatch.setattr(log_module.os, "fdatasync", lambda fd: all_wait.wait(60))
+    threads = [threading.Thread(target=bench.append, args=(number, b"payload%d" % number)) for number in range(2, 8)]
+    for thread in threads:
+        thread.start()
+    deadline = time.monotonic() + 60
+    while len(bench.log._queue) < len(threads) - 1 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    all_wait.set()
+    for thread in threads:
+        thread.join()
+    bench.log.close()
+    (_, path), *_ = list_files(directory)
+    stored = bytearray(path.read_bytes())
+    _, before = read_back(directory)
+    last_group = [payload for _, _, payload in before[2:]]  # the second append led alone, the others waited together
+    assert len(last_group) == len(threads) - 1
+    at = stored.index(last_group[0])
+    stored[at] ^= 1
+    path.write_bytes(stored)
+    (directory / MARK_NAME).write_bytes(acknowledged)
+    result, batches = read_back(directory)
+    assert batches == before[:2]
+    assert result.torn_bytes
+    assert not result.damages
+
+
+def test_missing_file_is_reported(directory, monkeypatch):
+    """A log file that is gone leaves a gap that is told."""
+    monkeypatch.setattr(log_module, "FILE_BYTES", 100)
+    bench = Bench(directory)
+    for number in range(4):
+        bench.append(1, b"%d" % number * 100)
+    bench.log.close()
+    files = list_files(directory)
+    files[1][1].unlink()
+    result, batches = read_back(directory)
+    assert [payload[:1] for _, _, payload in batches] == [b"0", b"2", b"3"]
+    assert result.gaps == [(files[0][1].stat().st_size, files[2][0])]
+    assert not result.damages
+
+
+def test_damaged_header_costs_nothing(directory):
+    """Frames know their places."""
+    path, published = _written(directory)
+    stored = bytearray(path.read_bytes())
+    stored[9] ^= 1
+    path.write_bytes(stored)
+    result, batches = read_back(directory)
+    assert batches == published
+    assert len(result.damages) == 1
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from log_bench import Bench
+
+bench = Bench(Path(sys.argv[1]), sys.argv[2])
+number = bench.next.get(1, 0)
+while True:
+    bench.append(1, b"%08d" % number)
+    number += 8
+    print(number, flush=True)
+"""
+
+
+@pytest.mark.parametrize("durability", ["fsync", "interval", "none"])
+def test_killed_process_loses_nothing_acknowledged(directory, durability):
+    """Kill -9 in full run, three times over the same log: what was acknowledged is there, once."""
+    root = Path(__file__).parents[4]
+    for _ in range(3):
+        with subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(directory), durability], stdout=subprocess.PIPE, cwd=root,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join([str(root), str(root / "tests" / "support")])},
+        ) as child:  # fmt: skip
+            assert child.stdout is not None
+            for _ in range(100):
+                line = child.stdout.readline()
+            child.send_signal(signal.SIGKILL)
+            acknowledged = int((line + child.stdout.read()).split()[-1])
+        result, batches = read_back(directory)
+        assert not result.damages
+        assert [first for _, first, _ in batches] == list(range(0, 8 * len(batches), 8))
+        assert all(payload == b"%08d" % first for _, first, payload in batches)
+        assert acknowledged <= 8 * len(batches) <= acknowledged + 8
+
+
+def test_recover_of_nothing(tmp_path):
+    """An empty directory is an empty log."""
+    result = recover(tmp_path, lambda frame: None)
+    assert (result.files, result.position, result.damages) == ([], 0, [])
+
+
+class Turn:
+    """The turn of an entry whose thread is interrupted when it waits first, at `interrupt`."""
+
+    def __init__(self):
+        self.interrupt = threading.Event()
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def acquire(self, blocking=True):
+        if not self.interrupt.is_set():
+            assert self.interrupt.wait(WAIT_S)
+            raise KeyboardInterrupt
+        return self._lock.acquire(blocking)
+
+    def release(self):
+        self._lock.release()
+
+
+def entry(published, number, place=lambda _: None):
+    def placed(entry):
+        place(entry)
+        entry.first_index = number
+        return True
+
+    def publish(_):
+        published.append(number)
+
+    return Entry(0, 1, [b"x" * 8], placed, lambda _: None, publish, (0, lambda: b"a definition"))
+
+
+def appending(log, entry):
+    """A thread that appends; what it raised, when it has ended."""
+    raised = []
+
+    def append():
+        try:
+            log.append(entry)
+        except BaseException as error:  # noqa: BLE001  also an interrupt
+            raised.append(error)
+
+    thread = threading.Thread(target=append, daemon=True)
+    thread.start()
+    return thread, raised
+
+
+def queued(log, count):
+    deadline = time.monotonic() + WAIT_S
+    while len(log._queue) < count:
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
+def test_an_interrupt_while_another_writes_for_it(directory):
+    """Who waits behind an append that is interrupted just when its batch is taken is served all the same."""
+    log = Bench(directory).log
+    published = []
+    placing, go = [threading.Event(), threading.Event()], [threading.Event(), threading.Event()]
+
+    def slowly(number):
+        def place(_):
+            placing[number].set()
+            assert go[number].wait(WAIT_S)
+
+        return place
+
+    interrupted = entry(published, 2)
+    interrupted.turn = Turn()
+    threads = [appending(log, entry(published, 0, slowly(0)))]
+    assert placing[0].wait(WAIT_S)
+    threads.append(appending(log, entry(published, 1, slowly(1))))
+    queued(log, 2)
+    threads.append(appending(log, interrupted))
+    queued(log, 3)
+    go[0].set()
+    assert placing[1].wait(WAIT_S)  # the second leads, and has taken the third
+    threads.append(appending(log, entry(published, 3)))
+    queued(log, 3)
+    interrupted.turn.interrupt.set()
+    time.sleep(0.05)
+    go[1].set()
+    for thread, _ in threads:
+        thread.join(WAIT_S)
+        assert not thread.is_alive()
+    assert [len(raised) for _, raised in threads] == [0, 0, 1, 0]
+    assert published == [0, 1, 2, 3]
+    log.close()
+
+
+def test_an_interrupt_before_leading(directory, monkeypatch):
+    """An append that is interrupted when it is about to lead keeps nobody waiting."""
+    log = Bench(directory).log
+    published = []
+    lead = log._lead
+
+    def interrupted(*own):
+        monkeypatch.setattr(log, "_lead", lead)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(log, "_lead", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        log.append(entry(published, 0))
+    thread, raised = appending(log, entry(published, 1))
+    thread.join(WAIT_S)
+    assert not thread.is_alive()
+    assert not raised
+    assert published == [0, 1]
+    log.close()
+
+
+def test_partitions_that_come_while_the_log_is_looked_at(directory):
+    """Who appends to new partitions does not disturb those who look at what the log holds."""
+    bench = Bench(directory)
+    bench.append(0, b"x")
+    (file,) = bench.log._files
+
+    class Sealed(dict):
+        def get(self, partition, default):
+            file.ends[partition + 1000] = 1
+            return default
+
+    assert bench.log.pinning(Sealed()) == [0]
+    assert not bench.log.is_sealed(Sealed())
+    bench.log.close()
+
+
+def test_an_interrupt_while_syncing(directory, monkeypatch):
+    """Nothing of the batch is kept, and the next one is taken in."""
+    bench = Bench(directory)
+    bench.append(0, b"first")
+    sync = os.fdatasync
+
+    def interrupted(descriptor):
+        sync(descriptor)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(log_module.os, "fdatasync", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            bench.append(0, b"second")
+    bench.append(0, b"third")
+    bench.log.close()
+    result, batches = read_back(directory)
+    assert batches == bench.published
+    assert not result.damages
+    assert not result.torn_bytes

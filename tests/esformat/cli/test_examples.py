@@ -1,0 +1,73 @@
+"""The examples that `--help` shows work as they are written."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from esformat.cli import main
+from esformat.cli.root import _TOOLS
+from tests.esformat.cli.conftest import ROOT, environment
+
+NAMES = ["write", "info", "spaces", "values", "scan", "verify", "convert", *_TOOLS]
+CSV = "user,date,rating\nann,2024-03-01 12:00,5\nbob,2024-03-02 12:00,4\n"
+JSONL = '{"user":"ann","time":"2024-03-01T12:00:00Z","type":"view","x":1}\n'
+
+
+def examples(name: str) -> list[str]:
+    """Take the commands from the end of a command's help."""
+    return [line.strip() for line in main.commands[name].epilog.splitlines() if "esdb " in line]
+
+
+@pytest.fixture
+def directory(tmp_path, activity):
+    """A directory with the files that the examples talk about, and an `esdb` on the path."""
+    (tmp_path / "reviews.csv").write_text(CSV)
+    (tmp_path / "huge.csv.gz").write_bytes(gzip.compress(CSV.encode()))
+    (tmp_path / "dirty.csv").write_text(CSV + "carl,never,3\n")
+    (tmp_path / "events.jsonl").write_text(JSONL)
+    (tmp_path / "events.jsonl.gz").write_bytes(gzip.compress(JSONL.encode()))
+    (tmp_path / "log.csv").write_text("host,at\na,01/Mar/2024:12:00:00 +0100\n")
+    for month in ("january", "february"):
+        table = pa.table({"user": ["ann"], "app": ["web"], "timestamp": ["2024-01-01"]})
+        pyarrow.parquet.write_table(table, tmp_path / f"{month}.parquet")
+    (tmp_path / "parts").mkdir()
+    for name in ("monday", "tuesday", "wednesday", "damaged", "merged", "parts/first", "parts/second"):
+        (tmp_path / f"{name}.esdb").write_bytes((tmp_path / "activity.esdb").read_bytes())
+    binaries = tmp_path / "bin"
+    binaries.mkdir()
+    (binaries / "esdb").write_text(f'#!/bin/sh\nexec "{sys.executable}" -m esformat "$@"\n')
+    (binaries / "esdb").chmod(0o755)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples(directory, name):
+    """Each line runs in a shell as it stands, one after the other, and prints or writes something."""
+    path = f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    lines = examples(name)
+    assert len(lines) >= 2
+    if name == "verify":  # its second example has a file that `write` makes
+        lines.insert(0, examples("write")[0])
+    else:
+        (directory / "activity.esdb").touch(exist_ok=True)
+    if name == "write":
+        (directory / "activity.esdb").unlink()
+    for line in lines:
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", line],
+            cwd=directory, env={**environment(), "PATH": path}, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert (done.returncode, done.stderr) == (0, ""), line
+        assert done.stdout or "-o" in line.split(), line
+
+
+def test_there_is_a_checkout():
+    """The commands run the code of this checkout, installed or not."""
+    assert (ROOT / "esformat" / "__main__.py").exists()

@@ -1,0 +1,238 @@
+"""How commands end: statuses, one-line errors, quiet ends, nothing but data on stdout."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import esformat
+from esformat.cli import main
+from tests.esformat.cli.conftest import environment
+
+COMMANDS = ["write", "info", "spaces", "scan", "verify"]
+
+
+def test_version(esdb):
+    """The version is that of the package."""
+    assert esdb("--version").text == f"esdb {esformat.__version__}\n"
+
+
+def test_help_lists_the_commands(esdb):
+    """Help of the group names every command and says in a line what it does."""
+    result = esdb("--help")
+    assert result.status == 0
+    for name in COMMANDS:
+        assert any(line.split()[:1] == [name] and len(line.split()) > 3 for line in result.lines)
+
+
+def test_help_cuts_no_line(esdb):
+    """What a command does is told to the end of its sentence."""
+    assert not [line for line in esdb("--help").lines if line.endswith("...") and not line.startswith("Usage")]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion(esdb, shell):
+    """A command prints what a shell needs, which then asks as this test does."""
+    assert f"_ESDB_COMPLETE={shell}_complete" in esdb("completion", shell).text
+    assert "'tcsh' is not one of 'bash', 'zsh', 'fish'" in esdb("completion", "tcsh").err
+
+
+def test_progress_of_a_long_answer(esdb, activity, monkeypatch):
+    """Rows that go to a file are counted on a terminal."""
+    seen = []
+
+    @contextmanager
+    def shown(title, *, things):
+        yield lambda done, total: seen.append((title, done, total))
+
+    monkeypatch.setattr("esformat.cli.question.progress", shown)
+    assert esdb("scan", "activity.esdb", "--format", "csv", "-o", "x.csv").status == 0
+    assert seen[-1] == ("writing", 29, 0)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help(esdb, name):
+    """Help of each command is short and ends in examples."""
+    result = esdb(name, "--help")
+    assert result.status == 0
+    assert "Examples:" in result.text
+    assert esdb(name, "-h") == result
+    assert set(COMMANDS) <= set(main.commands)
+
+
+def test_no_arguments(esdb):
+    """Without arguments the help is shown, and the status says that this did nothing."""
+    result = esdb()
+    assert (result.status, result.out) == (2, b"")
+    assert "Usage: esdb" in result.err
+
+
+WRONG_USAGE = [
+    (["nope"], "esdb: No such command 'nope' (see 'esdb --help')"),
+    (["scan"], "esdb scan: Missing argument 'FILE' (see 'esdb scan --help')"),
+    (["scan", "activity.esdb", "--nope"], "esdb scan: No such option '--nope'"),
+    (
+        ["scan", "activity.esdb", "--limit", "-1"],
+        "esdb scan: Invalid value for '--limit': '-1' is not a number of lines",
+    ),
+    (["scan", "activity.esdb", "--start", "soon"], "'soon' is no ISO 8601 time, as 2006-04-07T17:08, nor a number"),
+    (["scan", "activity.esdb", "--start", "2024-03-01T00:00:00.0000001"], "is finer than the microseconds"),
+    (["scan", "activity.esdb", "--index", "type"], "'type' is not of the form NAME=VALUE"),
+    (["scan", "activity.esdb", "--index", "nope=1"], "esdb: activity.esdb"),
+    (["scan", "activity.esdb", "--index", "type=a", "--index", "type=b"], "--index asks for two values of one index"),
+    (["scan", "activity.esdb", "--columns", "nope"], "nope"),
+    (["scan", "activity.esdb", "--space", "a", "--space-hex", "00"], "--space and --space-hex both name the space"),
+    (["scan", "activity.esdb", "--space-hex", "0x"], "'0x' is not bytes in hexadecimal, as 00ff"),
+    (
+        ["scan", "activity.esdb", "--format", "xml"],
+        "'xml' is not one of 'table', 'wide', 'vertical', 'jsonl', 'json', 'csv', 'arrow', 'parquet', 'esdb'",
+    ),
+    (["scan", "activity.esdb", "--format", "table", "-o", "x"], "--format table goes to standard output only"),
+    (["spaces", "activity.esdb", "--prefix", "a", "--prefix-hex", "00"], "--prefix and --prefix-hex both say"),
+    (["spaces", "activity.esdb", "--sort", "size"], "'size' is not one of 'key', 'count'"),
+    (["info", "activity.esdb", "--format", "csv"], "No such option '--format'"),
+    (["verify"], "Missing argument 'FILE...'"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG_USAGE, ids=range(len(WRONG_USAGE)))
+def test_wrong_usage(esdb, activity, arguments, message):
+    """Wrong usage is one line on stderr and status 2."""
+    result = esdb(*arguments)
+    assert (result.status, result.out) == (2, b"")
+    assert message in result.err
+    assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["info", "spaces", "scan", "verify"])
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [
+        ("nowhere.esdb", "esdb: nowhere.esdb: no such file or directory"),
+        ("text.esdb", "text.esdb"),
+        (".", ": is a directory"),
+    ],
+)
+def test_unreadable_files(esdb, tmp_path, name, file, message):
+    """What is no segment is one line on stderr that names it, and status 1."""
+    (tmp_path / "text.esdb").write_text("this is no segment, whatever its name says\n" * 50)
+    result = esdb(name, file)
+    assert (result.status, result.out) == (1, b"")
+    assert all(message in line for line in result.err.splitlines())
+    assert result.err.count("\n") == 1 or name == "verify"  # which has a line for each problem
+    assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("name", ["info", "spaces", "scan", "verify"])
+def test_every_truncation(esdb, activity, tmp_path, name):
+    """A file cut short anywhere is one clear line and status 1."""
+    data = activity.read_bytes()
+    cut = tmp_path / "cut.esdb"
+    for length in range(0, len(data), 97):
+        cut.write_bytes(data[:length])
+        result = esdb(name, cut)
+        assert (result.status, result.out) == (1, b"")
+        assert "cut.esdb" in result.err
+        assert "Traceback" not in result.err
+
+
+@pytest.mark.parametrize("name", ["info", "spaces", "scan"])
+def test_full_disk(activity, name):
+    """Output that cannot be written is an error."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "esformat", name, activity], env=environment(), stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == 1
+    assert done.stderr == b"esdb: no space left on device\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(["scan"], 2), (["spaces"], 2), (["scan", "--count"], 2), (["info"], 0), (["verify"], 0)]
+)
+def test_closed_streams(activity, arguments, status):
+    """Without standard streams there is no traceback, nor a place to show one."""
+    command = shlex.join([sys.executable, "-m", "esformat", *arguments, str(activity)])
+    done = subprocess.run(["bash", "-c", f"{command} <&- >&-"], env=environment(), capture_output=True, check=False)
+    assert (done.returncode, b"Traceback" in done.stderr) == (status, False)
+    done = subprocess.run(["bash", "-c", f"{command} <&- >&- 2>&-"], env=environment(), check=False)
+    assert done.returncode == status
+
+
+LONG_OUTPUT = [["scan", "--format", format_] for format_ in ("jsonl", "csv", "arrow", "parquet", "table")]
+
+
+@pytest.mark.parametrize("arguments", [*LONG_OUTPUT, ["spaces"], ["info"], ["--help"]])
+def test_broken_pipe(activity, arguments):
+    """A reader that has seen enough ends a command quietly."""
+    file = [] if arguments == ["--help"] else [str(activity)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "esformat", *arguments, *file],
+        env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    process.stdout.close()
+    assert (process.stderr.read(), process.wait(timeout=60)) == (b"", 0)
+    process.stderr.close()
+
+
+def test_termination_leaves_nothing(tmp_path):
+    """A command that is told to end removes what it has not finished."""
+    pipe = tmp_path / "pipe.csv"
+    os.mkfifo(pipe)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "esformat", "write", "out.esdb", pipe, "--space", "u", "--timestamp", "t"],
+        cwd=tmp_path, env=environment(), stderr=subprocess.PIPE,
+    )  # fmt: skip
+    with pipe.open("wb") as writer:
+        writer.write(b"u,t\n" + b"a,2006-04-07\n" * 1_000_000)
+        writer.flush()
+        deadline = time.monotonic() + 30
+        while not list(tmp_path.glob(".out.esdb*")) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert list(tmp_path.glob(".out.esdb*"))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=60) == 128 + signal.SIGTERM
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def test_interrupt(tmp_path):
+    """So does one that is interrupted, which says so."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "esformat", "write", "out.esdb", "-", "--input-format", "csv"],
+        cwd=tmp_path, env=environment(), stdin=subprocess.PIPE, stderr=subprocess.PIPE,
+    )  # fmt: skip
+    process.stdin.write(b"space,timestamp\n" + b"a,2006-04-07\n" * 1_000_000)
+    process.stdin.flush()
+    deadline = time.monotonic() + 30
+    while not list(tmp_path.glob(".out.esdb*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 130
+    assert process.stderr.read() == b"esdb: interrupted\n"
+    process.stdin.close()
+    process.stderr.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_the_extra(tmp_path):
+    """Without click and rich the command says in one line how to get them."""
+    for name in ("click", "rich"):
+        (tmp_path / f"{name}.py").write_text(f"raise ModuleNotFoundError('no {name}', name={name!r})")
+        blocked = {**environment(), "PYTHONPATH": f"{tmp_path}{os.pathsep}{environment()['PYTHONPATH']}"}
+        done = subprocess.run(
+            [sys.executable, "-m", "esformat", "--help"], env=blocked, capture_output=True, text=True, check=False
+        )
+        if name == "click":
+            assert (done.returncode, done.stdout) == (2, "")
+            assert done.stderr == 'esdb: the command line needs the package click: pip install "esformat[cli]"\n'
+        (tmp_path / f"{name}.py").unlink()

@@ -1,0 +1,222 @@
+"""`esdb scan`: every question, in every format, on a small segment whose events are known."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import esformat
+from tests.esformat.cli.conftest import at
+
+
+@pytest.fixture
+def events(activity):
+    """All events, as Python has them, in the order of the file."""
+    with esformat.open(activity) as segment:
+        return segment.scan().to_table().to_pylist()
+
+
+def days(result) -> list[int]:
+    return [int(row["timestamp"][8:10]) for row in result.rows]
+
+
+def test_all(esdb, activity, events):
+    """Everything, in the order of the file, as JSON lines when piped."""
+    result = esdb("scan", "activity.esdb")
+    assert (result.status, result.err) == (0, "")
+    assert len(result.rows) == len(events) == 29
+    assert result.rows[0] == {
+        "space": "customer-0", "grouping": "", "timestamp": "2024-03-03T12:00:00.000000Z", "data": "visit 3",
+        "type": "view", "country": None,
+    }  # fmt: skip
+    assert esdb("scan", "activity.esdb", "--format", "jsonl").out == result.out
+
+
+def test_bytes_are_lossless(esdb, activity):
+    """A payload that is no text is told as base64."""
+    (row,) = [row for row in esdb("scan", "activity.esdb").rows if row["timestamp"].startswith("2024-03-04")]
+    assert row["data"] == {"base64": "//4="}
+
+
+QUESTIONS = [
+    (["--space", "customer-1"], [1, 4, 7, 10, 13, 16, 19, 22, 25, 28]),
+    (["--space", "customer-1", "--reverse"], [28, 25, 22, 19, 16, 13, 10, 7, 4, 1]),
+    (["--space", "customer-1", "--limit", "3"], [1, 4, 7]),
+    (["--space", "customer-1", "--limit", "0"], []),
+    (["--space", "customer-2", "--limit", "99999999999999999999"], [2, 5, 8, 11, 14, 17, 20, 23, 26]),
+    (["--space", "customer-1", "--reverse", "--limit", "2"], [28, 25]),
+    (["--space", "customer-1", "--grouping", "web"], [4, 10, 16, 22, 28]),
+    (["--space", "customer-1", "--grouping", ""], [1, 7, 13, 19, 25]),
+    (["--space", "customer-1", "--grouping", "nope"], []),
+    (["--space", "customer-1", "--index", "type=purchase"], [1, 13, 25]),
+    (["--space", "customer-1", "--index", "type=purchase", "--index", "country=SE"], [1, 13, 25]),
+    (["--space", "customer-1", "--index", "type=nope"], []),
+    (["--space", "customer-1", "--start", "2024-03-10", "--end", "2024-03-20"], [10, 13, 16, 19]),
+    (["--space", "customer-1", "--start", "2024-03-10T12:00:00Z", "--end", "2024-03-13T13:00+01:00"], [10]),
+    (["--space", "customer-1", "--start", "2024-03-10T12:00:00.000001"], [13, 16, 19, 22, 25, 28]),
+    (["--space", "customer-1", "--start", str(int(at(25).timestamp()) * 1_000_000)], [25, 28]),
+    (["--space", "customer-1", "--end", "1970-01-01"], []),
+    (["--space-hex", "637573746f6d65722d31", "--limit", "1"], [1]),
+    (["--space", "customer-1", "--grouping-hex", "776562", "--limit", "1"], [4]),
+    (["--index", "type=purchase", "--reverse", "--limit", "3"], [17, 5, 25]),
+    (["--grouping", "web", "--limit", "2"], [6, 12]),
+    (["--space", "nobody"], []),
+]
+
+
+@pytest.mark.parametrize(("question", "expected"), QUESTIONS, ids=[" ".join(question) for question, _ in QUESTIONS])
+def test_questions(esdb, activity, events, question, expected):
+    """Each question has its answer, and its count."""
+    result = esdb("scan", "activity.esdb", *question)
+    assert result.status == 0
+    if question[0] not in ("--index", "--grouping"):
+        assert days(result) == expected
+    else:
+        assert len(result.rows) == len(expected)
+    assert esdb("scan", "activity.esdb", *question, "--count").text == f"{len(expected)}\n"
+
+
+def test_reverse_is_the_mirror(esdb, activity):
+    """Last first is first last."""
+    assert esdb("scan", "activity.esdb", "--reverse").lines == esdb("scan", "activity.esdb").lines[::-1]
+
+
+def test_absent_space_is_noted(esdb, activity):
+    """A space that is not there has no events, and a note says so; data stays clean."""
+    result = esdb("scan", "activity.esdb", "--space", "nobody", "--format", "csv", "--columns", "space,type")
+    assert (result.status, result.text) == (0, '"space","type"\n')
+    assert result.err == "activity.esdb: no space 'nobody'\n"
+
+
+def test_columns(esdb, activity):
+    """Only some columns."""
+    result = esdb("scan", "activity.esdb", "--columns", "type,space", "--limit", "1")
+    assert set(result.rows[0]) == {"type", "space"}
+
+
+def test_csv(esdb, activity, events):
+    """CSV that is read back as it was."""
+    result = esdb("scan", "activity.esdb", "--format", "csv", "--space", "customer-2", "--limit", "1")
+    assert result.text == (
+        '"space","grouping","timestamp","data","type","country"\n'
+        '"customer-2","web","2024-03-02T12:00:00.000000Z","visit 2","view","SE"\n'
+    )
+
+
+OUTPUTS = [("arrow", "-"), ("arrow", "x.arrow"), ("arrow", "x.arrows"), ("parquet", "-"), ("parquet", "x.parquet")]
+
+
+@pytest.mark.parametrize(("format_", "out"), OUTPUTS)
+def test_typed_formats(esdb, activity, events, tmp_path, format_, out):
+    """Arrow and Parquet, on standard output and in files, hold the same events."""
+    result = esdb("scan", "activity.esdb", "--format", format_, "-o", out)
+    assert (result.status, result.err) == (0, "")
+    data = result.out if out == "-" else (tmp_path / out).read_bytes()
+    if format_ == "parquet":
+        table = pyarrow.parquet.read_table(io.BytesIO(data))
+    else:
+        table = (pa.ipc.open_file if out == "x.arrow" else pa.ipc.open_stream)(data).read_all()
+    assert table.to_pylist() == events
+
+
+@pytest.mark.parametrize("verb", ["write", "convert"])
+@pytest.mark.parametrize("piped", [False, True], ids=["file", "pipe"])
+@pytest.mark.parametrize("format_", ["parquet", "arrow", "jsonl", "csv"])
+def test_written_and_read_back(esdb, activity, events, tmp_path, format_, piped, verb):
+    """What is scanned is written to the same segment again: groupings by their name, bytes of payloads, from a pipe."""
+    name = f"x.{format_}"
+    told = ["--input-format", format_] if piped else []
+    out = esdb("scan", "activity.esdb", "--format", format_, *([] if piped else ["-o", name])).out
+    places = ["-" if piped else name, "again.esdb"]
+    if verb == "write":
+        places.reverse()
+    result = esdb(verb, *places, *told, "--index", "type", "--index", "country", stdin=out)
+    assert result.status == 0, result.err
+    with esformat.open("again.esdb") as segment:
+        assert segment.scan().to_table().to_pylist() == events
+
+
+def test_output_file_appears_whole(esdb, activity, tmp_path):
+    """A file is replaced only when asked, and never by half an answer."""
+    (tmp_path / "x.csv").write_text("precious")
+    result = esdb("scan", "activity.esdb", "--format", "csv", "-o", "x.csv")
+    assert result.status == 2
+    assert "x.csv: the file exists; choose another name, or --force" in result.err
+    damaged = bytearray(activity.read_bytes())
+    for place in range(300, len(damaged) // 2, 50):  # in the data blocks, too
+        damaged[place] ^= 255
+    (tmp_path / "damaged.esdb").write_bytes(damaged)
+    assert esdb("scan", "damaged.esdb", "--format", "csv", "-o", "x.csv", "--force").status == 1
+    assert (tmp_path / "x.csv").read_text() == "precious"
+    assert esdb("scan", "activity.esdb", "--format", "csv", "-o", "x.csv", "--force").status == 0
+    assert len((tmp_path / "x.csv").read_text().splitlines()) == 30
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["activity.esdb", "damaged.esdb", "x.csv"]
+
+
+def test_table(esdb, activity):
+    """A table for people: times without noise, nothing that a terminal would act upon."""
+    result = esdb("scan", "activity.esdb", "--space", "customer-1", "--format", "table", "--limit", "2")
+    header, _, first, second = result.lines
+    assert header.split() == ["space", "grouping", "timestamp", "data", "type", "country"]
+    assert first.split() == ["customer-1", "2024-03-01T12:00:00Z", "visit", "1", "purchase", "SE"]
+    assert '{"base64":"//4="}' in second
+
+
+def test_table_shows_the_first_fifty(esdb, tmp_path):
+    """A long answer is cut in a table, which says how much is left."""
+    with esformat.create(tmp_path / "long.esdb", indexes=["even"]) as writer:
+        for number in range(120):
+            writer.add("a", b"\x1b[31m\n", timestamp=number, indexes={"even": str(number % 2)})
+    result = esdb("scan", "long.esdb", "--format", "table")
+    assert len(result.lines) == 2 + 50 + 1
+    assert result.lines[-1] == "… and 70 more: --limit N shows more, --format jsonl all"
+    assert b"\x1b" not in result.out
+    assert r"\x1b[31m\n" in result.text
+    assert esdb("scan", "long.esdb", "--format", "table", "--index", "even=1").lines[-1].startswith("… and 10 more")
+    assert len(esdb("scan", "long.esdb", "--format", "table", "--limit", "60").lines) == 62
+
+
+def test_typed_indexes(esdb, tmp_path):
+    """Values of integer and boolean indexes are told by their text; an index may have "=" in its name."""
+    (tmp_path / "in.jsonl").write_text(
+        '{"space":"a","timestamp":"2006-04-07","i":5,"b":true,"x=y":"p=q"}\n'
+        '{"space":"a","timestamp":"2006-04-08","i":-7,"b":false,"x=y":"r"}\n'
+        '{"space":"a","timestamp":"2006-04-09","i":1,"b":true,"x=y":"s"}\n'
+    )
+    esdb("write", "typed.esdb", "in.jsonl", "--index", "i", "--index", "b", "--index", "x=y")
+    for condition, count in [
+        ("i=5", 1),
+        ("i=-7", 1),
+        ("i=9", 0),
+        ("b=true", 2),
+        ("b=FALSE", 1),
+        ("b=True", 2),
+        ("x=y=p=q", 1),
+        ("x=y=", 0),
+    ]:
+        assert esdb("scan", "typed.esdb", "--index", condition, "--count").text == f"{count}\n"
+    assert "the values of 'i' are integers" in esdb("scan", "typed.esdb", "--index", "i=five").err
+    assert "the values of 'b' are true and false" in esdb("scan", "typed.esdb", "--index", "b=1").err
+
+
+def test_binary_keys(esdb, tmp_path):
+    """Keys that are no text are asked for in hexadecimal."""
+    with esformat.create(tmp_path / "binary.esdb", keys="binary") as writer:
+        writer.add(b"\xff\x00", b"x", timestamp=1, grouping=b"\xfe")
+        writer.add(b"text", b"y", timestamp=2)
+    result = esdb("scan", "binary.esdb", "--space-hex", "ff 00")
+    assert [(row["space"], row["grouping"]) for row in result.rows] == [({"base64": "/wA="}, {"base64": "/g=="})]
+    assert len(esdb("scan", "binary.esdb", "--space-hex", "FF00", "--grouping-hex", "fe").rows) == 1
+    assert len(esdb("scan", "binary.esdb", "--space", "text").rows) == 1
+
+
+def test_process(process, activity):
+    """A real process gives the same, and Arrow through a pipe."""
+    result = process("scan", "activity.esdb", "--space", "other")
+    assert (result.status, result.err) == (0, "")
+    assert json.loads(result.out)["space"] == "other"
+    assert len(pa.ipc.open_stream(process("scan", "activity.esdb", "--format", "arrow").out).read_all()) == 29

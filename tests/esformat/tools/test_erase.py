@@ -1,0 +1,121 @@
+"""`erase`: what is left is the segment without the spaces, nothing of them is in it, and the report is right."""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from event_strategies import Recording, examples, recordings
+from hypothesis import given
+from hypothesis import strategies as st
+from segments import check_segment, phrases, write_rows
+from small_pieces import cut_small
+
+import esformat
+from esformat.tools import erase
+from esformat.tools.selection import everything
+
+
+@examples(60)
+@given(st.data(), recordings())
+def test_erase_is_a_segment_without_the_spaces(data: st.DataObject, recording: Recording) -> None:
+    """Any spaces of any file; the original stays as it is."""
+    keys = sorted({row.space for row in recording.rows})
+    if not keys:
+        return
+    doomed = data.draw(st.lists(st.sampled_from(keys), min_size=1, unique=True))
+    with tempfile.TemporaryDirectory() as directory, cut_small(recording.pieces):
+        folder = Path(directory)
+        path = write_rows(folder / "all.esdb", recording, recording.rows, recording.codec)
+        before = path.read_bytes()
+        report = erase(path, folder / "rest.esdb", doomed)
+        kept = [row for row in recording.rows if row.space not in doomed]
+        check_segment(folder / "rest.esdb", recording, kept)
+        assert report.ok
+        assert report.events == len(recording.rows) - len(kept)
+        assert path.read_bytes() == before
+
+
+SECRET = b"Wilhelmina Secretsdottir, 12 Hidden Lane"
+
+
+def _with_secret(path: Path, copies: int) -> Path:
+    """A large enough file for dictionaries, in which one space says what no other does."""
+    rnd = random.Random(5)
+    count = 30_000
+    names = [f"customer-{rnd.randrange(300):03}" for _ in range(count)] + ["the-secret-one"] * copies
+    data = phrases(rnd, count)
+    data += [b'{"page": "/%d", "who": "%s"}' % (i, SECRET) for i in range(copies)]
+    kinds = [rnd.choice(["view", "click"]) for _ in range(count)] + ["wedding"] * copies
+    notes = [rnd.choice(["calm", "busy"]) for _ in range(count)] + ["jubilee"] * copies
+    table = pa.table(
+        {
+            "space": names,
+            "timestamp": pa.array(np.arange(len(names)), pa.int64()),
+            "data": pa.array(data, pa.binary()),
+            "type": kinds,
+            "note": notes,
+        }
+    )
+    with esformat.create(path, indexes=["type"]) as writer:
+        writer.add_table(table)
+    return path
+
+
+def _everything_stored(path: Path) -> bytes:
+    """All bytes of a file, and all that its dictionaries, indexes and directory say, decompressed."""
+    with esformat.open(path) as segment:
+        reader = segment._reader
+        parts = [path.read_bytes(), str(segment.info()).encode()]
+        for kind, number, _ in reader.table:
+            if kind == 9:
+                for column in reader.dictionary(number):
+                    parts += [column.zstd, str(column.values).encode()]
+        parts += [str(list(segment.index_values(name).items())).encode() for name in segment.indexes]
+        parts += [str(segment.scan().to_table().to_pylist()).encode()]
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("copies", [3, 30_000])
+def test_nothing_is_left(tmp_path, copies):
+    """Neither key, payload, index value nor coded value is anywhere, in dictionaries neither; the report is right."""
+    path = _with_secret(tmp_path / "all.esdb", copies)
+    report = erase(path, tmp_path / "rest.esdb", ["the-secret-one"])
+    assert report.ok
+    assert (report.events, report.index_entries, report.index_values) == (copies, {"type": copies}, {"type": 1})
+    assert report.dictionary_values == 2
+    assert report.encoded_anew == (copies == 30_000)
+    left = _everything_stored(tmp_path / "rest.esdb")
+    for trace in (b"secret", b"wedding", b"jubilee", SECRET, *(SECRET[at : at + 8] for at in range(len(SECRET) - 8))):
+        assert trace not in left
+    assert b"the-secret-one" in _everything_stored(path)
+    assert esformat.verify(tmp_path / "rest.esdb").ok
+    if copies == 3:
+        assert report.copied_blocks > report.encoded_blocks
+    with esformat.open(tmp_path / "rest.esdb") as segment:
+        assert "the-secret-one" not in segment
+        assert segment.scan_index("type", "click").count() == segment.index_values("type")["click"]
+
+
+def test_checks_can_fail(tmp_path, monkeypatch):
+    """An erase that forgets something is found out by its own report."""
+    path = _with_secret(tmp_path / "all.esdb", 3)
+    monkeypatch.setattr(sys.modules["esformat.tools.erase"], "rows_outside", lambda stretches, count: everything)
+    report = erase(path, tmp_path / "rest.esdb", ["the-secret-one"])
+    assert not report.ok
+    failed = {check.what for check in report.checks if not check.ok}
+    assert failed == {"find", "space filter", "directory", "events", "index type"}
+
+
+def test_no_such_space(tmp_path):
+    """An error, and nothing appears; of several, those that are not there are named."""
+    path = _with_secret(tmp_path / "all.esdb", 3)
+    with pytest.raises(esformat.SpaceNotFoundError):
+        erase(path, tmp_path / "rest.esdb", ["nobody"])
+    assert list(tmp_path.iterdir()) == [path]
+    assert erase(path, tmp_path / "rest.esdb", ["nobody", "the-secret-one"]).absent == ("nobody",)

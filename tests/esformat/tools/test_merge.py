@@ -1,0 +1,85 @@
+"""`merge` of any files is the file of all their events; blocks that stand alone are the same bytes as before."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from pathlib import Path
+
+import read_esdb
+from event_strategies import Recording, examples, recordings
+from hypothesis import given
+from hypothesis import strategies as st
+from segments import CODECS, check_segment, dealt, phrases, write_rows
+from small_pieces import cut_small
+
+import esformat
+from esformat.tools import erase, merge
+
+
+@examples(60)
+@given(st.data(), recordings(), st.integers(1, 4))
+def test_merge_is_a_segment_of_all_events(data: st.DataObject, recording: Recording, parts: int) -> None:
+    """Whatever is dealt to however many files, and however they are cut into blocks."""
+    dealing = data.draw(dealt(recording.rows, parts))
+    codecs = data.draw(st.lists(st.sampled_from(CODECS), min_size=parts, max_size=parts))
+    with tempfile.TemporaryDirectory() as directory, cut_small(recording.pieces):
+        folder = Path(directory)
+        paths = [
+            write_rows(folder / f"{i}.esdb", recording, rows, codec)
+            for i, (rows, codec) in enumerate(zip(dealing, codecs, strict=True))
+        ]
+        before = [path.read_bytes() for path in paths]
+        merge(paths, folder / "merged.esdb")
+        check_segment(folder / "merged.esdb", recording, [row for rows in dealing for row in rows])
+        assert [path.read_bytes() for path in paths] == before
+
+
+def _segment(path: Path, spaces: range, *, codec: str = "zstd") -> Path:
+    """2,000 events of each space, in a dictionary of the file's own."""
+    rnd = random.Random(spaces.start)
+    with esformat.create(path, indexes=["type"], codec=codec) as writer:
+        for space in spaces:
+            for i, data in enumerate(phrases(rnd, 2000)):
+                writer.add(f"s{space:03}", data, timestamp=i, indexes={"type": f"kind {(i + space) % 5}"})
+    return path
+
+
+def test_blocks_that_stand_alone_are_copied(tmp_path):
+    """Of key ranges that do not interleave nothing is encoded; every file's dictionary is there, under a number."""
+    paths = [_segment(tmp_path / f"{i}.esdb", range(5 * i, 5 * i + 5)) for i in range(3)]
+    made = merge(paths, tmp_path / "merged.esdb")
+    assert made.encoded_blocks == 0
+    with esformat.open(tmp_path / "merged.esdb") as segment:
+        assert segment.info()["blocks"]["dictionary"]["count"] == 6  # three, twice
+        assert segment.scan_index("type", "kind 3").count() == 3 * 2000
+    assert esformat.verify(tmp_path / "merged.esdb").ok
+    file = read_esdb.File((tmp_path / "merged.esdb").read_bytes())
+    assert file.facts()["events"] == 30_000
+
+
+def test_only_what_interleaves_is_encoded(tmp_path):
+    """A file whose space lies inside another's costs the blocks around that space."""
+    large = _segment(tmp_path / "large.esdb", range(0, 40, 2))
+    small = _segment(tmp_path / "small.esdb", range(21, 22))
+    made = merge([large, small], tmp_path / "merged.esdb")
+    assert made.encoded_blocks <= 4
+    assert made.copied_blocks >= 15
+    assert esformat.verify(tmp_path / "merged.esdb").ok
+
+
+def test_properties_are_given(tmp_path):
+    """What is given replaces or is added to what the files agree about; in `erase` as well."""
+    for number in range(2):
+        properties = {"same": "s", "own": str(number)}
+        with esformat.create(tmp_path / f"{number}.esdb", properties=properties) as writer:
+            writer.add("a", b"x", timestamp=number)
+            writer.add("b", b"x", timestamp=number)
+    paths = [tmp_path / "0.esdb", tmp_path / "1.esdb"]
+    merge(paths, tmp_path / "m.esdb", properties={"own": "both", "new": "n"})
+    with esformat.open(tmp_path / "m.esdb") as merged:
+        assert merged.properties == {"same": "s", "own": "both", "new": "n"}
+    erase(tmp_path / "m.esdb", tmp_path / "e.esdb", ["a"], properties={"own": "less"})
+    with esformat.open(tmp_path / "e.esdb") as left:
+        assert left.properties == {"same": "s", "own": "less", "new": "n"}
+        assert left.num_events == 2

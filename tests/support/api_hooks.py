@@ -1,0 +1,97 @@
+"""For schemathesis: texts and bodies of formats that the API's description can name, but not describe."""
+
+from __future__ import annotations
+
+import io
+import re
+
+import pyarrow as pa
+import schemathesis
+from hypothesis import strategies as st
+
+from tests.aggregator.server.bodies.test_otlp import request
+
+TIMES = st.integers(0, 2**40)
+TEXTS = {
+    "lql": ["SELECT FROM {app=web} LIMIT 3", "SELECT LIMIT 1"],
+    "lql-select": ["SELECT FROM {app=web} LIMIT 0", "SELECT LIMIT 0"],
+    "lql-source": ["{app=web}", "app = web"],
+    "lql-condition": ['msg CONTAINS "a"', "fields:a = b"],
+    "tags": ["{app=web}", 'app=web,host="a b"'],
+    "position": ["head", "tail"],
+    "column": ["*", "time", "n"],
+    "columns": ["space", "timestamp,space", "record_index,partition"],
+    "partition-filter": ["web-1", "regex:^w"],
+    "binary-key": ["YQ==", "AA=="],
+    "idempotency-key": ["web-1:17", "a:b:0"],
+    "column-name": ["type", "price", "a b", "ä"],
+    "event-csv": ["space,timestamp,data\na,1,x\n"],
+    "event-lines": ['{"space": "a", "timestamp": 1, "data": "x"}\n' * 2],
+    "record-lines": ['{"ts": 1, "msg": "x"}\n', '{"ts": 2, "msg": "x", "a": [1]}\n'],
+    "lines": ["a\nb\n", ""],
+    "bulk-lines": ['{"index": {"_index": "nginx"}}\n{"@timestamp": 1, "message": "x"}\n'],
+    "arrow-type": ["string", "int64", "bool"],
+}
+
+
+def arrow(make, table: pa.Table) -> bytes:
+    """A table in one of Arrow's two formats."""
+    out = io.BytesIO()
+    with make(out, table.schema) as writer:
+        writer.write_table(table)
+    return out.getvalue()
+
+
+for name, texts in TEXTS.items():
+    schemathesis.openapi.format(name, st.sampled_from(texts))
+for media, bodies in {
+    "application/vnd.apache.arrow.stream": st.just(b"stream"),
+    "application/vnd.apache.arrow.file": st.just(b"file"),
+    "application/x-protobuf": TIMES.map(
+        lambda time: request({"body": "x", "time_unix_nano": time}).SerializeToString()
+    ),
+}.items():
+    schemathesis.openapi.media_type(media, bodies)
+
+
+@schemathesis.serializer("application/x-ndjson", "text/csv")
+def text(context: object, value: object) -> bytes:
+    """A text as it is; what is none cannot be said in these formats, so something that is wrong in them."""
+    return value.encode() if isinstance(value, str) else b"\xff["
+
+
+@schemathesis.hook
+def before_call(context: schemathesis.HookContext, case: schemathesis.Case, kwargs: dict) -> None:
+    """What holds for several parts of a request together, which cannot be described, and nobody waits for a minute."""
+    query, body, path = case.query or {}, case.body, case.operation.path
+    times = [query.get(name) for name in ("time.start", "time.end")]
+    if all(isinstance(time, str) and re.match(r"\d{4}-\d\d-\d\d[Tt]", time) for time in times) and times[0] > times[1]:
+        case.query |= {"time.start": times[1], "time.end": times[0]}
+    if isinstance(body, dict) and isinstance(body.get("wait"), int | float) and 0 <= body["wait"] <= 60:
+        case.body = body | {"wait": 0.01 if body.get("position") is not None else 0}
+    negative = case.meta is not None and case.meta.generation.mode.is_negative
+    if isinstance(body, bytes) and body in ARROW and not negative:
+        kwargs["data"] = arrow(ARROW[body], columns_for(path))
+    if not negative and case.query:  # bodies have the names that they have
+        case.query = {name: value for name, value in query.items() if name not in ("ts", "msg")}
+    if body == "" and case.media_type == "application/x-ndjson" and (negative or path.endswith("_bulk")):
+        kwargs["data"] = b"{" if negative else TEXTS["bulk-lines"][0].encode()  # elsewhere no lines at all are fine
+    if path.startswith("/loki/") and isinstance(body, bytes) and not negative:
+        kwargs["data"] = b"\0"  # a push of nothing, by snappy
+    if path == "/v1/tail" and "query" in query:
+        case.query |= {"query": "SELECT LIMIT 0"}  # others never end
+    if path == "/v1/cloudevents" and ":" in (case.headers or {}).get("Idempotency-Key", ""):
+        del case.headers["Idempotency-Key"]  # with it, each event needs a time
+
+
+ARROW = {b"stream": pa.ipc.new_stream, b"file": pa.ipc.new_file}
+
+
+def columns_for(path: str) -> pa.Table:
+    """Records with the columns that a route wants."""
+    time = pa.array([1], pa.int64())
+    if path.startswith("/topic/"):
+        return pa.table({"time": time, "n": [1]})
+    if path.endswith("/events"):
+        return pa.table({"space": ["a"], "timestamp": time, "data": [b"x"]})
+    return pa.table({"ts": time, "msg": ["x"]})

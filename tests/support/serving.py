@@ -1,0 +1,68 @@
+"""`aggregator serve` as a process of its own, which a test can kill and start again on the same port."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+_ROOT = Path(__file__).parents[2]
+_READY_S = 60.0
+
+
+def _free_port() -> int:
+    """One that stays free while the server is down: the system takes others for connections of anybody."""
+    while True:
+        port = random.randint(15_000, 30_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
+class Serving:
+    """The server over the catalog in `path`. A context manager; `kill` and `start` in between."""
+
+    def __init__(self, path: Path, *options: str) -> None:
+        self._address = f"127.0.0.1:{_free_port()}"
+        self.url = f"http://{self._address}"
+        self._command = [sys.executable, "-m", "aggregator", "serve", str(path), "--bind", self._address, *options]
+        self.kills = 0
+
+    def start(self) -> None:
+        """Start it, and wait until it takes requests."""
+        environment = os.environ | {"PYTHONPATH": str(_ROOT)}
+        self.process = subprocess.Popen(self._command, env=environment, cwd=_ROOT, stderr=subprocess.DEVNULL)
+        end = time.monotonic() + _READY_S
+        while time.monotonic() < end:
+            try:
+                urllib.request.urlopen(f"{self.url}/readyz", timeout=5).close()
+                return
+            except (urllib.error.URLError, ConnectionError):
+                assert self.process.poll() is None, "the server did not start"
+                time.sleep(0.02)
+        raise AssertionError("the server is not ready")
+
+    def kill(self) -> None:
+        """Kill it where it stands."""
+        self.process.send_signal(signal.SIGKILL)
+        assert self.process.wait() == -signal.SIGKILL
+        self.kills += 1
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.terminate()
+        self.process.wait()
