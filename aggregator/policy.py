@@ -2,48 +2,29 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import re
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from aggregator.errors import InvalidRequestError
-from esformat.parts import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
-
-_SIZE = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*(|[kmgtp]i?)b?", re.IGNORECASE)
-_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
-_TIME = re.compile(r"(\d{1,18}(?:\.\d{1,18})?)\s*([a-zA-Zµ]+)\s*")
-_UNITS = {
-    0.001: "ns nsec", 1: "us µs usec", 1_000: "ms msec", 1_000_000: "s sec second seconds",
-    60_000_000: "m min minute minutes", 3_600_000_000: "h hr hour hours", 86_400_000_000: "d day days",
-    604_800_000_000: "w week weeks", 2_630_016_000_000: "M month months", 31_557_600_000_000: "y year years",
-}  # fmt: skip
-_MICROSECONDS = {name: length for length, names in _UNITS.items() for name in names.split()}
+from esformat.parts import LEAST_FRAME_BYTES, MOST_FRAME_BYTES, parse_duration, parse_size
 
 
-def parse_size(given: Any, what: str) -> int:
-    """Bytes: an int, or text such as "64 MiB", "10GB". Raises InvalidRequestError."""
-    if isinstance(given, int) and not isinstance(given, bool) and given >= 0:
-        return given
-    match = _SIZE.fullmatch(given.strip()) if isinstance(given, str) else None
-    if match is None:
-        raise InvalidRequestError(f"{what} {given!r} is no size", hint='give bytes, or text such as "64 MiB"')
-    unit = match[2].lower()
-    return int(float(match[1]) * (1024 if unit.endswith("i") else 1000) ** _POWERS[unit.rstrip("i")])
+def checked_size(given: Any, what: str) -> int:
+    """The bytes that a setting gives. Raises InvalidRequestError."""
+    return _checked(parse_size, given, what)
 
 
-def parse_duration(given: Any, what: str) -> int:
-    """Microseconds: a timedelta, or text such as "90s", "1h 30m", "7d". Raises InvalidRequestError."""
-    if isinstance(given, dt.timedelta) and given >= dt.timedelta(0):
-        return given // dt.timedelta(microseconds=1)
-    text = given.strip() if isinstance(given, str) else ""
-    pieces = _TIME.findall(text)
-    known = all(unit in _MICROSECONDS for _, unit in pieces)
-    if not pieces or not known or "".join(map("".join, pieces)) != "".join(text.split()):
-        raise InvalidRequestError(
-            f"{what} {given!r} is no length of time", hint='give a timedelta, or text such as "90s", "1h 30m", "7d"'
-        )
-    return int(sum(float(number) * _MICROSECONDS[unit] for number, unit in pieces))
+def checked_duration(given: Any, what: str) -> int:
+    """The microseconds that a setting gives. Raises InvalidRequestError."""
+    return _checked(parse_duration, given, what)
+
+
+def _checked(parse: Callable[[Any], int], given: Any, what: str) -> int:
+    try:
+        return parse(given)
+    except ValueError as error:
+        raise InvalidRequestError(f"{what}: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +46,7 @@ class Durability:
         mode, _, length = given.partition(":") if isinstance(given, str) else ("", "", "")
         if mode not in ("fsync", "interval", "none") or (length and mode != "interval"):
             raise InvalidRequestError(f'durability must be "fsync", "interval" or "none", not {given!r}')
-        return cls(mode, parse_duration(length, "interval")) if length else cls(mode)
+        return cls(mode, checked_duration(length, "interval")) if length else cls(mode)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +73,7 @@ class _Policy:
             if value is None or (place == name and isinstance(value, int)):
                 checked[place] = value
             else:
-                checked[place] = (parse_duration if place.endswith("_us") else parse_size)(value, name)
+                checked[place] = (checked_duration if place.endswith("_us") else checked_size)(value, name)
         return cls(**checked)
 
     def to_json(self) -> dict[str, int | None]:

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from esformat.cli.parts import (
+    Size,
     input_format_option,
     job_options,
-    parse_size,
     reading_of,
     reading_options,
     run_job,
@@ -35,10 +35,10 @@ Examples:
 @click.option("--partition", default="0", show_default=True, metavar="NAME", help="Of the topic.")
 @reading_options
 @click.option("--partitions", type=click.IntRange(1), help="Ranges that the events are shuffled into.")
-@click.option("--group", "group", default="8GiB", show_default=True, metavar="SIZE",
+@click.option("--group", "group", type=Size(), default="8GiB", show_default=True, metavar="SIZE",
               help="Input that is loaded together, in one transaction.")  # fmt: skip
 @job_options
-def load(inputs: tuple[str, ...], input_format: str | None, group: str, **options: Any) -> int:
+def load(inputs: tuple[str, ...], input_format: str | None, group: int, **options: Any) -> int:
     """Load INPUT files, directories or patterns into TOPIC of the CATALOG, both made where they are absent.
 
     Spark makes segments, which the catalog takes in a group at a time. Files that were loaded before are skipped. The
@@ -55,7 +55,7 @@ def load(inputs: tuple[str, ...], input_format: str | None, group: str, **option
 
         return load_files(
             session, sources, catalog, topic, format=spark_format(input_format),
-            read_options=reading_of(options), group_bytes=parse_size(group), progress=show, **roles,
+            read_options=reading_of(options), group_bytes=group, progress=show, **roles,
         )  # fmt: skip
 
     return run_job("loading", options, work)

@@ -44,12 +44,12 @@ def token() -> None:
 def create(catalog: str, name: str, scopes: tuple[str, ...], topics: tuple[str, ...], expires: str | None,
            as_json: bool, file: str | None) -> None:  # fmt: skip
     """Make a token for NAME, and print it: only its hash is kept."""
-    from aggregator.policy import parse_duration
+    from aggregator.policy import checked_duration
     from aggregator.server.control.tokens import create as make
 
     end = None
     if expires is not None:
-        end = dt.datetime.now(dt.UTC) + dt.timedelta(microseconds=parse_duration(expires, "--expires"))
+        end = dt.datetime.now(dt.UTC) + dt.timedelta(microseconds=checked_duration(expires, "--expires"))
     made = make(_file(catalog, file), name, scopes, topics or None, end)
     if as_json:
         say_json({"name": name, "token": made, "scopes": scopes, "topics": topics or None, "expires": end})

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple, cast
 from aggregator.lql import tree
 from aggregator.lql.errors import LqlError, Mark
 from aggregator.lql.operand import Timestamp, check_tags, check_time, check_where, innermost, target_of
-from aggregator.lql.quantity import parse_integer, parse_length_us, parse_size
+from aggregator.lql.quantity import parse_integer, parse_length_us
 from aggregator.lql.tag_set import TagSet
 from aggregator.lql.template import check_template
 from aggregator.lql.tokens import did_you_mean
+from esformat.parts import parse_size
 
 FUNCTIONS = ("UPPER", "LOWER")
 _MOST_KEYS = 20  # of GROUP BY

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-_SIZE = re.compile(r"(\d{0,18}\.?\d{1,18})\s*(?:([kmgtp])(i?)b?|b)?", re.IGNORECASE | re.ASCII)
-_POWER = {"k": 1, "m": 2, "g": 3, "t": 4, "p": 5}
 _LENGTH = re.compile(r"(\d{0,18}\.?\d{1,18})(us|ms|s|m|h|d|w)", re.IGNORECASE | re.ASCII)
 # Microseconds, longest last.
 LENGTHS_US = {
@@ -18,18 +16,6 @@ LONGEST_NUMBER = 400  # digits, and powers of ten: more than the largest float h
 NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 """The pattern of a number, for `re` and RE2."""
 _NUMBER = re.compile(NUMBER)
-
-
-def parse_size(text: str) -> int:
-    """Bytes: a number with an optional k, m, g, t or p (powers of 1000; with an i of 1024) and b. Raises ValueError."""
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise ValueError(f"{text!r} is no size; write 1000, 64kb, 1.5GiB …")
-    base = 1024 if found[3] else 1000
-    size = int(Decimal(found[1]) * base ** _POWER[found[2].lower()]) if found[2] else int(Decimal(found[1]))
-    if size > _MOST:
-        raise ValueError(f"{text!r} is more than any disk holds")
-    return size
 
 
 def parse_length_us(text: str) -> int:

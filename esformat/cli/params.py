@@ -8,6 +8,8 @@ from typing import Any
 
 import click
 
+from esformat.quantity import parse_size
+
 TYPES = ("string", "int64", "float64", "bool", "timestamp", "date", "binary")
 
 
@@ -75,6 +77,19 @@ class Hex(click.ParamType[bytes]):
             return bytes.fromhex(value)
         except ValueError:
             self.fail(f"{value!r} is not bytes in hexadecimal, as 00ff", param, ctx)
+
+
+class Size(click.ParamType[int]):
+    """A number of bytes above zero, with a unit or without."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            size = parse_size(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+        return size or self.fail("expected a size above zero", param, ctx)
 
 
 class Pair(click.ParamType[Any]):

@@ -8,8 +8,8 @@ import click
 
 from esformat.cli.inputs import reading_of, reading_options
 from esformat.cli.output import input_format_option, target_format_option
-from esformat.cli.params import Hex, Pair
-from esformat.cli.spark_jobs import job_options, parse_size, run_job, spark_format
+from esformat.cli.params import Hex, Pair, Size
+from esformat.cli.spark_jobs import job_options, run_job, spark_format
 
 _INPUT_FORMATS = ("parquet", "orc", "jsonl", "csv", "arrow", "go-esdb")
 _OUTPUT_FORMATS = ("esdb", "parquet", "orc", "jsonl", "csv")
@@ -88,10 +88,10 @@ def spark() -> None:
               help="An option of writing segments. Repeatable.")  # fmt: skip
 @click.option("--allow-loss", is_flag=True, help="With --format: write what the format would not give back as it is.")
 @click.option("--partitions", type=click.IntRange(1), help="Ranges that the events are shuffled into.")
-@click.option("--group", "group", default="8GiB", show_default=True, metavar="SIZE",
+@click.option("--group", "group", type=Size(), default="8GiB", show_default=True, metavar="SIZE",
               help="Input that is converted and published together.")  # fmt: skip
 @job_options
-def convert(inputs: tuple[str, ...], input_format: str | None, format_: str, group: str, **options: Any) -> int:
+def convert(inputs: tuple[str, ...], input_format: str | None, format_: str, group: int, **options: Any) -> int:
     """Convert INPUT files, directories or patterns into files of the directory OUT.
 
     Into segments: Parquet, ORC, JSON lines, CSV with a header, Arrow, and files of the Go ESDB. Out of segments: with
@@ -110,13 +110,13 @@ def convert(inputs: tuple[str, ...], input_format: str | None, format_: str, gro
                 out,
                 format=spark_format(format_),
                 allow_loss=options["allow_loss"],
-                group_bytes=parse_size(group),
+                group_bytes=group,
                 progress=show,
             )
         roles = {name: options[name] for name in ("space", "timestamp", "grouping", "partitions")}
         return jobs.convert(
             session, sources, out, format=spark_format(input_format), read_options=reading_of(options),
-            group_bytes=parse_size(group), progress=show, indexes=options["indexes"], **roles, **written,
+            group_bytes=group, progress=show, indexes=options["indexes"], **roles, **written,
         )  # fmt: skip
 
     return run_job("converting", options, work)
@@ -124,12 +124,14 @@ def convert(inputs: tuple[str, ...], input_format: str | None, format_: str, gro
 
 @spark.command(epilog=_COMPACT)
 @click.argument("directory", type=click.Path(file_okay=False))
-@click.option("--target", default="256MiB", show_default=True, metavar="SIZE", help="Size of the merged segments.")
+@click.option(
+    "--target", type=Size(), default="256MiB", show_default=True, metavar="SIZE", help="Size of the merged segments."
+)
 @job_options
-def compact(directory: str, target: str, **options: Any) -> int:
+def compact(directory: str, target: int, **options: Any) -> int:
     """Merge the small segments of DIRECTORY into few larger ones."""
     return run_job("merging", options, lambda session, jobs, show: jobs.compact(
-        session, directory, target_bytes=parse_size(target), progress=show))  # fmt: skip
+        session, directory, target_bytes=target, progress=show))  # fmt: skip
 
 
 @spark.command(epilog=_REINDEX)

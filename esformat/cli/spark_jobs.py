@@ -36,16 +36,6 @@ def spark_format(name: str | None) -> str | None:
     return {"jsonl": "json", "go-esdb": "customerio"}.get(name, name) if name is not None else None
 
 
-def parse_size(text: str) -> int:
-    """A number of bytes, as 256MiB. Raises click.UsageError."""
-    from esformat.spark.options import parse_bytes
-
-    try:
-        return parse_bytes(text)
-    except ValueError as error:
-        raise click.UsageError(f"{text!r} is not {error}") from None
-
-
 def run_job(title: str, options: dict[str, Any], work: Callable[[Any, Any, Any], Any]) -> int:
     """Run a job in a session of its own and say how it ended."""
     try:

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 import click
 
 from esformat.cli.console import count, progress, say
 from esformat.cli.output import json_option, say_json
-from esformat.cli.params import Folder, Hex, Moment
+from esformat.cli.params import Folder, Hex, Moment, Size
 
-_UNITS = {"": 1, "kb": 1000, "mb": 1000**2, "gb": 1000**3, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _EXAMPLES = """\b
 Examples:
   esdb split activity.esdb parts --size 256MiB
@@ -20,25 +16,11 @@ Examples:
 """
 
 
-class _Size(click.ParamType[int]):
-    """A number of bytes, with a unit or without."""
-
-    name = "bytes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        match = re.fullmatch(r"(\d+) ?([a-z]*)", value.lower(), re.ASCII)
-        if match is None or match[2] not in _UNITS or not int(match[1]):
-            self.fail(f"{value!r} is not a number of bytes, as 1000000, 64MB or 256MiB", param, ctx)
-        return int(match[1]) * _UNITS[match[2]]
-
-
 @click.command(epilog=_EXAMPLES)
 @click.argument("file", type=click.Path())
 @click.argument("directory", type=Folder())
 @click.option(
-    "--size", type=_Size(), metavar="SIZE", help="End a part before the space that would make it larger, as 256MiB."
+    "--size", type=Size(), metavar="SIZE", help="End a part before the space that would make it larger, as 256MiB."
 )
 @click.option("--space", "spaces", multiple=True, metavar="KEY", help="Begin a part at this space. Repeatable.")
 @click.option("--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, in hexadecimal.")

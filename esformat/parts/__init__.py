@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from esformat.io.handles import Handles, SharedFile
     from esformat.launch import launch
     from esformat.notebook import html_events, html_facts, html_time
+    from esformat.quantity import parse_duration, parse_size
     from esformat.read.event_rows import rows_of_batch
     from esformat.read.index import can_hold
     from esformat.read.row_range import scan_rows
@@ -45,6 +46,7 @@ else:
             "esformat.notebook": "html_events html_facts html_time",
             "esformat.write.ordered_pieces": "ordered_pieces pieces_of",
             "esformat.write.plain_array": "plain_array",
+            "esformat.quantity": "parse_duration parse_size",
             "esformat.read.row_range": "scan_rows",
             "esformat.format.schema": (
                 "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field default_schema make_schema normalise_type"
@@ -81,6 +83,8 @@ __all__ = [
     "make_schema",
     "normalise_type",
     "ordered_pieces",
+    "parse_duration",
+    "parse_size",
     "pieces_of",
     "plain_array",
     "release_unused",

@@ -6,10 +6,12 @@ import csv
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
 from esformat.errors import UsageError
+from esformat.quantity import parse_size
 
 T = TypeVar("T")
 
@@ -18,8 +20,6 @@ SEGMENT_BYTES = 256 << 20  # in memory as Arrow: 40-80 MB on disk
 SEGMENT_EVENTS = 4_000_000
 
 _LOST = "tables of a catalog lose theirs in Spark: use temporary views"
-_UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "kib": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "mib": 1 << 20,
-          "g": 1 << 30, "gb": 1 << 30, "gib": 1 << 30}  # fmt: skip
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -49,11 +49,11 @@ def _name(text: str) -> str:
 
 
 def parse_bytes(text: str) -> int:
-    """A number of bytes: 1048576, 32m, 256MiB. Raises ValueError that says what was expected."""
-    found = re.fullmatch(r"\s*(\d{1,15})\s*([A-Za-z]*)\s*", text)
-    if found is None or found[2].lower() not in _UNITS or int(found[1]) == 0:
-        raise ValueError("a number of bytes above zero, as 32m or 256MiB")
-    return int(found[1]) * _UNITS[found[2].lower()]
+    """A number of bytes above zero: 1048576, 32MiB. Raises ValueError that says what was expected."""
+    with suppress(ValueError):
+        if size := parse_size(text):
+            return size
+    raise ValueError("a size above zero, such as 256MiB")
 
 
 def parse_count(text: str) -> int:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from esformat.errors import UsageError
+from esformat.quantity import parse_size
 
 DEFAULT_MEMORY = 1 << 30
 MIN_MEMORY = 1 << 20
@@ -14,22 +14,6 @@ ROW_OVERHEAD = 100
 """Bytes that sorting takes for each event, whatever it holds: ranks of its keys, its time, its place."""
 COLUMN_OVERHEAD = 500
 """Bytes that each column of a table takes, however few its rows."""
-
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE | re.ASCII)
-
-
-def parse_bytes(size: int | str) -> int:
-    """A number of bytes, or text like "256MiB", "1GB", "1.5 GiB". Raises UsageError."""
-    if isinstance(size, int) and not isinstance(size, bool):
-        return size
-    match = _SIZE.fullmatch(size.strip()) if isinstance(size, str) else None
-    if match is None or (match[3] and not match[2]):
-        raise UsageError(f"{size!r} is not a size", hint='give bytes, or text like "256MiB" or "1GB"')
-    power = " kmgt".index(match[2].lower() or " ")
-    whole, _, part = match[1].partition(".")
-    unit: int = (1024 if match[3] else 1000) ** power
-    fraction: int = int(part or 0) * unit // 10 ** len(part)
-    return int(whole) * unit + fraction
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +25,10 @@ class Budget:
     @classmethod
     def of(cls, memory: int | str | None) -> Budget:
         """The budget for an option; None is DEFAULT_MEMORY. Raises UsageError for one that is too small to work in."""
-        size = DEFAULT_MEMORY if memory is None else parse_bytes(memory)
+        try:
+            size = DEFAULT_MEMORY if memory is None else parse_size(memory)
+        except ValueError as error:
+            raise UsageError(f"memory: {error}") from None
         if size < MIN_MEMORY:
             raise UsageError(f"memory of {size} bytes is too little", hint=f"give at least {MIN_MEMORY >> 20} MiB")
         return cls(size)

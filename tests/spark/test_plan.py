@@ -352,14 +352,14 @@ def test_which_spark_mixes_them_up(tmp_path, monkeypatch, content, scoped):
     assert scoping.filters_are_scoped.__wrapped__() is scoped
 
 
-@pytest.mark.parametrize(("text", "size"), [("1", 1), ("32m", 32 << 20), ("256 MiB", 256 << 20), ("2G", 2 << 30)])
+@pytest.mark.parametrize(("text", "size"), [("1", 1), ("32m", 32_000_000), ("256 MiB", 256 << 20), ("2G", 2 * 10**9)])
 def test_bytes(text, size):
     assert parse_bytes(text) == size
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "1.5m", "m", "9" * 20, "1 parsec"])
+@pytest.mark.parametrize("text", ["", "0", "-1", "m", "9" * 20, "1 parsec"])
 def test_no_bytes(text):
-    with pytest.raises(ValueError, match="a number of bytes above zero"):
+    with pytest.raises(ValueError, match="a size above zero"):
         parse_bytes(text)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from aggregator import Durability, InvalidRequestError, Limits, Retention, Roll
-from aggregator.policy import parse_duration, parse_size
+from aggregator.policy import checked_duration, checked_size
 from aggregator.server.config import plateau_settings
 from aggregator.server.config.settings import Http, Logs, Otlp, Settings, Store, Tls, Work
 from aggregator.storage.files.modes import parse_mode
@@ -68,13 +68,13 @@ def _flag(given: Any, name: str) -> bool:
 
 
 def _size(given: Any, name: str) -> int:
-    return parse_size(int(given) if isinstance(given, str) and given.isdecimal() else given, name)
+    return checked_size(int(given) if isinstance(given, str) and given.isdecimal() else given, name)
 
 
 def _seconds(given: Any, name: str) -> float:
     if not isinstance(given, bool) and str(given).replace(".", "", 1).isdecimal():  # seconds where no unit is given
         given = f"{given}s"
-    return parse_duration(given, name) / 1_000_000
+    return checked_duration(given, name) / 1_000_000
 
 
 def _age(given: Any, name: str) -> int:

@@ -25,10 +25,10 @@ from esformat.cli.output import (
     target_format_option,
     teller,
 )
-from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair
+from esformat.cli.params import ColumnType, Hex, Limit, Moment, Names, Pair, Size
 from esformat.cli.program import CONTEXT_SETTINGS, Group, Verbs, completion_command, one_line, run_program
 from esformat.cli.question import Answer, give_answer, one_of, question_options, read_conditions, write_segment
-from esformat.cli.spark_jobs import job_options, parse_size, run_job, spark_format
+from esformat.cli.spark_jobs import job_options, run_job, spark_format
 from esformat.cli.where import Filtered, Where, columns_with
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "Moment",
     "Names",
     "Pair",
+    "Size",
     "Verbs",
     "Where",
     "bad_rows_of",
@@ -66,7 +67,6 @@ __all__ = [
     "one_of",
     "opened_output",
     "output_options",
-    "parse_size",
     "progress",
     "question_options",
     "read_conditions",

@@ -348,7 +348,7 @@ WRONG = [
     (["topics", "data", "--index", "a"], 2, "--index and --keys go with --create"),
     (["topics", "data", "--alter", "clicks", "--roll", "soon=1"], 2, "roll has no 'soon'"),
     (["topics", "data", "--alter", "clicks"], 2, "--alter needs --roll or --retention"),
-    (["topics", "data", "--alter", "clicks", "--retention", "age=soon"], 2, "is no length of time"),
+    (["topics", "data", "--alter", "clicks", "--retention", "age=soon"], 2, "invalid length of time 'soon'"),
     (["append", "data", "clicks", "clicks.jsonl", "--durability", "hope"], 2, "durability must be"),
     (["append", "data", "clicks", "missing.csv"], 1, "missing.csv"),
     (["export", "data", "clicks", "file.xyz"], 2, "does not tell a format"),

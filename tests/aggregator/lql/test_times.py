@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aggregator.lql import times
-from aggregator.lql.quantity import format_length, parse_length_us, parse_number, parse_size
+from aggregator.lql.quantity import format_length, parse_length_us, parse_number
 
 NOW = dt.datetime(2026, 1, 7, 13, 45, 30, 123456, dt.UTC)  # a Wednesday
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -144,23 +144,6 @@ def test_iso_of_any_time(moment):
     expected = (moment.replace(tzinfo=None) - offset - dt.datetime(1970, 1, 1)) // dt.timedelta(microseconds=1)
     if dt.datetime(1, 1, 3) < moment.replace(tzinfo=None) < dt.datetime(9999, 12, 29):
         assert times.resolve(moment.isoformat(), 0) == expected * 1000
-
-
-@pytest.mark.parametrize(
-    ("text", "size"),
-    [("0", 0), ("1000", 1000), ("1k", 1000), ("1KB", 1000), ("1Ki", 1024), ("1kib", 1024), ("1.5m", 1_500_000),
-     ("2G", 2 * 10**9), ("1t", 10**12), ("1PiB", 2**50), ("8b", 8), (" 64 MiB ", 64 << 20), (".5k", 500)],
-)  # fmt: skip
-def test_size(text, size):
-    """Sizes in bytes: decimal units, binary ones with an i."""
-    assert parse_size(text) == size
-
-
-@pytest.mark.parametrize("text", ["", "k", "-1", "1x", "1kbb", "1 2", "1e3", "9" * 40, "٣"])
-def test_no_size(text):
-    """Anything else is refused."""
-    with pytest.raises(ValueError, match=r"size|disk"):
-        parse_size(text)
 
 
 @settings(max_examples=100)
