@@ -2,7 +2,8 @@
 
 It has copies of the descriptors, without the threads that used them; locks of memory stay locked for good where one of
 those held them; and a lock on a file counts as held until the last copy of its descriptor is closed. So the child
-closes its copies at once, and everything that a catalog can be asked says in which process to ask.
+closes its copies at once, and everything that a catalog can be asked says in which process to ask. SQLite has locks of
+its own in memory, which a child needs as soon as it opens a catalog: no process is forked while a thread is in SQLite.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 from pathlib import Path
+from threading import Lock
 from typing import Protocol
 from weakref import WeakSet
 
@@ -37,7 +39,28 @@ def _leave_all() -> None:
     _OPEN.clear()
 
 
+_AWAITED: WeakSet[Lock] = WeakSet()
+_TAKEN: list[Lock] = []
+LONGEST_WAIT_S = 5
+"""For a lock, before a process is forked all the same: longer than changes of a manifest take."""
+
+
+def fork_between(lock: Lock) -> None:
+    """Have processes forked only while nobody has `lock`, as long as it lives."""
+    _AWAITED.add(lock)
+
+
+def _take_all() -> None:
+    _TAKEN.extend(lock for lock in list(_AWAITED) if lock.acquire(timeout=LONGEST_WAIT_S))
+
+
+def _release_all() -> None:
+    while _TAKEN:
+        _TAKEN.pop().release()
+
+
 os.register_at_fork(after_in_child=_leave_all)
+os.register_at_fork(before=_take_all, after_in_parent=_release_all, after_in_child=_release_all)
 
 
 def never_free(one: object) -> None:

@@ -7,7 +7,6 @@ sequence, so that the catalog knows it if it has it: nothing is lost, and nothin
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field, replace
@@ -16,8 +15,7 @@ from typing import Any
 
 from aggregator.collect.files import Head, Key, Tracked
 from aggregator.errors import AggregatorError
-from aggregator.storage.files.layout import sync_directory
-from aggregator.storage.files.modes import create_file
+from aggregator.storage.files.layout import replaced
 
 VERSION = 1
 MAX_FORGOTTEN = 10_000
@@ -158,10 +156,5 @@ def load(path: Path) -> Progress:
 
 def save(path: Path, facts: Mapping[str, Any]) -> None:
     """Replace a small JSON file, whole and synced. Raises OSError."""
-    partial = path.with_name(f".{path.name}.partial")
-    with os.fdopen(create_file(partial, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
-        json.dump(facts, file, ensure_ascii=True)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(path)
-    sync_directory(path.parent)
+    with replaced(path) as file:
+        file.write(json.dumps(facts, ensure_ascii=True).encode())

@@ -34,7 +34,7 @@ from aggregator.engine.ingest.batch import Fitting
 from aggregator.engine.writer import Writing, now_us
 from aggregator.errors import InvalidRequestError, OverloadedError, SequenceConflictError
 from aggregator.model import RECORD_INDEX, ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
-from aggregator.storage.files.layout import Layout, make_directory, sync_directory
+from aggregator.storage.files.layout import Layout, make_directory
 from aggregator.storage.files.staging import claim, forget_note, note, staging, undo
 from aggregator.storage.log.entry import Entry
 from aggregator.storage.manifest import Edit, Manifest
@@ -42,6 +42,7 @@ from aggregator.storage.segments.file import write_segment
 from aggregator.storage.state.schema import choose_schema
 from aggregator.storage.state.state import PRODUCER_WINDOW, Partition, Topic
 from esformat import EsdbError, InvalidEventError
+from esformat.parts import sync_directory
 
 ATTEMPTS = 5
 """So often are segments written anew where events keep arriving in their partition."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,8 +18,7 @@ from aggregator.errors import AggregatorError, InvalidRequestError
 from aggregator.forward.destinations import Destination, StreamDestination, TryLaterError
 from aggregator.lql import Columns, parse_statement, to_text
 from aggregator.lql.tree import Position, Select
-from aggregator.storage.files.layout import sync_directory
-from aggregator.storage.files.modes import create_file
+from aggregator.storage.files.layout import replaced
 from aggregator.storage.segments.records import FIELD_MAP, FIELDS
 from aggregator.storage.state.notify import Arrivals
 
@@ -180,13 +178,8 @@ class Forwarder:
         position = self._tail.position
         if position in (None, self._written):
             return
-        partial = self._notes.with_name(f".{self._notes.name}.partial")
-        with os.fdopen(create_file(partial, os.O_WRONLY | os.O_TRUNC), "w", encoding="utf-8") as file:
-            json.dump({"statement": self._statement, "position": position}, file)
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(self._notes)
-        sync_directory(self._notes.parent)
+        with replaced(self._notes) as file:
+            file.write(json.dumps({"statement": self._statement, "position": position}).encode())
         self._written = position
 
 

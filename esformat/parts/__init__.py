@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     )
     from esformat.format.unix_time import UNIX_UNITS, from_integers, from_text, is_number, to_nanos
     from esformat.io.handles import Handles, SharedFile
+    from esformat.io.publish import sync_directory
     from esformat.launch import launch
     from esformat.notebook import html_events, html_facts, html_time
     from esformat.quantity import parse_duration, parse_size
@@ -42,6 +43,7 @@ else:
             "esformat.read.index": "can_hold",
             "esformat.write.intake": "EventRows check_table to_arrow",
             "esformat.format.json_text": "as_text",
+            "esformat.io.publish": "sync_directory",
             "esformat.launch": "launch",
             "esformat.notebook": "html_events html_facts html_time",
             "esformat.write.ordered_pieces": "ordered_pieces pieces_of",
@@ -90,6 +92,7 @@ __all__ = [
     "release_unused",
     "rows_of_batch",
     "scan_rows",
+    "sync_directory",
     "to_arrow",
     "to_bound",
     "to_microseconds",

@@ -18,7 +18,7 @@ from aggregator.engine.recovery.replay import Replay, adopt_partition, adopt_sch
 from aggregator.engine.recovery.restore import restore
 from aggregator.errors import CorruptManifestError, UnknownVersionError
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
-from aggregator.storage.files.layout import Layout, segment_number
+from aggregator.storage.files.layout import PARTIAL, Layout, segment_number
 from aggregator.storage.files.set_aside import set_aside
 from aggregator.storage.log.file import told_gap
 from aggregator.storage.log.held import LoggedEvents, Span
@@ -38,7 +38,6 @@ from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")
 
-PARTIAL = ".partial"
 SWEPT, KEPT, TAKEN_IN, SET_ASIDE = "swept", "reported", "taken in", "set aside in quarantine"
 
 

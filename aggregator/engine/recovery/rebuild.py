@@ -20,7 +20,7 @@ from aggregator.engine.recovery.restore import Restored, restore
 from aggregator.engine.seal.quarantine_file import batch_files, describe_batch
 from aggregator.errors import CatalogNotFoundError, CorruptLogError, CorruptManifestError, UnknownVersionError
 from aggregator.model import Problem, SegmentInfo
-from aggregator.storage.files.layout import Layout, manifest_files, segment_files, sync_directory
+from aggregator.storage.files.layout import Layout, manifest_files, segment_files
 from aggregator.storage.files.lock import WriterLock
 from aggregator.storage.files.set_aside import set_aside
 from aggregator.storage.files.staging import undo as undo_adding
@@ -31,6 +31,7 @@ from aggregator.storage.manifest.backup import read_facts
 from aggregator.storage.segments.file import FoundSegment, describe_segment, index_spans
 from aggregator.storage.state.state import CatalogState
 from esformat import EsdbError
+from esformat.parts import sync_directory
 
 _NEW = "manifest.sqlite.rebuilding"
 

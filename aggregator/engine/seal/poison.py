@@ -28,10 +28,11 @@ from aggregator.engine.seal.quarantine_file import (
 from aggregator.engine.seal.table import with_indexes
 from aggregator.errors import CorruptLogError
 from aggregator.model import Cut, Problem, ProducerEntry, QuarantinedBatch
-from aggregator.storage.files.layout import Layout, sync_directory
+from aggregator.storage.files.layout import Layout
 from aggregator.storage.manifest import Edit, Manifest
 from aggregator.storage.state.state import CatalogState, Partition, Topic
 from aggregator.storage.state.tombstones import Hidden
+from esformat.parts import sync_directory
 
 logger = logging.getLogger("aggregator")
 

@@ -28,10 +28,11 @@ from aggregator.base.forked import leave_when_forked
 from aggregator.engine.seal.worker import Task, receive, send
 from aggregator.errors import SealingFailedError
 from aggregator.model import ProducerEntry, SchemaInfo, SegmentInfo, TopicInfo
-from aggregator.storage.files.layout import Layout, make_directory, sync_directory
+from aggregator.storage.files.layout import Layout, make_directory
 from aggregator.storage.files.staging import staging
 from aggregator.storage.state.tombstones import Hidden
 from esformat import UsageError
+from esformat.parts import sync_directory
 
 POSSIBLE = hasattr(socket, "send_fds")
 """Where there are Unix sockets."""

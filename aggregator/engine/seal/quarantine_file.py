@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,13 +18,11 @@ import pyarrow as pa
 from aggregator.base.merge import numbers
 from aggregator.errors import CorruptLogError
 from aggregator.model import RECORD_INDEX, ProducerEntry, QuarantinedBatch
-from aggregator.storage.files.layout import Layout, make_directory, sync_directory
-from aggregator.storage.files.modes import create_file
+from aggregator.storage.files.layout import PARTIAL, Layout, make_directory, replaced
 from aggregator.storage.segments.file import PROPERTY, file_checksum
 from aggregator.storage.state.tombstones import Hidden, hidden_rows
 
 SUFFIX = ".quarantined.arrow"
-_PARTIAL = ".partial"
 _KEYS = ("space", "timestamp", RECORD_INDEX)
 
 
@@ -44,7 +41,7 @@ def batch_files(layout: Layout) -> dict[int, Path]:
     found = {}
     for path in layout.quarantine.glob(f"*{SUFFIX}*"):
         stem = path.name.partition(SUFFIX)[0]
-        if path.name.endswith(_PARTIAL):
+        if path.name.endswith(PARTIAL):
             path.unlink()
         elif stem.isdecimal() and path == batch_path(layout, int(stem)):
             found[int(stem)] = path
@@ -77,23 +74,15 @@ def write_batch(
     told = {**facts, "number": number, "created_us": created_us, "reason": reason,
             "producers": [asdict(entry) for entry in producers]}  # fmt: skip
     schema = batches[0].schema.with_metadata({PROPERTY: json.dumps(told)})
-    partial = path.with_name(path.name + _PARTIAL)
     try:
-        with os.fdopen(create_file(partial, os.O_WRONLY | os.O_TRUNC), "wb") as file:
-            with pa.ipc.new_file(file, schema) as writer:
-                for batch in batches:
-                    writer.write_batch(batch)
-            file.flush()
-            os.fsync(file.fileno())
-        described = _described(partial, told)
-        partial.rename(path)
-        sync_directory(path.parent)
+        with replaced(path) as file, pa.ipc.new_file(file, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        return _described(path, told)
     except BaseException:
-        for left in (partial, path):
-            with contextlib.suppress(OSError):
-                left.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
         raise
-    return described
 
 
 def _described(path: Path, facts: Mapping[str, Any]) -> QuarantinedBatch:

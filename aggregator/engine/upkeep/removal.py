@@ -15,12 +15,13 @@ from aggregator.base.interrupts import uninterrupted
 from aggregator.engine.ingest.quota import Footprint
 from aggregator.errors import SegmentMissingError
 from aggregator.model import SegmentInfo
-from aggregator.storage.files.layout import Layout, sync_directory
+from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.pins import Pins
 from aggregator.storage.manifest import Edit, Manifest
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import CatalogState, Topic
 from esformat import EsdbError
+from esformat.parts import sync_directory
 
 
 class UnlessRemoved:

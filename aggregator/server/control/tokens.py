@@ -27,6 +27,7 @@ from aggregator import InvalidRequestError
 from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.control.access import ANYBODY, Access, check
 from aggregator.server.control.operation import Operation
+from aggregator.storage.files.layout import replaced
 from aggregator.storage.files.modes import create_directory
 
 FILE = "tokens.json"
@@ -123,14 +124,8 @@ def _editing(path: Path) -> Iterator[list[Token]]:
         fcntl.flock(lock, fcntl.LOCK_EX)
         tokens = read_tokens(path) if path.exists() else []
         yield tokens
-        fresh = path.with_name(f"{path.name}.new")
-        fresh.unlink(missing_ok=True)
-        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:  # noqa: PTH123  # with a mode
-            json.dump({"tokens": [asdict(token) for token in tokens]}, file, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-        os.fsync(lock)
+        with replaced(path, 0o600) as file:
+            file.write(json.dumps({"tokens": [asdict(token) for token in tokens]}, indent=2).encode())
     finally:
         os.close(lock)
 

@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
-from aggregator.storage.files.modes import MANIFEST, create_directory
+from aggregator.storage.files.modes import MANIFEST, create_directory, create_file
+from esformat.parts import sync_directory
 
+PARTIAL = ".partial"
+"""How names of files end that are being written; at opening they are removed."""
 SEGMENTS_IN_A_FOLDER = 1000
 
 
-def sync_directory(directory: Path) -> None:
-    """Make names in a directory durable."""
-    descriptor = os.open(directory, os.O_RDONLY)
+def partial_of(path: Path) -> Path:
+    """Where a file is written before it takes its name."""
+    return path.with_name(f".{path.name}{PARTIAL}")
+
+
+@contextlib.contextmanager
+def replaced(path: Path, mode: int | None = None) -> Iterator[BinaryIO]:
+    """Give a file to write that takes the name `path` when the block ends: whole and synced, or not at all.
+
+    Its directory is synced, too. After an error nothing is left of it, and what had the name keeps it.
+    mode: None: that of the catalog's files. Raises OSError.
+    """
+    partial = partial_of(path)
+    partial.unlink(missing_ok=True)  # of a crash
     try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        with os.fdopen(create_file(partial, os.O_WRONLY, mode), "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            partial.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
 
 
 def same_file(path: Path, known: os.stat_result) -> bool:

@@ -49,9 +49,12 @@ def file_mode_in(directory: Path) -> int:
     return PRIVATE
 
 
-def create_file(path: Path, flags: int) -> int:
-    """A descriptor of a file, which is made where it is absent. Raises OSError."""
-    mode = file_mode_in(path.parent)
+def create_file(path: Path, flags: int, mode: int | None = None) -> int:
+    """A descriptor of a file, which is made where it is absent. Raises OSError.
+
+    mode: None: that of the files beside it.
+    """
+    mode = file_mode_in(path.parent) if mode is None else mode
     try:
         descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     except FileExistsError:

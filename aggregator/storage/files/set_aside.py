@@ -6,8 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
-from aggregator.storage.files.layout import Layout, make_directory, sync_directory
+from aggregator.storage.files.layout import Layout, make_directory
 from aggregator.storage.files.modes import create_file
+from esformat.parts import sync_directory
 
 
 def set_aside(layout: Layout, path: Path, *, keep: bool = False) -> Path:

@@ -16,8 +16,9 @@ import time
 from collections.abc import Container, Iterable
 from pathlib import Path
 
-from aggregator.storage.files.layout import Layout, make_directory, sync_directory
+from aggregator.storage.files.layout import Layout, make_directory, replaced
 from aggregator.storage.files.modes import create_directory, create_file
+from esformat.parts import sync_directory
 
 STALE_SECONDS = 24 * 3600
 """A write that changed nothing for so long is taken for dead."""
@@ -65,13 +66,8 @@ def note(layout: Layout, numbers: Iterable[int]) -> None:
     """Note durably which segments are about to get their names. Raises OSError."""
     folder = staging(layout)
     make_directory(folder)
-    partial = folder / f".{_NOTE}.partial"
-    with os.fdopen(create_file(partial, os.O_WRONLY | os.O_TRUNC), "w") as file:
-        json.dump({"segments": sorted(numbers)}, file)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(folder / _NOTE)
-    sync_directory(folder)
+    with replaced(folder / _NOTE) as file:
+        file.write(json.dumps({"segments": sorted(numbers)}).encode())
 
 
 def forget_note(layout: Layout) -> None:

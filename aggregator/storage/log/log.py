@@ -17,12 +17,12 @@ from typing import Any
 from aggregator.base.forked import leave_when_forked
 from aggregator.errors import CatalogLockedError, LogFailedError
 from aggregator.policy import Durability
-from aggregator.storage.files.layout import sync_directory
 from aggregator.storage.files.modes import create_file
 from aggregator.storage.log.entry import DONE, LEADING, TAKEN, WAITING, Entry, frames_of
 from aggregator.storage.log.file import MARK_NAME, LogFile, Marks, encode_mark, file_name
 from aggregator.storage.log.frame import FILE_HEADER_BYTES, encode_file_header, frame_bytes
 from esformat import ClosedError
+from esformat.parts import sync_directory
 
 FILE_BYTES = 64 << 20
 """A log file of this size is followed by a new one: space comes back in such pieces."""

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aggregator.errors import CorruptLogError
-from aggregator.storage.files.layout import sync_directory
 from aggregator.storage.log.file import Damage, Frame, LogFile, Marks, list_files, read_file, read_frames
 from aggregator.storage.log.frame import FILE_HEADER_BYTES, FrameKind
+from esformat.parts import sync_directory
 
 _COPIED_BYTES = 4 << 20
 

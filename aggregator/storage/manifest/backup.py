@@ -10,15 +10,13 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
-import os
 from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 
 from aggregator.errors import CorruptManifestError, ManifestFailedError, UnknownVersionError
 from aggregator.model import Problem
-from aggregator.storage.files.layout import Layout, sync_directory
-from aggregator.storage.files.modes import create_file
+from aggregator.storage.files.layout import Layout, partial_of, replaced
 from aggregator.storage.manifest import FactRows, Manifest
 from aggregator.storage.manifest.facts import (
     KINDS,
@@ -30,10 +28,9 @@ from aggregator.storage.manifest.facts import (
     encode_facts,
     lines_of,
 )
+from esformat.parts import sync_directory
 
 logger = logging.getLogger("aggregator")
-
-_PARTIAL = ".partial"
 
 
 def read_facts(path: Path) -> tuple[Facts, int]:
@@ -68,8 +65,7 @@ class FactsFile:
         self._lock = Lock()
         self._kinds: dict[str, bytes] = {}
         self._trouble = ""
-        self._partial = layout.facts.with_name(layout.facts.name + _PARTIAL)
-        self._partial.unlink(missing_ok=True)  # of a crash
+        partial_of(layout.facts).unlink(missing_ok=True)  # of a crash
         self._stored: bytes | None = None
         self.change = 0
         """The manifest's change when the file that is there was written."""
@@ -137,17 +133,8 @@ class FactsFile:
         self._look()
 
     def _write(self, stored: bytes) -> None:
-        try:
-            with os.fdopen(create_file(self._partial, os.O_WRONLY | os.O_TRUNC), "wb") as file:
-                file.write(stored)
-                file.flush()
-                os.fsync(file.fileno())
-            self._partial.replace(self._layout.facts)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                self._partial.unlink(missing_ok=True)
-            raise
-        sync_directory(self._layout.root)
+        with replaced(self._layout.facts) as file:
+            file.write(stored)
 
     def _give_up(self, why: str) -> None:
         """Go without the file, and say so, while the catalog has more facts than fit."""

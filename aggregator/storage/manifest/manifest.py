@@ -14,7 +14,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from aggregator.base.forked import Owner, leave_when_forked, never_free
+from aggregator.base.forked import Owner, fork_between, leave_when_forked, never_free
 from aggregator.errors import CatalogLockedError, TopicExistsError
 from aggregator.model import (
     Cut,
@@ -116,6 +116,7 @@ class Manifest:
         leave_when_forked(self)
         self._inode = path.stat().st_ino
         self._lock = Lock()
+        fork_between(self._lock)
         self._epoch: int | None = None
         self._files: dict[Path, os.stat_result] = {}
         self.size_bytes = 0

@@ -57,6 +57,33 @@ def run(program: str, *args: str | Path, expected: int = 0, timeout: float = 60)
     return done.stdout
 
 
+def test_nobody_is_in_sqlite_when_a_process_is_forked(tmp_path):
+    """A child that opens a catalog would wait for ever for a lock of SQLite that a thread it has not got holds."""
+    said = run(
+        """
+        import time
+        catalog = aggregator.open(root)
+        lock = catalog._backend.manifest._lock
+        held = threading.Event()
+
+        def change():
+            with lock:
+                held.set()
+                time.sleep(0.3)
+
+        for _ in range(3):
+            thread = threading.Thread(target=change)
+            held.clear()
+            thread.start()
+            held.wait()
+            print(forked(lock.locked))
+            thread.join()
+        """,
+        tmp_path / "data",
+    )
+    assert said.split() == ["False"] * 3
+
+
 def is_running(pid: int) -> bool:
     """Whether there is such a process that is not just waited for."""
     try:

@@ -229,7 +229,7 @@ HELPER = (
     + """
 import json, sys
 sys.path[:] = json.loads(sys.argv[2])
-from aggregator import sealing_helper
+from aggregator.engine.seal import worker as sealing_helper
 sealing_helper.write_segment = aborting(sealing_helper.write_segment)
 sealing_helper.run(int(sys.argv[1]))
 """
@@ -264,7 +264,7 @@ def test_events_that_end_the_catalog(root, tmp_path):
         ABORTS
         + f"""
 import sys, aggregator
-from aggregator import sealing, sealing_process
+from aggregator.engine.seal import process as sealing_process, sealer as sealing
 sealing.write_segment = aborting(sealing.write_segment)
 sealing_process._PROGRAM = {HELPER!r}
 with aggregator.open(sys.argv[1]) as catalog:
