@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from esformat import Counts
 from esformat.customerio.archive_events import LoadedSpace, SpaceEvents, index_counts, load_space, refine_names
-from esformat.customerio.archive_file import ArchiveFile, Listing, SpacePlace
-from esformat.customerio.layout import Layout, Names, check_pair, make_layout
+from esformat.customerio.archive_file import ArchiveFile, Directory, Listing, SpacePlace
+from esformat.customerio.layout import Layout, Layouts, Names, check_pair, make_layout, near_layout, shown
 from esformat.customerio.opened import OpenFile
 from esformat.customerio.question import Question, check_index, key_bytes, make_conditions, make_question
 from esformat.customerio.scan import Scan
@@ -36,8 +36,9 @@ class _Statistics(NamedTuple):
 class Archive(OpenFile):
     """An open archive, with the verbs of a `Segment`: spaces, groupings, indexes, scans.
 
-    The file tells neither its columns nor any count: what needs them first reads the directory of every space, or the
-    events themselves, and remembers the answer. Safe to share between threads.
+    The file tells neither its columns nor any count: a table of all columns first reads the directory of every space,
+    a count the events themselves; the answer is remembered. Events of one space need neither. Safe to share between
+    threads.
     """
 
     kind = "archive"
@@ -142,9 +143,10 @@ class Archive(OpenFile):
         with self._named():
             self._check_open()
             place = self._file.find(key_bytes(space))
-            if place is None or not self._file.directory(place).groupings:
+            directory = None if place is None else self._file.directory(place)
+            if place is None or directory is None or not directory.groupings:
                 return None
-            return ArchiveSpace(self, place)
+            return ArchiveSpace(self, place, directory)
 
     def __getitem__(self, space: str | bytes) -> ArchiveSpace:
         """The space of that key. Raises SpaceNotFoundError, which is a KeyError."""
@@ -164,7 +166,7 @@ class Archive(OpenFile):
             for stored, group in self._groups(places()):
                 for space, count in zip(group, SpaceEvents(stored, group).counts(), strict=True):
                     if count:  # Go writes a space without events as one without sections
-                        yield self.layout.shown(space.place.key), count
+                        yield shown(space.place.key), count
 
         def count(key: Any) -> int:
             found = self.find(key) if isinstance(key, str | bytes) and key_bytes(key).startswith(wanted) else None
@@ -185,22 +187,24 @@ class Archive(OpenFile):
             for stored, group in self._groups(self._file.spaces()):
                 for value, count in index_counts(stored, group, index.stored, layout.names):
                     found[value] += count
-            return {value if index.binary else value.decode(): found[value] for value in sorted(found) if found[value]}
+            return {shown(value): found[value] for value in sorted(found) if found[value]}
 
         return Counts(lambda: iter(totals().items()), lambda value: totals()[value])
 
     # ------------------------------------------------------------ scans
 
     def _make_scan(self, arguments: dict[str, Any], conditions: dict[str, Any] | None = None) -> Scan:
-        question = make_question(self.layout, self.path, conditions=conditions, **arguments)
-        return self.scan_places(question, self._file.spaces, merged=False)
+        layouts = Layouts(lambda: self.layout, lambda: self.layout)
+        question = make_question(layouts, self.path, conditions=conditions, **arguments)
+        return self.scan_places(layouts, question, self._file.spaces, merged=False)
 
-    def scan_places(self, question: Question, places: Callable[[], Iterable[SpacePlace]], *, merged: bool) -> Scan:
+    def scan_places(
+        self, layouts: Layouts, question: Question, places: Callable[[], Iterable[SpacePlace]], *, merged: bool
+    ) -> Scan:
         """A scan of some spaces, whose groupings are `merged` by time or not."""
-        layout = self.layout
-        wanted = {layout.names.pair(layout.by_name[name].stored, value) for name, value in question.conditions}
 
-        def read(columns: tuple[str, ...], reverse: bool) -> Iterator[pa.RecordBatch]:
+        def read(layout: Layout, columns: tuple[str, ...], reverse: bool) -> Iterator[pa.RecordBatch]:
+            wanted = {layout.names.pair(layout.by_name[name].stored, value) for name, value in question.conditions}
             for stored, group in self._groups(reversed(list(places())) if reverse else places()):
                 group = [space for space in group if wanted <= {section.key for section in space.directory.indexes}]
                 if not group:
@@ -211,7 +215,7 @@ class Archive(OpenFile):
                     layout, columns, events.order(merged=merged, reverse=reverse, entries_of=only)
                 )
 
-        return Scan(self.path, layout, question, read)
+        return Scan(self.path, layouts, question, read)
 
     def load(self, place: SpacePlace) -> SpaceEvents:
         """The events of one space."""
@@ -254,10 +258,12 @@ class Archive(OpenFile):
 class ArchiveSpace:
     """The events of one space of an archive."""
 
-    def __init__(self, archive: Archive, place: SpacePlace) -> None:
+    def __init__(self, archive: Archive, place: SpacePlace, directory: Directory) -> None:
         """Made by `Archive.find`."""
         self._archive = archive
         self._place = place
+        keys = [place.key, *(section.key for section in directory.groupings)]
+        self._own_layout = near_layout(keys, [section.key for section in directory.indexes])
 
     @property
     def key_bytes(self) -> bytes:
@@ -267,7 +273,7 @@ class ArchiveSpace:
     @property
     def key(self) -> str | bytes:
         """The space's key."""
-        return self._archive.layout.shown(self._place.key)
+        return shown(self._place.key)
 
     @property
     def num_events(self) -> int:
@@ -282,7 +288,6 @@ class ArchiveSpace:
 
     def groupings(self) -> Counts:
         """The space's groupings, in key order, and how many events each has."""
-        shown = self._archive.layout.shown
         counts = {shown(name): count for name, count in self._archive.load(self._place).grouping_counts()}
         return Counts(lambda: iter(counts.items()), counts.__getitem__)
 
@@ -327,5 +332,6 @@ class ArchiveSpace:
 
     def _scan(self, conditions: dict[str, Any] | None, **arguments: Any) -> Scan:
         archive = self._archive
-        question = make_question(archive.layout, archive.path, conditions=conditions, **arguments)
-        return archive.scan_places(question, lambda: [self._place], merged=True)
+        layouts = Layouts(lambda: self._own_layout or archive.layout, lambda: archive.layout)
+        question = make_question(layouts, archive.path, conditions=conditions, **arguments)
+        return archive.scan_places(layouts, question, lambda: [self._place], merged=True)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -95,9 +96,39 @@ class Layout:
         """The key that is nothing."""
         return b"" if self.binary_keys else ""
 
-    def shown(self, key: bytes) -> str | bytes:
-        """A space or grouping as callers see it."""
-        return key if self.binary_keys else key.decode()
+
+KEY_LAYOUT = Layout(binary_keys=True, indexes=())
+"""The columns that every file has, keys in the type that holds any."""
+SAME_IN_ALL = frozenset(("timestamp", DATA_COLUMN))
+"""Columns that have the same type in every file."""
+
+
+class Layouts(NamedTuple):
+    """What a question needs of a file's columns, found when it is needed: for the whole file every space is read."""
+
+    near: Callable[[], Layout]
+    """Columns that have a value somewhere in the answer: enough for its events."""
+    whole: Callable[[], Layout]
+    """Columns of the file."""
+
+    def naming(self, names: Iterable[str]) -> Layout:
+        """A layout that has those columns, if the file has them."""
+        wanted = tuple(names)
+        for known in (KEY_LAYOUT, self.near()) if wanted else (KEY_LAYOUT,):
+            if all(name in known.schema.arrow.names for name in wanted):
+                return known
+        return self.whole()
+
+
+def near_layout(keys: Iterable[bytes], pairs: Iterable[bytes]) -> Layout | None:
+    """The columns of some of a file's spaces by themselves; None where the other spaces have a say in their names."""
+    entries = list(pairs)
+    names = {entry.partition(b":")[0] for entry in entries}
+    if any(entry.count(b":") > 1 for entry in entries) or any(
+        not name or not is_text(name) or name.decode() in RESERVED for name in names
+    ):
+        return None
+    return make_layout(keys, entries, Names())
 
 
 def make_layout(keys: Iterable[bytes], pairs: Iterable[bytes], names: Names) -> Layout:
@@ -121,6 +152,11 @@ def make_layout(keys: Iterable[bytes], pairs: Iterable[bytes], names: Names) -> 
         taken.add(name)
         columns.append(IndexColumn(stored, name, binary[stored]))
     return Layout(not all(map(is_text, keys)), tuple(columns), names)
+
+
+def shown(value: bytes) -> str | bytes:
+    """A key or index value as events have it: text where it is UTF-8, whatever else the file holds."""
+    return value.decode() if is_text(value) else value
 
 
 def is_text(value: bytes) -> bool:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.customerio.layout import Layout
+from esformat.customerio.layout import Layout, Layouts
 from esformat.errors import UnknownIndexError, UsageError
 from esformat.event import to_bound
 
@@ -31,9 +31,14 @@ class Question(NamedTuple):
         return bool(self.conditions) or not (self.start is None and self.end is None and self.grouping is None)
 
     @property
+    def conditioned(self) -> tuple[str, ...]:
+        """Index columns that have a condition."""
+        return tuple(name for name, _ in self.conditions)
+
+    @property
     def looked_at(self) -> tuple[str, ...]:
         """Columns that decide which rows belong to the answer."""
-        names = [name for name, _ in self.conditions]
+        names = list(self.conditioned)
         if self.grouping is not None:
             names.append("grouping")
         if self.start is not None or self.end is not None:
@@ -62,7 +67,7 @@ def _equals(column: pa.Array, value: bytes) -> pa.Array:
 
 
 def make_question(
-    layout: Layout,
+    layouts: Layouts,
     path: str,
     *,
     start: Any = None,
@@ -78,22 +83,24 @@ def make_question(
         if not isinstance(limit, int | np.integer) or isinstance(limit, bool) or limit < 0:
             raise UsageError(f"limit must be a whole number from 0, not {limit!r}")
         limit = int(limit)
+    wanted = conditions or {}
+    layout = layouts.naming(wanted)
     return Question(
         None if start is None else to_bound(start, "start"),
         None if end is None else to_bound(end, "end"),
         bool(reverse),
         limit,
-        None if columns is None else _check_columns(columns, layout, path),
+        None if columns is None else _check_columns(columns, layouts, path),
         None if grouping is None else key_bytes(grouping),
-        tuple(_check_condition(layout, path, name, value) for name, value in (conditions or {}).items()),
+        tuple(_check_condition(layout, path, name, value) for name, value in wanted.items()),
     )
 
 
-def _check_columns(columns: Any, layout: Layout, path: str) -> tuple[str, ...]:
+def _check_columns(columns: Any, layouts: Layouts, path: str) -> tuple[str, ...]:
     if isinstance(columns, str) or not isinstance(columns, Iterable):
         raise UsageError(f"columns must be a list of names, not {columns!r}")
     checked = tuple(columns)
-    known = layout.schema.arrow.names
+    known = layouts.naming(checked).schema.arrow.names
     unknown = [name for name in checked if name not in known]
     if unknown:
         raise UsageError(f"no column {unknown[0]!r}", path=path, hint=f"the columns are {', '.join(known)}")

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.customerio.layout import Layout
+from esformat.customerio.layout import SAME_IN_ALL, Layout, Layouts, shown
 from esformat.customerio.question import Question
 from esformat.errors import EsdbError
 from esformat.event import Event
-from esformat.read.event_rows import rows_of_batch
+from esformat.read.event_rows import BatchAttributes, EventRows, rows_of_batch
 
-Read = Callable[[tuple[str, ...], bool], Iterator[pa.RecordBatch]]
-"""Gives batches with (at least) those columns of all rows in question, in order or as its exact mirror."""
+_EVENT_KEYS = ("space", "grouping", "timestamp")
+
+Read = Callable[[Layout, tuple[str, ...], bool], Iterator[pa.RecordBatch]]
+"""Gives batches with those columns of a layout, of all rows in question, in order or as its exact mirror."""
 
 
 class Scan:
@@ -25,10 +30,10 @@ class Scan:
     Arrow C stream. It can be used any number of times; each use reads anew.
     """
 
-    def __init__(self, path: str, layout: Layout, question: Question, read: Read) -> None:
+    def __init__(self, path: str, layouts: Layouts, question: Question, read: Read) -> None:
         """Made by the verbs of an open file."""
         self._path = path
-        self._layout = layout
+        self._layouts = layouts
         self._question = question
         self._read = read
 
@@ -40,16 +45,24 @@ class Scan:
     @property
     def column_names(self) -> tuple[str, ...]:
         """Names of the columns that the scan gives."""
-        return self._question.columns or tuple(self._layout.schema.arrow.names)
+        return self._question.columns or tuple(self._layouts.whole().schema.arrow.names)
 
     @property
     def schema(self) -> pa.Schema:
         """Arrow schema of the batches."""
-        return pa.schema([self._layout.schema.arrow.field(name) for name in self.column_names])
+        names = self.column_names
+        known = self._layout_of(names).schema.arrow
+        return pa.schema([known.field(name) for name in names])
+
+    def _layout_of(self, names: tuple[str, ...]) -> Layout:
+        """A layout in which those columns have the file's types, and that has the columns of the conditions."""
+        layouts = self._layouts
+        return layouts.naming(self._question.conditioned) if SAME_IN_ALL.issuperset(names) else layouts.whole()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The events as record batches, in order; no more of the file is in memory than a few spaces."""
-        return self._selected(self.column_names)
+        names = self.column_names
+        return self._selected(self._layout_of(names), names)
 
     def to_table(self) -> pa.Table:
         """All events as one table."""
@@ -69,24 +82,25 @@ class Scan:
 
     def count(self) -> int:
         """How many events there are. The file does not tell: its events are looked at, without their payloads."""
-        return sum(len(batch) for batch in self._selected(("timestamp",)))
+        names = ("timestamp",)
+        return sum(len(batch) for batch in self._selected(self._layout_of(names), names))
 
     def __iter__(self) -> Iterator[Event]:
-        names = self._layout.schema.arrow.names
-        wanted = tuple(n for n in names if n in ("space", "grouping", "timestamp") or n in self.column_names)
-        for batch in self._selected(wanted):
-            rows = rows_of_batch(batch, self._layout.index_names, self._layout.empty)
-            events: Iterator[Event] = chain.from_iterable(rows.iterators())
+        conditioned, asked = self._question.conditioned, self._question.columns
+        layout = self._layouts.naming(conditioned) if conditioned else self._layouts.near()
+        wanted = tuple(n for n in layout.schema.arrow.names if asked is None or n in (*_EVENT_KEYS, *asked))
+        for batch in self._selected(layout, wanted):
+            events: Iterator[Event] = chain.from_iterable(_event_rows(batch, layout).iterators())
             yield from events
 
-    def _selected(self, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-        """Those columns of the events that answer the question."""
+    def _selected(self, layout: Layout, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+        """Those columns of a layout, of the events that answer the question."""
         left = self._question.limit
         if left == 0:
             return
         read = tuple(dict.fromkeys((*columns, *self._question.looked_at)))
         try:
-            for batch in self._read(read, self._question.reverse):
+            for batch in self._read(layout, read, self._question.reverse):
                 found = self._question.select(batch).select(list(columns)).slice(0, left)
                 if len(found):
                     yield found
@@ -97,3 +111,28 @@ class Scan:
         except EsdbError as error:
             error.path = error.path or self._path
             raise
+
+
+class _Attributes(BatchAttributes):
+    __slots__ = ()
+
+    def indexes(self, row: int) -> dict[str, Any]:
+        found = super().indexes(row)
+        return {name: shown(value) if isinstance(value, bytes) else value for name, value in found.items()}
+
+
+def _event_rows(batch: pa.RecordBatch, layout: Layout) -> EventRows:
+    """The rows of a batch as events have them: each key and value as text where it is text."""
+    rows = rows_of_batch(batch, layout.index_names, layout.empty)
+    if layout.binary_keys and rows.groupings is not None:
+        rows = replace(rows, spaces=_all_shown(rows.spaces), groupings=_all_shown(rows.groupings))
+    if any(index.binary for index in layout.indexes):
+        indexes = tuple(name for name in batch.schema.names if name in layout.by_name)
+        rows = replace(rows, attributes=_Attributes(batch.select(indexes), indexes))
+    return rows
+
+
+def _all_shown(keys: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
+    found = np.empty(len(keys), dtype=np.object_)
+    found[:] = [shown(key) for key in keys]
+    return found

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from esformat import Counts
 from esformat.customerio.archive_file import read_table
-from esformat.customerio.layout import Layout, Names, check_pair, make_layout
+from esformat.customerio.layout import Layout, Layouts, Names, check_pair, make_layout, shown
 from esformat.customerio.opened import OpenFile
 from esformat.customerio.question import check_index, key_bytes, make_question
 from esformat.customerio.scan import Scan
@@ -187,19 +187,17 @@ class Stream(OpenFile):
         for pair, count in sorted(self._survey.values.items()):
             stored, value = layout.names.split(pair)
             if stored == index.stored:
-                found[value if index.binary else value.decode()] = count
+                found[shown(value)] = count
         return Counts(lambda: iter(found.items()), found.__getitem__)
 
     # ------------------------------------------------------------ scans
 
     def _make_scan(self, arguments: dict[str, Any], conditions: dict[str, Any] | None = None) -> Scan:
-        layout = self.layout
-        return Scan(
-            self.path, layout, make_question(layout, self.path, conditions=conditions, **arguments), self._batches
-        )
+        layouts = Layouts(lambda: self.layout, lambda: self.layout)
+        question = make_question(layouts, self.path, conditions=conditions, **arguments)
+        return Scan(self.path, layouts, question, self._batches)
 
-    def _batches(self, columns: tuple[str, ...], reverse: bool) -> Iterator[pa.RecordBatch]:
-        layout = self.layout
+    def _batches(self, layout: Layout, columns: tuple[str, ...], reverse: bool) -> Iterator[pa.RecordBatch]:
         schema = pa.schema([layout.schema.arrow.field(name) for name in columns])
         stretches = self._survey.stretches
         for start, end in reversed(stretches) if reverse else stretches:

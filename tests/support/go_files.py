@@ -54,26 +54,44 @@ def in_order(events: list[Listed], *, reverse: bool = False) -> list[Listed]:
 
 def shown(events: Any) -> list[Listed]:
     """Events of a scan in the same form."""
-    return [Listed(_bytes(e.space), _bytes(e.grouping), e.timestamp, e.data, e.indexes) for e in events]
+    return [Listed(as_bytes(e.space), as_bytes(e.grouping), e.timestamp, e.data, e.indexes) for e in events]
 
 
-def _bytes(key: str | bytes) -> bytes:
+def as_bytes(key: str | bytes) -> bytes:
+    """A key of an event, which is text or bytes."""
     return key.encode() if isinstance(key, str) else key
 
 
 # ------------------------------------------------------------ files as Go writes them, of what our writer refuses
 
 
-def go_archive(events: list[tuple[bytes, int, str, dict[str, str]]]) -> bytes:
-    """An archive of one small space, s: payload, seconds, grouping and indexes of each event, as they were added."""
+Added = tuple[bytes, int, str | bytes, dict[str, str]]
+"""Payload, seconds, grouping and indexes of an event."""
+
+
+def go_archive(spaces: dict[bytes, list[Added]]) -> bytes:
+    """An archive of small spaces, by key: events as they were added."""
+    stored = b""
+    places = []
+    for key, events in sorted(spaces.items()):
+        space = _go_space(events)
+        places.append((key, struct.pack("<qq", len(stored), len(space))))
+        stored += space
+    table = encode_table(places)
+    return stored + table + struct.pack("<q", len(table))
+
+
+def _go_space(events: list[Added]) -> bytes:
     newest = sorted(range(len(events)), key=lambda row: events[row][1], reverse=True)
-    keys = sorted({b"g" + event[2].encode() for event in events} | {key for event in events for key in _keys(event[3])})
+    keys = sorted(
+        {b"g" + as_bytes(event[2]) for event in events} | {key for event in events for key in _keys(event[3])}
+    )
     stored, directory, places = b"*", [], {}
     for key in keys:
         body = b""
         for row in newest:
             data, seconds, grouping, indexes = events[row]
-            if key == b"g" + grouping.encode():
+            if key == b"g" + as_bytes(grouping):
                 places[row] = struct.pack("<qH", len(stored), len(body))
                 body += encode(len(data)) + struct.pack("<I", seconds) + data
             body += places[row] * _keys(indexes).count(key) if key[:1] == b"i" else b""
@@ -81,13 +99,11 @@ def go_archive(events: list[tuple[bytes, int, str, dict[str, str]]]) -> bytes:
         directory.append((key, encode(len(stored)) + encode(len(block))))
         stored += block
     table = encode_table(directory)
-    stored += table + struct.pack("<q", len(table))
-    spaces = encode_table([(b"s", struct.pack("<qq", 0, len(stored)))])
-    return stored + spaces + struct.pack("<q", len(spaces))
+    return stored + table + struct.pack("<q", len(table))
 
 
 def _keys(indexes: dict[str, str]) -> list[bytes]:
-    return [f"i{name}:{value}".encode() for name, value in indexes.items()]
+    return [f"i{name}:{value}".encode(errors="surrogateescape") for name, value in indexes.items()]
 
 
 def go_stream(events: list[tuple[bytes, dict[str, str]]]) -> bytes:

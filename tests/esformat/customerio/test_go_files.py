@@ -143,7 +143,7 @@ def test_index_names_with_colons_in_an_archive(tmp_path):
     payloads = {str(n).encode(): event for n, event in enumerate(GO_EVENTS)}
     events = [(data, seconds, "xy"[n % 2], held) for n, (data, (seconds, held)) in enumerate(payloads.items())]
     path = tmp_path / "odd.esdb"
-    path.write_bytes(go_archive(events))
+    path.write_bytes(go_archive({b"s": events}))
     with customerio.open(path) as archive:
         check_odd_names(archive, payloads)
         space = archive["s"]
