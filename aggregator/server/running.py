@@ -60,8 +60,7 @@ def serve(path: Path, settings: Settings) -> None:
             server = _Server(catalog, settings)
             check_public(settings, server.context)
             _tell_oddities(settings, server.context)
-            gc.collect()
-            gc.freeze()  # what is there by now stays: to look through it again holds everything up for 50 ms
+            gc.freeze()  # what is there by now stays: to look through it, now or later, takes 50 ms
             server.run(sockets=listeners)
             server.context.close()
             _seal_large(catalog)

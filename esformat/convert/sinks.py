@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
-import pyarrow.parquet
 
 from esformat.format import json_text
 
@@ -157,7 +156,9 @@ class _Parquet:
     """A Parquet file, compressed with zstd."""
 
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
-        self._writer = pa.parquet.ParquetWriter(file, schema, compression="zstd")
+        import pyarrow.parquet  # here: answers of a server are seldom in it
+
+        self._writer = pyarrow.parquet.ParquetWriter(file, schema, compression="zstd")
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._writer.write_batch(batch)

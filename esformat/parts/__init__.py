@@ -7,6 +7,7 @@ from esformat.lazy import lazily
 if TYPE_CHECKING:
     from esformat.event import to_bound, to_microseconds
     from esformat.format.json_text import as_text
+    from esformat.format.layout import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
     from esformat.format.schema import (
         KEY_COLUMNS,
         TIMESTAMP_TYPE,
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from esformat.write.lossless import first_cut
     from esformat.write.ordered_pieces import ordered_pieces, pieces_of
     from esformat.write.plain_array import plain_array
-    from esformat.write.writer import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -45,6 +45,7 @@ else:
             "esformat.format.json_text": "as_text",
             "esformat.io.publish": "sync_directory",
             "esformat.launch": "launch",
+            "esformat.format.layout": "LEAST_FRAME_BYTES MOST_FRAME_BYTES",
             "esformat.notebook": "html_events html_facts html_time",
             "esformat.write.ordered_pieces": "ordered_pieces pieces_of",
             "esformat.write.plain_array": "plain_array",
@@ -54,7 +55,6 @@ else:
                 "KEY_COLUMNS TIMESTAMP_TYPE EventSchema Field default_schema make_schema normalise_type"
             ),
             "esformat.format.unix_time": "UNIX_UNITS from_integers from_text is_number to_nanos",
-            "esformat.write.writer": "LEAST_FRAME_BYTES MOST_FRAME_BYTES",
         },
     )
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from esformat.errors import ClosedError, InvalidEventError, UsageError
 from esformat.format.codec import Codec, codec_from_name
+from esformat.format.layout import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
 from esformat.format.metadata import Metadata, Statistics, check_properties, is_unicode
 from esformat.format.schema import KEY_COLUMNS, EventSchema, default_schema, make_schema
 from esformat.io.location import Options, Target, located, publication_of
@@ -20,8 +21,6 @@ from esformat.write.intake import EventRows, check_table
 from esformat.write.memory import Budget
 from esformat.write.sorter import EventSorter
 from esformat.write.table_pieces import pieces_of
-
-LEAST_FRAME_BYTES, MOST_FRAME_BYTES = 512, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

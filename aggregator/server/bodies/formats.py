@@ -25,8 +25,7 @@ from aggregator.server.bodies.arrow_body import MAX_ROWS, read_arrow
 from aggregator.server.bodies.media import ARROW_FILE, ARROW_STREAM, CSV, JSON, LINES
 from aggregator.server.bodies.records import free_name
 from aggregator.server.bodies.times import TIMES_HINT, TimeReader
-from esformat import InvalidEventError
-from esformat.convert import BadRow, Clock, InputError, InputOptions, Load, Roles
+from esformat import InvalidEventError, convert  # whose readers are imported with the first body that needs one
 from esformat.parts import as_text
 
 _COMPRESSED = (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"BZh")
@@ -42,7 +41,7 @@ class _Refuse:
     def begin(self) -> None:
         """Nothing is remembered."""
 
-    def take(self, rows: Iterable[BadRow]) -> None:
+    def take(self, rows: Iterable[convert.BadRow]) -> None:
         """Raise InvalidEventError for the first."""
         for row in rows:
             reason = re.sub(r"[;:,] (?:give|say|mend)\b.*", "", row.reason)  # the rest is about a command's options
@@ -102,7 +101,7 @@ def read_events(
     return _with_message(_read_text(text, media, _roles(types, binary_keys, names, times.unit), times), names)
 
 
-def _read_text(text: bytes, media: str, roles: Roles, times: TimeReader) -> pa.Table:
+def _read_text(text: bytes, media: str, roles: convert.Roles, times: TimeReader) -> pa.Table:
     if media == CSV:
         return _load(text, "csv", _with_grouping(roles, text), times)
     roles = replace(roles, grouping="grouping" if b'"grouping"' in text else None)
@@ -151,22 +150,22 @@ def _as_lines(text: bytes) -> bytes:
     return b"\n".join([as_json(each, f"object {number}") for number, each in enumerate(objects, 1)])
 
 
-def _roles(types: Mapping[str, pa.DataType], binary_keys: bool, names: Names, unit: str | None) -> Roles:
-    return Roles(
+def _roles(types: Mapping[str, pa.DataType], binary_keys: bool, names: Names, unit: str | None) -> convert.Roles:
+    return convert.Roles(
         space="space",
         timestamp=names.time or "timestamp",
         known=dict(types),
         keys="binary" if binary_keys else "text",
-        clock=Clock(unit=unit),
+        clock=convert.Clock(unit=unit),
     )
 
 
-def _without(roles: Roles, names: set[str]) -> Roles:
+def _without(roles: convert.Roles, names: set[str]) -> convert.Roles:
     """The roles without the known types of some columns."""
     return replace(roles, known={name: kind for name, kind in roles.known.items() if name not in names})
 
 
-def _with_grouping(roles: Roles, text: bytes) -> Roles:
+def _with_grouping(roles: convert.Roles, text: bytes) -> convert.Roles:
     """Groupings of CSV, where its first line has that name."""
     first = text.lstrip(b"\r\n").split(b"\n", 1)[0].rstrip(b"\r").removeprefix(b"\xef\xbb\xbf")
     names: list[str] = []
@@ -175,11 +174,13 @@ def _with_grouping(roles: Roles, text: bytes) -> Roles:
     return replace(roles, grouping="grouping") if "grouping" in names else roles
 
 
-def _load(text: bytes, format_: str, roles: Roles, times: TimeReader) -> pa.Table:
+def _load(text: bytes, format_: str, roles: convert.Roles, times: TimeReader) -> pa.Table:
     if not text.endswith(b"\n"):
         text += b"\n"
     try:
-        with Load(["-"], roles, InputOptions(format=format_), bad_rows=_Refuse(), stdin=pa.py_buffer(text)) as load:
+        with convert.Load(
+            ["-"], roles, convert.InputOptions(format=format_), bad_rows=_Refuse(), stdin=pa.py_buffer(text)
+        ) as load:
             batches = list(load.batches())
             if any(batch.schema != batches[0].schema for batch in batches):  # of a long body: look at all of it first
                 plan = load.survey()
@@ -189,7 +190,7 @@ def _load(text: bytes, format_: str, roles: Roles, times: TimeReader) -> pa.Tabl
                     plan = replace(plan, roles=_without(roles, odd))
                     batches = list(load.batches(plan))
             times.assumed |= load.assumed
-    except InputError as error:
+    except convert.InputError as error:
         hint = error.hint if error.hint is not None and "--" not in error.hint else None
         raise InvalidEventError(f"the body {error.message}", hint=hint) from None
     except (pa.ArrowException, csv.Error) as error:
@@ -203,7 +204,7 @@ def _load(text: bytes, format_: str, roles: Roles, times: TimeReader) -> pa.Tabl
 # ------------------------------------------------------------ payloads that are no text
 
 
-def _with_bytes(text: bytes, roles: Roles, times: TimeReader) -> pa.Table:
+def _with_bytes(text: bytes, roles: convert.Roles, times: TimeReader) -> pa.Table:
     """Lines of which some have their payload as {"base64": "…"}, as answers give what is no text."""
     lines, payloads = [], []
     for number, line in enumerate(split_lines(text), 1):

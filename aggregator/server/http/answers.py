@@ -22,7 +22,7 @@ from aggregator.server.bodies.media import ARROW_STREAM, CSV, LINES, OUTPUTS, ch
 from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.control.open_answers import OpenAnswers, Over
 from aggregator.server.control.thread_pools import WorkPool
-from esformat.convert import open_sink
+from esformat import convert  # whose writers are imported with the first answer
 
 CHUNK_BYTES = 256 << 10
 """About what is sent at once."""
@@ -59,7 +59,7 @@ def encode(batches: Iterator[pa.RecordBatch], schema: pa.Schema, media: str) -> 
     out = _Chunks()
     file = pa.BufferedOutputStream(pa.PythonFile(out, mode="w"), CHUNK_BYTES)  # an encoder writes many small pieces
     try:
-        sink = open_sink(_FORMATS[media], cast("BinaryIO", file), schema)
+        sink = convert.open_sink(_FORMATS[media], cast("BinaryIO", file), schema)
         for batch in _joined(batches):
             step = max(1, batch.num_rows * _BATCH_BYTES // max(batch.nbytes, 1))
             for start in range(0, batch.num_rows, step):
