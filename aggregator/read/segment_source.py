@@ -225,8 +225,13 @@ def _up_to(batches: Iterator[pa.RecordBatch], most_bytes: int, most_rows: int) -
     return found, True
 
 
-def _ordered(batches: list[pa.RecordBatch], view: View, window: Window) -> list[pa.RecordBatch]:
-    """One batch of them all, or none of nothing. `batches` is emptied, so that nothing is held twice meanwhile."""
+def _ordered(
+    batches: list[pa.RecordBatch], view: View, window: Window, span: tuple[int, int] | None = None
+) -> list[pa.RecordBatch]:
+    """One batch of them all, or none of nothing. `batches` is emptied, so that nothing is held twice meanwhile.
+
+    span: the first and the last time, or record index, of the rows that are wanted.
+    """
     if not batches:
         return []
     batch = batches[0] if len(batches) == 1 else pa.concat_batches(batches)
@@ -234,7 +239,12 @@ def _ordered(batches: list[pa.RecordBatch], view: View, window: Window) -> list[
     indexes = numbers(batch, RECORD_INDEX)
     keys = indexes if view.by == RECORD_INDEX else numbers(batch, view.by)
     order = sort_order(keys, None, indexes, reverse=view.question.reverse)
-    batch = batch if order is None else batch.take(pa.array(order))
+    inside = np.ones(len(keys), np.bool_) if span is None else (keys >= span[0]) & (keys <= span[1])
+    count = int(np.count_nonzero(inside))
+    if order is not None:
+        batch = batch.take(pa.array(order if count == len(batch) else order[inside[order]]))
+    elif count < len(batch):  # in order: they adjoin
+        batch = batch.slice(int(np.argmax(inside)), count)
     window.keep(batch.nbytes)
     return [batch]
 
@@ -313,7 +323,7 @@ def _in_windows(
                     width = _narrower(found, view.by, start, last, reverse=question.reverse)
                     continue
                 size = sum(batch.nbytes for batch in found)
-                ordered = _ordered(found, view, window)
+                ordered = _ordered(found, view, window, (start, last))
             yield from ordered
             del ordered
         low, high = (low, start - 1) if question.reverse else (last + 1, high)
@@ -344,7 +354,7 @@ def _narrower(found: list[pa.RecordBatch], by: str, start: int, last: int, *, re
     """The width of a window with half of the rows that were found in [start, last], of which there are more."""
     middle = int(np.median(np.concatenate([numbers(batch, by) for batch in found])))
     width = last - middle + 1 if reverse else middle - start + 1
-    return width if width <= last - start else max(1, (last - start + 1) // 2)
+    return width if 0 < width <= last - start else max(1, (last - start + 1) // 2)
 
 
 def _past(timestamp: int) -> int | None:
@@ -355,9 +365,8 @@ def _past(timestamp: int) -> int | None:
 def _appended(
     pool: SegmentPool, info: SegmentInfo, view: View, first: int, end: int | None
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a segment with record indexes [first, end) and a time that is asked for, in the order of the file.
-
-    Reads only blocks that hold such rows.
+    """Rows of a segment in the order of the file: those with record indexes [first, end) and a time that is asked for,
+    and perhaps some beside them. Reads only blocks that can hold such rows.
     """
     near = rows_near(info.rows, info.min_ahead, info.max_ahead, first, end)
     if near is None:
@@ -375,14 +384,7 @@ def _appended(
     )  # fmt: skip
     for batch in scan.batches():
         check()
-        yield batch if near is None else _within(batch, first, end)
-
-
-def _within(batch: pa.RecordBatch, first: int, end: int | None) -> pa.RecordBatch:
-    """The rows with record indexes [first, end)."""
-    indexes = numbers(batch, RECORD_INDEX)
-    wanted = indexes >= first if end is None else (indexes >= first) & (indexes < end)
-    return batch if wanted.all() else batch.filter(pa.array(wanted))
+        yield batch
 
 
 def count_segment(pool: SegmentPool, info: SegmentInfo, question: Question) -> int:

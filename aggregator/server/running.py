@@ -18,6 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pyarrow as pa
 import uvicorn
 import uvloop
 from starlette.routing import Route
@@ -50,6 +51,7 @@ def serve(path: Path, settings: Settings) -> None:
     """
     set_up(settings.log)
     _allow_many_files()
+    keep_little_memory()
     sys.setswitchinterval(SWITCH_S)
     store = settings.catalog
     with contextlib.ExitStack() as listening:
@@ -188,6 +190,12 @@ def _allow_many_files() -> None:
     wanted = min(65_536, hard) if hard != resource.RLIM_INFINITY else 65_536
     if soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def keep_little_memory() -> None:
+    """Let Arrow use jemalloc where it can: its default keeps what each thread freed, some 30 MB more for pages."""
+    if "jemalloc" in pa.supported_memory_backends():
+        pa.set_memory_pool(pa.jemalloc_memory_pool())
 
 
 class _Loop(uvloop.Loop):

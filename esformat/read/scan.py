@@ -31,7 +31,8 @@ from esformat.read.run_events import RunEvents
 from esformat.read.runs import by_run, gathered, joined
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
-FIRST_BLOCKS = 4  # the same at first, while nothing tells how large they are when they are decoded
+FIRST_BLOCKS = 8  # the same at first, while nothing tells how large they are when they are decoded
+FEW_ROWS = 16  # a block that has no more may have large ones, and counts twice at first; others have up to 1 MiB
 BATCH_STORED_BYTES = 2 << 20
 BATCH_BYTES = 8 << 20  # decoded, as the group before tells
 AT_HAND_BATCHES = 4  # so many batches' blocks at once where an earlier question left them decoded
@@ -243,19 +244,21 @@ class Scan:
         Blocks that are large when they are decoded come in smaller groups, once the first one told.
         """
         group: list[Portion] = []
-        stored = 0
+        stored = unsure = 0
         most = min(FIRST_BLOCKS, BATCH_BLOCKS) if self._query.limit is None else 1
         times = 1
         for portion in portions_ahead(self._reader, self._query, stretches, narrowed):
             if not group and narrowed.asked_before and self._query.limit is None:
                 times = AT_HAND_BATCHES if self._reader.is_at_hand(portion.leaf, portion.block) else 1
             group.append(portion)
-            offsets = portion.leaf.block_offsets
+            offsets, rows = portion.leaf.block_offsets, portion.leaf.block_rows
             stored += offsets[portion.block + 1] - offsets[portion.block]
+            if not self._block_bytes:
+                unsure += rows[portion.block + 1] - rows[portion.block] <= FEW_ROWS
             large = (len(group) + 1) * self._block_bytes > self._batch_bytes
-            if large or len(group) >= most * times or stored >= BATCH_STORED_BYTES * times:
+            if large or len(group) + unsure >= most * times or stored >= BATCH_STORED_BYTES * times:
                 yield group
-                group, stored = [], 0
+                group, stored, unsure = [], 0, 0
                 most = BATCH_BLOCKS if self._query.limit is None else min(2 * most, BATCH_BLOCKS)
         if group:
             yield group

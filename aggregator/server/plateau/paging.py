@@ -157,6 +157,10 @@ class Pager:
 
     def _shape(self, topic: Topic, partition: str, keys: pa.Table) -> tuple[Definition | None, int]:
         """The definition of the first record, and how many records from there on have the same."""
+        if _alike(keys.column("space")) and _alike(keys.column("grouping")):  # mostly; it takes a tenth of the time
+            place = partition, keys.column(RECORD_INDEX)[0].as_py()
+            space, name = keys.column("space")[0].as_py(), keys.column("grouping")[0].as_py()
+            return None if space else self._definitions.of_event(topic, "", name, place), len(keys)
         ours = np.asarray(pc.equal(pc.binary_length(keys.column("space")), 0).to_numpy())
         encoded = pc.dictionary_encode(keys.column("grouping")).combine_chunks()
         codes, names = encoded.indices.to_numpy(), encoded.dictionary.to_pylist()
@@ -221,6 +225,20 @@ class _Making:
 
 EMPTY = pa.table({})
 """A page without records: nothing tells their schema."""
+
+
+def _alike(column: pa.ChunkedArray) -> bool:
+    """Whether all rows of a column of keys certainly have the same value, without nulls."""
+    if column.num_chunks != 1:
+        return False
+    chunk = column.chunk(0)
+    _, places, stored = chunk.buffers()
+    offsets = np.frombuffer(places, np.int32)[chunk.offset : chunk.offset + len(chunk) + 1]
+    length = int(offsets[1] - offsets[0])
+    if chunk.null_count or (np.diff(offsets) != length).any():
+        return False
+    data = np.frombuffer(stored or b"", np.uint8)[offsets[0] : offsets[-1]].reshape(len(chunk), length)
+    return bool((data == data[0]).all())
 
 
 def _begin(given: int | None, end: int, wanted: Wanted) -> int:

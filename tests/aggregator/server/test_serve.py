@@ -23,7 +23,7 @@ from aggregator.server import Settings
 from aggregator.server.config.settings import Http, Tls
 from aggregator.server.context import Context
 from aggregator.server.control import tokens
-from aggregator.server.running import check_public
+from aggregator.server.running import check_public, keep_little_memory
 from tests.aggregator.server.plateau.test_plateau import ARROW, arrow_file, records
 
 
@@ -193,3 +193,15 @@ def test_a_clean_stop_leaves_little_in_the_log(tmp_path):
     with aggregator.open(tmp_path) as catalog:
         stats = {name: catalog.topic(name).stats() for name in ("large", "small")}
     assert [(mine["rows"], mine["unsealed_rows"]) for mine in stats.values()] == [(count, 0), (3, 3)]
+
+
+def test_a_server_has_an_allocator_that_gives_back():
+    """Arrow's default keeps what each thread freed: a page's memory once for every thread that ever read one."""
+    if "jemalloc" not in pa.supported_memory_backends():
+        pytest.skip("this pyarrow has only its default")
+    former = pa.default_memory_pool()
+    try:
+        keep_little_memory()
+        assert pa.default_memory_pool().backend_name == "jemalloc"
+    finally:
+        pa.set_memory_pool(former)

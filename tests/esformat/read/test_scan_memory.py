@@ -73,3 +73,12 @@ def test_blocks_of_one_huge_event_each(tmp_path):
             writer.add_table(pa.table({"space": ["s"], "timestamp": [row], "data": data}))
     with esformat.open(tmp_path / "huge.esdb") as segment:
         assert [len(batch) for batch in segment.scan(columns=["data"]).batches()] == [4, 1, 1, 1, 1]
+
+
+def test_full_blocks_come_eight_at_first(tmp_path):
+    """None of them has more than 1 MiB, so a page of ten thousand rows takes one group."""
+    count = 10 * 2048
+    with esformat.create(tmp_path / "full.esdb") as writer:
+        writer.add_table(pa.table({"space": ["s"] * count, "timestamp": range(count), "data": [b"y"] * count}))
+    with esformat.open(tmp_path / "full.esdb") as segment:
+        assert [len(batch) for batch in segment.scan(columns=["data"]).batches()] == [8 * 2048, 2 * 2048]
