@@ -16,6 +16,7 @@ from aggregator import InvalidRequestError, Retention, Roll
 from aggregator.server import Settings
 from aggregator.server.config.plateau_settings import NAMES
 from aggregator.server.config.sources import default_files, gather, read_pairs, settings_of
+from tests.aggregator.server.plateau.test_plateau import ARROW, arrow_file, records
 
 DEFAULTS = """
 data_path = "./data"
@@ -228,3 +229,19 @@ def test_serve_with_a_file_of_plateaus(tmp_path, monkeypatch):
         assert server.stop() == 0
     told = [line["message"] for line in server.told if "without effect" in line["message"]]
     assert told == [f"settings without effect here: catalog.max_open_topics ({NAMES['catalog.max_open_topics'].why})"]
+
+
+@pytest.mark.parametrize("as_plateau", [True, False])
+def test_topics_take_what_the_file_says_now(tmp_path, as_plateau):
+    """A configuration of plateau's is true for topics that are there; ours is for those that are made from then on."""
+    old, new = Retention(partition_bytes=1 << 30), Retention(partition_bytes=2 << 30)
+    with served(tmp_path / "c", Settings(roll=Roll(rows=1000), retention=old)) as server:
+        sent = {"content": arrow_file(records(3)), "headers": {"content-type": ARROW}}
+        assert httpx.post(f"{server.url}/topic/t/partition/p", **sent).status_code == 200
+        server.catalog.create_topic("ours", retention=old)
+        rolled = server.catalog.topic("t").roll
+    with served(tmp_path / "c", Settings(roll=Roll(rows=50), retention=new, as_plateau=as_plateau)) as server:
+        topic = server.catalog.topic("t")
+        assert topic.retention == (new if as_plateau else old)
+        assert topic.roll == (replace(rolled, rows=50) if as_plateau else rolled)
+        assert server.catalog.topic("ours").retention == old
