@@ -125,8 +125,9 @@ class LogHandler(logging.Handler):
 
     def _tell_when_over(self, now: float) -> None:
         """Tell the stream of drops when they have ended: when the server takes records again, and none is dropped."""
-        if self._seen != self.dropped:
-            self._seen, self._taken = self.dropped, self._writer.acknowledged
+        dropped = self.dropped
+        if self._seen != dropped:
+            self._seen, self._taken = dropped, self._writer.acknowledged
         elif self._writer.acknowledged > self._taken:
             self._tell_dropped(now)
 
@@ -186,8 +187,9 @@ def _row(record: logging.LogRecord, text: str) -> dict[str, Any]:
         "ts": int(record.created * 1e6), "msg": text.encode("utf-8", "backslashreplace"),
         "level": python_level(record.levelno), LEVEL_TEXT: record.levelname, "logger": record.name,
     }  # fmt: skip
-    for name, value in vars(record).items():
-        if name not in _STANDARD and value is not None:
+    given = vars(record)
+    for name in [name for name in given if name not in _STANDARD]:
+        if (value := given[name]) is not None:
             plain = _plain(value)
             name = f"extra.{name}" if name in _OWN_NAMES else name
             row[name] = plain.encode("utf-8", "backslashreplace").decode() if isinstance(plain, str) else plain

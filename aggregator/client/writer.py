@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import concurrent.futures.thread  # noqa: F401  # pandas, which pyarrow imports with the first array, cannot at a program's end
 import time
 from collections.abc import Callable, Mapping, Sequence
 from threading import Condition, Event, Thread
@@ -72,6 +73,7 @@ class Writer:
         self._lanes = Lanes(producer)
         self._outbox = Outbox(sizing or Sizing(), queue_bytes=queue_bytes, linger_s=linger_s, when_full=when_full)
         self._changed = Condition()
+        self._idle = 0  # threads that wait for something to send
         self._closing = False
         self._stopped = Event()
         self._threads = [Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(in_flight)]
@@ -140,6 +142,8 @@ class Writer:
 
     def _wake(self, first: bool) -> None:
         """Wake who sends, where that is worth it: for a first event, and for a full batch."""
+        if not self._idle:
+            return
         due_s = self._outbox.due_s(time.monotonic())
         if first or (due_s is not None and due_s <= 0):
             self._changed.notify_all()
@@ -234,7 +238,11 @@ class Writer:
                 due_s = self._outbox.due_s(time.monotonic())
                 if due_s is not None and due_s <= 0:
                     return self._outbox.take()
-                self._changed.wait(due_s)
+                self._idle += 1
+                try:
+                    self._changed.wait(due_s)
+                finally:
+                    self._idle -= 1
             return None
 
     def _deliver(self, batch: Batch) -> Sequence[Batch]:
