@@ -11,6 +11,7 @@ import click
 
 from aggregator.cli.feeding import Fed, feed_files
 from aggregator.cli.opened import catalog_or_server, changing, durability_option, topic_argument
+from esformat import convert
 from esformat.cli.parts import (
     InputCommand,
     count,
@@ -61,13 +62,14 @@ def feeding_options(command: Callable[..., Any]) -> Callable[..., Any]:
 def append(catalog: str, topic: str, inputs: tuple[str, ...], as_json: bool, **options: Any) -> None:
     """Append the events of files to TOPIC, which must be there.
 
-    INPUT is CSV, JSON lines, Parquet or Arrow, plain or compressed (.gz, .bz2, .zst), or "-" for standard input, which
-    is appended as it comes. Columns have the types that the topic has; a new column is added to it. What was appended
-    before an error stays.
+    INPUT is CSV, JSON lines, Parquet or Arrow, plain or compressed (.gz, .bz2, .zst): a file, a directory, a pattern,
+    a place in a store, or "-" for standard input, which is appended as it comes. Columns have the types that the topic
+    has; a new column is added to it. What was appended before an error stays.
     """
     started = perf_counter()
+    sources = convert.inputs_at(inputs, any_name=options["input_format"] is not None)
     with changing(catalog, options["durability"]) as opened:
-        fed = feed_files(opened.topic(topic), inputs, options)
+        fed = feed_files(opened.topic(topic), sources, options)
     if not options["receipts"]:
         report(fed, perf_counter() - started, as_json)
 

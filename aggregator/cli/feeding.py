@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from itertools import chain
@@ -109,7 +109,7 @@ class NewTopic:
         return self.catalog.create_topic(self.name, indexes=self.indexes, keys=self.keys)
 
 
-def feed_files(topic: AnyTopic | NewTopic, inputs: tuple[str, ...], options: dict[str, Any]) -> Fed:
+def feed_files(topic: AnyTopic | NewTopic, inputs: Sequence[convert.Input], options: dict[str, Any]) -> Fed:
     """Append the events of files, or of "-", as a command's options say."""
     roles = _roles(topic, options)
     fed = Fed(topic.name, options["partition"])
@@ -135,7 +135,7 @@ def feed_files(topic: AnyTopic | NewTopic, inputs: tuple[str, ...], options: dic
     return fed
 
 
-def _surveyed(inputs: tuple[str, ...], roles: convert.Roles, options: dict[str, Any]) -> convert.Plan:
+def _surveyed(inputs: Sequence[convert.Input], roles: convert.Roles, options: dict[str, Any]) -> convert.Plan:
     """Look at all rows for their types."""
     with progress("looking") as show, convert.Load(inputs, roles, input_options_of(options), progress=show) as load:
         return load.survey()

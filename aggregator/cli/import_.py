@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import esformat
 from aggregator.cli.append import feeding_options, report
 from aggregator.cli.feeding import Fed, NewTopic, feed, feed_files
 from aggregator.cli.opened import catalog_argument, topic_argument, writing
+from esformat import convert
 from esformat.cli.parts import InputCommand, input_options, json_option, progress
 
 if TYPE_CHECKING:
@@ -48,16 +49,18 @@ def import_(
     """Append the events of files to TOPIC, which is made where it is absent.
 
     INPUT is an .esdb file, whose columns, indexes and kind of keys a new topic takes on, or one of those that `append`
-    reads. Events go on in the order of their file. Bytes in text may be {"base64": "…"}, as `export` writes them.
+    reads: a file, a directory, a pattern, a place in a store. Events go on in the order of their file. Bytes in text
+    may be {"base64": "…"}, as `export` writes them.
     """
     started = perf_counter()
-    segments = tuple(path for path in inputs if path.endswith(".esdb"))
+    sources = convert.inputs_at(inputs, any_name=options["input_format"] is not None, segments=True)
+    segments = [each for each in sources if convert.input_name(each).endswith(".esdb")]
     with writing(catalog, options["durability"]) as opened:
-        if segments and segments != inputs:
+        if segments and segments != sources:
             raise click.UsageError(".esdb files and others cannot be imported together: use two commands")
         chosen = _topic(opened, topic, segments, indexes, keys)
         if isinstance(chosen, NewTopic) or not segments:
-            fed = feed_files(chosen, inputs, options)
+            fed = feed_files(chosen, sources, options)
         else:
             fed = _feed_segments(chosen, segments, options)
     if not options["receipts"]:
@@ -65,7 +68,7 @@ def import_(
 
 
 def _topic(
-    catalog: Catalog, name: str, segments: tuple[str, ...], indexes: tuple[str, ...], keys: str | None
+    catalog: Catalog, name: str, segments: Sequence[convert.Input], indexes: tuple[str, ...], keys: str | None
 ) -> Topic | NewTopic:
     if name in catalog.topics():
         if indexes or keys:
@@ -84,7 +87,7 @@ def _payload(schema: pa.Schema) -> pa.Schema:
     return pa.schema([field for field in schema if field.name not in ("space", "grouping", "timestamp")])
 
 
-def _feed_segments(topic: Topic, paths: tuple[str, ...], options: dict[str, Any]) -> Fed:
+def _feed_segments(topic: Topic, paths: Sequence[convert.Input], options: dict[str, Any]) -> Fed:
     fed = Fed(topic.name, options["partition"])
     with progress("importing", things=True) as show:
         for path in paths:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -10,24 +10,57 @@ import click
 import esformat
 from esformat.cli.console import moment, say, size
 from esformat.cli.output import json_option, say_json
+from esformat.cli.segments import files_argument, is_one, places
+from esformat.io.location import Place
 
 _EXAMPLES = """\b
 Examples:
   esdb info activity.esdb
   esdb info activity.esdb --json
+  esdb info parts
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("file", type=click.Path())
+@files_argument
 @json_option
-def info(file: str, as_json: bool) -> None:
-    """Show what is in the segment FILE: how much, of when, in which columns, and what takes the space."""
-    with esformat.open(file) as segment:
-        facts = {**segment.info(), "schema": {field.name: str(field.type) for field in segment.schema}}
-    if as_json:
+def info(files: tuple[str, ...], as_json: bool) -> None:
+    """Show what is in a segment: how much, of when, in which columns, and what takes the space.
+
+    Of several, or of a directory or pattern, a line for each and the sum; --json then gives a list.
+    """
+    facts = [_info(place) for place in places(files)]
+    if is_one(files):
+        (say_json if as_json else _show)(facts[0])
+    elif as_json:
         say_json(facts)
-        return
+    else:
+        _show_all(facts)
+
+
+def _info(place: Place) -> dict[str, Any]:
+    with esformat.open(place) as segment:
+        return {**segment.info(), "schema": {field.name: str(field.type) for field in segment.schema}}
+
+
+def _show_all(facts: Sequence[dict[str, Any]]) -> None:
+    from esformat.cli.table import show_rows  # here: rich is slow to import
+
+    ends = [each[f"{end}_timestamp"] for each in facts for end in ("min", "max") if each["events"]]
+    total = {"path": f"{len(facts):,} files", "spaces": None}
+    total |= {name: sum(each[name] for each in facts) for name in ("events", "size_bytes")}
+    total |= {"min_timestamp": min(ends, default=None), "max_timestamp": max(ends, default=None)}
+    names = ("file", "events", "spaces", "first", "last", "size")
+    show_rows(names, map(_line, [*facts, total]), right=(1, 2, 5))
+
+
+def _line(facts: dict[str, Any]) -> tuple[str, ...]:
+    spaces = "" if facts["spaces"] is None else f"{facts['spaces']:,}"  # one may be in several files
+    span = moment(facts["min_timestamp"]), moment(facts["max_timestamp"])
+    return facts["path"], f"{facts['events']:,}", spaces, *span, size(facts["size_bytes"])
+
+
+def _show(facts: dict[str, Any]) -> None:
     from esformat.cli.table import show_rows  # here: rich is slow to import
 
     show_rows(("", facts["path"]), _facts(facts))

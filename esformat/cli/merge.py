@@ -6,11 +6,12 @@ import click
 
 from esformat.cli.console import count, progress
 from esformat.cli.output import finished_file, json_option, say_json, shown_name, teller
+from esformat.cli.segments import places
 
 _EXAMPLES = """\b
 Examples:
   esdb merge march.esdb monday.esdb tuesday.esdb wednesday.esdb
-  esdb merge all.esdb parts/*.esdb --force
+  esdb merge all.esdb parts --force
 """
 
 
@@ -20,7 +21,7 @@ Examples:
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def merge(out: str, inputs: tuple[str, ...], as_json: bool, force: bool) -> None:
-    """Merge segments into a new segment OUT.
+    """Merge segments into a new segment OUT. INPUT is a segment, a directory or pattern of them, or in a store.
 
     Columns that an INPUT lacks are null for its events; an index is kept that every INPUT with the column has. Where
     columns and indexes are the same, blocks that no other INPUT's events fall into are copied as they are. Events with
@@ -28,9 +29,9 @@ def merge(out: str, inputs: tuple[str, ...], as_json: bool, force: bool) -> None
     """
     from esformat.tools import merge as merge_segments  # here: slow to import
 
-    tell, shown = teller(out), shown_name(out)
+    tell, shown, found = teller(out), shown_name(out), places(inputs)
     with finished_file(out) as made_at, progress("merging") as show:
-        made = merge_segments(inputs, made_at, overwrite=force, progress=show)
+        made = merge_segments(found, made_at, overwrite=force, progress=show)
     if as_json:
         blocks = {"copied_blocks": made.copied_blocks, "encoded_blocks": made.encoded_blocks}
         say_json({"path": shown, "events": made.statistics.events, "spaces": made.statistics.spaces, **blocks}, tell)

@@ -6,28 +6,29 @@ from typing import Any
 
 import click
 
-import esformat
 from esformat.cli.counted import counted_options, show_counted
 from esformat.cli.output import chosen_format
+from esformat.cli.segments import files_argument, open_segments
 
 _EXAMPLES = """\b
 Examples:
   esdb values activity.esdb type
   esdb values activity.esdb country --sort count --limit 10
   esdb values activity.esdb type --format csv
+  esdb values parts type --sort count
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("file", type=click.Path())
+@files_argument
 @click.argument("index")
 @counted_options
-def values(file: str, index: str, **shown: Any) -> None:
-    """List the values of INDEX in the segment FILE, and how many events each has; by value, or most events first."""
+def values(files: tuple[str, ...], index: str, **shown: Any) -> None:
+    """List the values of INDEX in segments, and how many events each has; by value, or most events first."""
     chosen_format(shown["format_"], shown["output"])  # refused before the file is opened
     import pyarrow as pa  # here: slow to import
 
-    with esformat.open(file) as segment:
-        found = segment.index_values(index)
-        schema = pa.schema([pa.field(index, segment.schema.field(index).type), pa.field("events", pa.int64())])
+    with open_segments(files) as segments:
+        found = segments.index_values(index)
+        schema = pa.schema([pa.field(index, segments.schema.field(index).type), pa.field("events", pa.int64())])
         show_counted(iter(found.items()), schema, shown)

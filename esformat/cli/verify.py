@@ -11,45 +11,51 @@ import esformat
 from esformat.cli.console import count, progress, say, size, warn
 from esformat.cli.output import json_option, say_json
 from esformat.cli.program import one_line
+from esformat.cli.segments import files_argument, places
+from esformat.io.location import Place, name_of
 
 _HINT = "restore the file from a copy, or write it again"
 _EXAMPLES = """\b
 Examples:
   esdb verify activity.esdb
   esdb verify activity.esdb reviews.esdb
+  esdb verify parts
 """
 
 
 @click.command(epilog=_EXAMPLES)
-@click.argument("files", nargs=-1, required=True, metavar="FILE...", type=click.Path())
+@files_argument
 @json_option
 def verify(files: tuple[str, ...], as_json: bool) -> int:
     """Check every block of segments against its checksum and the rules of the format.
 
-    A line for each FILE without a problem on standard output; a line for each problem on standard error, and exit
-    status 1.
+    FILE is a segment, a directory or pattern of them, or a place in a store. A line for each without a problem on
+    standard output; a line for each problem on standard error, and exit status 1.
     """
+    found = places(files)
     if as_json:
-        facts = [_facts(file) for file in files]
+        facts = [_facts(place) for place in found]
         say_json(facts)
         return 0 if all(each["ok"] for each in facts) else 1
-    sound = [_verify(file) for file in files]
+    sound = [_verify(place) for place in found]
     return 0 if all(sound) else 1
 
 
-def _facts(file: str) -> dict[str, Any]:
+def _facts(place: Place) -> dict[str, Any]:
+    file = name_of(place)
     try:
         with progress(f"verifying {file}") as show:
-            report = esformat.verify(file, progress=show)
+            report = esformat.verify(place, progress=show)
     except (esformat.EsdbError, OSError) as error:
         return {"path": file, "ok": False, "error": one_line(error)}
     return {**asdict(report), "path": file, "ok": report.ok}
 
 
-def _verify(file: str) -> bool:
+def _verify(place: Place) -> bool:
+    file = name_of(place)
     try:
         with progress(f"verifying {file}") as show:
-            report = esformat.verify(file, progress=show)
+            report = esformat.verify(place, progress=show)
     except (esformat.EsdbError, OSError) as error:
         warn(f"esdb: {one_line(error)}")
         return False

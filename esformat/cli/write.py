@@ -21,6 +21,7 @@ Examples:
   esdb write reviews.esdb reviews.csv --space user --timestamp date --index rating
   esdb write activity.esdb events.jsonl.gz --space user --timestamp time --data-json
   esdb write all.esdb january.parquet february.parquet --space user --grouping app
+  esdb write year.esdb 'months/*.parquet' --space user --grouping app
   esdb write log.esdb log.csv --space host --timestamp at --timestamp-format '%d/%b/%Y:%H:%M:%S %z'
   cat events.jsonl | esdb write piped.esdb - --input-format jsonl --space user --timestamp time
   esdb write large.esdb huge.csv.gz --space user --timestamp date --memory 256MiB
@@ -45,14 +46,15 @@ Examples:
 def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
     """Write the events of files to a segment OUT, or "-" for standard output.
 
-    INPUT is CSV, JSON lines, Parquet or Arrow, plain or compressed (.gz, .bz2, .zst), or "-" for standard input. OUT
-    appears when it is complete. Keys, indexes and payloads of CSV stay the text they are; the other columns become
-    numbers where that loses nothing.
+    INPUT is CSV, JSON lines, Parquet or Arrow, plain or compressed (.gz, .bz2, .zst): a file, a directory, a pattern,
+    a place in a store, or "-" for standard input. OUT appears when it is complete. Keys, indexes and payloads of CSV
+    stay the text they are; the other columns become numbers where that loses nothing.
     """
     started = perf_counter()
     roles = roles_of(options, indexes=options["indexes"], keys=options["keys"])
     written = input_options_of(options)
-    _check_files(out, inputs, options)
+    sources = convert.inputs_at(inputs, any_name=written.format is not None)
+    _check_files(out, sources, options)
 
     def create(_: convert.Plan) -> esformat.Writer:
         return esformat.create(
@@ -64,7 +66,7 @@ def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
     with (
         finished_file(out) as made_at,
         progress("reading") as show,
-        convert.Load(inputs, roles, written, bad_rows=bad_rows_of(options), progress=show) as load,
+        convert.Load(sources, roles, written, bad_rows=bad_rows_of(options), progress=show) as load,
     ):
         summary = load.write(create)
         seconds = perf_counter() - started
@@ -74,7 +76,7 @@ def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
             _report(out, made_at, summary, options["on_error"][1], seconds)
 
 
-def _check_files(out: str, inputs: Sequence[str], options: dict[str, Any]) -> None:
+def _check_files(out: str, inputs: Sequence[convert.Input], options: dict[str, Any]) -> None:
     """Refuse what would end badly only after all the work."""
     written = [("OUT", out)]
     if options["on_error"][1]:
@@ -84,7 +86,7 @@ def _check_files(out: str, inputs: Sequence[str], options: dict[str, Any]) -> No
             continue  # the store knows
         if not Path(path).parent.is_dir():
             raise click.UsageError(f"{what} {path}: there is no directory {Path(path).parent}")
-        if any(each != "-" and _is_same(path, each) for each in inputs):
+        if any(isinstance(each, str) and each != "-" and _is_same(path, each) for each in inputs):
             raise click.UsageError(f"{what} {path} is an input, too: choose another name")
         if Path(path).exists() and not options["force"]:
             raise click.UsageError(f"{what} {path} exists: choose another name, or replace it with --force")

@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from esformat.convert.conversion import convert as convert_file
     from esformat.convert.errors import BadRowError, InputError
     from esformat.convert.formats import CONVERSION_FORMATS, FORMATS
+    from esformat.convert.inputs import input_name, inputs_at
     from esformat.convert.load import InputOptions, Load, Summary
     from esformat.convert.plan import Plan
     from esformat.convert.roles import Roles
     from esformat.convert.rows import BadRow
     from esformat.convert.sinks import SINK_FORMATS, Sink, open_sink, write_batches
-    from esformat.convert.source import is_pipe
+    from esformat.convert.source import Input, is_pipe
 else:
     __getattr__, __dir__ = lazily(
         __name__,
@@ -31,12 +32,13 @@ else:
             "esformat.convert.conversion": "Conversion convert_file=convert",
             "esformat.convert.errors": "BadRowError InputError",
             "esformat.convert.formats": "CONVERSION_FORMATS FORMATS",
+            "esformat.convert.inputs": "input_name inputs_at",
             "esformat.convert.load": "InputOptions Load Summary",
             "esformat.convert.plan": "Plan",
             "esformat.convert.roles": "Roles",
             "esformat.convert.rows": "BadRow",
             "esformat.convert.sinks": "SINK_FORMATS Sink open_sink write_batches",
-            "esformat.convert.source": "is_pipe",
+            "esformat.convert.source": "Input is_pipe",
         },
     )
 
@@ -50,6 +52,7 @@ __all__ = [
     "Clock",
     "Collect",
     "Conversion",
+    "Input",
     "InputError",
     "InputOptions",
     "Load",
@@ -60,6 +63,8 @@ __all__ = [
     "Stop",
     "Summary",
     "convert_file",
+    "input_name",
+    "inputs_at",
     "is_pipe",
     "open_sink",
     "write_batches",

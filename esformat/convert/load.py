@@ -21,7 +21,7 @@ from esformat.convert.json_reader import JsonReader
 from esformat.convert.plan import Plan
 from esformat.convert.roles import Roles
 from esformat.convert.rows import Rows
-from esformat.convert.source import Source
+from esformat.convert.source import Input, Source
 from esformat.convert.spool import Pipe
 
 Progress = Callable[[int, int], None]  # stored bytes read so far, and in all as far as known: pipes do not tell
@@ -67,7 +67,7 @@ class Load:
 
     def __init__(
         self,
-        inputs: Sequence[str],
+        inputs: Sequence[Input],
         roles: Roles,
         options: InputOptions = _DEFAULTS,
         *,
@@ -76,7 +76,7 @@ class Load:
         stdin: Pipe | pa.Buffer | None = None,
         live: bool = False,
     ) -> None:
-        """Take `inputs`, paths or "-", in their order. Raises InputError if one is missing or of no known format.
+        """Take `inputs`, paths, URIs or "-", in their order. Raises InputError if one is missing or of no known format.
 
         live: `batches` gives rows of pipes within 200 ms after they came; they can be read once.
         """

@@ -1,4 +1,4 @@
-"""One input: a file or standard input, decompressed as it is read, and readable more than once.
+"""One input: a file, an object of a store or standard input, decompressed as it is read, readable more than once.
 
 Owns opening, spooling and decompression. What the bytes mean is decided in `formats`.
 """
@@ -14,12 +14,16 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TypeAlias, cast
+from typing import IO, Any, TypeAlias, cast
 
 import pyarrow as pa
 
 from esformat.convert.errors import InputError
 from esformat.convert.spool import Live, Pipe, Spool
+from esformat.io.buffered import in_windows
+from esformat.io.location import Place, locate, name_of, source_of
+from esformat.io.source import Source as Bytes
+from esformat.io.store import StoredAt
 
 _MAGIC = re.compile(
     rb"(?P<gzip>\x1f\x8b\x08)"
@@ -29,41 +33,58 @@ _MAGIC = re.compile(
 _MAGIC_STARTS = (b"\x1f\x8b\x08", b"BZh", b"\x28\xb5\x2f\xfd")
 _PEEK_BYTES = 10
 _SPOOL_CHUNK_BYTES = 1 << 20
+_READ_BYTES = 64 << 10
 
 
 Stream: TypeAlias = "pa.NativeFile | Live"
 """What has `read`. Of a live input it gives fewer bytes than were asked for, as soon as there are some."""
 
 
-def is_pipe(path: str) -> bool:
+Input: TypeAlias = Place
+"""A path or URI, "-" for standard input, or a place in a store."""
+
+
+def is_pipe(path: Input) -> bool:
     """Whether an input gives its bytes once: standard input, or a path that names no regular file."""
-    return path == "-" or (Path(path).exists() and not Path(path).is_file())
+    if path == "-":
+        return True
+    place = locate(path)
+    return isinstance(place, str) and Path(place).exists() and not Path(place).is_file()
 
 
 class Source:
-    """One input by path, or standard input where the path is "-". Close it: it may hold a temporary file."""
+    """One input, or standard input where the path is "-". Close it: it may hold a temporary file."""
 
-    def __init__(self, path: str, *, stdin: Pipe | pa.Buffer | None = None, live: bool = False) -> None:
+    def __init__(self, path: Input, *, stdin: Pipe | pa.Buffer | None = None, live: bool = False) -> None:
         """Take the input at `path`; `stdin` may be bytes in memory. Raises InputError if there is no such file.
 
         live: text that comes through a pipe is given once, as it comes.
         """
-        self.path = "<stdin>" if path == "-" else path
+        place = locate(path)
+        self.path = "<stdin>" if path == "-" else name_of(place)
         self._held: pa.Buffer | None = None
         self._spool: Spool | None = None
         self._live: Live | None = None
-        if path == "-" and isinstance(stdin, pa.Buffer):
+        self._stored: Bytes | None = None
+        if isinstance(place, StoredAt):
+            with self.guard():
+                self._stored = in_windows(source_of(place))
+        elif path == "-" and isinstance(stdin, pa.Buffer):
             self._held = stdin
         elif path == "-":
             self._take(_standard_input() if stdin is None else stdin, owned=False, live=live)
         elif not self._is_regular_file():
             self._take(self._open_file(), owned=True, live=live)  # a pipe gives its bytes once
         self._raw: IO[bytes] | pa.NativeFile | None = None  # what is being read
+        self.size_bytes = self._size_bytes()
+
+    def _size_bytes(self) -> int:
+        """Bytes as stored; 0 where that shows only at the end."""
         if self._held is not None:
-            self.size_bytes = self._held.size
-        else:
-            piped = self._spool or self._live
-            self.size_bytes = 0 if piped else Path(path).stat().st_size  # 0 where it shows only at the end
+            return int(self._held.size)
+        if self._stored is not None:
+            return self._stored.size
+        return 0 if self._spool or self._live else Path(self.path).stat().st_size
 
     def _take(self, pipe: Pipe, *, owned: bool, live: bool) -> None:
         if live:
@@ -173,6 +194,8 @@ class Source:
         return stat.S_ISREG(mode)
 
     def _open_file(self) -> io.BufferedReader:
+        if self._stored is not None:
+            return io.BufferedReader(_SourceFile(self._stored), _READ_BYTES)
         try:
             return Path(self.path).open("rb")
         except OSError as error:
@@ -190,6 +213,34 @@ class Source:
             self._raw = raw
             with pa.PythonFile(raw, mode="r") as plain:
                 yield plain
+
+
+class _SourceFile(io.RawIOBase):
+    """What can be read at any place, as an open file."""
+
+    def __init__(self, source: Bytes) -> None:
+        super().__init__()
+        self._source, self._at = source, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._at, os.SEEK_END: self._source.size}[whence]
+        self._at = max(0, base + offset)
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = self._source.read_at(self._at, max(0, min(len(buffer), self._source.size - self._at)))
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 def _standard_input() -> Pipe:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import glob
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -241,6 +241,13 @@ def segments_at(targets: Any, storage_options: Options = None) -> Iterator[Place
     One target or several, in order; what a directory or pattern holds comes by name. Raises UsageError where
     nothing is.
     """
+    return files_at(targets, is_segment, f"{SUFFIX} file", storage_options)
+
+
+def files_at(
+    targets: Any, wanted: Callable[[str], bool], what: str, storage_options: Options = None
+) -> Iterator[Place | Source]:
+    """The same for files of any kind: `wanted` tells by their names those of a directory, `what` names them."""
     one = (
         isinstance(targets, (*_PATHS, StoredAt, Source))
         or _of_fsspec(targets)
@@ -251,27 +258,37 @@ def segments_at(targets: Any, storage_options: Options = None) -> Iterator[Place
         if isinstance(target, Source) and not isinstance(target, _PATHS) and not _of_fsspec(target):
             yield target
             continue
-        for place in _all_at(locate(target)):
+        for place in _all_at(locate(target), wanted, what):
             name = place.name if isinstance(place, StoredAt) else os.path.realpath(place)
             if name not in seen:
                 seen.add(name)
                 yield place
 
 
-def _all_at(place: Place) -> Sequence[Place]:
-    found: Sequence[Place]
+def names_one_file(target: Any) -> bool:
+    """Whether a path or URI is written as that of a single file: no directory, and no pattern. Asks no store."""
+    place = locate(target)
     if isinstance(place, StoredAt):
-        found, name = _in_store(place), place.name
-    else:
-        found, name = _on_disk(place), place
+        return _WILD.search(place.path) is None and "." in place.path.rpartition("/")[2]
+    return Path(place).is_file() or not (Path(place).is_dir() or _WILD.search(place))
+
+
+def name_of(place: Place) -> str:
+    """What messages call a place."""
+    return place.name if isinstance(place, StoredAt) else place
+
+
+def _all_at(place: Place, wanted: Callable[[str], bool], what: str) -> Sequence[Place]:
+    found: Sequence[Place]
+    found = _in_store(place, wanted) if isinstance(place, StoredAt) else _on_disk(place, wanted)
     if not found:
-        raise UsageError(f"no {SUFFIX} file", path=name, hint="name a file, a directory or a pattern")
+        raise UsageError(f"no {what}", path=name_of(place), hint="name a file, a directory or a pattern")
     return found
 
 
-def _on_disk(path: str) -> Sequence[Place]:
+def _on_disk(path: str, wanted: Callable[[str], bool]) -> Sequence[Place]:
     if Path(path).is_dir():
-        return sorted(committed(lambda: segments_below(path), [path]))
+        return sorted(committed(lambda: files_below(path, wanted), [path]))
     if _WILD.search(path) and not Path(path).exists():
         return sorted(file for file in glob.glob(path, recursive=True) if not Path(file).is_dir())  # noqa: PTH207 - `**`
     return [path]
@@ -279,6 +296,11 @@ def _on_disk(path: str) -> Sequence[Place]:
 
 def segments_below(directory: str) -> list[str]:
     """Segments in a directory and those within it; one that goes away meanwhile, as a write ends, is passed over."""
+    return files_below(directory, is_segment)
+
+
+def files_below(directory: str, wanted: Callable[[str], bool]) -> list[str]:
+    """The same for files of any kind that are not hidden."""
 
     def passed_over(error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
@@ -288,22 +310,22 @@ def segments_below(directory: str) -> list[str]:
         str(Path(folder, name))
         for folder, _, names in os.walk(directory, onerror=passed_over)
         for name in names
-        if is_segment(name)
+        if wanted(name) and not _is_hidden(name)
     ]
 
 
-def _in_store(place: StoredAt) -> list[Place]:
+def _in_store(place: StoredAt, wanted: Callable[[str], bool]) -> list[Place]:
     path = place.path
     wild = _WILD.search(path)
-    if wild is None and path.endswith(SUFFIX):
+    if wild is None and "." in path.rpartition("/")[2] and wanted(path):
         return [place]
     directory = path[: wild.start()].rpartition("/")[0] if wild else path.rstrip("/")
     pattern = _as_expression(path) if wild else None
 
-    def wanted(name: str) -> bool:
-        return not _is_hidden(name) and (pattern.fullmatch(name) is not None if pattern else is_segment(name))
+    def matches(name: str) -> bool:
+        return not _is_hidden(name) and (pattern.fullmatch(name) is not None if pattern else wanted(name))
 
-    found = [StoredAt(place.store, name) for name in committed_objects(place.store, directory, wanted)]
+    found = [StoredAt(place.store, name) for name in committed_objects(place.store, directory, matches)]
     return [place] if not found and not wild and not path.endswith("/") else list(found)
 
 

@@ -38,6 +38,8 @@ def directory(tmp_path, activity):
         table = pa.table({"user": ["ann"], "app": ["web"], "timestamp": ["2024-01-01"]})
         pyarrow.parquet.write_table(table, tmp_path / f"{month}.parquet")
     (tmp_path / "parts").mkdir()
+    (tmp_path / "months").mkdir()
+    (tmp_path / "months/january.parquet").write_bytes((tmp_path / "january.parquet").read_bytes())
     for name in ("monday", "tuesday", "wednesday", "damaged", "merged", "parts/first", "parts/second"):
         (tmp_path / f"{name}.esdb").write_bytes((tmp_path / "activity.esdb").read_bytes())
     binaries = tmp_path / "bin"
