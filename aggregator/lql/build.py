@@ -6,6 +6,7 @@ Everything that can be wrong with a statement beyond its grammar, and needs no c
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any, NamedTuple, cast
 
 from aggregator.lql import tree
@@ -47,17 +48,19 @@ class Builder:
     # ---------------------------------------------------------------- statements
 
     def select(self, parts: list[Any]) -> tree.Select:
-        first = parts[1] or _Clause("count", False, parts[0].mark)
-        given = _arguments([first, *parts[2:]])
+        given = _arguments([part for part in parts[1:] if part is not None])
+        given |= _measured(given, parts[0].mark)
         if given.get("group_by") and not given.get("count"):
-            raise LqlError("GROUP BY counts", mark=parts[0].mark, hint="write SELECT COUNT … GROUP BY …")
+            raise LqlError("GROUP BY counts", mark=parts[0].mark, hint="write SELECT COUNT … GROUP BY …, or SUM(x) …")
         for clause in parts[2:]:
             if clause.name == "most_first" and not given.get("group_by"):
-                raise LqlError("there are no counts to put in order", mark=clause.mark, hint="add GROUP BY")
+                raise LqlError("there are no groups to put in order", mark=clause.mark, hint="add GROUP BY")
         if given.get("count"):
             for clause in parts[2:]:
                 if clause.name in ("position", "newest_first") or (clause.name == "offset" and clause.value < 0):
-                    raise LqlError("COUNT has no order to begin in", mark=clause.mark, hint="leave this out")
+                    raise LqlError("counts have no order to begin in", mark=clause.mark, hint="leave this out")
+        given["most_first"], given["order_by"] = given.get("most_first") or (None, tree.Measure())
+        _check_order(given, parts[0].mark)
         return tree.Select(**given)
 
     def explain(self, parts: list[Any]) -> tree.Explain:
@@ -94,8 +97,31 @@ class Builder:
         check_template(str(parts[0]), parts[0].mark)
         return _Clause("format", str(parts[0]) or None, parts[0].mark)  # empty: the default
 
-    def count(self, parts: list[Any]) -> _Clause:
-        return _Clause("count", True, parts[0].mark)
+    def measures(self, parts: list[Any]) -> _Clause:
+        measures = tuple(part for part in parts if isinstance(part, tree.Measure))
+        for place, measure in enumerate(measures):
+            if measure in measures[:place]:
+                raise LqlError("this is asked for twice", mark=measure.mark, hint="keep one of them")
+        if len(measures) > _MOST_KEYS:
+            raise LqlError(f"{len(measures)} measures, more than {_MOST_KEYS}", mark=measures[_MOST_KEYS].mark)
+        return _Clause("measures", measures, cast(Mark, measures[0].mark))
+
+    def distinct(self, parts: list[Any]) -> _Clause:
+        return _Clause("distinct", self.group_by([parts[0], *parts]).value, parts[0].mark)
+
+    def measure(self, parts: list[Any]) -> tree.Measure:
+        return tree.Measure(mark=parts[0].mark)
+
+    def count_of(self, parts: list[Any]) -> tree.Measure:
+        word, _, distinct, operand, _ = parts
+        return tree.Measure("COUNT" if distinct is None else "DISTINCT", operand, mark=word.mark)
+
+    def measured(self, parts: list[Any]) -> tree.Measure:
+        word, _, operand, *_, number, _ = parts
+        name, functions = innermost(operand)
+        if functions:
+            raise LqlError(f"{functions[-1]} gives text, which {word} does not take", mark=name.mark)
+        return _measure(str(word).upper(), operand, number, word.mark)
 
     def from_source(self, parts: list[Any]) -> _Clause:
         return _Clause("source", _source(parts[1]), parts[0].mark)
@@ -148,9 +174,9 @@ class Builder:
         _require_ts(operand, "ORDER BY knows", "write ts, or count behind GROUP BY")
         return _Clause("newest_first", direction is not None and direction.type == "DESC", order.mark)
 
-    def order_by_count(self, parts: list[Any]) -> _Clause:
-        order, _, _, direction = parts
-        return _Clause("most_first", direction is not None and direction.type == "DESC", order.mark)
+    def order_by_measure(self, parts: list[Any]) -> _Clause:
+        order, _, measure, direction = parts
+        return _Clause("most_first", (direction is not None and direction.type == "DESC", measure), order.mark)
 
     def offset(self, parts: list[Any]) -> _Clause:
         return _Clause("offset", _parsed(parse_integer, parts[1]), parts[0].mark)
@@ -230,6 +256,43 @@ def _arguments(clauses: list[_Clause]) -> dict[str, Any]:
             raise LqlError("this clause came before", mark=clause.mark, hint="keep one of them")
         given[clause.name] = clause.value
     return given
+
+
+def _measured(given: dict[str, Any], mark: Mark) -> dict[str, Any]:
+    """What a row of the answer is, from what stands behind SELECT."""
+    measures, keys = given.pop("measures", None), given.pop("distinct", None)
+    if keys is not None:
+        if "group_by" in given:
+            raise LqlError("DISTINCT groups already", mark=mark, hint="write SELECT COUNT … GROUP BY … to count")
+        return {"count": True, "distinct": True, "group_by": keys}
+    if measures is None:
+        return {"count": False}
+    return {"count": True, "measures": () if measures == (tree.Measure(),) else measures}
+
+
+def _measure(word: str, operand: tree.Operand, number: Any, mark: Mark) -> tree.Measure:
+    """SUM, AVG, MIN, MAX, PERCENTILE with its number, or P95, which has it in its name."""
+    if word.startswith("P") and word[1:].isdigit():
+        percent: Decimal | None = Decimal(word[1:])
+        word = "PERCENTILE"
+    elif word == "PERCENTILE":
+        if number is None:
+            raise LqlError("which percentile?", mark=mark, hint="write PERCENTILE(x, 99.9), or P95(x)")
+        percent = Decimal(str(number))
+        if not 0 <= percent <= 100 or percent != round(percent, 4):
+            raise LqlError("a percentile is from 0 to 100, with four decimals at most", mark=number.mark)
+        return tree.Measure(word, operand, percent, mark)
+    else:
+        percent = None
+    if number is not None:
+        raise LqlError(f"{word} takes one operand", mark=number.mark, hint="leave the number out")
+    return tree.Measure(word, operand, percent, mark)
+
+
+def _check_order(given: dict[str, Any], mark: Mark) -> None:
+    order: tree.Measure = given["order_by"]
+    if order.operand is not None and order not in given.get("measures", ()):
+        raise LqlError("ORDER BY names what is not asked for", mark=order.mark or mark, hint="ask for it behind SELECT")
 
 
 def _source(part: Any) -> tree.Source:

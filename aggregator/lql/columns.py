@@ -20,7 +20,7 @@ class Columns:
 
     `timestamp`: timestamp("us", "UTC") or int64 microseconds. `message`: binary or string. `tags`: the canonical text
     of the stream's tag set, plain or dictionary-encoded; None: batches do not say. `extra`: a map of text to text or
-    bytes with the fields that have no column; None: there is none.
+    bytes with the fields that have no column; None: there is none. `tag_names`: tags that a condition may name.
     """
 
     schema: pa.Schema
@@ -29,6 +29,7 @@ class Columns:
     tags: str | None = "space"
     extra: str | None = None
     hidden: frozenset[str] = field(default=frozenset({"grouping", "record_index"}))
+    tag_names: frozenset[str] = frozenset()
 
     @property
     def fields(self) -> list[str]:

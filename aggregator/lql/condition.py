@@ -37,7 +37,7 @@ from aggregator.lql.operand import (
 from aggregator.lql.pace import Pace
 from aggregator.lql.predicate import Test, text_test
 from aggregator.lql.quantity import parse_number
-from aggregator.lql.template import field_text, micros
+from aggregator.lql.template import field_text, micros, var_text
 from aggregator.lql.times import NANOS_PER_MICRO
 from aggregator.lql.tokens import did_you_mean
 from aggregator.lql.tree import SYMBOLS, And, Condition, Expression, Name, Not, Or, Value
@@ -194,15 +194,20 @@ def _typed_column(name: Name, target: Target, functions: tuple[str, ...], column
     if not isinstance(target, Column | Field):
         return None
     if target.name not in columns.names:
-        if isinstance(target, Column):
+        if isinstance(target, Column) and not _may_be_tag(target.name, columns):
             hint = did_you_mean(target.name, ["ts", "msg", *columns.names])
             raise LqlError(
                 f"there is no column {target.name!r}", mark=name.mark,
-                hint=hint or f"write fields:{target.name} for a field that may be absent; tags belong behind FROM",
+                hint=hint or f"write fields:{target.name} for a field that may be absent",
             )  # fmt: skip
         return None
     column = columns.schema.field(target.name)
     return None if functions or is_text(_value_type(column.type)) else column
+
+
+def _may_be_tag(name: str, columns: Columns) -> bool:
+    """Whether a name that is no column can be a field or a tag, as in GROUP BY."""
+    return columns.tags is not None and (columns.extra is not None or name in columns.tag_names)
 
 
 def _is_number(type_: pa.DataType) -> bool:
@@ -233,6 +238,9 @@ def _text_source(target: Target, columns: Columns) -> tuple[Callable[[pa.RecordB
     if own and (columns.extra is None or isinstance(target, Column)):
         return lambda batch: _text_column(batch.column(name)), own
     extra = {columns.extra} if columns.extra is not None else set()
+    if isinstance(target, Column):  # a field, or else a tag
+        tags = {columns.tags} if columns.tags is not None else set()
+        return lambda batch: var_text(batch, columns, name), extra | tags
     return lambda batch: field_text(batch, columns, name), own | extra
 
 

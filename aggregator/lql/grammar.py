@@ -15,7 +15,7 @@ from aggregator.lql.tokens import KEYWORDS, Word, did_you_mean
 
 _NAMES = {
     "STRING": '"text"', "NUMBER": "a number", "IDENT": "a name", "TAGS": "{tags}", "LPAR": "(", "RPAR": ")",
-    "LSQB": "[", "RSQB": "]", "COLON": ":", "COMMA": ",", "SIGN": "an operator", "$END": "the end",
+    "LSQB": "[", "RSQB": "]", "MEASURE": "SUM(…)", "COLON": ":", "COMMA": ",", "SIGN": "an operator", "$END": "the end",
 }  # fmt: skip
 _UNNAMED = {"WORD", "STEP", "SEMICOLON"}
 _OPERATORS = {"CONTAINS", "PREFIX", "SUFFIX", "LIKE", "MATCHES"}

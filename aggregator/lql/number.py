@@ -46,6 +46,13 @@ def number_test(op: str, value: str) -> Test:
     return test
 
 
+def numbers_in(texts: pa.Array) -> pa.Array:
+    """The texts that are numbers, as floating-point numbers; null for all others."""
+    texts = as_string(texts)
+    numbers = pc.if_else(pc.match_substring_regex(texts, _WHOLE), texts, pa.scalar(None, texts.type))
+    return pc.ascii_ltrim(pc.ascii_trim_whitespace(numbers), "+").cast(pa.float64())
+
+
 def number_holds(text: str, op: str, limit: Decimal) -> bool:
     """Compare one text with a number."""
     try:

@@ -58,17 +58,39 @@ def _select(select: tree.Select) -> str:
     return _join(
         "SELECT",
         quote(select.format) if select.format is not None else None,
-        "COUNT" if select.count else None,
+        _measured(select),
         _from(select.source),
         _range(select.range),
         _where(select.where),
         _position(select.position),
-        f"GROUP BY {keys}" if keys else None,
+        f"GROUP BY {keys}" if keys and not select.distinct else None,
         "ORDER BY ts DESC" if select.newest_first else None,
-        None if select.most_first is None else f"ORDER BY count {'DESC' if select.most_first else 'ASC'}",
+        None
+        if select.most_first is None
+        else f"ORDER BY {measure_to_text(select.order_by)} {'DESC' if select.most_first else 'ASC'}",
         _number("OFFSET", select.offset),
         _number("LIMIT", select.limit),
     )
+
+
+def _measured(select: tree.Select) -> str | None:
+    if select.distinct:
+        return f"DISTINCT {', '.join(map(key_to_text, select.group_by))}"
+    return ", ".join(map(measure_to_text, select.measures or [tree.Measure()])) if select.count else None
+
+
+def measure_to_text(measure: tree.Measure) -> str:
+    """A measure, which is also the name of its column; `count` alone where it counts records."""
+    if measure.operand is None:
+        return "count"
+    operand, percent = _operand(measure.operand), measure.percent
+    if measure.function == "DISTINCT":
+        return f"COUNT(DISTINCT {operand})"
+    if percent is None:
+        return f"{measure.function}({operand})"
+    if percent == int(percent) and 1 <= percent <= 99:
+        return f"P{int(percent)}({operand})"
+    return f"PERCENTILE({operand}, {percent.normalize():f})"
 
 
 def _truncate(truncate: tree.Truncate) -> str:

@@ -32,6 +32,7 @@ KEYWORDS = frozenset(
         "PIPES",
         "PIPE",
         "COUNT",
+        "DISTINCT",
         "FROM",
         "RANGE",
         "WHERE",
@@ -74,6 +75,7 @@ _PUNCTUATION = {
 }  # fmt: skip
 _VALUES = ("STRING", "NUMBER", "WORD", "IDENT")
 _BEFORE_OPERANDS = ("", "FROM", "WHERE", "AND", "OR", "NOT", "LPAR", "PARTITIONS", "TRUNCATE", "DRYRUN")
+_MEASURE = re.compile(r"SUM|AVG|MIN|MAX|PERCENTILE|P[1-9][0-9]?", re.IGNORECASE)  # with parentheses behind
 _ODD_SIGNS = {"<>": "!=", "==": "=", "&": "AND", "|": "OR", "!": "NOT", "~": "MATCHES"}
 
 
@@ -162,9 +164,10 @@ def _no_token(text: str, at: int) -> LqlError:
         return LqlError(f"the quote {letter} is not closed", mark=Mark(text, at, at + 1))
     if letter in _ODD_SIGNS:
         return LqlError(f"{letter} is no operator", mark=Mark(text, at, at + 1), hint=f"write {_ODD_SIGNS[letter]}")
-    return LqlError(
-        f"{letter!r} means nothing here", mark=Mark(text, at, at + 1), hint='put texts into quotes: "…", names: `…`'
-    )
+    hint = 'put texts into quotes: "…", names: `…`'
+    if letter == "*":
+        hint = f"{hint}; SELECT COUNT counts all records, SELECT alone reads them"
+    return LqlError(f"{letter!r} means nothing here", mark=Mark(text, at, at + 1), hint=hint)
 
 
 def _names_among_keywords(words: list[Word]) -> list[Word]:
@@ -179,7 +182,9 @@ def _names_among_keywords(words: list[Word]) -> list[Word]:
         )
         in_function = before == "LPAR" and after == "RPAR"
         is_name = word.type in KEYWORDS and (compared or in_function)
-        named.append(Word("IDENT", word.text, word.mark) if is_name else word)
+        is_measure = word.type == "IDENT" and after == "LPAR" and _MEASURE.fullmatch(word.text) is not None
+        type_ = "IDENT" if is_name else "MEASURE" if is_measure else word.type
+        named.append(Word(type_, word.text, word.mark))
     return named
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from aggregator.lql.errors import Mark
 from aggregator.lql.tag_set import TagSet
@@ -136,14 +137,31 @@ class Every:
 
 
 @dataclass(frozen=True, slots=True)
+class Measure:
+    """What is worked out of the records of a group.
+
+    `function`: COUNT (of values, or of records without an `operand`), DISTINCT (how many different values there are),
+    SUM, AVG, MIN, MAX or PERCENTILE; `percent`: of the latter, in steps of a ten-thousandth.
+    """
+
+    function: str = "COUNT"
+    operand: Operand | None = None
+    percent: Decimal | None = None
+    mark: Place = field(default=None, compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Select:
     """Read, or count, the events of some streams. `limit`: None is the caller's default, -1 no limit.
 
-    `most_first`: order groups by their counts, the largest first, or the smallest (False); None: by their keys.
+    `count`: give a row per group, with `measures`; without any, with the count, or with the keys alone (`distinct`).
+    `most_first`: order groups by `order_by`, the largest first, or the smallest (False); None: by their keys.
     """
 
     format: str | None = None
     count: bool = False
+    measures: tuple[Measure, ...] = ()
+    distinct: bool = False
     source: Source | None = None
     range: Range | None = None
     where: Expression | None = None
@@ -151,6 +169,7 @@ class Select:
     group_by: tuple[Operand | Every, ...] = ()
     newest_first: bool = False
     most_first: bool | None = None
+    order_by: Measure = Measure()
     offset: int | None = None
     limit: int | None = None
 

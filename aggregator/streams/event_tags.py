@@ -23,6 +23,8 @@ Truth = bool | np.bool_ | npt.NDArray[np.bool_] | None
 """Of all events, of each, or None where their columns have to be looked at."""
 Leaf = Callable[[str, tuple[str, ...], str, Value], Truth]
 _IN_COLUMNS = ("space", "grouping")
+EVENT_TAGS = frozenset({"topic", "partition", *_IN_COLUMNS})
+"""Tags of events that belong to no stream."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,10 @@ from aggregator.base.allowance import check
 from aggregator.base.merge import numbers
 from aggregator.base.result import Answer
 from aggregator.errors import InvalidRequestError
-from aggregator.lql import Counter, Filter, LqlError, Template, range_span, resolve_time, time_span
-from aggregator.lql.operand import Field, innermost, target_of
+from aggregator.lql import Columns, Counter, Filter, LqlError, Template, range_span, resolve_time, time_span
+from aggregator.lql.operand import Column, Field, Target, innermost, target_of
 from aggregator.lql.times import NANOS_PER_MICRO
+from aggregator.lql.tokens import did_you_mean
 from aggregator.lql.tree import Select, conditions
 from aggregator.model import RECORD_INDEX
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS
@@ -24,7 +25,7 @@ from aggregator.storage.manifest.lineage import Lineage
 from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import Snapshot
 from aggregator.streams import position as positions
-from aggregator.streams.event_tags import EventTags
+from aggregator.streams.event_tags import EVENT_TAGS, EventTags
 from aggregator.streams.gaps import gone_between
 from aggregator.streams.index_condition import index_conditions
 from aggregator.streams.position import Key, Position
@@ -119,16 +120,15 @@ class Selection(Answer):
         """The answer of SELECT COUNT: a row per group. Raises LqlError for too many groups."""
         material = self._material()
         columns = material.columns
-        counter = Counter(self._select.group_by, columns)
-        names = material.schema.names if self._select.group_by else []
+        select = self._select
+        counter = Counter(select.group_by, columns, select.measures, distinct=select.distinct)
         with material.pins:
-            for batch in self._unordered(material, names):
+            for batch in self._unordered(material, sorted(counter.reads)):
                 counter.add(batch)
-        limit = self._select.limit
-        table = counter.table(self._select.most_first).slice(
-            self._select.offset or 0, None if limit is None or limit < 0 else limit
-        )
-        warnings = self.warnings
+        table = counter.table(select.most_first, select.order_by)
+        limit = select.limit
+        table = table.slice(select.offset or 0, None if limit is None or limit < 0 else limit)
+        warnings = [*self.warnings, *counter.warnings]
         return table.replace_schema_metadata({"warning": "; ".join(warnings)}) if warnings else table
 
     def explained(self) -> pa.Table:
@@ -319,15 +319,27 @@ class Selection(Answer):
         if self._select.source is not None and not material.parts:
             return ["FROM matches no stream and no topic"]
         columns = material.columns
-        if columns.extra is not None or not material.parts:
+        if not material.parts:
             return []
+        if columns.extra is not None:
+            near = (
+                (name, did_you_mean(name, columns.names))
+                for name in sorted(self._names_beside(columns) - set(self._backend.streams.tag_names()) - EVENT_TAGS)
+            )
+            return [f"no topic that is read has a column {name!r}: {hint}" for name, hint in near if hint]
         return [f"no topic that is read has a field {name!r}" for name in sorted(self._fields() - set(columns.names))]
 
     def _fields(self) -> set[str]:
         """Fields that the condition names."""
+        return {target.name for target in self._targets() if isinstance(target, Field)}
+
+    def _names_beside(self, columns: Columns) -> set[str]:
+        """Names in the condition that are no columns: of fields or tags."""
+        return {each.name for each in self._targets() if isinstance(each, Column)} - set(columns.names)
+
+    def _targets(self) -> Iterator[Target]:
         where = self._select.where
-        targets = [] if where is None else [target_of(innermost(c.operand)[0]) for c in conditions(where)]
-        return {target.name for target in targets if isinstance(target, Field)}
+        return iter(()) if where is None else (target_of(innermost(c.operand)[0]) for c in conditions(where))
 
     def _all_parts(self, material: Material) -> list[TopicPart]:
         """Every topic of texts: positions count all of them."""
@@ -340,7 +352,10 @@ class Selection(Answer):
         return parts
 
     def _filter(self, material: Material) -> Filter:
-        return Filter.compile(self._select.where, material.columns, self._now_ns)
+        columns, where = material.columns, self._select.where
+        if self._names_beside(columns):
+            columns = replace(columns, tag_names=frozenset(self._backend.streams.tag_names()) | EVENT_TAGS)
+        return Filter.compile(where, columns, self._now_ns)
 
     def _merged(
         self, material: Material, around: Round, names: list[str], *, reverse: bool, limit: int | None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -172,10 +173,10 @@ def _tagged(source: Source, part: TopicPart) -> Source:
 
 def _target(material: Material, where: Filter, names: Sequence[str]) -> pa.Schema:
     """The columns to read: those that are asked for and those that sifting and merging need."""
-    wanted = dict.fromkeys([*names, *sorted(where.columns), "timestamp"])
+    wanted = dict.fromkeys([*names, *sorted(where.columns), "timestamp"])  # "space" of `where`: it asks for tags
     if any(part.spaces is not None for part in material.parts):
         wanted["space"] = None
-    if "space" in names or any(part.others is not None for part in material.parts):
+    if "space" in names or "space" in where.columns or any(part.others is not None for part in material.parts):
         wanted |= dict.fromkeys(("space", "grouping"))
     target = pa.schema([material.schema.field(name) for name in wanted if name in material.schema.names])
     target = target.append(pa.field(RECORD_INDEX, pa.int64(), nullable=False))
@@ -211,13 +212,17 @@ def _sources(
     )  # fmt: skip
     if part.spaces == ():
         spaces = []
+    asks_tags = "space" in where.columns
+    topic, streams = snapshot.topic.name, part.streams
     for partition, name in snapshot.partitions:
         first, end = around.begin.get(partition, 0), around.end.get(partition, 0)
         if first >= end or span.empty:
             continue
         hidden = hidden_in(snapshot.tombstones, partition)
+        tags = partial(tag_texts, topic, name, streams=streams) if asks_tags else None
+        mine = tags if part.spaces is None else None  # of streams the space is the text
         looked_up: list[tuple[bytes | None, _Sift]] = [
-            (space, _Sift(partition, around, where, chosen, first, end)) for space in spaces
+            (space, _Sift(partition, around, where, chosen, first, end, tags=mine)) for space in spaces
         ]
         if part.others is not None and (told := part.others.told(name)) is not False:
             others = part.others if told is None or part.streams else None
@@ -225,7 +230,7 @@ def _sources(
             looked_up.append(
                 (
                     None if only is None else only.encode(),
-                    _Sift(partition, around, where, None, first, end, others, name),
+                    _Sift(partition, around, where, None, first, end, others, name, tags),
                 )
             )
         for space, sift in looked_up:
@@ -340,13 +345,15 @@ class _Sift:
     others: EventTags | None = None
     """Of events that belong to no stream, those are kept; `name` is the partition's."""
     name: str = ""
+    tags: Callable[[pa.RecordBatch], pa.Array] | None = None
+    """Gives the text of each record's tags, where the condition asks for that and it is not the space."""
 
     def keep(self, inside: bool) -> Keep | None:
         """What is kept, for a source to ask while it reads; None for everything. inside: as in a call."""
         columns = set(self.where.columns)
         if self.chosen is not None:
             columns.add("space")
-        if self.others is not None:
+        if self.others is not None or self.tags is not None:
             columns |= {"space", "grouping"}
         if not inside:
             columns.add(RECORD_INDEX)
@@ -370,10 +377,15 @@ class _Sift:
             masks.append(self.others.mask(self.name, batch))
         mask = np.logical_and.reduce(masks) if masks else np.ones(len(batch), np.bool_)
         if mask.all():
-            return self.where.mask(batch)
+            return self._matching(batch)
         rows = np.flatnonzero(mask)
-        mask[rows] = np.asarray(self.where.mask(batch.take(pa.array(rows))))
+        mask[rows] = np.asarray(self._matching(batch.take(pa.array(rows))))
         return pa.array(mask)
+
+    def _matching(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        if self.tags is not None:
+            batch = batch.set_column(batch.schema.get_field_index("space"), "space", self.tags(batch))
+        return self.where.mask(batch)
 
     def __call__(self, batch: pa.RecordBatch, inside: bool) -> pa.RecordBatch:
         """inside: all of the batch lies between the record indexes of the round."""

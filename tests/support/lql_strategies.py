@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from hypothesis import strategies as st
 
 from aggregator.lql import TagSet
@@ -15,6 +17,7 @@ from aggregator.lql.tree import (
     DescribePipe,
     Every,
     Explain,
+    Measure,
     Name,
     Not,
     Position,
@@ -90,7 +93,34 @@ limits = st.one_of(st.none(), st.integers(-1, 2**62))
 group_keys = st.one_of(
     columns.map(Name), paths, st.builds(Every, st.integers(1, 2**40)), st.just(Call("UPPER", Name("x")))
 )
+operands = st.one_of(columns.map(Name), paths, st.just(Name("ts")))
+measures = st.one_of(
+    st.builds(Measure),
+    st.builds(Measure, st.sampled_from(["SUM", "AVG", "MIN", "MAX"]), operands),
+    st.builds(
+        Measure, st.sampled_from(["COUNT", "DISTINCT"]), st.one_of(operands, operands.map(lambda x: Call("LOWER", x)))
+    ),
+    st.builds(Measure, st.just("PERCENTILE"), operands, st.integers(0, 10**6).map(lambda n: Decimal(n) / 10**4)),
+)
+several = st.lists(measures, min_size=1, max_size=4, unique=True).map(tuple).filter(lambda all_: all_ != (Measure(),))
+
+
+@st.composite
+def measured_selects(draw):
+    """SELECT of measures, perhaps by keys and in the order of one of them."""
+    asked, keys = draw(several), draw(st.lists(group_keys, max_size=2).map(tuple))
+    most_first = draw(st.one_of(st.none(), st.booleans())) if keys else None
+    order_by = Measure() if most_first is None else draw(st.sampled_from([*asked, Measure()]))
+    where = draw(maybe_wheres)
+    return Select(count=True, measures=asked, where=where, group_by=keys, most_first=most_first, order_by=order_by)
+
+
 selects = st.one_of(
+    measured_selects(),
+    st.builds(
+        Select, count=st.just(True), distinct=st.just(True), where=maybe_wheres, limit=limits,
+        group_by=st.lists(group_keys, min_size=1, max_size=3).map(tuple),
+    ),
     st.builds(
         Select, format=templates, source=maybe_sources, range=st.one_of(st.none(), ranges), where=maybe_wheres,
         position=st.one_of(st.none(), positions), newest_first=st.booleans(),

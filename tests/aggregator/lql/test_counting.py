@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from aggregator.lql import Columns, Counter, LqlError, counting, parse_statement
+from aggregator.lql import Columns, Counter, LqlError, counting, groups, parse_statement
 
 MINUTE = 60_000_000
 BATCH = pa.record_batch(
@@ -57,7 +57,7 @@ def test_group_by(keys, expected):
     """One row per group, over one batch, and over many small ones that are merged now and then."""
     assert counted(keys, BATCH) == expected
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(counting, "_MERGE_ROWS", 3)
+        patch.setattr(groups, "MERGE_ROWS", 3)
         assert counted(keys, *[BATCH.slice(i, 1) for i in range(5)] * 3) == {k: 3 * n for k, n in expected.items()}
 
 

@@ -1,0 +1,72 @@
+"""Statements over a catalog that measure, list what is different, and name tags in WHERE."""
+
+from __future__ import annotations
+
+import pytest
+
+import aggregator
+
+
+@pytest.fixture(params=["sealed", "fresh"])
+def catalog(request, tmp_path):
+    """Two streams and an ordinary topic, sealed or not."""
+    with aggregator.open(tmp_path / "data") as opened:
+        for zone in ("eu", "us"):
+            lines = [{"ts": n + 1, "msg": f"GET {n}", "took": 10 * n, "user": f"u{n % 2}"} for n in range(4)]
+            opened.write({"app": "web", "zone": zone}, lines)
+        shop = opened.create_topic("sales", indexes=["kind"])
+        shop.append(
+            [{"space": f"c{n % 3}", "timestamp": n + 1, "kind": "buy", "price": n / 2, "count": n} for n in range(6)]
+        )
+        if request.param == "sealed":
+            opened.seal()
+        yield opened
+
+
+def rows(catalog, statement: str) -> list[tuple]:
+    return [tuple(row.values()) for row in catalog.query(statement).to_pylist()]
+
+
+def test_measures(catalog):
+    """Over columns of a topic and over fields of streams."""
+    statement = "SELECT COUNT, SUM(price), MAX(price), P50(price) FROM topic = sales GROUP BY space"
+    assert rows(catalog, statement) == [("c0", 2, 1.5, 1.5, 0.0), ("c1", 2, 2.5, 2.0, 0.5), ("c2", 2, 3.5, 2.5, 1.0)]
+    assert rows(catalog, "SELECT SUM(fields:took), AVG(took), COUNT(DISTINCT user) FROM app = web") == [(120, 15, 2)]
+
+
+def test_distinct(catalog):
+    """Each combination once, by columns and tags."""
+    assert rows(catalog, "SELECT DISTINCT zone, user FROM app = web") == [
+        ("eu", "u0"), ("eu", "u1"), ("us", "u0"), ("us", "u1")
+    ]  # fmt: skip
+    assert rows(catalog, "SELECT DISTINCT topic, kind FROM topic = sales LIMIT 1") == [("sales", "buy")]
+
+
+@pytest.mark.parametrize(
+    ("where", "count"),
+    [
+        ("zone = eu", 4),
+        ("zone = eu OR kind = buy", 10),
+        ("NOT zone = eu", 10),
+        ("zone LIKE 'e*' AND fields:took >= 20", 2),
+        ("UPPER(app) = WEB AND user = u1", 4),
+        ("topic = sales AND space = c1", 2),
+        ("space > c1 AND price > 1", 1),
+        ("partition = 0", 6),
+    ],
+)  # fmt: skip
+def test_tags_in_conditions(catalog, where, count):
+    """What GROUP BY knows WHERE knows, too, alone, combined and negated; in reading as in counting."""
+    where = where.replace("partition =", "`partition` =")
+    assert rows(catalog, f"SELECT COUNT WHERE {where}") == [(count,)]
+    answer = catalog.query(f"SELECT WHERE {where}")
+    assert answer.count() == count
+    assert sum(batch.num_rows for batch in answer.batches()) == count
+
+
+def test_a_mistyped_name_is_told(catalog):
+    """Where any name may be a field of some record, one that is nearly a column's is warned of."""
+    assert catalog.query("SELECT WHERE prices = 1").warnings == [
+        "no topic that is read has a column 'prices': did you mean price?"
+    ]
+    assert catalog.query("SELECT WHERE zone = eu").warnings == []
