@@ -49,7 +49,7 @@ class _Config(click.Path):
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("config", required=False, type=_Config(exists=True, path_type=Path))
-@click.option("--path", multiple=True, metavar="GLOB", help="Files to collect. Repeatable.")
+@click.option("--path", multiple=True, metavar="GLOB", help="Files to collect, or a folder. Repeatable.")
 @click.option("--into", metavar="CATALOG|URL", help="A catalog's directory, or http://host:port of a server.")
 @click.option("--topic", metavar="TOPIC", help="Where they go. Default: logs.")
 @click.option("--tags", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Tags of the streams. Repeatable.")
@@ -134,9 +134,17 @@ def _settings(config: Path | None, path: tuple[str, ...], options: dict[str, Any
 
 
 def _digest(config: Path | None, settings: collecting.Settings) -> str:
-    """Tells collectors apart that have no file for their notes named."""
+    """Tells collectors apart that have no file for their notes named.
+
+    Those that write to one directory, which is one at a time, share their notes: a file that two patterns name is
+    collected once. Several may send to a server at the same time.
+    """
+    files = settings.files[0]
+    paths = f" {files.path}" if "://" in settings.into else ""
     facts = (
-        str(config.resolve()) if config is not None else f"{settings.into} {settings.topic} {settings.files[0].path}"
+        f"{settings.into} {settings.topic} {sorted(files.tags.items())}{paths}"
+        if config is None
+        else str(config.resolve())
     )
     return hashlib.sha256(f"{Path.cwd()} {facts}".encode()).hexdigest()[:16]
 

@@ -262,7 +262,8 @@ class Collector:
     def _paths(self, files: Files) -> Iterator[str]:
         seen = set()
         for pattern in files.path:
-            found = sorted(glob.iglob(pattern, recursive=True))  # noqa: PTH207 - Path has no absolute patterns
+            within = f"{glob.escape(pattern.rstrip('/'))}/**" if Path(pattern).is_dir() else pattern
+            found = sorted(path for path in glob.iglob(within, recursive=True) if not Path(path).is_dir())  # noqa: PTH207 - Path has no absolute patterns
             if not found and self._first_look:
                 self.counts.unmatched += 1
                 _LOG.warning("no file matches %s", pattern)

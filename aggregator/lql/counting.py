@@ -127,7 +127,20 @@ class Counter:
             place = self._measures.index(order_by) if order_by in self._measures else None
             table = _ordered(table, counted[ROWS] if place is None else measured[place], most_first)
         self._held.set(0)  # it is the caller's now
+        self._warn_of_nothing([*keys, *measured])
         return table.rename_columns(self._titles)
+
+    def _warn_of_nothing(self, columns: Sequence[pa.ChunkedArray | pa.Array]) -> None:
+        """Tell of keys and measures that have no value anywhere: they may be mistyped."""
+        counts = ("COUNT", "DISTINCT")
+        whole = [None] * (len(columns) - len(self._measures)) + list(self._measures)
+        for title, measure, column in zip(self._titles, whole, columns, strict=True):
+            if measure is not None and measure.operand is None:
+                continue
+            counted = measure is not None and measure.function in counts
+            if column.null_count == len(column) or (counted and pc.max(column).as_py() == 0):
+                what = "value" if measure is None or counted else "number"
+                self.warnings.append(f"{title!r}: no record that was read has a {what}")
 
     def _empty(self) -> pa.Table:
         """No group; or one of no rows, where there are no keys."""

@@ -70,6 +70,8 @@ def _unexpected(error: lark.exceptions.UnexpectedToken, text: str) -> LqlError:
         mark, found = Mark(text, len(text), len(text) + 1), "the end of the text"
     words = sorted(expected & KEYWORDS)
     hint = did_you_mean(str(token), words) if isinstance(token, _Token) and token.type == "IDENT" else None
+    if isinstance(token, _Token) and token.type == "IDENT" and "DISTINCT" in expected:
+        hint = f'SELECT reads whole records: leave it out, or write a format string, as "{{msg}}", or DISTINCT {token}'
     if "IDENT" in expected and token.type in {"SIGN", *_OPERATORS} and "STRING" not in expected:
         hint = f"write in front of it what is compared: msg {token} …"
     return LqlError(f"{found} was not expected here", mark=mark, hint=hint or _expecting(expected))

@@ -18,7 +18,7 @@ from aggregator.lql import Columns, Counter, Filter, LqlError, Template, range_s
 from aggregator.lql.operand import Column, Field, Target, innermost, target_of
 from aggregator.lql.times import NANOS_PER_MICRO
 from aggregator.lql.tokens import did_you_mean
-from aggregator.lql.tree import Select, conditions
+from aggregator.lql.tree import Every, Select, conditions
 from aggregator.model import RECORD_INDEX
 from aggregator.read.segment_source import FIRST_WINDOW_ROWS
 from aggregator.storage.manifest.lineage import Lineage
@@ -321,25 +321,28 @@ class Selection(Answer):
         columns = material.columns
         if not material.parts:
             return []
+        unknown = sorted(self._names_beside(columns) - set(self._backend.streams.tag_names()) - EVENT_TAGS)
         if columns.extra is not None:
-            near = (
-                (name, did_you_mean(name, columns.names))
-                for name in sorted(self._names_beside(columns) - set(self._backend.streams.tag_names()) - EVENT_TAGS)
-            )
+            near = ((name, did_you_mean(name, columns.names)) for name in unknown)
             return [f"no topic that is read has a column {name!r}: {hint}" for name, hint in near if hint]
-        return [f"no topic that is read has a field {name!r}" for name in sorted(self._fields() - set(columns.names))]
+        told = [f"no topic that is read has a field {name!r}" for name in sorted(self._fields() - set(columns.names))]
+        return told + [f"no topic that is read has a column, field or tag {name!r}" for name in unknown]
 
     def _fields(self) -> set[str]:
-        """Fields that the condition names."""
+        """Fields that the statement names."""
         return {target.name for target in self._targets() if isinstance(target, Field)}
 
     def _names_beside(self, columns: Columns) -> set[str]:
-        """Names in the condition that are no columns: of fields or tags."""
+        """Names in the statement that are no columns: of fields or tags."""
         return {each.name for each in self._targets() if isinstance(each, Column)} - set(columns.names)
 
     def _targets(self) -> Iterator[Target]:
-        where = self._select.where
-        return iter(()) if where is None else (target_of(innermost(c.operand)[0]) for c in conditions(where))
+        """What conditions, keys and measures name."""
+        select = self._select
+        operands = [] if select.where is None else [each.operand for each in conditions(select.where)]
+        operands += [key for key in select.group_by if not isinstance(key, Every)]
+        operands += [measure.operand for measure in select.measures if measure.operand is not None]
+        return (target_of(innermost(operand)[0]) for operand in operands)
 
     def _all_parts(self, material: Material) -> list[TopicPart]:
         """Every topic of texts: positions count all of them."""

@@ -1,0 +1,57 @@
+"""What somebody meets who collects and asks about their own logs for the first time."""
+
+from __future__ import annotations
+
+import pytest
+
+LINES = "2026-03-01T08:00:00Z GET /a 12\n2026-03-01T08:00:01Z GET /b 30\n"
+
+
+@pytest.fixture
+def logs(command, tmp_path):
+    """A folder of logs, and an empty catalog."""
+    (tmp_path / "logs/deep").mkdir(parents=True)
+    (tmp_path / "logs/a.log").write_text(LINES)
+    (tmp_path / "logs/deep/b.log").write_text(LINES)
+    assert command("init", "data").status == 0
+    return tmp_path / "logs"
+
+
+def collected(command, *paths: str) -> str:
+    arguments = [argument for path in paths for argument in ("--path", path)]
+    result = command("collect", *arguments, "--into", "data", "--once")
+    assert (result.status, result.err) == (0, "")
+    return result.text.strip()
+
+
+def test_another_pattern_collects_nothing_twice(command, logs):
+    """Lines that were collected by one pattern are not collected again by another one."""
+    assert collected(command, "logs/*.log").startswith("2 lines")
+    assert collected(command, "logs/**/*.log").startswith("2 lines")
+    assert command("query", "data", "SELECT COUNT").rows == [{"count": 4}]
+
+
+def test_a_folder(command, logs, caplog):
+    """A folder stands for all files below it; one without files is told as a pattern without a match."""
+    assert collected(command, "logs/").startswith("4 lines")
+    (logs / "empty").mkdir()
+    nothing = command("collect", "--path", "logs/empty", "--into", "data", "--once")
+    assert (nothing.status, "no file matches logs/empty" in caplog.text) == (1, True)
+
+
+def test_mistyped_names_are_told(command, logs):
+    """A key or a measure that nothing has is told beside the answer."""
+    collected(command, "logs/*.log")
+    for statement in ("SELECT SUM(size)", "SELECT COUNT GROUP BY size", "SELECT DISTINCT size"):
+        answer = command("query", "data", statement)
+        assert answer.status == 0
+        assert "size" in answer.err
+        assert "no record that was read has a" in answer.err
+
+
+@pytest.mark.parametrize("statement", ["SELECT msg LIMIT 1", "SELECT * LIMIT 1"])
+def test_columns_behind_select(command, logs, statement):
+    """Who knows SQL is told what stands behind SELECT here."""
+    answer = command("query", "data", statement)
+    assert answer.status == 2
+    assert "SELECT" in answer.err.partition("\n")[0]
