@@ -24,15 +24,30 @@ MANY_DEAD = 1000  # entries of closed caches that a budget remembers at least be
 class _Shelf:
     """What one cache holds: it outlives the cache in its budget's queue, empty."""
 
-    __slots__ = ("count", "held", "values")
+    __slots__ = ("count", "held", "used", "values")
 
     def __init__(self) -> None:
         self.values: dict[Hashable, Any] = {}
+        self.used: set[Hashable] = set()  # what was found since it was looked at for being forgotten
         self.held = self.count = 0
+
+    def finder(self) -> Callable[[Hashable], Any]:
+        """What gives the value of a key, or None, and marks it as used."""
+        get, mark = self.values.get, self.used.add
+
+        def find(key: Hashable) -> Any:
+            value = get(key)
+            if value is not None:
+                mark(key)
+            return value
+
+        return find
 
 
 class Budget:
-    """Bytes that any number of caches share. Whatever cache it is in, what was made first is forgotten first."""
+    """Bytes that any number of caches share. Whatever cache it is in, what was not used for longest is forgotten first:
+    in a queue by age, what was used since it was at its head last goes to its end once more (the "clock" algorithm).
+    """
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
@@ -69,13 +84,12 @@ class Budget:
                 self._settle()
             if key in shelf.values:
                 return
+            self._shrink(size)  # first: what was not found yet would go before all that was
             shelf.values[key] = value
             shelf.held += size
             shelf.count += 1
             self._held += size
             self._queue.append((shelf, key, size))
-            if self._held > self._limit:
-                self._shrink()
 
     def clear(self, shelf: _Shelf) -> None:
         """Forget all that is on a shelf."""
@@ -86,6 +100,7 @@ class Budget:
     def abandon(self, shelf: _Shelf) -> None:
         """The same, but count it later: for destructors, which may run while this thread holds the lock."""
         shelf.values.clear()
+        shelf.used.clear()
         self._abandoned.append(shelf)
 
     def _settle(self) -> None:
@@ -98,9 +113,14 @@ class Budget:
             self._queue = deque(entry for entry in self._queue if entry[1] in entry[0].values)
             self._dead = 0
 
-    def _shrink(self) -> None:
-        while self._held > self._limit and self._queue:
+    def _shrink(self, coming_bytes: int = 0) -> None:
+        while self._held + coming_bytes > self._limit and self._queue:
             shelf, key, size = self._queue.popleft()
+            if key in shelf.used:
+                shelf.used.discard(key)
+                if key in shelf.values:
+                    self._queue.append((shelf, key, size))
+                    continue
             if shelf.values.pop(key, None) is None:
                 self._dead -= 1
                 continue
@@ -110,7 +130,7 @@ class Budget:
 
 
 class Cache:
-    """Keeps what was made last, as far as its budget goes; forgets in the order of making.
+    """Keeps what was used last, as far as its budget goes.
 
     A hit takes no lock. Two threads that miss at once may both make a value; either is good.
     """
@@ -120,7 +140,7 @@ class Cache:
         self._budget = Budget(budget) if isinstance(budget, int) else budget
         self._shelf = _Shelf()
         self._open = True
-        self.find = self._shelf.values.get
+        self.find = self._shelf.finder()
         """The value of a key, or None."""
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:

@@ -207,7 +207,8 @@ class Reader:
 
     def known_leaf(self, number: int) -> Leaf | None:
         """A directory leaf, if it is at hand."""
-        return self._tables.find((0, number))
+        found: Leaf | None = self._tables.find((0, number))
+        return found
 
     def _read_leaf(self, number: int) -> Leaf:
         root = self.root
@@ -321,7 +322,7 @@ class Reader:
     def value_codes(self, dictionary: int, place: int) -> dict[Any, int]:
         """Code of each value of a column that is stored as codes, in blocks that name a dictionary number."""
         key = (3, dictionary, place)
-        known = self._tables.find(key)
+        known: _Codes | None = self._tables.find(key)
         if known is None:
             known = self._tables.get(key, lambda: _Codes(self._values(dictionary, place)))
         return known.codes

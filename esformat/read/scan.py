@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import chain, islice
+from operator import attrgetter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,13 +66,16 @@ class Scan:
         whole: bool = False,
         merged: bool = False,
         keys: tuple[str | bytes, str | bytes] | None = None,
+        runs: Callable[[], Sequence[Scan]] | None = None,
     ) -> None:
         """Made by the verbs of Segment and Space.
 
         stretches: gives the stretches of rows to read, in row order. span: the rows [low, high) that they lie in.
         whole: whether they are all rows of the segment, time apart.
         merged: whether their rows are merged by time. keys: space and grouping where all rows share them.
+        runs: of a small space the same question to each of its groupings, in their order.
         """
+        self._runs = runs
         self._reader = reader
         self._query = query
         self._stretches = stretches
@@ -149,8 +153,16 @@ class Scan:
     def __iter__(self) -> Iterator[Event]:
         if self._keys is not None and not self._merged and self._direct():
             return iter(RunEvents(self._reader, self._query, self._stretches, self._span, self._keys))
+        if self._runs is not None and self._direct():
+            return islice(self._sorted_events(self._runs()), self._query.limit)
         events = chain.from_iterable(self._decoded_events())
         return events if self._query.limit is None else islice(events, self._query.limit)
+
+    def _sorted_events(self, runs: Sequence[Scan]) -> Iterator[Event]:
+        """The events of a few short runs in the order of time, equal times in that of the runs."""
+        backward = self._query.reverse
+        events = chain.from_iterable(reversed(runs) if backward else runs)
+        return iter(sorted(events, key=attrgetter("timestamp"), reverse=backward))
 
     def _direct(self) -> bool:
         wanted = self._query.columns

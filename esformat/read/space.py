@@ -11,6 +11,9 @@ from esformat.read.plan import Query, Stretch, conditions_of, make_query
 from esformat.read.reader import Reader
 from esformat.read.scan import Scan
 
+FEW_RUNS, FEW_EVENTS = 16, 1024
+"""Groupings and events of a space up to which each grouping is read by itself and their events are sorted."""
+
 
 class Space:
     """The events of one space in an open segment."""
@@ -101,7 +104,11 @@ class Space:
                 self._reader, query, lambda: stretches, span=(stretches[0].first, stretches[-1].last), keys=keys
             )
         span = (stretches[0].first, stretches[-1].last) if stretches else (0, 0)
-        return Scan(self._reader, query, lambda: stretches, span=span, merged=bool(stretches))
+        small = 1 < len(groupings) <= FEW_RUNS and self.num_events <= FEW_EVENTS
+        return Scan(
+            self._reader, query, lambda: stretches, span=span, merged=bool(stretches),
+            runs=(lambda: [self._scan(query, key) for key, _ in groupings]) if small else None,
+        )  # fmt: skip
 
     def _only(self, grouping: bytes) -> tuple[list[Stretch], list[tuple[bytes, int]]]:
         first = self._stretches[0].first

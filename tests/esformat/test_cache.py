@@ -167,3 +167,23 @@ def test_budgets_by_kind():
     assert budgets.held_bytes == 800
     budgets.resize(400)
     assert budgets.held_bytes == 400
+
+
+def test_what_is_used_stays():
+    """A value that is asked for again and again outlives others that are asked for once: it is made a few times."""
+    cache, made = Cache(20 * ENTRY), []
+    for number in range(1000):
+        cache.get("often", lambda: made.append(1) or Thing(50))
+        cache.get(number, lambda: Thing(50))
+    assert len(made) <= 3  # in the order of making it was 50 times
+    assert cache.find(0) is None
+    assert cache.find(999) is not None
+
+
+def test_everything_used_is_forgotten_in_turn():
+    """Where all was used the oldest goes: no value is looked at twice for room."""
+    cache = Cache(20 * (OVERHEAD_BYTES + 10))
+    for number in range(100):
+        cache.keep(number, number, 10)
+        assert all(cache.find(held) in (None, held) for held in range(number + 1))
+    assert [number for number in range(100) if cache.find(number) is not None] == list(range(80, 100))

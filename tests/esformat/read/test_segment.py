@@ -320,8 +320,9 @@ def test_after_closing(segment):
 
 
 @pytest.mark.parametrize("verb", ["iterate", "batches", "merged"])
-def test_closing_during_a_scan(many, verb):
+def test_closing_during_a_scan(many, verb, monkeypatch):
     """The scan ends with ClosedError at its next read; what it gave until then was right."""
+    monkeypatch.setattr("esformat.read.space.FEW_EVENTS", 0)  # a small space is read at once
     whole = [event_facts(event) for event in many.scan()]
     answer = {"iterate": many.scan, "batches": many.scan, "merged": many["customer-1"].scan}[verb]()
     if verb == "merged":
