@@ -96,18 +96,18 @@ def _by_name(out: str) -> str:
 def opened_output(out: str, *, force: bool) -> Iterator[BinaryIO]:
     """Open stdout, or what appears as `out`, a path or a URI, when all went well, and leaves nothing when not."""
     if out == STDOUT:
-        yield publish.standard_output()
+        with publish.naming("standard output", "what was written before stays there"):
+            yield publish.standard_output()
         return
     from esformat.io.location import publication_of  # here: pyarrow is slow to import
 
     publication = publication_of(out, overwrite=force)
     try:
-        yield publication.file
-        publication.commit()
-    except BaseException as error:
+        with publish.naming(out):
+            yield publication.file
+            publication.commit()
+    except BaseException:
         publication.abort()
-        if isinstance(error, OSError) and error.strerror and error.filename is None:
-            raise OSError(error.errno, f"{error.strerror}; it was not made", out) from error
         raise
 
 

@@ -25,7 +25,7 @@ from esformat.convert.sinks import grouped, write_batches
 from esformat.convert.source import Source
 from esformat.convert.typed_files import read_typed
 from esformat.io.location import publication_of, source_of
-from esformat.io.publish import STDOUT, Streamed, finished_file
+from esformat.io.publish import STDOUT, Streamed, finished_file, naming
 from esformat.io.source import CountingSource
 
 _TEXT = ("csv", "jsonl")
@@ -99,7 +99,8 @@ def convert(
                     f"{named} is for files of other origin: {source} {_why_not(read, how.schema)}",
                     hint="leave it out; `esdb reindex` makes other indexes" if named == "--index" else "leave it out",
                 )
-            return _write(_counted(moved, progress), target, written, how)
+            with naming(target):
+                return _write(_counted(moved, progress), target, written, how)
     if written != "esdb":
         raise InputError(
             "does not tell which columns it has",

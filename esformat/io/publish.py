@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import stat
@@ -83,6 +84,20 @@ class Publication:
     def withdraw(self) -> None:
         """Take the file away again that `commit` made visible. Raises OSError."""
         self.path.unlink(missing_ok=True)
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def naming(name: str, kept: str = "it was not made") -> Iterator[None]:
+    """Say in the error of a full disk which file it was, and what is left of it: a write by number knows neither."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _NO_ROOM or error.filename is not None:
+            raise
+        raise OSError(error.errno, f"{os.strerror(error.errno)}; {kept}", name) from error
 
 
 STDOUT = "-"

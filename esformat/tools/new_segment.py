@@ -12,7 +12,7 @@ from esformat.errors import UsageError
 from esformat.format.metadata import Statistics
 from esformat.io.buffered import in_windows
 from esformat.io.location import Place, Target, locate, publication_of, source_of
-from esformat.io.publish import Publication
+from esformat.io.publish import Publication, naming
 from esformat.io.store import StoredAt
 from esformat.io.upload import Upload
 from esformat.read.reader import Reader
@@ -71,8 +71,9 @@ def published(out: Target, *, overwrite: bool) -> Iterator[Publication | Upload]
     """A segment that appears where `out` says when the block ends well, and not at all when it does not."""
     publication = publication_of(out, overwrite=overwrite)
     try:
-        yield publication
-        publication.commit()
+        with naming(publication.name):
+            yield publication
+            publication.commit()
     except BaseException:
         publication.abort()
         raise

@@ -17,6 +17,7 @@ from esformat.format.layout import LEAST_FRAME_BYTES, MOST_FRAME_BYTES
 from esformat.format.metadata import Metadata, Statistics, check_properties, is_unicode
 from esformat.format.schema import KEY_COLUMNS, EventSchema, default_schema, make_schema
 from esformat.io.location import Options, Target, located, publication_of
+from esformat.io.publish import naming
 from esformat.write.intake import EventRows, check_table
 from esformat.write.memory import Budget
 from esformat.write.sorter import EventSorter
@@ -197,7 +198,8 @@ class Writer:
         self._check_open()
         before = self._schema, self._sorter
         try:
-            self._events += self._take_pieces(pieces_of(table, self._options.budget.piece))
+            with naming(self._name):
+                self._events += self._take_pieces(pieces_of(table, self._options.budget.piece))
         except BaseException:
             self._schema, sorter = before
             if self._state == "open" and self._sorter is not sorter:  # made for a schema that nobody wants
@@ -280,10 +282,11 @@ class Writer:
         try:
             if self._schema is None:
                 self._schema = default_schema(self._indexes, binary_keys=self._binary_keys)
-            self._take_rows()
-            self.statistics = self._make_sorter().finish()
-            self._close_sorter()
-            self._publication.commit()
+            with naming(self._name):
+                self._take_rows()
+                self.statistics = self._make_sorter().finish()
+                self._close_sorter()
+                self._publication.commit()
         except BaseException:
             self.abort()
             raise

@@ -1,0 +1,90 @@
+"""A file system that is really full: what a command says then, and what it leaves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import aggregator
+import esformat
+from aggregator.cli import feeding
+from aggregator.cli import run as run_aggregator
+
+
+@pytest.fixture
+def small(tmp_path):
+    """A file system of its own of 1 MiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", place], capture_output=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip("no file system can be mounted here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+@pytest.fixture
+def large(tmp_path) -> Path:
+    """Events that compress to more than that, as CSV and as a segment."""
+    with (tmp_path / "large.csv").open("w") as file:
+        file.write("space,timestamp,text\n")
+        file.writelines(f"s{n},{1_700_000_000_000 + n},{os.urandom(400).hex()}\n" for n in range(3500))
+    with esformat.create(tmp_path / "large.esdb") as writer:
+        for n in range(3500):
+            writer.add(f"s{n}", os.urandom(400), timestamp=n)
+    return tmp_path
+
+
+COMMANDS = [
+    ("write", "{out}.esdb", "large.csv"),
+    ("write", "{out}.esdb", "large.csv", "--memory", "64MiB"),
+    ("convert", "large.esdb", "{out}.parquet"),
+    ("convert", "large.esdb", "{out}.esdb"),
+    ("merge", "{out}.esdb", "large.esdb"),
+    ("recompress", "large.esdb", "{out}.esdb"),
+    ("scan", "large.esdb", "-o", "{out}.jsonl"),
+    ("scan", "large.esdb", "-o", "{out}.esdb"),
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_a_file_that_does_not_fit(esdb, small, large, command):
+    """One line that names it and says that nothing was made; nothing is left in its place."""
+    arguments = [part.format(out=small / "out") for part in command]
+    out = next(part for part in arguments if part.startswith(str(small)))
+    result = esdb(*arguments)
+    assert result.status == 1
+    assert result.err == f"esdb: {out}: no space left on device; it was not made\n"
+    assert list(small.iterdir()) == []
+
+
+def test_python_says_which_file(small, large):
+    """The error of a writer names its file, too."""
+    with pytest.raises(OSError, match="it was not made") as caught, esformat.create(small / "out.esdb") as writer:
+        writer.add_table(esformat.open(large / "large.esdb").scan().to_table())
+    assert caught.value.filename == str(small / "out.esdb")
+    assert list(small.iterdir()) == []
+
+
+def test_an_import_that_does_not_fit(small, large, monkeypatch, capfd):
+    """It says where there is no room, how many events are kept and as which records; these are there."""
+    monkeypatch.setattr(feeding, "DISK_PATIENCE_S", 0.0)
+    data = small / "data"
+    assert run_aggregator(["init", str(data)]) == 0
+    capfd.readouterr()
+    status = run_aggregator(["import", str(data), "events", str(large / "large.csv"), "--batch-rows", "100"])
+    told = capfd.readouterr().err
+    assert status == 1
+    assert f"{data}" in told
+    assert "no space left" in told or "room" in told
+    with aggregator.open(data, read_only=True) as catalog:
+        kept = catalog.topic("events").scan().count()
+    assert kept > 0
+    assert f"events keeps {kept:,} events appended before the error: record indexes 0 to {kept - 1:,}" in told
