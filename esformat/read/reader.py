@@ -18,7 +18,7 @@ from esformat.format.dictionary import ColumnDictionary, StoredDictionary, open_
 from esformat.format.directory import Leaf, Root
 from esformat.format.footer import Key, decode_footer
 from esformat.format.frame import Block, decode_block
-from esformat.format.layout import BlockHandle, BlockKind, Trailer
+from esformat.format.layout import HEADER_BYTES, HEADER_MAGIC, TRAILER_MAGIC, BlockHandle, BlockKind, Trailer
 from esformat.format.metadata import Metadata, Statistics
 from esformat.format.node import DecodeContext, Shape, shape_of
 from esformat.format.postings import IndexRoot, Page, Posting, decode_chunk
@@ -43,11 +43,22 @@ class _Tail:
         self._source = source
         self._first = max(0, source.size - OPENING_BYTES)
         self._data = source.read_at(self._first, source.size - self._first)
+        if self._is_foreign():
+            raise CorruptSegmentError(
+                "it neither begins nor ends as an .esdb file does",
+                hint="`esdb write` makes one of CSV, JSON lines, Parquet and Arrow",
+            )
         self.trailer = Trailer.decode(self._data, source.size)
         if self.trailer.opening_offset < self._first:  # a second read, of exactly what is missing
             missing = source.read_at(self.trailer.opening_offset, self._first - self.trailer.opening_offset)
             self._data = missing + self._data
             self._first = self.trailer.opening_offset
+
+    def _is_foreign(self) -> bool:
+        """Whether nothing tells a segment: what was cut off, or written over at one end, still has the other one."""
+        if len(self._data) < HEADER_BYTES or self._data.endswith(TRAILER_MAGIC):
+            return False
+        return self._source.read_at(0, len(HEADER_MAGIC)) != HEADER_MAGIC
 
     def stored(self, handle: BlockHandle) -> bytes:
         """The bytes of a block, from the tail, or from the source where it lies before it."""

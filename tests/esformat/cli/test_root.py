@@ -236,3 +236,13 @@ def test_without_the_extra(tmp_path):
             assert (done.returncode, done.stdout) == (2, "")
             assert done.stderr == 'esdb: the command line needs the package click: pip install "esformat[cli]"\n'
         (tmp_path / f"{name}.py").unlink()
+
+
+@pytest.mark.parametrize("name", ["info", "scan", "spaces"])
+def test_a_file_of_another_format(esdb, tmp_path, name):
+    """Who asks a CSV is told what makes a segment of it, not to restore it."""
+    (tmp_path / "mine.csv").write_text("who,at\nada,2026-03-01\n" * 50)
+    result = esdb(name, "mine.csv")
+    assert (result.status, result.out) == (1, b"")
+    assert "mine.csv: it neither begins nor ends as an .esdb file does" in result.err
+    assert "`esdb write` makes one of CSV" in result.err
