@@ -6,9 +6,10 @@ events.where("space = 'customer-42'").show()
 """
 
 from esformat.spark import requirement as _requirement  # noqa: F401 - first: it says what to install
+from esformat.spark.door import sql, view
 from esformat.spark.load import read
 from esformat.spark.session import start_session
 from esformat.spark.source import EsdbDataSource, register
 from esformat.spark.write import Written, write
 
-__all__ = ["EsdbDataSource", "Written", "read", "register", "start_session", "write"]
+__all__ = ["EsdbDataSource", "Written", "read", "register", "sql", "start_session", "view", "write"]

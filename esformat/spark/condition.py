@@ -46,7 +46,7 @@ _TOKEN = re.compile(
 _COMPARISONS: dict[str, Callable[[tuple[str, ...], Any], Filter]] = {
     "=": EqualTo, "<": LessThan, "<=": LessThanOrEqual, ">": GreaterThan, ">=": GreaterThanOrEqual,
 }  # fmt: skip
-_KEYWORDS = ("AND", "IN", "BETWEEN", "LIKE", "IS", "NOT", "NULL", "TRUE", "FALSE", "OR")
+KEYWORDS = ("AND", "IN", "BETWEEN", "LIKE", "IS", "NOT", "NULL", "TRUE", "FALSE", "OR")
 _MAX_DEPTH = 100
 
 Token = tuple[str, str]
@@ -113,7 +113,7 @@ class _Parser:
 
     def _condition(self) -> Iterator[Filter]:
         kind, name = self._next()
-        if kind not in ("word", "quoted") or (kind == "word" and name.upper() in _KEYWORDS):
+        if kind not in ("word", "quoted") or (kind == "word" and name.upper() in KEYWORDS):
             raise self._wrong(f"a column, not {name!r}")
         name = name[1:-1].replace("``", "`") if kind == "quoted" else name
         if name not in self._schema.names:

@@ -19,7 +19,9 @@ PARTITION_BYTES = 64 << 20  # stored: about two million events, four seconds of 
 SEGMENT_BYTES = 256 << 20  # in memory as Arrow: 40-80 MB on disk
 SEGMENT_EVENTS = 4_000_000
 
-_LOST = "tables of a catalog lose theirs in Spark: use temporary views"
+_OF_TABLES = ("serialization.format", "owner", "provider", "location", "external", "is_managed_location", "comment")
+"""What Spark's catalog adds to the options of a table."""
+_LOST = "tables of a catalog lose theirs in Spark"
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -114,6 +116,7 @@ class ReadOptions:
     name_pattern (`pathGlobFilter`): the names of the files to read, as `part-*`; None: all.
     merge_schema (`mergeSchema`): whether the columns are those of all files, as is usual here, or of the first one.
     zone (`timeZone`): of times in the condition that name none.
+    limit: so many events are enough, whichever they are; None: all. With a condition each task may give as many.
     """
 
     paths: tuple[str, ...]
@@ -124,20 +127,23 @@ class ReadOptions:
     name_pattern: re.Pattern[str] | None = None
     merge_schema: bool = True
     zone: str = "UTC"
+    limit: int | None = None
 
     @classmethod
     def parse(cls, given: Mapping[str, str], zone: str = "UTC") -> Self:
         """Read them from what Spark hands over. zone: the session's. Raises UsageError."""
         known = (
             "path", "paths", "columns", "where", "partitionBytes", "partitions", "pathGlobFilter", "mergeSchema",
-            "timeZone",
+            "timeZone", "limit",
         )  # fmt: skip
-        options = Options(given, known)
+        options = Options({name: text for name, text in given.items() if name.lower() not in _OF_TABLES}, known)
         one, several = options.get("path", str), options.get("paths", parse_paths) or ()
         paths = (one, *several) if one else several
         if not paths:
             raise UsageError(
-                "there is nothing to read", hint=f'give a path: spark.read.format("esdb").load(path); {_LOST}'
+                "there is nothing to read",
+                hint=f'give a path: spark.read.format("esdb").load(path); {_LOST}: '
+                'read them with esformat.spark.sql(spark, "SELECT …")',
             )
         return cls(
             paths,
@@ -148,6 +154,7 @@ class ReadOptions:
             options.get("pathGlobFilter", parse_pattern),
             options.get("mergeSchema", one_of("true", "false")) != "false",
             options.get("timeZone", str) or zone,
+            options.get("limit", parse_count),
         )
 
 
@@ -217,7 +224,8 @@ class WriteOptions:
         path = options.get("path", str)
         if not path:
             raise UsageError(
-                "there is nowhere to write", hint=f'give a path: df.write.format("esdb").save(path); {_LOST}'
+                "there is nowhere to write",
+                hint=f'give a path: esformat.spark.write(df, path), or df.write.format("esdb").save(path); {_LOST}',
             )
         level, codec = options.get("level", _level), options.get("codec", one_of("zstd", "lz4", "none")) or "zstd"
         if level is not None and codec != "zstd":

@@ -18,7 +18,7 @@ from esformat.spark.condition import columns_of, matching, parse_condition
 from esformat.spark.files import name_of, segments_at
 from esformat.spark.options import ReadOptions
 from esformat.spark.pushed import bounds_of_filters
-from esformat.spark.scan_plan import RowRange, find_candidates, opened_as_planned, schemas_of, share_out
+from esformat.spark.scan_plan import RowRange, at_most, find_candidates, opened_as_planned, schemas_of, share_out
 from esformat.spark.scoping import filters_are_scoped
 from esformat.spark.types import arrow_schema, check_requested, convert_batch, spark_schema, unify_schemas
 
@@ -88,6 +88,8 @@ class SegmentReader(DataSourceReader):
         """What each task reads. Raises UsageError for a schema that the segments do not have."""
         options = self._options
         candidates = find_candidates(segments_at(options.paths, options.name_pattern), self._bounds)
+        if options.limit is not None and not self._where:
+            candidates = at_most(candidates, options.limit)
         names = tuple(self._schema.fieldNames())
         there = unify_schemas(with_file_path(schemas_of(candidates), names), names)
         check_requested(self._schema, spark_schema(there))
@@ -101,7 +103,10 @@ class SegmentReader(DataSourceReader):
         schema = arrow_schema(self._schema)
         looked_at = dict.fromkeys(name for each in self._where for name in columns_of(each))
         whole = pa.schema([*schema, *(self._known.field(name) for name in looked_at if name not in schema.names)])
+        left = self._options.limit
         for rows in ranges:
+            if left == 0:
+                return
             with opened_as_planned(rows) as segment:
                 bounds = self._bounds(schema_of(segment))
                 columns = [name for name in whole.names if name in segment.schema.names] or ["timestamp"]
@@ -110,5 +115,10 @@ class SegmentReader(DataSourceReader):
                     if named:
                         batch = batch.append_column(_FILE_PATH, pa.repeat(name_of(rows.place), len(batch)))
                     found = matching(convert_batch(batch, whole), self._where)
+                    if left is not None:
+                        found = found.slice(0, left)
+                        left -= len(found)
                     if len(found):
                         yield found if found.schema.names == schema.names else found.select(schema.names)
+                    if left == 0:
+                        break

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow as pa
 from esformat.errors import UsageError
 from esformat.format.schema import EventSchema
 from esformat.io.location import Place
-from esformat.read.bounds import Bounds
+from esformat.read.bounds import Bounds, Domain
 from esformat.read.row_range import RowPiece, candidate_rows, identity, schema_of
 from esformat.read.segment import Segment
 from esformat.spark.files import name_of, open_place
@@ -81,6 +81,32 @@ def find_candidates(places: Sequence[Place], bounds_of: BoundsOf) -> list[Candid
             return Candidate(place, identity(segment), tuple(candidate_rows(segment, bounds_of(schema))), schema)
 
     return in_threads(find, places)
+
+
+def count_events(places: Sequence[Place], space: str | None = None) -> int:
+    """How many events there are, of one space or of all, without reading any."""
+
+    def count(place: Place) -> int:
+        with open_place(place, cache_bytes=SMALL_CACHE_BYTES) as segment:
+            if space is None:
+                return segment.num_events
+            bounds = {"space": Domain(frozenset([space.encode()]))}
+            return sum(piece.last - piece.first for piece in candidate_rows(segment, bounds))
+
+    return sum(in_threads(count, places))
+
+
+def at_most(candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
+    """The first of the candidates that have so many rows, and no more of them."""
+    taken = []
+    for candidate in candidates:
+        pieces = []
+        for piece in candidate.pieces:
+            if limit > 0:
+                pieces.append(replace(piece, last=min(piece.last, piece.first + limit)))
+            limit -= piece.last - piece.first
+        taken.append(replace(candidate, pieces=tuple(pieces)))
+    return taken
 
 
 def share_out(

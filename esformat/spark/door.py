@@ -1,0 +1,300 @@
+"""`sql`: SQL over segments that reads what the query needs, and no more.
+
+Spark 4.3 tells a data source written in Python neither which columns a query uses nor its filters. So the query is
+planned twice: first over stand-ins without rows, to see what it needs of each source (`handed`), then over the sources
+opened with just that. A column that is not needed is there, with nothing in it: names and positions stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
+
+from esformat.errors import UsageError
+from esformat.spark.catalyst import class_of, items
+from esformat.spark.event_columns import column_name
+from esformat.spark.files import segments_at
+from esformat.spark.handed import Handed, everything, handed_over
+from esformat.spark.load import read
+from esformat.spark.options import ReadOptions, as_list
+from esformat.spark.read import FILE_PATH
+from esformat.spark.scan_plan import count_events
+from esformat.spark.source import EsdbDataSource, register, zone_of
+
+SOURCE = EsdbDataSource.name()
+HANDED_TO = (SOURCE, "aggregator")
+"""Data sources that take the options `columns` and `where`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One place of a query that reads a source.
+
+    first, end: where its name stands in the text, and `name` itself. format, options: how Spark reads it.
+    schema: all columns that the query may name.
+    """
+
+    first: int
+    end: int
+    name: str
+    format: str
+    options: Mapping[str, str]
+    schema: StructType
+
+
+def sql(spark: SparkSession, query: str) -> DataFrame:
+    """The answer of a query in Spark's SQL, in which `` esdb.`path` `` is the segments at a path, as Parquet files are.
+
+    Views made with `view`, temporary views over `format("esdb")` or `format("aggregator")`, and tables made with
+    `CREATE TABLE … USING esdb LOCATION '…'` are read in the same way: of each, the columns that the query needs and the
+    events that its conditions leave, as far as the option `where` can say them. `EXPLAIN SELECT …` shows what that is.
+    The column `_file_path` is there where the query names it. Raises UsageError or OSError where a path names nothing,
+    and what Spark raises for the query.
+    """
+    _check_classic(spark)
+    register(spark)
+    plan = _parsed(spark, query)
+    sources = list(_sources(spark, query, plan))
+    if not sources:
+        return spark.sql(query)
+    found = _handed(spark, query, sources)
+    names = [f"_esdb_{secrets.token_hex(8)}" for _ in sources]
+    try:
+        for name, source, handed in zip(names, sources, found, strict=True):
+            _opened(spark, source, handed).createOrReplaceTempView(name)
+        answer = spark.sql(_rewritten(query, sources, names))
+    finally:
+        for name in names:
+            spark.catalog.dropTempView(name)
+    if class_of(plan) != "ExplainCommand":
+        return answer
+    lines = "".join(_line(source, handed) for source, handed in zip(sources, found, strict=True))
+    text = answer.collect()[0][0]
+    return spark.createDataFrame([(f"== Handed to the data sources ==\n{lines}\n{text}",)], "plan string")
+
+
+def view(
+    spark: SparkSession,
+    name: str,
+    paths: str | Sequence[str],
+    *,
+    where: str | None = None,
+    columns: Sequence[str] | None = None,
+    **options: str | int,
+) -> DataFrame:
+    """Make a temporary view of segments, which `sql` reads by what each query needs. Gives its DataFrame.
+
+    where, columns, options: as of `read`; they hold for all queries. Plain `spark.sql` gives the same answers and
+    reads more.
+    """
+    df = read(spark, paths, where=where, columns=columns, **options)
+    df.createOrReplaceTempView(name)
+    return df
+
+
+# ------------------------------------------------------------ which sources a query names
+
+
+def _check_classic(spark: SparkSession) -> None:
+    if getattr(spark, "_jvm", None) is None:
+        raise UsageError(
+            "esformat.spark.sql needs a session of its own Java, and this one is of Spark Connect",
+            hint="use esformat.spark.read(spark, path, columns=…, where=…), and a view of that for SQL",
+        )
+
+
+def _parsed(spark: SparkSession, query: str) -> Any:
+    return spark._jsparkSession.sessionState().sqlParser().parsePlan(query)
+
+
+def _sources(spark: SparkSession, query: str, plan: Any) -> Iterator[Source]:
+    """The places that name a source that takes what it is told, in the order of the text."""
+    relations, shadowed = _relations(plan.logicalPlan() if class_of(plan) == "ExplainCommand" else plan)
+    known: dict[tuple[str, ...], tuple[str, dict[str, str], StructType] | None] = {}
+    places = {}
+    for relation in relations:
+        parts = tuple(map(str, items(relation.multipartIdentifier())))
+        if len(parts) == 1 and parts[0].lower() in shadowed:
+            continue
+        if parts not in known:
+            known[parts] = _known(spark, parts, with_path=FILE_PATH in query.lower())
+        origin, found = relation.origin(), known[parts]
+        if found is not None and origin.startIndex().isDefined():
+            first, end = int(origin.startIndex().get()), int(origin.stopIndex().get()) + 1
+            places[first] = Source(first, end, query[first:end], *found)
+    yield from (places[first] for first in sorted(places))
+
+
+def _relations(node: Any) -> tuple[list[Any], set[str]]:
+    """The relations that a parsed query names, and the names that it defines itself."""
+    if class_of(node) == "UnresolvedRelation":
+        return [node], set()
+    relations, shadowed = [], set()
+    for inner in (*items(node.children()), *items(node.innerChildren()), *items(node.subqueries())):
+        if hasattr(inner, "innerChildren"):
+            more, names = _relations(inner)
+            relations += more
+            shadowed |= names
+    if class_of(node) == "UnresolvedWith":
+        shadowed |= {str(pair._1()).lower() for pair in items(node.cteRelations())}
+    return relations, shadowed
+
+
+def _known(
+    spark: SparkSession, parts: tuple[str, ...], *, with_path: bool
+) -> tuple[str, dict[str, str], StructType] | None:
+    """How a relation is read, where it is one of ours: its format, options and columns."""
+    if len(parts) == 2 and parts[0].lower() == SOURCE:
+        return _of_files({"path": parts[1]}, with_path=with_path)
+    catalog = spark._jsparkSession.sessionState().catalog()
+    if len(parts) == 1 and catalog.getTempView(parts[0]).isDefined():
+        return _of_view(spark, parts[0])
+    identifier = ".".join(map(column_name, parts))
+    if len(parts) > 2 or not spark.catalog.tableExists(identifier):
+        return None
+    table = catalog.getTempViewOrPermanentTableMetadata(
+        spark._jsparkSession.sessionState().sqlParser().parseTableIdentifier(identifier)
+    )
+    location = table.storage().locationUri()
+    if not table.provider().isDefined() or str(table.provider().get()).lower() != SOURCE or not location.isDefined():
+        return None
+    return _of_files({"path": str(location.get().toString())}, with_path=with_path)
+
+
+def _of_files(options: dict[str, str], *, with_path: bool) -> tuple[str, dict[str, str], StructType]:
+    schema = EsdbDataSource(options).schema()
+    if with_path and FILE_PATH not in schema.names:
+        schema.add(FILE_PATH, StringType(), nullable=False)
+    return SOURCE, options, schema
+
+
+def _of_view(spark: SparkSession, name: str) -> tuple[str, dict[str, str], StructType] | None:
+    """The same of a temporary view that is a source and nothing else."""
+    node = spark.table(column_name(name))._jdf.queryExecution().analyzed()
+    while class_of(node) in ("SubqueryAlias", "View"):
+        node = node.child()
+    if class_of(node) != "DataSourceV2Relation" or str(node.table().name()) not in HANDED_TO:
+        return None
+    options = dict(node.options().asCaseSensitiveMap())
+    schema = StructType.fromJson(json.loads(node.schema().json()))
+    return str(node.table().name()), options, schema
+
+
+# ------------------------------------------------------------ what the query needs of them
+
+
+def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> list[Handed]:
+    """What is handed to each source: everything, where the plan does not show it."""
+    java: Any = spark._jvm
+    state = spark._jsparkSession.sessionState()
+    names: list[str] = []
+    numbers: list[int] = []
+    try:
+        for source in sources:
+            rows = spark.sparkContext._jsc.emptyRDD()
+            frame = spark._jsparkSession.createDataFrame(rows, spark._jsparkSession.parseDataType(source.schema.json()))
+            numbers.append(int(frame.queryExecution().analyzed().rdd().id()))
+            names.append(f"_esdb_{secrets.token_hex(8)}")
+            frame.createOrReplaceTempView(names[-1])
+        plan = _parsed(spark, _rewritten(query, sources, names))
+        plan = plan.logicalPlan() if class_of(plan) == "ExplainCommand" else plan
+        skip = java.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # a command is run once, further on
+        execution = state.executePlan(plan, skip)
+        timeless = not execution.analyzed().containsPattern(
+            java.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
+        )
+        found = handed_over(
+            execution.optimizedPlan(), numbers, [source.schema.names for source in sources], conditions=timeless
+        )
+    finally:
+        for name in names:
+            spark.catalog.dropTempView(name)
+    return [handed or everything(source.schema.names) for handed, source in zip(found, sources, strict=True)]
+
+
+def _rewritten(query: str, sources: Sequence[Source], names: Sequence[str]) -> str:
+    """The query with other names for its sources."""
+    for source, name in reversed(list(zip(sources, names, strict=True))):
+        query = query[: source.first] + name + query[source.end :]
+    return query
+
+
+# ------------------------------------------------------------ the sources, opened with just that
+
+
+def _opened(spark: SparkSession, source: Source, handed: Handed) -> DataFrame:
+    """A source's rows that are needed, with all its columns; nothing is in those that are not needed."""
+    fixed = dict(handed.equal)
+    columns = [each for each in source.schema if each.name in handed.columns or not _can_be_void(each)]
+    columns = [each for each in columns if each.name not in fixed]
+    count = None if columns or source.format != SOURCE else _count(spark, source, handed)
+    if count is not None:
+        rows = spark.range(count if handed.limit is None else min(count, handed.limit)).select()
+    else:
+        rows = _read(spark, source, handed, columns or [_cheapest(source.schema)])
+    given = {each.name for each in columns}
+    return rows.select(
+        *(
+            F.col(column_name(each.name)) if each.name in given
+            else F.lit(fixed[each.name]).cast(each.dataType).alias(each.name) if each.name in fixed
+            else _void(each).alias(each.name)
+            for each in source.schema
+        )
+    )  # fmt: skip
+
+
+def _read(spark: SparkSession, source: Source, handed: Handed, columns: Sequence[StructField]) -> DataFrame:
+    options = {name: text for name, text in source.options.items() if name.lower() not in ("columns", "where")}
+    given = {name.lower(): text for name, text in source.options.items()}
+    wheres = [text for text in (given.get("where", ""), handed.where) if text]
+    if wheres:
+        options["where"] = wheres[0] if len(wheres) == 1 else " AND ".join(f"({text})" for text in wheres)
+        options.setdefault("timeZone", zone_of(spark))
+    options["columns"] = as_list([each.name for each in columns])
+    if handed.limit is not None and source.format == SOURCE:
+        options["limit"] = str(handed.limit)
+    return spark.read.format(source.format).options(**options).schema(StructType(list(columns))).load()
+
+
+def _count(spark: SparkSession, source: Source, handed: Handed) -> int | None:
+    """How many events there are, from what files say of themselves; None where that does not tell."""
+    options = ReadOptions.parse(source.options, zone_of(spark))
+    fixed = dict(handed.equal)
+    if options.where or set(fixed) - {"space"} or len(handed.conditions) != len(fixed):
+        return None
+    return count_events(segments_at(options.paths, options.name_pattern), fixed.get("space"))
+
+
+def _cheapest(schema: StructType) -> StructField:
+    """A column that costs little to read."""
+    return schema["timestamp"] if "timestamp" in schema.names else schema[0]
+
+
+def _can_be_void(column: StructField) -> bool:
+    return column.nullable or isinstance(column.dataType, StringType | BinaryType | TimestampType)
+
+
+def _void(column: StructField) -> Column:
+    """A value for a column that nobody looks at; null only where the column may be, as Spark counts on that."""
+    if column.nullable:
+        return F.lit(None).cast(column.dataType)
+    if isinstance(column.dataType, TimestampType):
+        return F.timestamp_micros(F.lit(0))
+    return F.lit("").cast(column.dataType)
+
+
+def _line(source: Source, handed: Handed) -> str:
+    """What one source is told, for people."""
+    parts = [f"columns {', '.join(handed.columns)}" if handed.columns else "no columns"]
+    if handed.where:
+        parts.append(f"where {handed.where}")
+    if handed.limit is not None:
+        parts.append(f"limit {handed.limit}")
+    return f"{source.name}: {'; '.join(parts)}\n"

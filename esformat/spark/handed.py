@@ -1,0 +1,163 @@
+"""What a query needs of each of its sources, as Spark's optimised plan says: columns, a condition, a limit.
+
+The plan is made for stand-ins: relations with the sources' columns and no rows, which Spark knows nothing else about.
+An optimised plan gives the answers of the query for any rows that have those columns. So rows that its filter on a
+source rules out need not be given, and columns that it does not look at may hold anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from esformat.spark.catalyst import (
+    Column,
+    class_of,
+    compared_column,
+    condition_text,
+    conjuncts,
+    equality,
+    items,
+)
+
+STAND_IN = "LogicalRDD"
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """What is handed to one source.
+
+    columns: those that are needed, in the source's order, but for those of `equal`. conditions: what all rows that are
+    needed meet. equal: columns that have one value in all of them, by a condition each. limit: so many of the rows are
+    enough, whichever; None: all are needed.
+    """
+
+    columns: tuple[str, ...]
+    conditions: tuple[str, ...] = ()
+    equal: tuple[tuple[str, Any], ...] = ()
+    limit: int | None = None
+
+    @property
+    def where(self) -> str:
+        """The conditions as the option `where` takes them; "": none."""
+        return " AND ".join(self.conditions)
+
+
+@dataclass(slots=True)
+class _Use:
+    """What one place of a plan needs: numbers of columns, None for all; conditions, and whether those are all."""
+
+    needed: set[int] | None = field(default_factory=set)
+    conditions: list[Any] = field(default_factory=list)
+    limit: int | None = None
+
+
+def handed_over(
+    plan: Any, stand_ins: Sequence[int], names: Sequence[Sequence[str]], *, conditions: bool
+) -> list[Handed | None]:
+    """What a plan needs of each source; None of one that it does not show, as inside some commands.
+
+    stand_ins: the numbers of their RDDs. names: their columns. conditions: whether conditions may be handed over.
+    """
+    uses: dict[int, list[Handed]] = {number: [] for number in stand_ins}
+    known = dict(zip(stand_ins, names, strict=True))
+    for leaf, above in _leaves(plan, []):
+        number = int(leaf.rdd().id())
+        if number in uses:
+            uses[number].append(_handed(leaf, above, known[number], conditions=conditions))
+    return [_united(uses[number], known[number]) for number in stand_ins]
+
+
+def _leaves(node: Any, above: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
+    """Stand-ins of a plan, and what lies above each: nodes, and None where a subquery begins."""
+    if class_of(node) == STAND_IN:
+        yield node, above
+        return
+    for child in items(node.children()):
+        yield from _leaves(child, [*above, node])
+    for inner in (*items(node.innerChildren()), *items(node.subqueries())):
+        if hasattr(inner, "children"):
+            yield from _leaves(inner, [*above, None])
+
+
+def _handed(leaf: Any, above: list[Any], names: Sequence[str], *, conditions: bool) -> Handed:
+    attributes = items(leaf.output())
+    numbers = [int(each.exprId().id()) for each in attributes]
+    use = _use(above)
+    kinds = [str(each.dataType().simpleString()) for each in attributes]
+    columns = {number: Column(*each) for number, *each in zip(numbers, names, kinds, strict=True)}
+    texts, fixed, left = _conditions(use.conditions, columns) if conditions else ([], {}, bool(use.conditions))
+    return Handed(
+        tuple(
+            name for number, name in zip(numbers, names, strict=True)
+            if (use.needed is None or number in use.needed) and name not in fixed
+        ),
+        tuple(texts), tuple(fixed.items()), None if left else use.limit,
+    )  # fmt: skip
+
+
+def _use(above: list[Any]) -> _Use:
+    """Follow a plan from a source upwards, as far as it says what it needs."""
+    use = _Use()
+    projected = False
+    for node in reversed(above):
+        kind = "" if node is None else class_of(node)
+        if kind == "Filter" and not projected:
+            use.conditions += conjuncts(node.condition())
+        elif kind == "LocalLimit":
+            use.limit = _count(node.limitExpr())
+            break
+        elif kind not in ("Project", "Aggregate") or (kind == "Aggregate" and projected):
+            break
+        if not projected and use.needed is not None:
+            use.needed |= {int(each.exprId().id()) for each in items(node.references().toSeq())}
+        projected = projected or kind != "Filter"
+        if kind == "Aggregate":
+            break
+    if not projected:
+        use.needed = None
+    return use
+
+
+def _count(expression: Any) -> int | None:
+    return int(expression.value()) if class_of(expression) == "Literal" else None
+
+
+def _conditions(found: list[Any], columns: dict[int, Column]) -> tuple[list[str], dict[str, Any], bool]:
+    """The conditions that can be handed over, as text; the columns that they give one value; whether more are left."""
+    texts: list[str] = []
+    equal: dict[str, Any] = {}
+    left = False
+    translated = [(condition, condition_text(condition, columns)) for condition in found]
+    compared = {compared_column(condition, columns) for condition, text in translated if text is not None} - {None}
+    for condition, text in translated:
+        left = left or text is None
+        implied = class_of(condition) == "IsNotNull" and columns.get(_number(condition.child())) in compared
+        if text is not None and text not in texts and not implied:
+            texts.append(text)
+            one = equality(condition, columns)
+            if one is not None:
+                equal[one[0]] = one[1]
+    return texts, equal, left
+
+
+def _number(expression: Any) -> int:
+    return int(expression.exprId().id()) if class_of(expression) == "AttributeReference" else -1
+
+
+def _united(uses: Sequence[Handed], names: Sequence[str]) -> Handed | None:
+    """What several places need of one source together."""
+    if len(set(uses)) < 2:
+        return uses[0] if uses else None
+    needed = {name for use in uses for name in (*use.columns, *dict(use.equal))}
+    wheres = dict.fromkeys(use.where for use in uses)
+    together = (
+        "" if "" in wheres else " OR ".join(f"({each})" for each in wheres) if len(wheres) > 1 else next(iter(wheres))
+    )
+    return Handed(tuple(name for name in names if name in needed), (together,) if together else ())
+
+
+def everything(names: Sequence[str]) -> Handed:
+    """All columns of all rows."""
+    return Handed(tuple(names))
