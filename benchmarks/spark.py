@@ -22,8 +22,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.dataset import load
 from benchmarks.section import rewrite, table
-from esformat.spark import read as read_segments
-from esformat.spark import start_session, write
+from esformat.spark import sql, start_session, write
 
 SCRATCH = Path(__file__).parent / "results" / "scratch"
 RESULT = Path(__file__).parent / "results" / "spark.json"
@@ -32,10 +31,25 @@ PARTITIONS = (1, 2, 4)
 """Input partitions of the scaling run: below, at and above the two processors that the session has."""
 
 
+QUERIES = {
+    "column": (1.5, "one column", "SELECT max(timestamp), count(*) FROM EVENTS"),
+    "count": (1.5, "`count(*)`", "SELECT count(*) FROM EVENTS"),
+    "space": (1.5, "all of one space", "SELECT count(*), sum(hash(timestamp, data, type, country)) FROM EVENTS WHERE space = 'SPACE'"),
+    "hour": (
+        0.4, "one index value, one hour",
+        "SELECT count(*), max(timestamp) FROM EVENTS WHERE type = 'TYPE' AND timestamp >= 'HOUR' "
+        "AND timestamp < TIMESTAMP 'HOUR' + INTERVAL 1 HOUR",
+    ),
+    "groups": (
+        1.8, "group by space", "SELECT count(*), max(n) FROM (SELECT space, count(*) AS n FROM EVENTS GROUP BY space)"
+    ),
+    "join": (1.8, "join with 10,000 spaces", "SELECT count(*), sum(weight) FROM EVENTS JOIN some USING (space)"),
+}  # fmt: skip
+"""Asked of Parquet by Spark and of segments through `esformat.spark.sql`: most times of Parquet's, title, text."""
+
 TITLES = {
     "scan": "full scan, every column hashed",
-    "column": "one column",
-    "point": "history of one space, pushed down",
+    **{name: title for name, (_, title, _) in QUERIES.items()},
     "convert": "Parquet → segments, or → sorted Parquet",
 }
 
@@ -54,7 +68,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=5_000_000)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--works", default="scan,column,point,convert,scaling")
+    parser.add_argument("--works", default="scan,column,count,space,hour,groups,join,convert,scaling")
     parser.add_argument("--write-docs", action="store_true", help="then rewrite docs/benchmarks.md from what is kept")
     parser.add_argument("--no-measure", action="store_true", help="only what --write-docs does")
     options = parser.parse_args()
@@ -159,20 +173,15 @@ def _works(spark: Any, folder: Path, wanted: list[str]) -> list[Work]:
     def read(name: str) -> Any:
         return spark.read.format(name).load(str(folder / name))
 
-    row = read("parquet").groupBy("space").count().orderBy("count", "space").tail(1000)[0]
-
     def scan(name: str) -> int:
         return _consumed(read(name))
 
-    def column(name: str) -> Any:
-        read_one = spark.read.format(name).schema("timestamp timestamp").load(str(folder / name))
-        return read_one.selectExpr("max(timestamp)", "count(timestamp)").collect()[0]
+    def asked(text: str) -> Callable[[str], Any]:
+        def ask(name: str) -> Any:
+            query = text.replace("EVENTS", f"{name}.`{folder / name}`")
+            return (sql(spark, query) if name == "esdb" else spark.sql(query)).collect()
 
-    def point(name: str) -> int:
-        condition = f"space = '{row.space}'"
-        if name == "esdb":
-            return len(read_segments(spark, str(folder / name), where=condition).collect())
-        return len(read(name).where(condition).collect())
+        return ask
 
     def convert(name: str) -> int:
         target = folder / "converted"
@@ -185,9 +194,33 @@ def _works(spark: Any, folder: Path, wanted: list[str]) -> list[Work]:
         count: int = spark.read.format(name).load(str(target)).count() if name == "parquet" else _events(target)
         return count
 
-    works = [Work("scan", 1.5, scan), Work("column", 2.0, column), Work("point", 1.0, point),
-             Work("convert", 1.5, convert)]  # fmt: skip
+    words = _words(spark, folder)
+    texts = {name: _filled(text, words) for name, (_, _, text) in QUERIES.items()}
+    works = [
+        Work("scan", 1.8, scan),
+        *(Work(name, target, asked(texts[name])) for name, (target, _, _) in QUERIES.items()),
+        Work("convert", 1.2, convert),
+    ]
     return [work for work in works if work.name in wanted]
+
+
+def _words(spark: Any, folder: Path) -> dict[str, str]:
+    """What the queries ask for: a space of middling size, a rare type, an hour; and a view of 10,000 spaces."""
+    df = spark.read.parquet(str(folder / "parquet"))
+    spaces = df.groupBy("space").count().orderBy("count", "space")
+    spaces.limit(10_000).selectExpr("space", "count AS weight").cache().createOrReplaceTempView("some")
+    first, last = df.selectExpr("min(timestamp)", "max(timestamp)").collect()[0]
+    return {
+        "SPACE": spaces.tail(1000)[0].space,
+        "TYPE": df.groupBy("type").count().orderBy("count").collect()[0].type,
+        "HOUR": str((first + (last - first) / 2).replace(minute=0, second=0, microsecond=0)),
+    }
+
+
+def _filled(text: str, words: dict[str, str]) -> str:
+    for name, word in words.items():
+        text = text.replace(name, word)
+    return text
 
 
 def _scaling(spark: Any, folder: Path, turns: int) -> dict[str, tuple[float, float]]:

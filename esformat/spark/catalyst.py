@@ -35,7 +35,7 @@ Columns = Mapping[int, Column]
 
 def class_of(node: Any) -> str:
     """The class of a node of a plan or expression, without its package."""
-    return str(node.getClass().getSimpleName())
+    return str(node.nodeName())
 
 
 def items(sequence: Any) -> list[Any]:

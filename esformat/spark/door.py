@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812 - what everybody calls it
-from pyspark.sql.types import BinaryType, StringType, StructField, StructType, TimestampType
+from py4j.java_gateway import JavaClass
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import AtomicType, BinaryType, StringType, StructField, StructType, TimestampType
 
 from esformat.errors import UsageError
 from esformat.spark.catalyst import class_of, items
@@ -192,7 +192,6 @@ def _of_view(spark: SparkSession, name: str) -> tuple[str, dict[str, str], Struc
 
 def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> list[Handed]:
     """What is handed to each source: everything, where the plan does not show it."""
-    java: Any = spark._jvm
     state = spark._jsparkSession.sessionState()
     names: list[str] = []
     numbers: list[int] = []
@@ -205,11 +204,11 @@ def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> list[
             frame.createOrReplaceTempView(names[-1])
         plan = _parsed(spark, _rewritten(query, sources, names))
         plan = plan.logicalPlan() if class_of(plan) == "ExplainCommand" else plan
-        skip = java.org.apache.spark.sql.execution.CommandExecutionMode.SKIP()  # a command is run once, further on
-        execution = state.executePlan(plan, skip)
-        timeless = not execution.analyzed().containsPattern(
-            java.org.apache.spark.sql.catalyst.trees.TreePattern.CURRENT_LIKE()
-        )
+        execution = state.executePlan(
+            plan, _constant_of(spark, "execution.CommandExecutionMode", "SKIP")
+        )  # no commands
+        current = _constant_of(spark, "catalyst.trees.TreePattern", "CURRENT_LIKE")
+        timeless = not execution.analyzed().containsPattern(current)
         found = handed_over(
             execution.optimizedPlan(), numbers, [source.schema.names for source in sources], conditions=timeless
         )
@@ -217,6 +216,12 @@ def _handed(spark: SparkSession, query: str, sources: Sequence[Source]) -> list[
         for name in names:
             spark.catalog.dropTempView(name)
     return [handed or everything(source.schema.names) for handed, source in zip(found, sources, strict=True)]
+
+
+def _constant_of(spark: SparkSession, where: str, name: str) -> Any:
+    """A constant of Spark's in Scala."""
+    gateway: Any = spark.sparkContext._gateway
+    return getattr(JavaClass(f"org.apache.spark.sql.{where}", gateway._gateway_client), name)()
 
 
 def _rewritten(query: str, sources: Sequence[Source], names: Sequence[str]) -> str:
@@ -239,15 +244,14 @@ def _opened(spark: SparkSession, source: Source, handed: Handed) -> DataFrame:
         rows = spark.range(count if handed.limit is None else min(count, handed.limit)).select()
     else:
         rows = _read(spark, source, handed, columns or [_cheapest(source.schema)])
+    if [each.name for each in columns] == source.schema.names:
+        return rows
     given = {each.name for each in columns}
-    return rows.select(
-        *(
-            F.col(column_name(each.name)) if each.name in given
-            else F.lit(fixed[each.name]).cast(each.dataType).alias(each.name) if each.name in fixed
-            else _void(each).alias(each.name)
-            for each in source.schema
-        )
-    )  # fmt: skip
+    return rows.selectExpr(*(
+        f"{text} AS {column_name(each.name)}"
+        for each in source.schema
+        for text in (column_name(each.name) if each.name in given else _constant(each, fixed.get(each.name)),)
+    ))  # fmt: skip
 
 
 def _read(spark: SparkSession, source: Source, handed: Handed, columns: Sequence[StructField]) -> DataFrame:
@@ -278,16 +282,22 @@ def _cheapest(schema: StructType) -> StructField:
 
 
 def _can_be_void(column: StructField) -> bool:
-    return column.nullable or isinstance(column.dataType, StringType | BinaryType | TimestampType)
+    """Whether there is a value to put in a column that nobody looks at: null, where the column may be."""
+    return isinstance(column.dataType, AtomicType) and (
+        column.nullable or isinstance(column.dataType, StringType | BinaryType | TimestampType)
+    )
 
 
-def _void(column: StructField) -> Column:
-    """A value for a column that nobody looks at; null only where the column may be, as Spark counts on that."""
-    if column.nullable:
-        return F.lit(None).cast(column.dataType)
-    if isinstance(column.dataType, TimestampType):
-        return F.timestamp_micros(F.lit(0))
-    return F.lit("").cast(column.dataType)
+def _constant(column: StructField, value: Any) -> str:
+    """A value for a column as SQL; for None any that the column can have, as Spark counts on what cannot be null."""
+    kind = column.dataType.simpleString()
+    if value is None and column.nullable:
+        return f"CAST(NULL AS {kind})"
+    if value is None and isinstance(column.dataType, TimestampType):
+        return "timestamp_micros(0)"
+    if isinstance(value, int):  # a truth value is one, too
+        return f"CAST({value} AS {kind})"
+    return f"CAST(X'{(value or '').encode().hex()}' AS {kind})"
 
 
 def _line(source: Source, handed: Handed) -> str:

@@ -22,6 +22,8 @@ from esformat.spark.catalyst import (
 )
 
 STAND_IN = "LogicalRDD"
+_PLAIN = ("Aggregate", "Filter", "GlobalLimit", "Join", "LocalLimit", "LocalRelation", "Project", "Sort", "Union")
+"""Nodes that hold no plans but their children. To ask costs a call of Java's each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,26 +64,32 @@ def handed_over(
     """
     uses: dict[int, list[Handed]] = {number: [] for number in stand_ins}
     known = dict(zip(stand_ins, names, strict=True))
-    for leaf, above in _leaves(plan, []):
+    for leaf, above in _leaves(plan):
         number = int(leaf.rdd().id())
         if number in uses:
             uses[number].append(_handed(leaf, above, known[number], conditions=conditions))
     return [_united(uses[number], known[number]) for number in stand_ins]
 
 
-def _leaves(node: Any, above: list[Any]) -> Iterator[tuple[Any, list[Any]]]:
-    """Stand-ins of a plan, and what lies above each: nodes, and None where a subquery begins."""
-    if class_of(node) == STAND_IN:
+def _leaves(root: Any) -> Iterator[tuple[Any, list[tuple[str, Any]]]]:
+    """Stand-ins of a plan and its subqueries, each with the nodes above it up to its own root, and their classes."""
+    for each in (root, *items(root.subqueriesAll())):
+        yield from _below(each, [])
+
+
+def _below(node: Any, above: list[tuple[str, Any]]) -> Iterator[tuple[Any, list[tuple[str, Any]]]]:
+    kind = class_of(node)
+    if kind == STAND_IN:
         yield node, above
         return
     for child in items(node.children()):
-        yield from _leaves(child, [*above, node])
-    for inner in (*items(node.innerChildren()), *items(node.subqueries())):
-        if hasattr(inner, "children"):
-            yield from _leaves(inner, [*above, None])
+        yield from _below(child, [*above, (kind, node)])
+    for inner in () if kind in _PLAIN else items(node.innerChildren()):
+        if hasattr(inner, "subqueriesAll"):
+            yield from _leaves(inner)
 
 
-def _handed(leaf: Any, above: list[Any], names: Sequence[str], *, conditions: bool) -> Handed:
+def _handed(leaf: Any, above: list[tuple[str, Any]], names: Sequence[str], *, conditions: bool) -> Handed:
     attributes = items(leaf.output())
     numbers = [int(each.exprId().id()) for each in attributes]
     use = _use(above)
@@ -97,12 +105,11 @@ def _handed(leaf: Any, above: list[Any], names: Sequence[str], *, conditions: bo
     )  # fmt: skip
 
 
-def _use(above: list[Any]) -> _Use:
+def _use(above: list[tuple[str, Any]]) -> _Use:
     """Follow a plan from a source upwards, as far as it says what it needs."""
     use = _Use()
     projected = False
-    for node in reversed(above):
-        kind = "" if node is None else class_of(node)
+    for kind, node in reversed(above):
         if kind == "Filter" and not projected:
             use.conditions += conjuncts(node.condition())
         elif kind == "LocalLimit":
