@@ -139,6 +139,16 @@ def commit_of(folder: CommitFolder, job: str) -> dict[str, Any]:
     return _read_record(folder, _name("committed", job))
 
 
+def is_committed(folder: CommitFolder, job: str) -> bool:
+    """Whether a write was committed, and its record still stands."""
+    return _records(folder.names()).get(job) == "committed"
+
+
+def staged_jobs(folder: CommitFolder) -> list[str]:
+    """The writes that have a staging directory."""
+    return [found[1] for found in map(_STAGING.fullmatch, folder.names()) if found is not None]
+
+
 def commits(folder: CommitFolder) -> dict[str, dict[str, Any]]:
     """The record of each committed write that still stands, by job."""
 

@@ -117,6 +117,8 @@ class ReadOptions:
     merge_schema (`mergeSchema`): whether the columns are those of all files, as is usual here, or of the first one.
     zone (`timeZone`): of times in the condition that name none.
     limit: so many events are enough, whichever they are; None: all. With a condition each task may give as many.
+    max_files (`maxFilesPerTrigger`), fail_on_data_loss (`failOnDataLoss`): of a stream, the segments of a micro-batch,
+    and whether it ends where segments went that it had not read.
     """
 
     paths: tuple[str, ...]
@@ -128,13 +130,15 @@ class ReadOptions:
     merge_schema: bool = True
     zone: str = "UTC"
     limit: int | None = None
+    max_files: int | None = None
+    fail_on_data_loss: bool = True
 
     @classmethod
     def parse(cls, given: Mapping[str, str], zone: str = "UTC") -> Self:
         """Read them from what Spark hands over. zone: the session's. Raises UsageError."""
         known = (
             "path", "paths", "columns", "where", "partitionBytes", "partitions", "pathGlobFilter", "mergeSchema",
-            "timeZone", "limit",
+            "timeZone", "limit", "maxFilesPerTrigger", "failOnDataLoss",
         )  # fmt: skip
         options = Options({name: text for name, text in given.items() if name.lower() not in _OF_TABLES}, known)
         one, several = options.get("path", str), options.get("paths", parse_paths) or ()
@@ -155,6 +159,8 @@ class ReadOptions:
             options.get("mergeSchema", one_of("true", "false")) != "false",
             options.get("timeZone", str) or zone,
             options.get("limit", parse_count),
+            options.get("maxFilesPerTrigger", parse_count),
+            options.get("failOnDataLoss", one_of("true", "false")) != "false",
         )
 
 
@@ -199,6 +205,7 @@ class WriteOptions:
     many, in memory and of Arrow; it needs about three times that memory.
     job: what tells this write from others; made up where it is not given.
     facts: a JSON object that the record of the commit keeps. lease: of the job that the write is a part of.
+    checkpoint: of a stream (`checkpointLocation`): where its checkpoint is; "": elsewhere.
     """
 
     path: str
@@ -214,12 +221,13 @@ class WriteOptions:
     job: str = ""
     facts: str = "{}"
     lease: str = ""
+    checkpoint: str = ""
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
         """Read them from what Spark hands over. Raises UsageError."""
         known = ("path", "space", "timestamp", "grouping", "indexes", "keys", "codec", "level", "segmentBytes",
-                 "segmentEvents", "job", "facts", "lease")  # fmt: skip
+                 "segmentEvents", "job", "facts", "lease", "checkpointLocation")  # fmt: skip
         options = Options(given, known)
         path = options.get("path", str)
         if not path:
@@ -244,4 +252,5 @@ class WriteOptions:
             job=options.get("job", str) or "",
             facts=options.get("facts", str) or "{}",
             lease=options.get("lease", str) or "",
+            checkpoint=options.get("checkpointLocation", str) or "",
         )

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 from pyspark.sql.types import StructType
 
 from esformat.format.schema import EventSchema
+from esformat.io.location import Place
 from esformat.read.bounds import Bounds
 from esformat.read.row_range import scan_rows, schema_of
 from esformat.spark.condition import columns_of, matching, parse_condition
@@ -86,8 +87,12 @@ class SegmentReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """What each task reads. Raises UsageError for a schema that the segments do not have."""
+        return self.tasks(segments_at(self._options.paths, self._options.name_pattern))
+
+    def tasks(self, places: Sequence[Place]) -> list[InputPartition]:
+        """The same of some segments. Raises UsageError."""
         options = self._options
-        candidates = find_candidates(segments_at(options.paths, options.name_pattern), self._bounds)
+        candidates = find_candidates(places, self._bounds)
         if options.limit is not None and not self._where:
             candidates = at_most(candidates, options.limit)
         names = tuple(self._schema.fieldNames())

@@ -14,6 +14,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
 from esformat.errors import UsageError
+from esformat.io.commit_folder import CommitFolder
 from esformat.io.commits import Write
 from esformat.io.location import SUFFIX, folder_at
 from esformat.spark.event_columns import EventColumns
@@ -47,17 +48,27 @@ class SegmentWriter(DataSourceArrowWriter):
     A task sorts what it holds at a time, so rows that come clustered by space make segments that are: see `write`.
     """
 
-    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
-        """Check everything that can be checked beforehand, and begin. Raises UsageError, InvalidEventError, OSError."""
+    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool, job_prefix: str = "") -> None:
+        """Check everything that can be checked beforehand, and begin. Raises UsageError, InvalidEventError, OSError.
+
+        job_prefix: what the name of the write begins with, where none is given.
+        """
         self._options = options
         self._arrow = arrow_schema(schema)
         self._columns = EventColumns.choose(self._arrow, options)
         self._overwrite = overwrite
         self._facts = _object(options.facts)
-        self._write = Write(folder_at(options.path), options.job or secrets.token_hex(8), SUFFIX, options.lease)
+        self._write = Write(
+            folder_at(options.path), options.job or job_prefix + secrets.token_hex(8), SUFFIX, options.lease
+        )
         if not overwrite:
             self._check_fits()
         self._write.begin()
+
+    @property
+    def folder(self) -> CommitFolder:
+        """Where segments go."""
+        return self._write.folder
 
     def _check_fits(self) -> None:
         """Refuse to append columns that could not be read together with those that are there."""

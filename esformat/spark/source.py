@@ -6,16 +6,24 @@ from typing import TypeVar
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 from esformat.errors import UsageError
 from esformat.format.schema import KEY_COLUMNS
 from esformat.spark.files import segments_at
+from esformat.spark.follow import SegmentStreamReader
 from esformat.spark.options import ReadOptions, WriteOptions
 from esformat.spark.read import SegmentReader, with_file_path
 from esformat.spark.save import SegmentWriter
 from esformat.spark.scan_plan import read_schemas
+from esformat.spark.stream_save import SegmentStreamWriter
 from esformat.spark.types import readable, spark_schema, unify_schemas
 
 T = TypeVar("T", bound=DataSource)
@@ -24,7 +32,7 @@ PUSH_DOWN = "spark.sql.python.filterPushdown.enabled"
 
 
 class EsdbDataSource(DataSource):
-    """`spark.read.format("esdb")` and `df.write.format("esdb")`."""
+    """`format("esdb")` of `spark.read`, `df.write`, `spark.readStream` and `df.writeStream`."""
 
     zone = "UTC"  # of the session, where `register` made the class known to one
 
@@ -42,7 +50,23 @@ class EsdbDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads the columns of a schema: the segments' own, or what was given with `.schema(…)`."""
+        return self._reader(ReadOptions.parse(self.options, self.zone), schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        """Follows a directory: segments that come are read once each."""
         options = ReadOptions.parse(self.options, self.zone)
+        if len(options.paths) != 1 or options.limit is not None:
+            raise UsageError("a stream follows one directory, without the option limit", path=", ".join(options.paths))
+        return SegmentStreamReader(
+            options.paths[0], self._reader(options, schema), names=options.name_pattern, most=options.max_files,
+            fail=options.fail_on_data_loss,
+        )  # fmt: skip
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 - Spark's name
+        """Writes micro-batches as segments into a directory, each once."""
+        return SegmentStreamWriter(WriteOptions.parse(self.options), schema, overwrite=overwrite)
+
+    def _reader(self, options: ReadOptions, schema: StructType) -> SegmentReader:
         if options.columns is not None and list(options.columns) != schema.fieldNames():
             raise UsageError("the option columns and .schema(…) name different columns", hint="give one of them")
         if not options.where:

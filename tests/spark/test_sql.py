@@ -99,6 +99,7 @@ def test_page(spark, tmp_path, capsys):
         topic.append([{"space": "bea", "timestamp": 1_790_000_000_000_000, "data": b"{}", "type": "search"}] * 3)
     names = {"folder": str(folder), "events": spark.createDataFrame(user), "root": str(root), "spark": spark}
     names["checkpoint"] = str(tmp_path / "checkpoint")
+    names |= {"page_checkpoint": str(tmp_path / "pages-checkpoint"), "page_folder": str(tmp_path / "pages")}
     assert len(blocks) >= 5
     for block in blocks:
         exec(compile(block, "docs/spark.md", "exec"), names)
@@ -107,6 +108,7 @@ def test_page(spark, tmp_path, capsys):
     assert "\n1 1\n" in printed
     assert "|search|     3|" in printed
     assert spark.table("counts").collect() == [("search", 3)]
+    assert spark.read.format("esdb").load(names["page_folder"]).count() == 1
     assert names["bea"].count() == 3
     with aggregator.open(root) as catalog:
         assert catalog.topic("sales").scan().count() == 1

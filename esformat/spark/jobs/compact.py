@@ -15,7 +15,7 @@ from esformat.io.lease import Lease, owned
 from esformat.io.location import SUFFIX, Place, folder_at
 from esformat.read.segment import open_segment
 from esformat.spark.files import listed_below, name_of, size_of
-from esformat.spark.jobs.identity import joined, origin_of
+from esformat.spark.identity import joined, origin_of
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.spark.jobs.waves import in_waves
 from esformat.tools import merge

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from esformat.errors import UsageError
 from esformat.io.location import local_path
-from esformat.spark.jobs.identity import content_identity, origin_of
+from esformat.spark.identity import content_identity, origin_of
 
 GROUP_BYTES = 8 << 30
 """Input that is read, sorted and published together: what a job that is stopped has to do again, at most."""

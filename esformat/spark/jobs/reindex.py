@@ -10,7 +10,7 @@ from esformat.errors import UsageError
 from esformat.io.location import Place
 from esformat.read.segment import open_segment
 from esformat.spark.files import name_of
-from esformat.spark.jobs.identity import origin_of
+from esformat.spark.identity import origin_of
 from esformat.spark.jobs.in_place import Remade, remake_all
 from esformat.spark.jobs.summary import Progress, Summary
 from esformat.tools import reindex as reindex_segment

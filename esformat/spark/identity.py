@@ -1,4 +1,4 @@
-"""What a file is, whatever it is called and wherever it lies: by this, jobs know what they have taken in."""
+"""What a file is, whatever it is called and wherever it lies: by this, jobs and streams know what they have read."""
 
 from __future__ import annotations
 

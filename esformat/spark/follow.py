@@ -1,0 +1,129 @@
+"""Following a directory of segments as a stream: a micro-batch is the segments that came, each event in one of them.
+
+An offset names the segments that the stream knows, with the identities of what their events come from. So a micro-batch
+that is run again reads the same events, and segments that were moved, or merged from known ones, are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxFiles, SupportsTriggerAvailableNow
+
+from esformat.errors import UsageError
+from esformat.io.location import Place, folder_at
+from esformat.spark.files import folder_of, listed_below
+from esformat.spark.identity import origin_of
+from esformat.spark.read import SegmentReader
+from esformat.spark.scan_plan import in_threads
+
+Known = Mapping[str, Sequence[str]]
+"""Segments by their names below the directory, with the identities of what they come from."""
+
+
+class SegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows a directory. One on the driver, as long as the query runs; copies of it in the tasks only read."""
+
+    def __init__(
+        self, path: str, reader: SegmentReader, *, names: re.Pattern[str] | None, most: int | None, fail: bool
+    ) -> None:
+        """names: of the files to read. most: segments in a micro-batch. fail: where segments went unread."""
+        self._folder = folder_at(path)
+        self._reader = reader
+        self._names = names
+        self._most = most
+        self._fail = fail
+        self._target: Known | None = None
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """Before the first segment."""
+        return {"segments": {}}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
+        """The segments that are known after the next micro-batch."""
+        before: Known = start["segments"]
+        there = self._listed()
+        if self._target is not None:
+            there = {name: place for name, place in there.items() if name in self._target or name in before}
+        most = limit.max_files if isinstance(limit, ReadMaxFiles) else self._most
+        taken = sorted((name for name in there if name not in before), key=lambda name: (_changed(there[name]), name))
+        chosen = taken if most is None or isinstance(limit, ReadAllAvailable) else taken[:most]
+        origins = in_threads(origin_of, [there[name] for name in chosen])
+        known = {name: identities for name, identities in before.items() if name in there}
+        known |= {name: list(origin.identities) for name, origin in zip(chosen, origins, strict=True)}
+        return {"segments": known} if chosen else start
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        """What the option `maxFilesPerTrigger` asks for."""
+        return ReadAllAvailable() if self._most is None else ReadMaxFiles(self._most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
+        """Read what is there now, and no more."""
+        self._target = dict.fromkeys(self._listed(), ())
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """What each task of a micro-batch reads. Raises UsageError for segments that are gone, or known in part."""
+        places = self._unread(start["segments"], end["segments"])
+        return self._reader.tasks(places) if places else []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The events of one task."""
+        return self._reader.read(partition)
+
+    def _listed(self) -> dict[str, Place]:
+        """The segments that are there, by name."""
+        found = listed_below(self._folder)
+        return {
+            name: place for name, place in found.items()
+            if self._names is None or self._names.fullmatch(folder_of(place)[1])
+        }  # fmt: skip
+
+    def _unread(self, before: Known, after: Known) -> list[Place]:
+        """The segments of a micro-batch that hold events which are not known, wherever they are now."""
+        there = self._listed()
+        known = {identity for identities in before.values() for identity in identities}
+        unread: dict[str, Sequence[str]] = {}
+        for name, identities in after.items():
+            count = 0 if name in before else len(known.intersection(identities))
+            if name in before or count == len(identities):
+                continue
+            if count:
+                raise UsageError(
+                    f"{name} was merged from segments of which the stream read {count} of {len(identities)}, and their "
+                    "events cannot be told apart", path=self._folder.name,
+                    hint="merge only what the stream has read",
+                )  # fmt: skip
+            known.update(identities)
+            unread[name] = identities
+        gone = {name: identities for name, identities in unread.items() if name not in there}
+        places = [there[name] for name in unread if name in there]
+        return places + self._merged(gone, {name: place for name, place in there.items() if name not in after})
+
+    def _merged(self, gone: Known, others: Mapping[str, Place]) -> list[Place]:
+        """The segments that hold the events of those that are gone, and no others."""
+        wanted = {identity for identities in gone.values() for identity in identities}
+        found = []
+        origins = in_threads(origin_of, list(others.values())) if wanted else []
+        for place, origin in zip(others.values(), origins, strict=False):
+            if wanted.issuperset(origin.identities):
+                wanted.difference_update(origin.identities)
+                found.append(place)
+        if wanted and self._fail:
+            raise UsageError(
+                f"segments are gone before the stream came to them: {', '.join(sorted(gone))}", path=self._folder.name,
+                hint='restore them, or go on without them: .option("failOnDataLoss", "false")',
+            )  # fmt: skip
+        return found
+
+
+def _changed(place: Place) -> int:
+    """When a file got its content, as far as that says which came first."""
+    try:
+        return Path(place).stat().st_mtime_ns if isinstance(place, str) else 0
+    except FileNotFoundError:
+        return 0

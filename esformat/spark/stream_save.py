@@ -1,0 +1,87 @@
+"""Writing micro-batches as segments into a directory: each appears at once, and once, however often it is run.
+
+The record of a micro-batch's commit has the name of query and batch, so one that comes again is seen to be there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
+
+from esformat.errors import UsageError
+from esformat.format.checksum import checksum64
+from esformat.io.commits import Write, is_committed, staged_jobs, sweep
+from esformat.io.location import SUFFIX
+from esformat.spark.options import WriteOptions
+from esformat.spark.save import SegmentWriter, StagedSegment
+
+QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+"""Spark's local properties that name the query and the micro-batch of a task."""
+
+
+@dataclass
+class BatchResult(WriterCommitMessage):
+    """What one task staged, and of which micro-batch."""
+
+    segments: tuple[StagedSegment, ...]
+    query: str
+
+
+class SegmentStreamWriter(DataSourceStreamArrowWriter):
+    """Writes micro-batches. Spark makes one of these for each, whose copies run in tasks, and another to commit it."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+        """Raises UsageError, InvalidEventError, OSError."""
+        if overwrite:
+            raise UsageError("a stream adds segments", hint='give .outputMode("append")')
+        self._mine = f"stream{checksum64(options.checkpoint.encode()):016x}"
+        self._writer = SegmentWriter(options, schema, overwrite=False, job_prefix=self._mine)
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> BatchResult:
+        """One attempt of one task of a micro-batch."""
+        context = TaskContext.get()
+        query = None if context is None else context.getLocalProperty(QUERY)
+        if query is None:
+            raise UsageError("Spark does not say which query this is", hint="write with writeStream")
+        return BatchResult(self._writer.write(iterator).segments, query)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
+        """Make the micro-batch appear, unless that was done before a restart."""
+        results = [message for message in messages if isinstance(message, BatchResult)]
+        segments = [segment for result in results for segment in result.segments]
+        try:
+            if segments:
+                self._publish(results[0].query, batchId, segments)
+        finally:
+            self._clear()
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Leave nothing behind of the micro-batch."""
+        self._clear()
+
+    def _publish(self, query: str, batch: int, segments: Sequence[StagedSegment]) -> None:
+        folder = self._writer.folder
+        write = Write(folder, f"{query.replace('-', '').lower()}b{batch}", SUFFIX)
+        sweep(folder)  # a driver that died within this commit
+        if is_committed(folder, write.job):
+            return
+        write.begin()
+        facts: dict[str, Any] = {
+            "query": query, "batch": batch, "files": len(segments),
+            "events": sum(segment.events for segment in segments),
+            "bytes": sum(segment.stored_bytes for segment in segments),
+        }  # fmt: skip
+        write.commit([segment.name for segment in segments], facts=facts)
+
+    def _clear(self) -> None:
+        """Remove what is staged for this query."""
+        folder = self._writer.folder
+        for job in staged_jobs(folder):
+            if job.startswith(self._mine):
+                Write(folder, job, SUFFIX).abort()
