@@ -1,0 +1,291 @@
+"""kill -9 of Spark's drivers and workers, at any moment of convert, load, export, a stream and compact.
+
+    python -m tests.soak.spark_kills --kills 100
+
+A round adds input files and does the jobs one after the other, each until it ends by itself. Meanwhile Python workers
+are killed, which Spark replaces where a task has them and which ends the job where the driver has, and the driver. Jobs
+that did not end are started again from where they were. When one has ended, what it made holds every event of the inputs
+once; when a round has, nothing unfinished lies about.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Thread
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import aggregator
+import esformat
+from tests.soak.spark_workload import JOBS
+
+ROOT = Path(__file__).parents[2]
+ROUNDS_OF_A_FOLDER = 4
+LONGEST_S = 6.0  # from the beginning of a job to a kill
+OF_WORKERS = 0.025  # the chance of a kill in 20 ms
+MOST_DEATHS = 12  # of one job, one after the other: then it is let go on
+UNFINISHED = ("_staging-", "_pending-", "_replacing-", ".part")
+
+
+@dataclass
+class Found:
+    """What came of the kills."""
+
+    drivers: int = 0
+    workers: int = 0
+    jobs: Counter[str] = field(default_factory=Counter)
+    killed: Counter[str] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def kills(self) -> int:
+        """Of either kind."""
+        return self.drivers + self.workers
+
+
+class Life:
+    """A driver at work: what it said, and the means to kill it or its workers."""
+
+    def __init__(self, folder: Path, jobs: Iterable[str]) -> None:
+        self._log = (folder / "log").open("ab")
+        self._child = subprocess.Popen(
+            [sys.executable, "-m", "tests.soak.spark_workload", str(folder), *jobs],
+            cwd=ROOT, stdout=subprocess.PIPE, stderr=self._log, start_new_session=True, text=True,
+        )  # fmt: skip
+        self.said: list[str] = []
+        self.killed = 0  # of its workers
+        self._reader = Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._child.stdout is not None
+        for line in self._child.stdout:
+            self.said.append(line.strip())
+
+    def ended(self, wait_s: float = 0.02) -> bool:
+        """Whether it ended by itself, after a wait."""
+        try:
+            self._child.wait(wait_s)
+        except subprocess.TimeoutExpired:
+            return False
+        self._reader.join()
+        return True
+
+    @property
+    def status(self) -> int | None:
+        """Its exit status, once it ended."""
+        return self._child.returncode
+
+    def processes(self) -> dict[int, str]:
+        """All processes of this life but Python's first, with their command lines."""
+        found = {}
+        for entry in Path("/proc").iterdir():
+            try:
+                if entry.name.isdigit() and os.getsid(int(entry.name)) == self._child.pid:
+                    found[int(entry.name)] = (entry / "cmdline").read_bytes().decode("utf-8", "replace")
+            except OSError:
+                continue
+        return {pid: line for pid, line in found.items() if pid != self._child.pid}
+
+    def kill_worker(self, chance: random.Random) -> bool:
+        """Kill one of the Python processes that Java started; whether there was one."""
+        workers = [pid for pid, line in self.processes().items() if "pyspark" in line and "java" not in line[:200]]
+        if not workers:
+            return False
+        try:
+            os.kill(chance.choice(workers), signal.SIGKILL)
+        except ProcessLookupError:
+            return False
+        self.killed += 1
+        return True
+
+    def kill(self) -> None:
+        """Kill all of it at once: Java is the driver, and its workers do not outlive it."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+        for pid in self.processes():  # Java puts itself into a group of its own
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self._child.wait()
+        self._reader.join()
+
+    def close(self) -> None:
+        """Leave nothing running."""
+        self.kill()
+        self._log.close()
+
+
+def add_inputs(folder: Path, chance: random.Random, number: int) -> int:
+    """Two or three more Parquet files, of events that are told apart by their payloads. Gives how many events exist."""
+    (folder / "in").mkdir(parents=True, exist_ok=True)
+    for _ in range(chance.randrange(2, 4)):
+        count = chance.randrange(100, 400)
+        table = pa.table(
+            {
+                "user": [f"s{chance.randrange(20)}" for _ in range(count)],
+                "at": pa.array([chance.randrange(10**15) for _ in range(count)], pa.timestamp("us", "UTC")),
+                "data": [str(number + each).encode() for each in range(count)],
+                "type": [chance.choice(("page", "cart")) for _ in range(count)],
+            }
+        )
+        pq.write_table(table, folder / "in" / f"{number}.parquet")
+        number += count
+    return number
+
+
+# ------------------------------------------------------------ what must hold
+
+
+def _of_segments(folder: Path) -> list[bytes]:
+    with esformat.open_many(folder) as segments:
+        return [bytes(data) for data in segments.scan(columns=["data"]).to_table()["data"].to_pylist()]
+
+
+def _of_catalog(root: Path) -> list[bytes]:
+    with aggregator.open(root, read_only=True) as catalog:
+        return [bytes(data) for data in catalog.topic("clicks").scan(columns=["data"]).to_table()["data"].to_pylist()]
+
+
+def _of_parquet(folder: Path) -> list[bytes]:
+    files = [path for path in folder.rglob("*.parquet") if not path.relative_to(folder).parts[0].startswith(("_", "."))]
+    return [bytes(data) for path in files for data in pq.read_table(path, columns=["data"])["data"].to_pylist()]
+
+
+OUTPUTS: dict[str, tuple[str, Callable[[Path], list[bytes]]]] = {
+    "convert": ("segments", _of_segments), "load": ("data", _of_catalog), "export": ("export", _of_parquet),
+    "stream": ("streamed", _of_segments), "compact": ("segments", _of_segments),
+}  # fmt: skip
+
+
+def differences(folder: Path, job: str, count: int) -> Iterator[str]:
+    """What is wrong with what a job made of all events: those that are missing, doubled or made up."""
+    name, read = OUTPUTS[job]
+    there = Counter(int(data) for data in read(folder / name))
+    missing = [number for number in range(count) if number not in there]
+    doubled = [number for number, times in there.items() if times > 1]
+    made_up = [number for number in there if not 0 <= number < count]
+    for what, numbers in {"missing": missing, "doubled": doubled, "made up": made_up}.items():
+        if numbers:
+            yield f"after {job}, {len(numbers)} of {count} events are {what}, as {sorted(numbers)[:5]}"
+
+
+def unfinished(folder: Path) -> Iterator[str]:
+    """What a job left behind that it should not."""
+    for name in {name for name, _ in OUTPUTS.values()}:
+        for path in (folder / name).rglob("*"):
+            if path.name.startswith(UNFINISHED):
+                yield f"{path.relative_to(folder)} was left"
+
+
+# ------------------------------------------------------------ rounds
+
+
+def a_round(
+    folder: Path, chance: random.Random, count: int, found: Found, most: int, jobs: Sequence[str] = JOBS
+) -> None:
+    """All jobs over the inputs, each killed some times and then let end."""
+    todo, deaths = list(jobs), 0
+    while todo and not found.wrong:
+        life = Life(folder, todo)
+        try:
+            job = _live(life, chance, found, most, last=deaths >= MOST_DEATHS)
+        finally:
+            life.close()
+        done = [line.split()[1] for line in life.said if line.startswith("end ")]
+        for each in done:
+            found.jobs[each] += 1
+            todo.remove(each)
+        if done and (todo or not job):
+            found.wrong += differences(folder, done[-1], count)
+        deaths = 0 if done else deaths + 1
+        if life.status and life.status > 0 and not life.killed:
+            found.wrong.append(
+                f"{job or todo[:1]} ended with status {life.status}: {(folder / 'log').read_text()[-3000:]}"
+            )
+    if not found.wrong:
+        for job in jobs:
+            found.wrong += differences(folder, job, count)
+        found.wrong += unfinished(folder)
+
+
+def _live(life: Life, chance: random.Random, found: Found, most: int, *, last: bool) -> str:
+    """Kill workers and then the driver at random moments; gives the job that this stopped, "" where all ended."""
+    begun = 0
+    kill_driver_in = chance.randrange(1, 4)  # so many jobs on
+    while not life.ended():
+        at_work = [line for line in life.said if line.startswith("begin ")]
+        if len(at_work) == begun:
+            continue
+        begun = len(at_work)
+        job = at_work[-1].split()[1]
+        until = time.monotonic() + chance.uniform(0, LONGEST_S)
+        while time.monotonic() < until and len([line for line in life.said if line.startswith("begin ")]) == begun:
+            if life.ended():
+                return ""
+            if found.kills < most and chance.random() < OF_WORKERS and life.kill_worker(chance):
+                found.workers += 1
+                found.killed[job] += 1
+        kill_driver_in -= 1
+        if kill_driver_in <= 0 and not last and found.kills < most:
+            job = [line for line in life.said if line.startswith("begin ")][-1].split()[1]
+            if not life.ended():
+                life.kill()
+                found.drivers += 1
+                found.killed[job] += 1
+                return job
+    return ""
+
+
+def run(
+    seed: int, kills: int, *, rounds: int = ROUNDS_OF_A_FOLDER, folder: Path | None = None, jobs: Sequence[str] = JOBS
+) -> Found:
+    """Rounds over folder after folder until there were so many kills."""
+    chance, found = random.Random(seed), Found()
+    while found.kills < kills and not found.wrong:
+        here = Path(tempfile.mkdtemp(dir=folder))
+        count = 0
+        for _ in range(rounds):
+            count = add_inputs(here, chance, count)
+            a_round(here, chance, count, found, kills, jobs)
+            if found.wrong or found.kills >= kills:
+                break
+            print(f"kills: {found.kills}; jobs done: {dict(found.jobs)}", flush=True)
+        if found.wrong:
+            print(f"kept: {here}", flush=True)
+        else:
+            shutil.rmtree(here)
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=ROUNDS_OF_A_FOLDER)
+    parser.add_argument("--seed", type=int, default=int(time.time()))
+    options = parser.parse_args()
+    found = run(options.seed, options.kills, rounds=options.rounds)
+    for line in found.wrong:
+        print(f"seed {options.seed}: {line}")
+    print(
+        f"kills of drivers: {found.drivers}, of workers: {found.workers}; while at {dict(found.killed)}; "
+        f"jobs that ended: {dict(found.jobs)}; wrong: {len(found.wrong)}"
+    )
+    return bool(found.wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,19 @@
+"""A slice of `python -m tests.soak.spark_kills`."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.spark.conftest import MISSING
+
+
+@pytest.mark.xdist_group("spark")
+@pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
+def test_kills(tmp_path):
+    """A driver or a worker is killed while it converts or streams; what was made in the end is exact."""
+    from tests.soak.spark_kills import run
+
+    found = run(1, 1, rounds=1, folder=tmp_path, jobs=("convert", "stream"))
+    assert found.wrong == []
+    assert found.kills == 1
+    assert found.jobs == {"convert": 1, "stream": 1}
