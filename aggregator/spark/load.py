@@ -41,7 +41,7 @@ _PRODUCER = "load:"
 
 def load(
     spark: SparkSession,
-    inputs: Sequence[str],
+    inputs: str | Sequence[str],
     root: str,
     topic: str,
     *,

@@ -17,7 +17,6 @@ from py4j.java_gateway import JavaClass
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import AtomicType, BinaryType, StringType, StructField, StructType, TimestampType
 
-from esformat.errors import UsageError
 from esformat.spark.catalyst import class_of, items
 from esformat.spark.event_columns import column_name
 from esformat.spark.files import segments_at
@@ -25,6 +24,7 @@ from esformat.spark.handed import Handed, everything, handed_over
 from esformat.spark.load import read
 from esformat.spark.options import ReadOptions, as_list
 from esformat.spark.read import FILE_PATH
+from esformat.spark.requirement import require_classic
 from esformat.spark.scan_plan import count_events
 from esformat.spark.source import EsdbDataSource, register, zone_of
 
@@ -58,7 +58,7 @@ def sql(spark: SparkSession, query: str) -> DataFrame:
     The column `_file_path` is there where the query names it. Raises UsageError or OSError where a path names nothing,
     and what Spark raises for the query.
     """
-    _check_classic(spark)
+    require_classic(spark, "esformat.spark.sql")
     register(spark)
     plan = _parsed(spark, query)
     sources = list(_sources(spark, query, plan))
@@ -100,14 +100,6 @@ def view(
 
 
 # ------------------------------------------------------------ which sources a query names
-
-
-def _check_classic(spark: SparkSession) -> None:
-    if getattr(spark, "_jvm", None) is None:
-        raise UsageError(
-            "esformat.spark.sql needs a session of its own Java, and this one is of Spark Connect",
-            hint="use esformat.spark.read(spark, path, columns=…, where=…), and a view of that for SQL",
-        )
 
 
 def _parsed(spark: SparkSession, query: str) -> Any:

@@ -17,12 +17,13 @@ from esformat.io.store import StoredAt
 from esformat.read.segment import Segment, open_segment
 
 
-def segments_at(paths: Sequence[str], names: re.Pattern[str] | None = None) -> list[Place]:
+def segments_at(paths: str | Sequence[str], names: re.Pattern[str] | None = None) -> list[Place]:
     """The segments that files, directories, patterns and prefixes of object stores name, each once, in order.
 
     Of directories that are written to meanwhile, what the last commit left. names: of the files; None: any. Raises
     UsageError where a path names nothing.
     """
+    paths = [paths] if isinstance(paths, str) else paths
     named = [locate(path) for path in paths]
     local = [place for place in named if isinstance(place, str)]
     stored = [place for place in named if isinstance(place, StoredAt)]

@@ -35,7 +35,9 @@ def parse_names(text: str) -> tuple[str, ...]:
 
 
 def as_list(names: Sequence[str]) -> str:
-    """Column names as an option takes them; in CSV quotes where a name has a comma of its own."""
+    """Column names as an option takes them; in CSV quotes where a name has a comma of its own. Raises UsageError."""
+    if isinstance(names, str):
+        raise UsageError(f"columns are a list of names, not the text {names!r}", hint=f"give [{names!r}]")
     return ",".join('"' + name.replace('"', '""') + '"' if set(name) & set(',"') else name for name in names)
 
 

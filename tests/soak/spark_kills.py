@@ -4,8 +4,8 @@
 
 A round adds input files and does the jobs one after the other, each until it ends by itself. Meanwhile Python workers
 are killed, which Spark replaces where a task has them and which ends the job where the driver has, and the driver. Jobs
-that did not end are started again from where they were. When one has ended, what it made holds every event of the inputs
-once; when a round has, nothing unfinished lies about.
+that did not end are started again from where they were. When one has ended, what it made holds every event of the
+inputs once; when a round has, nothing unfinished lies about.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ ROUNDS_OF_A_FOLDER = 4
 LONGEST_S = 6.0  # from the beginning of a job to a kill
 OF_WORKERS = 0.025  # the chance of a kill in 20 ms
 MOST_DEATHS = 12  # of one job, one after the other: then it is let go on
+OF_SPARK = ("Python worker failed to connect back", "did not connect back in time")  # it waits ten seconds
 UNFINISHED = ("_staging-", "_pending-", "_replacing-", ".part")
 
 
@@ -47,6 +48,7 @@ class Found:
 
     drivers: int = 0
     workers: int = 0
+    restarts: int = 0  # after ends that are Spark's own, on a machine that is too busy
     jobs: Counter[str] = field(default_factory=Counter)
     killed: Counter[str] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
@@ -124,8 +126,10 @@ class Life:
         self._reader.join()
 
     def close(self) -> None:
-        """Leave nothing running."""
+        """Leave nothing running, and nothing open."""
         self.kill()
+        assert self._child.stdout is not None
+        self._child.stdout.close()
         self._log.close()
 
 
@@ -212,6 +216,7 @@ def a_round(
         if done and (todo or not job):
             found.wrong += differences(folder, done[-1], count)
         deaths = 0 if done else deaths + 1
+        print(f"kills of drivers: {found.drivers}, of workers: {found.workers}; ended: {dict(found.jobs)}", flush=True)
         if life.status and life.status > 0 and not life.killed:
             found.wrong.append(
                 f"{job or todo[:1]} ended with status {life.status}: {(folder / 'log').read_text()[-3000:]}"
@@ -263,7 +268,6 @@ def run(
             a_round(here, chance, count, found, kills, jobs)
             if found.wrong or found.kills >= kills:
                 break
-            print(f"kills: {found.kills}; jobs done: {dict(found.jobs)}", flush=True)
         if found.wrong:
             print(f"kept: {here}", flush=True)
         else:
@@ -282,7 +286,7 @@ def main() -> int:
         print(f"seed {options.seed}: {line}")
     print(
         f"kills of drivers: {found.drivers}, of workers: {found.workers}; while at {dict(found.killed)}; "
-        f"jobs that ended: {dict(found.jobs)}; wrong: {len(found.wrong)}"
+        f"jobs that ended: {dict(found.jobs)}; restarts for Spark's sake: {found.restarts}; wrong: {len(found.wrong)}"
     )
     return bool(found.wrong)
 

@@ -16,9 +16,11 @@ from clicks import click_table, in_file_order, write_clicks
 import esformat
 from esformat import UsageError
 from esformat.spark import jobs
+from esformat.spark.files import segments_at
 from esformat.spark.jobs.compact import Member, choose
-from esformat.spark.jobs.inputs import InputFile, choose_groups
+from esformat.spark.jobs.inputs import InputFile, choose_groups, input_files
 from esformat.spark.jobs.summary import reason_of
+from esformat.spark.options import as_list
 from tests.spark.test_read import rows, rows_of
 from tests.spark.test_write import left, load
 
@@ -233,6 +235,14 @@ def test_command_line(spark, lake, capfd):
 
 
 # ------------------------------------------------------------ decisions, without Spark
+
+
+def test_one_path_is_a_path(tmp_path):
+    """A path alone is no list of paths of one letter each; a name alone, where names are listed, is refused."""
+    write_clicks(tmp_path / "a.esdb", click_table(10))
+    assert segments_at(str(tmp_path)) == input_files(str(tmp_path)) == [str(tmp_path / "a.esdb")]
+    with pytest.raises(UsageError, match=r"a list of names, not the text 'type'; give \['type'\]"):
+        as_list("type")
 
 
 def test_choose_neighbours_up_to_the_target():

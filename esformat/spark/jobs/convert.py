@@ -32,7 +32,7 @@ _LOSS_HINT = "take parquet or another format, or allow the loss with allow_loss 
 
 def convert(
     spark: SparkSession,
-    inputs: Sequence[str],
+    inputs: str | Sequence[str],
     out: str,
     *,
     format: str | None = None,
@@ -79,7 +79,7 @@ def convert(
 
 def export(
     spark: SparkSession,
-    inputs: Sequence[str],
+    inputs: str | Sequence[str],
     out: str,
     *,
     format: str,
@@ -110,7 +110,7 @@ def export(
         )  # fmt: skip
 
 
-def _local_segments(inputs: Sequence[str]) -> list[str]:
+def _local_segments(inputs: str | Sequence[str]) -> list[str]:
     places = segments_at(inputs)
     for place in places:
         if not isinstance(place, str):

@@ -17,7 +17,7 @@ from esformat.tools import erase as erase_spaces
 
 
 def erase(
-    spark: SparkSession, paths: Sequence[str], spaces: Sequence[str | bytes], *, progress: Progress | None = None
+    spark: SparkSession, paths: str | Sequence[str], spaces: Sequence[str | bytes], *, progress: Progress | None = None
 ) -> Summary:
     """Take the events of spaces out of segments, in place; each new version is searched for what is left of them.
 

@@ -19,6 +19,7 @@ from esformat.spark.jobs.ledger import Entry, not_done
 from esformat.spark.jobs.reading import rules_of
 from esformat.spark.jobs.summary import FAILURES, Progress, Summary, reason_of
 from esformat.spark.jobs.survey import Inspection, inspect
+from esformat.spark.requirement import require_classic
 from esformat.spark.source import zone_of
 
 _SMALL_ROWS = 200_000
@@ -52,10 +53,11 @@ class Inputs:
 
     @classmethod
     def find(
-        cls, spark: SparkSession, paths: Sequence[str], format: str | None, known: Sequence[str],
+        cls, spark: SparkSession, paths: str | Sequence[str], format: str | None, known: Sequence[str],
         read_options: Mapping[str, Any] | None, roles: Mapping[str, Any],
     ) -> Inputs:  # fmt: skip
         """What paths, directories and patterns name. format: None: by the names. Raises UsageError."""
+        require_classic(spark, "a job")
         files = [InputFile.at(path) for path in input_files(paths)]
         kind = format or format_of(files)
         if kind not in known:

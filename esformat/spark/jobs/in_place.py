@@ -51,7 +51,7 @@ class _Task:
 
 
 def remake_all(
-    spark: SparkSession, job: str, paths: Sequence[str], remake: Remake, progress: Progress | None
+    spark: SparkSession, job: str, paths: str | Sequence[str], remake: Remake, progress: Progress | None
 ) -> Summary:
     """Give each segment its next version, atomically one by one; those that are done are recognised and skipped."""
     places = segments_at(paths)

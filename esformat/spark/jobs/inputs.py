@@ -60,10 +60,10 @@ def choose_groups(files: Sequence[InputFile], group_bytes: int) -> list[list[Inp
     return groups
 
 
-def input_files(inputs: Sequence[str]) -> list[str]:
+def input_files(inputs: str | Sequence[str]) -> list[str]:
     """The files that paths, directories and patterns name, each once. Raises UsageError where one names nothing."""
     found: dict[str, None] = {}
-    for path in (local_path(path, _IN_A_STORE) for path in inputs):
+    for path in (local_path(path, _IN_A_STORE) for path in ([inputs] if isinstance(inputs, str) else inputs)):
         here = sorted(_expand(path))
         if not here:
             raise UsageError("no such file", path=path)

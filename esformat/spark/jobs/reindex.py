@@ -17,7 +17,7 @@ from esformat.tools import reindex as reindex_segment
 
 
 def reindex(
-    spark: SparkSession, paths: Sequence[str], indexes: Sequence[str], *, progress: Progress | None = None
+    spark: SparkSession, paths: str | Sequence[str], indexes: Sequence[str], *, progress: Progress | None = None
 ) -> Summary:
     """Give segments indexes on exactly these columns, in place: data blocks are copied as they are.
 

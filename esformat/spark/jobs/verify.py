@@ -17,7 +17,7 @@ from esformat.tools.verification import Report
 from esformat.tools.verification import verify as verify_segment
 
 
-def verify(spark: SparkSession, paths: Sequence[str], *, progress: Progress | None = None) -> Summary:
+def verify(spark: SparkSession, paths: str | Sequence[str], *, progress: Progress | None = None) -> Summary:
     """Hold every block of segments against its checksum and the rules of the format; one task for each segment.
 
     paths: files, directories, patterns, prefixes of object stores. A segment with problems is in the summary's `failed`

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from esformat.errors import EsdbError
 from esformat.spark.jobs.summary import reason_of
+from esformat.spark.requirement import require_classic
 
 WAVE_TASKS_PER_CORE = 4
 """So many that tasks of different lengths even out; so few that what is done is published soon."""
@@ -28,6 +29,7 @@ def in_waves(
 
     What goes wrong with one item's bytes or files costs that item; a task that dies is tried again by Spark.
     """
+    require_classic(spark, "a job")
     size = WAVE_TASKS_PER_CORE * max(1, spark.sparkContext.defaultParallelism)
     for start in range(0, len(items), size):
         wave = list(items[start : start + size])
