@@ -6,6 +6,7 @@ import bz2
 import csv
 import importlib.util
 import io
+import json
 import os
 import re
 from collections import Counter
@@ -14,6 +15,7 @@ from itertools import groupby, pairwise
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import aggregator
@@ -112,3 +114,64 @@ def test_page(spark, tmp_path, capsys):
     assert names["bea"].count() == 3
     with aggregator.open(root) as catalog:
         assert catalog.topic("sales").scan().count() == 1
+
+
+def records(count):
+    """What Kafka's source of Spark gives."""
+    return pa.table(
+        {
+            "key": [None if n % 10 == 9 else f"user-{n % 7}".encode() for n in range(count)],
+            "value": [json.dumps({"type": "page" if n % 2 else "cart", "n": n}).encode() for n in range(count)],
+            "topic": ["clicks"] * count,
+            "partition": pa.array([n % 3 for n in range(count)], pa.int32()),
+            "offset": pa.array([n // 3 for n in range(count)], pa.int64()),
+            "timestamp": pa.array([1_790_000_000_000_000 + n for n in range(count)], pa.timestamp("us", "UTC")),
+            "timestampType": pa.array([0] * count, pa.int32()),
+        }
+    )
+
+
+def recipes(language, names):
+    """Run the blocks of docs/spark-recipes.md in a language."""
+    page = (ROOT / "docs" / "spark-recipes.md").read_text("utf-8")
+    blocks = re.findall(rf"^```{language}\n(.*?)^```$", page, re.M | re.S)
+    assert blocks
+    for block in blocks:
+        exec(compile(block, "docs/spark-recipes.md", "exec"), names)
+    return names
+
+
+def test_kafka_recipes(spark, tmp_path):
+    """Records as Kafka's become events of files and of a catalog, each once."""
+    (tmp_path / "in").mkdir()
+    for number in range(2):
+        pq.write_table(records(100).slice(50 * number, 50), tmp_path / "in" / f"{number}.parquet")
+    source = spark.readStream.schema(spark.read.parquet(str(tmp_path / "in")).schema).option("maxFilesPerTrigger", 1)
+    names = {"spark": spark, "records": source.parquet(str(tmp_path / "in")), "checkpoints": str(tmp_path / "state")}
+    recipes("pyspark", names | {"folder": str(tmp_path / "files"), "root": str(tmp_path / "data")})
+    expected = sorted(row["value"] for row in records(100).to_pylist() if row["key"] is not None)
+    with esformat.open_many(tmp_path / "files") as found:
+        assert sorted(event.data for event in found.scan()) == expected
+        assert found.scan_index("type", "cart").count() == sum(b"cart" in data for data in expected)
+    with aggregator.open(tmp_path / "data", read_only=True) as catalog:
+        topic = catalog.topic("clicks")
+        assert sorted(topic.scan(columns=["data"]).to_table()["data"].to_pylist()) == expected
+        assert topic.scan(columns=["kafka_offset"]).count() == len(expected)
+
+
+def test_delta_recipe(tmp_path):
+    """A Delta table becomes a segment, and that a Delta table with the same rows."""
+    deltalake = pytest.importorskip("deltalake")
+    table = pa.table(
+        {
+            "space": ["b", "a"], "timestamp": pa.array([2, 1], pa.timestamp("us", "UTC")),
+            "data": [b"x", b"y"], "type": ["page", "cart"],
+        }
+    )  # fmt: skip
+    deltalake.write_deltalake(str(tmp_path / "in"), table)
+    names = {"source": str(tmp_path / "in"), "segment": tmp_path / "a.esdb", "target": str(tmp_path / "out")}
+    recipes("pydelta", names)
+    back = pa.table(
+        deltalake.QueryBuilder().register("t", deltalake.DeltaTable(names["target"])).execute("SELECT * FROM t")
+    )
+    assert back.select(table.column_names).to_pylist() == table.sort_by("space").to_pylist()

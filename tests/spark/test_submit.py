@@ -59,6 +59,8 @@ def test_py_files(tmp_path):
     (tmp_path / "job.py").write_text(JOB)
     submit = [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local-cluster[1,1,700]"]
     settings = ["--driver-memory", "600m", "--conf", "spark.executor.memory=600m", "--conf", "spark.ui.enabled=false"]
+    quick = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+    settings += ["--driver-java-options", quick, "--conf", f"spark.executor.extraJavaOptions={quick}"]
     done = subprocess.run(
         [*submit, *settings, "--py-files", archive, tmp_path / "job.py", tmp_path / "in", tmp_path / "out"],
         cwd=tmp_path, env=bare | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)},
