@@ -146,10 +146,15 @@ class LocalFolder:
         sync_directory(self._here)
 
     def publish(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """One rename for each; their directories synced."""
+        """One rename for each; their directories, which are made where they are missing, synced."""
+        folders = {(self._here / name).parent for _, name in pairs} | {self._here}
+        for folder in folders:
+            folder.mkdir(parents=True, exist_ok=True)
         for staged, name in pairs:
             (self._here / staged).replace(self._here / name)
-        sync_directory(self._here)
+        for above in {each for folder in folders for each in (folder, *folder.parents)}:
+            if above.is_relative_to(self._here):
+                sync_directory(above)
 
     def remove(self, names: Iterable[str]) -> None:
         """Delete files."""

@@ -95,18 +95,25 @@ class Write:
         return self.folder.place(staged)
 
     def commit(
-        self, staged: Sequence[str], *, removed: Iterable[str] = (), facts: Mapping[str, Any] | None = None,
+        self,
+        staged: Sequence[str] | Mapping[str, str],
+        *,
+        removed: Iterable[str] = (),
+        facts: Mapping[str, Any] | None = None,
         forget: bool = False,
-    ) -> list[str]:  # fmt: skip
+    ) -> list[str]:
         """Make staged files visible and hide `removed` ones, all at once; then delete those. Returns the new names.
 
-        staged, removed: names relative to the directory. facts: kept in the record. forget: older records go, too: what
-        they wrote is gone. Raises OSError, and ClosedError where another process took this one for dead and ended the
-        write; then nothing has changed, unless the record says `replacing`.
+        staged, removed: names relative to the directory; staged files may each have a directory in it to go into.
+        facts: kept in the record. forget: older records go, too: what they wrote is gone. Raises OSError, and
+        ClosedError where another process took this one for dead and ended the write; then nothing has changed, unless
+        the record says `replacing`.
         """
         if self.lease:
             Lease(self.folder, self.lease).check()
-        names = [f"part-{number:05}-{self.job}{self.suffix}" for number in range(len(staged))]
+        parts = [f"part-{number:05}-{self.job}{self.suffix}" for number in range(len(staged))]
+        folders = staged.values() if isinstance(staged, Mapping) else [""] * len(staged)
+        names = [f"{folder}/{part}" if folder else part for folder, part in zip(folders, parts, strict=True)]
         older = _records(self.folder.names()) if forget else {}
         record = {
             "added": names,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pyspark.sql import DataFrame
 
 from esformat.errors import UsageError
@@ -9,17 +11,25 @@ from esformat.spark.event_columns import column_name
 
 
 def clustered(
-    df: DataFrame, *, space: str, timestamp: str, grouping: str | None = None, partitions: int | None = None
+    df: DataFrame,
+    *,
+    space: str,
+    timestamp: str,
+    grouping: str | None = None,
+    partitions: int | None = None,
+    first: Sequence[str] = (),
 ) -> DataFrame:
     """The rows so that a space lies in one partition, a large one in neighbours. Raises UsageError.
 
-    partitions: ranges to shuffle into; None: Spark decides by their size.
+    partitions: ranges to shuffle into; None: Spark decides by their size. first: columns to range and sort by before.
     """
-    for name in (space, timestamp, *([grouping] if grouping else [])):
+    for name in (space, timestamp, *([grouping] if grouping else []), *first):
         if name not in df.columns:
             raise UsageError(f"there is no column {name!r}", hint=f"the columns are {', '.join(df.columns)}")
     by_grouping = grouping or ("grouping" if "grouping" in df.columns else None)
-    range_keys = [df[column_name(space)], df[column_name(timestamp)]]
-    sort_keys = [range_keys[0], *([df[column_name(by_grouping)]] if by_grouping else []), range_keys[1]]
+    before = [df[column_name(name)] for name in first]
+    space_key, time_key = df[column_name(space)], df[column_name(timestamp)]
+    range_keys = [*before, space_key, time_key]
+    sort_keys = [*before, space_key, *([df[column_name(by_grouping)]] if by_grouping else []), time_key]
     ranges = df.repartitionByRange(partitions, *range_keys) if partitions else df.repartitionByRange(*range_keys)
     return ranges.sortWithinPartitions(*sort_keys)

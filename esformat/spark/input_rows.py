@@ -7,7 +7,6 @@ from contextlib import closing
 from dataclasses import dataclass, field, fields, replace
 from pathlib import PurePath
 from typing import Literal, Self
-from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,9 +21,9 @@ from esformat.convert.load import Reader, reader_of
 from esformat.convert.rows import Origin, Rows
 from esformat.convert.source import Source
 from esformat.convert.typed_files import read_typed
+from esformat.spark.directories import values_in
 
 TEXT_KINDS = ("json", "csv")
-_NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 _BAD_ROW_HINT = "mend it, or leave bad rows out with on_error=skip (--on-error skip)"
 
 
@@ -51,12 +50,7 @@ class InputRules:
 
     def constants(self, path: str) -> dict[str, str | None]:
         """The columns that directories called name=value give every row of a file."""
-        found: dict[str, str | None] = {}
-        for part in PurePath(path).parts[:-1] if self.hive else ():
-            name, equals, value = part.partition("=")
-            if name and equals:
-                found[unquote(name)] = None if value in ("", _NULL_PARTITION) else unquote(value)
-        return found
+        return values_in(PurePath(path).parts[:-1]) if self.hive else {}
 
 
 @dataclass(frozen=True, slots=True)

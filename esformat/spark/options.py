@@ -207,6 +207,7 @@ class WriteOptions:
     many, in memory and of Arrow; it needs about three times that memory.
     job: what tells this write from others; made up where it is not given.
     facts: a JSON object that the record of the commit keeps. lease: of the job that the write is a part of.
+    partition_by (`partitionBy`): columns whose values name the directories that rows go into, outermost first.
     checkpoint: of a stream (`checkpointLocation`): where its checkpoint is; "": elsewhere.
     """
 
@@ -224,12 +225,13 @@ class WriteOptions:
     facts: str = "{}"
     lease: str = ""
     checkpoint: str = ""
+    partition_by: tuple[str, ...] = ()
 
     @classmethod
     def parse(cls, given: Mapping[str, str]) -> Self:
         """Read them from what Spark hands over. Raises UsageError."""
         known = ("path", "space", "timestamp", "grouping", "indexes", "keys", "codec", "level", "segmentBytes",
-                 "segmentEvents", "job", "facts", "lease", "checkpointLocation")  # fmt: skip
+                 "segmentEvents", "job", "facts", "lease", "checkpointLocation", "partitionBy")  # fmt: skip
         options = Options(given, known)
         path = options.get("path", str)
         if not path:
@@ -255,4 +257,5 @@ class WriteOptions:
             facts=options.get("facts", str) or "{}",
             lease=options.get("lease", str) or "",
             checkpoint=options.get("checkpointLocation", str) or "",
+            partition_by=options.get("partitionBy", parse_indexes) or (),
         )

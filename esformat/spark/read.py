@@ -16,6 +16,7 @@ from esformat.io.location import Place
 from esformat.read.bounds import Bounds
 from esformat.read.row_range import scan_rows, schema_of
 from esformat.spark.condition import columns_of, matching, parse_condition
+from esformat.spark.directories import roots_of, values_of
 from esformat.spark.files import name_of, segments_at
 from esformat.spark.options import ReadOptions
 from esformat.spark.pushed import bounds_of_filters
@@ -55,11 +56,19 @@ FILE_PATH = "_file_path"
 _FILE_PATH = pa.field(FILE_PATH, pa.string(), nullable=False)
 
 
-def with_file_path(schemas: list[tuple[str, pa.Schema]], wanted: Sequence[str] | None) -> list[tuple[str, pa.Schema]]:
-    """The columns of files, and that of their paths where it is wanted and is no column of theirs."""
-    if FILE_PATH not in (wanted or ()) or any(FILE_PATH in schema.names for _, schema in schemas):
-        return schemas
-    return [(name, schema.append(_FILE_PATH)) for name, schema in schemas]
+def with_path_columns(
+    schemas: list[tuple[str, pa.Schema]], wanted: Sequence[str] | None, roots: Sequence[str]
+) -> list[tuple[str, pa.Schema]]:
+    """The columns of files, and what their paths say that they do not: directories `name=value` below the roots.
+
+    The column of the path itself is among them where it is wanted, and is no column of any file.
+    """
+    found = []
+    path_too = FILE_PATH in (wanted or ()) and not any(FILE_PATH in schema.names for _, schema in schemas)
+    for name, schema in schemas:
+        said = [pa.field(each, pa.string()) for each in values_of(name, roots) if each not in schema.names]
+        found.append((name, pa.schema([*schema, *said, *([_FILE_PATH] if path_too else [])])))
+    return found
 
 
 class SegmentReader(DataSourceReader):
@@ -70,6 +79,7 @@ class SegmentReader(DataSourceReader):
         self._options = options
         self._schema = schema
         self._known = pa.schema([]) if known is None else known
+        self._roots = roots_of(options.paths)
         self._where = parse_condition(options.where, self._known, options.zone) if options.where else ()
         self._filters: tuple[Filter, ...] = ()
 
@@ -92,14 +102,29 @@ class SegmentReader(DataSourceReader):
     def tasks(self, places: Sequence[Place]) -> list[InputPartition]:
         """The same of some segments. Raises UsageError."""
         options = self._options
-        candidates = find_candidates(places, self._bounds)
+        candidates = find_candidates([place for place in places if self._admits(place)] or places[:1], self._bounds)
         if options.limit is not None and not self._where:
             candidates = at_most(candidates, options.limit)
         names = tuple(self._schema.fieldNames())
-        there = unify_schemas(with_file_path(schemas_of(candidates), names), names)
+        there = unify_schemas(with_path_columns(schemas_of(candidates), names, self._roots), names)
         check_requested(self._schema, spark_schema(there))
         tasks = share_out(candidates, partition_bytes=options.partition_bytes, partitions=options.partitions)
         return [InputPartition(task) for task in tasks]
+
+    def _said(self, place: Place, names: Sequence[str]) -> dict[str, str | None]:
+        """Columns that a file lacks, as its path has them."""
+        said = {FILE_PATH: name_of(place), **values_of(name_of(place), self._roots)}
+        return {name: said[name] for name in names if name in said}
+
+    def _admits(self, place: Place) -> bool:
+        """Whether what directories say lets a file meet the condition, as far as nothing else is needed to tell."""
+        said = values_of(name_of(place), self._roots)
+        asked = [each for each in self._where if set(columns_of(each)) <= set(said)]
+        asked = [
+            each for each in asked if all(self._known.field(name).type == pa.string() for name in columns_of(each))
+        ]
+        row = pa.record_batch({name: pa.array([value], pa.string()) for name, value in said.items()}) if asked else None
+        return row is None or len(matching(row, asked)) > 0
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The events of one task. Spark asks for no rows with a partition of None."""
@@ -115,10 +140,10 @@ class SegmentReader(DataSourceReader):
             with opened_as_planned(rows) as segment:
                 bounds = self._bounds(schema_of(segment))
                 columns = [name for name in whole.names if name in segment.schema.names] or ["timestamp"]
-                named = FILE_PATH in whole.names and FILE_PATH not in columns
+                said = self._said(rows.place, [name for name in whole.names if name not in columns])
                 for batch in scan_rows(segment, rows.first, rows.last, columns=columns, bounds=bounds).batches():
-                    if named:
-                        batch = batch.append_column(_FILE_PATH, pa.repeat(name_of(rows.place), len(batch)))
+                    for name, value in said.items():
+                        batch = batch.append_column(name, pa.repeat(pa.scalar(value, pa.string()), len(batch)))
                     found = matching(convert_batch(batch, whole), self._where)
                     if left is not None:
                         found = found.slice(0, left)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +17,7 @@ from esformat.errors import UsageError
 from esformat.io.commit_folder import CommitFolder
 from esformat.io.commits import Write
 from esformat.io.location import SUFFIX, folder_at
+from esformat.spark.directories import shared_out
 from esformat.spark.event_columns import EventColumns
 from esformat.spark.files import listed_below, size_of
 from esformat.spark.options import WriteOptions
@@ -28,11 +29,15 @@ from esformat.write.writer import create
 
 @dataclass(frozen=True, slots=True)
 class StagedSegment:
-    """A finished segment that waits for the commit. name: relative to where the write goes."""
+    """A finished segment that waits for the commit.
+
+    name: relative to where the write goes. directory: in which it gets its name there; "": in none.
+    """
 
     name: str
     events: int
     stored_bytes: int
+    directory: str = ""
 
 
 @dataclass
@@ -56,6 +61,9 @@ class SegmentWriter(DataSourceArrowWriter):
         self._options = options
         self._arrow = arrow_schema(schema)
         self._columns = EventColumns.choose(self._arrow, options)
+        for name in options.partition_by:
+            if name not in self._arrow.names:
+                raise UsageError(f"no column {name!r}", hint=f"the columns are {', '.join(self._arrow.names)}")
         self._overwrite = overwrite
         self._facts = _object(options.facts)
         self._write = Write(
@@ -88,10 +96,21 @@ class SegmentWriter(DataSourceArrowWriter):
         context = TaskContext.get()
         task = "0-0" if context is None else f"{context.partitionId()}-{context.taskAttemptId()}"
         segments = []
-        for number, batches in enumerate(self._portions(iterator)):
+        for number, (directory, batches) in enumerate(self._shares(iterator)):
             name = self._write.staged(f"{task}-{number}-{secrets.token_hex(4)}")
-            segments.append(self._write_segment(name, batches))
+            segments.append(replace(self._write_segment(name, batches), directory=directory))
         return TaskResult(tuple(segments))
+
+    def _shares(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, list[pa.RecordBatch]]]:
+        """What goes into one segment each, and its directory."""
+        for portion in self._portions(batches):
+            if not self._options.partition_by:
+                yield "", portion
+                continue
+            table = pa.Table.from_batches(portion)
+            portion.clear()
+            for directory, rows in shared_out(table, self._options.partition_by):
+                yield directory, rows.to_batches()
 
     def _portions(self, batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
         return portions(batches, most_bytes=self._options.segment_bytes, most_events=self._options.segment_events)
@@ -123,7 +142,7 @@ class SegmentWriter(DataSourceArrowWriter):
             "events": sum(segment.events for segment in segments),
             "bytes": sum(segment.stored_bytes for segment in segments),
         }
-        staged = [segment.name for segment in segments]
+        staged = {segment.name: segment.directory for segment in segments}
         self._write.commit(staged, removed=removed, facts=facts, forget=self._overwrite)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -17,10 +17,11 @@ from pyspark.sql.types import StructType
 
 from esformat.errors import UsageError
 from esformat.format.schema import KEY_COLUMNS
+from esformat.spark.directories import roots_of
 from esformat.spark.files import segments_at
 from esformat.spark.follow import SegmentStreamReader
 from esformat.spark.options import ReadOptions, WriteOptions
-from esformat.spark.read import SegmentReader, with_file_path
+from esformat.spark.read import SegmentReader, with_path_columns
 from esformat.spark.save import SegmentWriter
 from esformat.spark.scan_plan import read_schemas
 from esformat.spark.stream_save import SegmentStreamWriter
@@ -46,7 +47,9 @@ class EsdbDataSource(DataSource):
         options = ReadOptions.parse(self.options)
         places = segments_at(options.paths, options.name_pattern)
         schemas = read_schemas(places) if options.merge_schema else _nullable(read_schemas(places[:1]))
-        return spark_schema(unify_schemas(with_file_path(schemas, options.columns), options.columns))
+        return spark_schema(
+            unify_schemas(with_path_columns(schemas, options.columns, roots_of(options.paths)), options.columns)
+        )
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Reads the columns of a schema: the segments' own, or what was given with `.schema(…)`."""
@@ -72,7 +75,8 @@ class EsdbDataSource(DataSource):
         if not options.where:
             return SegmentReader(options, schema)
         places = segments_at(options.paths, options.name_pattern)
-        return SegmentReader(options, schema, readable(unify_schemas(read_schemas(places))))
+        schemas = with_path_columns(read_schemas(places), schema.fieldNames(), roots_of(options.paths))
+        return SegmentReader(options, schema, readable(unify_schemas(schemas)))
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Writes rows of a schema as segments into a directory."""

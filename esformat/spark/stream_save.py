@@ -77,7 +77,7 @@ class SegmentStreamWriter(DataSourceStreamArrowWriter):
             "events": sum(segment.events for segment in segments),
             "bytes": sum(segment.stored_bytes for segment in segments),
         }  # fmt: skip
-        write.commit([segment.name for segment in segments], facts=facts)
+        write.commit({segment.name: segment.directory for segment in segments}, facts=facts)
 
     def _clear(self) -> None:
         """Remove what is staged for this query."""

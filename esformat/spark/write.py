@@ -41,6 +41,7 @@ def write(
     mode: str = "append",
     partitions: int | None = None,
     segment_bytes: int | str | None = None,
+    partition_by: Sequence[str] = (),
     **options: str | int,
 ) -> Written:
     """Write a DataFrame as segments of a directory or prefix, clustered: a space lies in one, or in neighbours.
@@ -52,6 +53,8 @@ def write(
     mode: "append", "overwrite", "error" (also "errorifexists" or "default", Spark's words: segments that are there are
     an error) or "ignore" (then nothing is written); readers see all of a write at once.
     partitions: ranges to shuffle into, each the work of one task; None: Spark decides by their size.
+    partition_by: columns, outermost first, whose values name directories `name=value` that the rows go into; segments
+    keep the columns. Values are text, whole numbers, dates or truth values.
     segment_bytes: a task begins its next segment at so many bytes of Arrow in memory (256 MiB).
     Raises UsageError for columns that cannot be it, and what Spark raises when a task fails; then nothing changes.
     """
@@ -64,13 +67,15 @@ def write(
         given["grouping"] = grouping
     if segment_bytes is not None:
         given["segmentBytes"] = str(segment_bytes)
+    if partition_by:
+        given["partitionBy"] = as_list(partition_by)
     given |= {name: str(value) for name, value in options.items()}
     WriteOptions.parse({**given, "path": path})
     if mode not in SPARK_MODES and listed_below(folder_at(path)):
         if mode == "ignore":
             return Written("", 0, 0, 0)
         raise UsageError("segments are there", path=path, hint='give mode="append" or mode="overwrite"')
-    rows = clustered(df, space=space, timestamp=timestamp, grouping=grouping, partitions=partitions)
+    rows = clustered(df, space=space, timestamp=timestamp, grouping=grouping, partitions=partitions, first=partition_by)
     rows.write.format("esdb").options(**given).mode(mode if mode in SPARK_MODES else "append").save(path)
     facts = commit_of(folder_at(path), job)["facts"]
     return Written(job, facts["files"], facts["events"], facts["bytes"])
