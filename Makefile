@@ -50,6 +50,7 @@ soak: $(VENV)/dev.stamp  ## The full figures of docs/reliability.md (two hours o
 	$(BIN)/python -m tests.soak.faults --points 1000
 	$(BIN)/python -m tests.soak.kills --kills 1000
 	$(BIN)/python -m tests.soak.streams --minutes 20
+	$(BIN)/python -m tests.soak.spark_kills --kills 100
 	$(BIN)/python -m tests.soak.power_cuts --cuts 200
 	CATALOG_EXAMPLES=10000 $(BIN)/python -m pytest -q tests/aggregator/test_catalog_model.py
 	$(BIN)/python -m tests.soak.server --seconds 60 --connections 500

@@ -38,7 +38,7 @@ QUERIES = {
     "hour": (
         0.4, "one index value, one hour",
         "SELECT count(*), max(timestamp) FROM EVENTS WHERE type = 'TYPE' AND timestamp >= 'HOUR' "
-        "AND timestamp < TIMESTAMP 'HOUR' + INTERVAL 1 HOUR",
+        "AND timestamp < TIMESTAMP 'HOUR' + INTERVAL 60 MINUTES",
     ),
     "groups": (
         1.8, "group by space", "SELECT count(*), max(n) FROM (SELECT space, count(*) AS n FROM EVENTS GROUP BY space)"

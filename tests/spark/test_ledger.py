@@ -10,8 +10,8 @@ from clicks import click_table, write_clicks
 
 import esformat
 from esformat import tools
+from esformat.spark import identity
 from esformat.spark.identity import content_identity, joined, origin_of
-from esformat.spark.jobs import identity
 from esformat.spark.jobs.inputs import InputFile
 from esformat.spark.jobs.ledger import ledger, not_done
 from esformat.spark.jobs.summary import Summary
