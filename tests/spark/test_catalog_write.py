@@ -285,6 +285,20 @@ def test_load_stopped_and_run_again(spark, table, files, tmp_path, monkeypatch):
     assert len(payloads(root)) == 600
 
 
+def test_load_into_a_topic_of_other_types(spark, tmp_path):
+    """A column of another, kindred type goes into a topic as an append would, types widened if need be."""
+    root, time = tmp_path / "data", pa.array([1], pa.timestamp("us", "UTC"))
+    there = {"x": pa.array([1.5]), "n": pa.array([1], pa.int32()), "text": pa.array(["a"])}
+    new = {"x": pa.array([2], pa.int64()), "n": pa.array([1 << 40], pa.int64()), "text": pa.array([7], pa.int64())}
+    with aggregator.open(root, durability="none") as catalog:
+        catalog.create_topic("clicks").append(pa.table({"space": ["a"], "timestamp": time, **there}))
+    pq.write_table(pa.table({"space": ["b"], "timestamp": time, **new}), tmp_path / "new.parquet")
+    assert loading.load(spark, str(tmp_path / "new.parquet"), str(root), "clicks").ok
+    with aggregator.open(root, read_only=True) as catalog:
+        found = catalog.topic("clicks").scan(columns=["x", "n", "text"]).to_table().to_pylist()
+    assert found == [{"x": 1.5, "n": 1, "text": "a"}, {"x": 2.0, "n": 1 << 40, "text": "7"}]
+
+
 def test_load_after_compact(spark, tmp_path):
     """Segments that were merged since they were loaded are known by what they were made from; new ones are loaded."""
     lake, root = tmp_path / "lake", str(tmp_path / "data")
