@@ -174,7 +174,9 @@ def _of_view(spark: SparkSession, name: str) -> tuple[str, dict[str, str], Struc
         node = node.child()
     if class_of(node) != "DataSourceV2Relation" or str(node.table().name()) not in HANDED_TO:
         return None
-    options = dict(node.options().asCaseSensitiveMap())
+    options = {str(key): str(text) for key, text in dict(node.options().asCaseSensitiveMap()).items()}
+    if "limit" in map(str.lower, options):  # a condition would choose among other events
+        return None
     schema = StructType.fromJson(json.loads(node.schema().json()))
     return str(node.table().name()), options, schema
 

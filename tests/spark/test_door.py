@@ -252,6 +252,17 @@ def test_names_elsewhere(spark, both):
         esformat.spark.sql(spark, f"SELECT * FROM esdb.`{both}/*.none`")
 
 
+def test_other_sources(spark, both):
+    """Files of other formats, named in the same way, stay Spark's."""
+    asked = (
+        f"SELECT count(*) FROM parquet.`{both}/events.parquet` p JOIN esdb.`{both}` e USING (timestamp) WHERE p.n = 3"
+    )
+    assert (
+        esformat.spark.sql(spark, asked).collect()
+        == spark.sql("SELECT count(*) FROM parquet_events WHERE n = 3").collect()
+    )
+
+
 def test_file_path(spark, both):
     """The column of the file is there where the query names it."""
     asked = f"SELECT _file_path, count(*) FROM esdb.`{both}` GROUP BY 1 ORDER BY 1"
@@ -264,6 +275,8 @@ def test_view_keeps_its_options(spark, both):
     asked = "SELECT count(*) FROM some WHERE type = 'page' OR type = 'cart'"
     lines, _ = explained(spark, asked)
     assert lines == ["some: columns type; where (type = 'page' OR type = 'cart')"]
+    esformat.spark.view(spark, "few", str(both), limit=3)
+    assert esformat.spark.sql(spark, "SELECT count(*) FROM few").collect() == [(3,)]
     kept = sum(
         1 for row in events().slice(0, 250).to_pylist()
         if row["n"] is not None and (row["n"] > 0 or row["n"] < -3) and row["type"] in ("page", "cart")
