@@ -34,7 +34,10 @@ PARTITIONS = (1, 2, 4)
 QUERIES = {
     "column": (1.5, "one column", "SELECT max(timestamp), count(*) FROM EVENTS"),
     "count": (1.5, "`count(*)`", "SELECT count(*) FROM EVENTS"),
-    "space": (1.5, "all of one space", "SELECT count(*), sum(hash(timestamp, data, type, country)) FROM EVENTS WHERE space = 'SPACE'"),
+    "space": (
+        1.5, "all of one space",
+        "SELECT count(*), sum(hash(timestamp, data, type, country)) FROM EVENTS WHERE space = 'SPACE'",
+    ),
     "hour": (
         0.4, "one index value, one hour",
         "SELECT count(*), max(timestamp) FROM EVENTS WHERE type = 'TYPE' AND timestamp >= 'HOUR' "
