@@ -8,6 +8,7 @@ from typing import Any
 from esformat.event import to_key
 from esformat.read.counts import Counts
 from esformat.read.plan import Query, Stretch, conditions_of, make_query
+from esformat.read.prefetch import announce_of
 from esformat.read.reader import Reader
 from esformat.read.scan import Scan
 
@@ -104,7 +105,8 @@ class Space:
                 self._reader, query, lambda: stretches, span=(stretches[0].first, stretches[-1].last), keys=keys
             )
         span = (stretches[0].first, stretches[-1].last) if stretches else (0, 0)
-        small = 1 < len(groupings) <= FEW_RUNS and self.num_events <= FEW_EVENTS
+        near = announce_of(self._reader) is None  # a source far away is asked for all of them at once
+        small = near and 1 < len(groupings) <= FEW_RUNS and self.num_events <= FEW_EVENTS
         return Scan(
             self._reader, query, lambda: stretches, span=span, merged=bool(stretches),
             runs=(lambda: [self._scan(query, key) for key, _ in groupings]) if small else None,
