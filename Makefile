@@ -19,8 +19,8 @@ help:  ## List these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
 
 demo: $(or $(wildcard $(VENV)/dev.stamp),$(VENV)/demo.stamp)  ## Real events and 300,000 generated ones, into demo-output/ (half a minute).
-	$(BIN)/esdb demo
-	$(BIN)/aggregator demo
+	$(BIN)/python -m examples.demo files
+	$(BIN)/python -m examples.demo catalog
 
 test: $(VENV)/dev.stamp  ## Run every test.
 	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadgroup

@@ -1,4 +1,4 @@
-"""The benchmark's events, written to an Arrow IPC file; `esformat.demo.clickstream` makes them."""
+"""The benchmark's events, written to an Arrow IPC file; `examples.demo.clickstream` makes them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from esformat.demo.clickstream import generate, space_sizes
+from examples.demo.clickstream import generate, space_sizes
 
 __all__ = ["generate", "space_sizes"]
 

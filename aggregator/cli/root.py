@@ -13,7 +13,7 @@ from esformat.cli.parts import CONTEXT_SETTINGS, Group, Verbs, run_program
 _COMMANDS = (
     "init", "topics", "append", "scan", "query", "tail", "shell", "collect", "forward",
     "stats", "import", "export", "verify", "quarantine", "retain", "clock", "compact", "erase",
-    "rebuild-manifest", "serve", "token", "bench", "demo", "completion",
+    "rebuild-manifest", "serve", "token", "bench", "completion",
 )  # fmt: skip
 _WRONG_USAGE = (CatalogNotFoundError, InvalidRequestError, TopicExistsError, TopicNotFoundError)
 

@@ -1,5 +1,5 @@
 # %% [markdown]
-# Spark on the events that `esdb demo` tells of: the git history around here, or else the files of this Python.
+# Spark on the events that `make demo` tells of: the git history around here, or else the files of this Python.
 #
 # `python docs/examples/spark_demo.py [folder]`: Parquet becomes segments, those are read back, SQL is asked of them,
 # they are loaded into a catalog. Starting Spark takes most of its time.
@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 import aggregator
 import aggregator.spark
 import esformat.spark
-from esformat.demo.run import read_real_events
 from esformat.spark import jobs
+from examples.demo.run import read_real_events
 
 # %% The last changes of every file, and how many it has
 CHANGES = """

@@ -51,14 +51,13 @@ PYTHON = {
     "import esformat; esformat.create('x.esdb', codec='lz4')": "lz4",
     "from esformat.customerio.crc import masked_crc; masked_crc(b'')": "customerio",
 }
-ESDB = {"demo": "demo", "spark verify x.esdb": "spark", "info memory://x": "cloud"}
+ESDB = {"spark verify x.esdb": "spark", "info memory://x": "cloud"}
 AGGREGATOR = {
     "query data SELECT": "lql",
     "tail data SELECT": "lql",
     "forward data SELECT --to stdout": "lql",
     "serve data": "server",
     "serve --settings": "server",
-    "demo": "client",
     "topics http://127.0.0.1:9": "client",
     "stats http://127.0.0.1:9": "client",
 }

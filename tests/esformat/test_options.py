@@ -17,10 +17,9 @@ TWO_MEANINGS = {
     "--grouping": ROLES,
     "--index": {"COLUMN", "NAME=VALUE"},  # an index to make, and a value of one to look for
     "--on-error": {"stop|skip|collect FILE", "stop|skip"},  # tasks of Spark collect nothing
-    "--output": {"FILE", "FOLDER"},  # of one file, and of demos, which write several
     "--time": {"NAME", "TIME"},  # the key of lines with the time, and a time to split at
 }
-NO_REPORT = {"completion", "demo", "serve", "shell", "tail"}  # they have no answer, or are one
+NO_REPORT = {"completion", "serve", "shell", "tail"}  # they have no answer, or are one
 
 
 def commands(group: click.Group, path: str) -> Iterator[tuple[str, click.Command]]:

@@ -19,7 +19,7 @@ from aggregator.cli import main
 from aggregator.server import RunningServer, Settings
 from aggregator.server.config.settings import Http
 
-SHOWN_ELSEWHERE = {"demo", "bench", "serve", "quarantine", "completion"}
+SHOWN_ELSEWHERE = {"bench", "serve", "quarantine", "completion"}
 """They take seconds, run until they are stopped, need a catalog that no gate lets through, or write to a home."""
 ENDLESS = " -f"
 SERVER = "http://127.0.0.1:3030"

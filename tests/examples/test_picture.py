@@ -6,9 +6,9 @@ import matplotlib as mpl
 import numpy as np
 import pytest
 
-from esformat.demo.contest import DUCKDB, ESDB, PARQUET, Figure
-from esformat.demo.picture import DOTS_PER_INCH, INCHES, draw
-from esformat.demo.time_line import TimeLine
+from examples.demo.contest import DUCKDB, ESDB, PARQUET, Figure
+from examples.demo.picture import DOTS_PER_INCH, INCHES, draw
+from examples.demo.time_line import TimeLine
 
 POINT_READ = Figure("History of one space, median", "µs", True, {ESDB: 20.0, PARQUET: 500.0, DUCKDB: 1300.0})
 

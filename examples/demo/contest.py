@@ -17,9 +17,9 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 import esformat
-from esformat.demo.errors import DisagreementError
-from esformat.demo.event_set import EventSet
-from esformat.demo.peers import DuckDBFile, ParquetFile, gzip_file, write_json_lines
+from examples.demo.errors import DisagreementError
+from examples.demo.event_set import EventSet
+from examples.demo.peers import DuckDBFile, ParquetFile, gzip_file, write_json_lines
 
 ESDB, PARQUET, DUCKDB = "esdb", "Parquet", "DuckDB"
 JSON_LINES, JSON_LINES_GZIP = "JSON lines", "JSON lines, gzip"

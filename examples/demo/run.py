@@ -15,16 +15,16 @@ from rich.console import Console
 from rich.text import Text
 
 import esformat
-from esformat.demo import contest
-from esformat.demo.clickstream import generate
-from esformat.demo.errors import DemoError
-from esformat.demo.event_set import EventSet
-from esformat.demo.git_history import read_git_history
-from esformat.demo.picture import draw
-from esformat.demo.python_files import read_python_files
-from esformat.demo.screen import format_seconds, show_answer, show_figures, show_heading, show_sizes
-from esformat.demo.time_line import choose_time_line
-from esformat.demo.tour import Subject, answers, choose_subject
+from examples.demo import contest
+from examples.demo.clickstream import generate
+from examples.demo.errors import DemoError
+from examples.demo.event_set import EventSet
+from examples.demo.git_history import read_git_history
+from examples.demo.picture import draw
+from examples.demo.python_files import read_python_files
+from examples.demo.screen import format_seconds, show_answer, show_figures, show_heading, show_sizes
+from examples.demo.time_line import choose_time_line
+from examples.demo.tour import Subject, answers, choose_subject
 
 GENERATED_EVENTS = 300_000
 PICTURE = "demo.png"

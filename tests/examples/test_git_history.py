@@ -9,8 +9,8 @@ import subprocess
 
 import pytest
 
-from esformat.demo import git_history
-from esformat.demo.git_history import parse_log, read_git_history
+from examples.demo import git_history
+from examples.demo.git_history import parse_log, read_git_history
 
 LOG = "\0".join(
     [

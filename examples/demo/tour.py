@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from esformat import Segment
-from esformat.demo.peers import connect
+from examples.demo.peers import connect
 
 EVENTS_SHOWN = 5
 SECOND_US = 1_000_000

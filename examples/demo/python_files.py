@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from esformat.demo.event_set import EventSet
+from examples.demo.event_set import EventSet
 
 INDEXES = ("suffix", "size")
 _SIZES = ((1_000, "under 1 kB"), (10_000, "1 to 10 kB"), (100_000, "10 to 100 kB"))

@@ -7,7 +7,7 @@ from tempfile import TemporaryDirectory
 
 import esformat
 from esformat.convert import InputOptions, Load, Plan, Roles
-from esformat.demo.event_set import EventSet
+from examples.demo.event_set import EventSet
 
 _COMPRESSED = (".gz", ".bz2", ".zst")
 

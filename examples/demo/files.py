@@ -1,4 +1,4 @@
-"""`esdb demo`: the tour of real events, or of a user's own, that ends in a picture."""
+"""`python -m examples.demo files`: the tour of real events, or of a user's own, that ends in a picture."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from esformat import convert
 from esformat.cli.output import input_format_option
 
 if TYPE_CHECKING:  # needs the extra `demo`, which may be missing
-    from esformat.demo.event_set import EventSet
+    from examples.demo.event_set import EventSet
 
 _NEEDED = ("duckdb", "matplotlib", "pandas")
 _ROLES = ("space", "timestamp", "grouping", "indexes", "timestamp_format", "timezone", "input_format")
 _EXAMPLES = """\b
 Examples:
-  esdb demo
-  esdb demo --output pictures --events 200000
-  esdb demo --input orders.parquet --space customer --timestamp placed_at
-  esdb demo --input access.csv.gz --space client --timestamp at --index status --index method
+  python -m examples.demo files
+  python -m examples.demo files --output pictures --events 200000
+  python -m examples.demo files --input orders.parquet --space customer --timestamp placed_at
+  python -m examples.demo files --input access.csv.gz --space client --timestamp at --index status --index method
 """
 
 
@@ -58,7 +58,7 @@ Examples:
 @click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="Zone of times that name none.")
 @input_format_option(*convert.FORMATS)
 @click.pass_context
-def demo(context: click.Context, /, output: Path, events: int, own: Path | None, **options: Any) -> None:
+def files(context: click.Context, /, output: Path, events: int, own: Path | None, **options: Any) -> None:
     """Show what an .esdb file does, on real events of this machine or on your own.
 
     Writes a file, verifies it, asks it questions, and measures it beside Parquet, DuckDB and JSON lines. The real
@@ -67,8 +67,8 @@ def demo(context: click.Context, /, output: Path, events: int, own: Path | None,
     """
     _check_use(context, own)
     try:
-        from esformat.demo.errors import DemoError
-        from esformat.demo.run import run_demo
+        from examples.demo.errors import DemoError
+        from examples.demo.run import run_demo
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _NEEDED:
             raise
@@ -99,7 +99,7 @@ def _check_use(context: click.Context, own: Path | None) -> None:
 
 
 def _read(own: Path, options: dict[str, Any]) -> EventSet:
-    from esformat.demo.own_events import read_own_events
+    from examples.demo.own_events import read_own_events
 
     try:
         clock = convert.Clock(options["timestamp_format"], options["timezone"])

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Self
 
-from esformat.demo.event_set import EventSet
+from examples.demo.event_set import EventSet
 
 INDEXES = ("change", "author", "suffix")
 CHANGES = {"A": "added", "M": "modified", "D": "deleted", "T": "type changed"}

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.demo.event_set import EventSet
+from examples.demo.event_set import EventSet
 
 SPACES_SHOWN = 10
 VALUES_SHOWN = 5  # colours that are told apart at a glance; the rest are "other"

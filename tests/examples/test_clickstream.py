@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from esformat.demo.clickstream import COUNTRIES, LARGEST_SPACE, TYPES, generate, space_sizes
+from examples.demo.clickstream import COUNTRIES, LARGEST_SPACE, TYPES, generate, space_sizes
 
 
 @pytest.mark.parametrize("events", [0, 1, 49, 50, 1_000, 123_457, 1_000_000])

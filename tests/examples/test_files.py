@@ -1,4 +1,4 @@
-"""`esdb demo`: its options, and one line where something is missing or wrong."""
+"""The first half of the demo: its options, and one line where something is missing or wrong."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from esformat.cli import run
+from examples.demo.__main__ import run
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ def test_wrong_use(tmp_path, monkeypatch, capsys, arguments, expected):
     """Wrong use is told in one line on stderr, with exit status 2, and writes nothing."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.csv").write_text("space,timestamp\na,2024-01-01\n")
-    assert run(["demo", *arguments]) == 2
+    assert run(["files", *arguments]) == 2
     error = capsys.readouterr().err
     assert expected in error
     assert error.count("\n") == 1
@@ -35,13 +35,13 @@ def test_wrong_use(tmp_path, monkeypatch, capsys, arguments, expected):
 def test_missing_extra(tmp_path, monkeypatch, capsys, package):
     """Without the extra the demo says in one line what to install."""
     monkeypatch.chdir(tmp_path)
-    for name in [name for name in sys.modules if name.startswith("esformat.demo")]:
+    for name in [name for name in sys.modules if name.startswith("examples.demo")]:
         monkeypatch.delitem(sys.modules, name)
     for name in [name for name in sys.modules if name.partition(".")[0] == package]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Missing(package), *sys.meta_path])
-    assert run(["demo"]) == 1
-    assert capsys.readouterr().err == f'esdb: the demo needs {package}: pip install "esformat[demo]"\n'
+    assert run(["files"]) == 1
+    assert capsys.readouterr().err == f'demo: the demo needs {package}: pip install "esformat[demo]"\n'
 
 
 class Missing:
@@ -59,6 +59,6 @@ def test_own_file(tmp_path, monkeypatch, capsys):
     """A user's own file goes in, and the path of the picture is printed."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "own.jsonl").write_text('{"who": "ada", "at": "2024-01-01T00:00:00Z", "kind": "page"}\n')
-    assert run(["demo", "--input", "own.jsonl", "--space", "who", "--timestamp", "at", "--index", "kind"]) == 0
+    assert run(["files", "--input", "own.jsonl", "--space", "who", "--timestamp", "at", "--index", "kind"]) == 0
     assert "demo-output/demo.png" in capsys.readouterr().out.replace("\\", "/")
     assert (tmp_path / "demo-output" / "demo.png").stat().st_size > 10_000

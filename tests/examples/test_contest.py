@@ -8,12 +8,12 @@ import json
 import pyarrow as pa
 import pytest
 
-from esformat.demo import contest
-from esformat.demo.clickstream import generate
-from esformat.demo.contest import DUCKDB, ESDB, PARQUET, EsdbFile, Figure, format_ratio
-from esformat.demo.errors import DisagreementError
-from esformat.demo.event_set import EventSet
-from esformat.demo.peers import DuckDBFile, ParquetFile, gzip_file, write_json_lines
+from examples.demo import contest
+from examples.demo.clickstream import generate
+from examples.demo.contest import DUCKDB, ESDB, PARQUET, EsdbFile, Figure, format_ratio
+from examples.demo.errors import DisagreementError
+from examples.demo.event_set import EventSet
+from examples.demo.peers import DuckDBFile, ParquetFile, gzip_file, write_json_lines
 
 
 @pytest.fixture(scope="module")

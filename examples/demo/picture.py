@@ -14,8 +14,8 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure as Canvas
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from esformat.demo.contest import ESDB, Figure, format_ratio
-from esformat.demo.time_line import OTHER, TimeLine
+from examples.demo.contest import ESDB, Figure, format_ratio
+from examples.demo.time_line import OTHER, TimeLine
 
 INK, FAINT, PEER, OURS = "#22313f", "#8a97a3", "#c3ccd4", "#e4572e"
 VALUE_COLOURS = ("#2e86ab", "#e4572e", "#58a55c", "#f2b134", "#7d5ba6", "#8a97a3")

@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from esformat.demo.contest import DUCKDB, ESDB, PARQUET, Figure
-from esformat.demo.screen import format_seconds, show_answer, show_figures, show_sizes
-from esformat.demo.tour import Answer
 from esformat.event import make_event
+from examples.demo.contest import DUCKDB, ESDB, PARQUET, Figure
+from examples.demo.screen import format_seconds, show_answer, show_figures, show_sizes
+from examples.demo.tour import Answer
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from esformat.demo.contest import ESDB, Figure
-from esformat.demo.event_set import EventSet
-from esformat.demo.picture import draw
-from esformat.demo.time_line import DOTS_AT_MOST, OTHER, SPACES_SHOWN, choose_time_line
+from examples.demo.contest import ESDB, Figure
+from examples.demo.event_set import EventSet
+from examples.demo.picture import draw
+from examples.demo.time_line import DOTS_AT_MOST, OTHER, SPACES_SHOWN, choose_time_line
 
 HOUR_US = 3_600_000_000
 

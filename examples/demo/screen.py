@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from esformat import Event
-from esformat.demo.contest import ESDB, Figure, format_ratio
-from esformat.demo.tour import Answer
+from examples.demo.contest import ESDB, Figure, format_ratio
+from examples.demo.tour import Answer
 
 ROWS_SHOWN = 6
 _PAYLOAD = "data"

@@ -14,10 +14,10 @@ from rich.console import Console
 
 import esformat
 from esformat.convert import Clock, InputOptions, Roles
-from esformat.demo.errors import DemoError
-from esformat.demo.event_set import EventSet
-from esformat.demo.own_events import read_own_events
-from esformat.demo.run import PICTURE, run_demo
+from examples.demo.errors import DemoError
+from examples.demo.event_set import EventSet
+from examples.demo.own_events import read_own_events
+from examples.demo.run import PICTURE, run_demo
 
 ROOT = Path(esformat.__file__).parents[1]
 

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 import esformat
-from esformat.demo.clickstream import generate
-from esformat.demo.contest import EsdbFile
-from esformat.demo.event_set import EventSet
-from esformat.demo.python_files import read_python_files
-from esformat.demo.tour import answers, choose_subject
+from examples.demo.clickstream import generate
+from examples.demo.contest import EsdbFile
+from examples.demo.event_set import EventSet
+from examples.demo.python_files import read_python_files
+from examples.demo.tour import answers, choose_subject
 
 HOUR_US = 3_600_000_000
 

@@ -1,6 +1,7 @@
 """The demo from the file on: events as a stream, a crash in the middle, retention, compaction, erasure, a server.
 
-Its events are those of .esdb files, as `esdb demo` leaves them. The process that is killed is `aggregator append`.
+Its events are those of .esdb files, as the first half of the demo leaves them. The process
+that is killed is `aggregator append`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from rich.text import Text
 import aggregator
 import esformat
 from aggregator import AggregatorError, CatalogNotFoundError, OverloadedError, Topic
-from aggregator.demo_server import show_server
+from examples.demo.server import show_server
 
 CATALOG = "aggregator-demo"
 STREAM = "stream.parquet"
@@ -48,7 +49,9 @@ def run_demo(folder: Path, inputs: Sequence[Path] = ()) -> None:
     """
     files = sorted(inputs or folder.glob("*.esdb"), key=lambda path: path.stat().st_size)
     if not files:
-        raise CatalogNotFoundError("no .esdb files are there", path=str(folder), hint="run `esdb demo` first")
+        raise CatalogNotFoundError(
+            "no .esdb files are there", path=str(folder), hint="run `python -m examples.demo files` first"
+        )
     root = folder / CATALOG
     if (root / "manifest.sqlite").exists():  # of the last time
         shutil.rmtree(root)

@@ -1,4 +1,4 @@
-"""`aggregator demo`: the events of `esdb demo` as a stream, with a crash in the middle."""
+"""`python -m examples.demo catalog`: the events of the files as a stream, with a crash in the middle."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import click
 
 _EXAMPLES = """\b
 Examples:
-  esdb demo && aggregator demo
-  aggregator demo --input activity.esdb --input clicks.esdb --output pictures
+  python -m examples.demo files && python -m examples.demo catalog
+  python -m examples.demo catalog --input activity.esdb --input clicks.esdb --output pictures
 """
 
 
@@ -20,18 +20,18 @@ Examples:
     default="demo-output",
     show_default=True,
     metavar="FOLDER",
-    help="Where the catalog goes, and where `esdb demo` left its files.",
+    help="Where the catalog goes, and where `files` left its own.",
 )
 @click.option(
     "--input", "inputs", type=click.Path(exists=True, dir_okay=False, path_type=Path), multiple=True, metavar="FILE",
     help=".esdb files to take the events from: the smallest is the stream that crashes, the largest the load.",
 )  # fmt: skip
-def demo(output: Path, inputs: tuple[Path, ...]) -> None:
-    """Take the events that `esdb demo` wrote to files in as a stream, and kill -9 the process that does so midway.
+def catalog(output: Path, inputs: tuple[Path, ...]) -> None:
+    """Take the events that `files` wrote in as a stream, and kill -9 the process that does so midway.
 
     Everything acknowledged is there afterwards. Then retention, compaction and erasure work on a larger load, and a
     server answers questions about it over HTTP, with the demo's own log shipped into it.
     """
-    from aggregator.demo import run_demo  # here: rich is slow to import
+    from examples.demo.crash import run_demo  # here: rich is slow to import
 
     run_demo(output, inputs)

@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from esformat.demo import python_files
-from esformat.demo.python_files import read_python_files
+from examples.demo import python_files
+from examples.demo.python_files import read_python_files
 
 
 def test_this_python():

@@ -1,0 +1,26 @@
+"""The demo: `python -m examples.demo files`, and then `catalog`. `make demo` runs both."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import click
+
+from esformat.cli.parts import CONTEXT_SETTINGS, Group, Verbs, run_program
+
+
+@click.group(
+    "demo", cls=Group, commands=Verbs("examples.demo", ("files", "catalog")), context_settings=CONTEXT_SETTINGS
+)
+def main() -> None:
+    """Show files and catalogs of events at work, on real events of this machine or on your own."""
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one half of the demo and return its exit status. What goes wrong is one line on stderr."""
+    return run_program(main, arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))
