@@ -1,6 +1,7 @@
 # Everything a contributor or CI runs. `make` alone lists the targets.
-# Needs Python 3.11 or newer with pip, and make; no compiler: every dependency is installed from a wheel, but for
-# PySpark, whose only form is an archive without anything to compile.
+# Needs Python 3.11 or newer with pip and its headers, and make; no compiler: every dependency is installed from a wheel,
+# but for PySpark, whose only form is an archive without anything to compile. The package's own compiled core is built
+# with the machine's C compiler or, where it has none, with Zig's from the package index.
 
 PYTHON ?= python3
 VENV := .venv
@@ -13,7 +14,7 @@ SIZE_dev := , about 2 GB
 FUZZ_TARGETS ?= segment block_bodies go_esdb log lql position http_input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench docs fuzz soak clean
+.PHONY: help demo test check bench wheel docs fuzz soak clean
 
 help:  ## List these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -37,6 +38,9 @@ bench: $(VENV)/bench.stamp  ## Measure against the peers and rewrite docs/benchm
 	$(BIN)/python -m benchmarks.lql --write-docs
 	$(BIN)/python -m benchmarks.server --write-docs
 
+wheel: $(VENV)/demo.stamp  ## Build a wheel for this Python on any Linux of glibc 2.17 or newer, into dist/.
+	$(BIN)/python -m pip wheel --quiet --no-deps --config-settings glibc=2.17 --wheel-dir dist .
+
 docs: $(VENV)/docs.stamp  ## Build the documentation site into site/; a broken link fails.
 	$(BIN)/python docs/site.py build
 	$(BIN)/zensical build --config-file build/zensical.toml --clean --strict
@@ -58,10 +62,12 @@ soak: $(VENV)/dev.stamp  ## The full figures of docs/reliability.md (two hours o
 
 clean:  ## Remove the environment and everything generated.
 	rm -rf $(VENV) demo-output fuzz-output build site dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -f esformat/core/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# A stamp is newer than pyproject.toml exactly when the environment holds what it asks for.
-$(VENV)/%.stamp: pyproject.toml
+# A stamp is newer than pyproject.toml exactly when the environment holds what it asks for, and newer than the core's
+# sources when that is compiled from them.
+$(VENV)/%.stamp: pyproject.toml setup.py toolchain/backend.py $(wildcard esformat/core/*.py)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "esformat needs Python 3.11 or newer; try: make PYTHON=python3.11")'
 	@test -x $(BIN)/pip || { echo "Creating $(VENV) ..."; $(PYTHON) -m venv $(VENV); }
 	@echo "Installing esformat and what '$*' needs into $(VENV), once$(SIZE_$*) ..."

@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections import _tuplegetter  # type: ignore[attr-defined]  # what namedtuple makes its fields of
-from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
+from esformat.core.events import Event, make_event
 from esformat.errors import InvalidEventError, UsageError
+
+__all__ = [
+    "MAX_TIMESTAMP",
+    "MIN_TIMESTAMP",
+    "Event",
+    "make_event",
+    "to_bound",
+    "to_key",
+    "to_microseconds",
+]
 
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -63,103 +72,3 @@ def to_key(key: str | bytes) -> bytes:
     if isinstance(key, bytes | bytearray | memoryview):
         return bytes(key)
     raise UsageError(f"a key must be str or bytes, not {type(key).__name__}")
-
-
-class Attributes(Protocol):
-    """Where an event finds its columns beyond the four that it carries."""
-
-    def indexes(self, row: int) -> dict[str, Any]:
-        """Indexed columns of a row that are not null."""
-        ...
-
-    def columns(self, row: int) -> dict[str, Any]:
-        """Payload columns of a row besides `data`."""
-        ...
-
-
-class Event(tuple):  # type: ignore[type-arg]
-    """Something that happened to somebody at some time.
-
-    Made by scans, a million at a time, so it is a bare tuple inside; use the names, not positions:
-
-    space, grouping: keys, `str` (or `bytes` in a segment with binary keys)
-    timestamp: int, µs since the epoch, UTC; `time` is the same as an aware datetime
-    data: the payload, `bytes` (None in a segment without a `data` column or a scan without it)
-    indexes: dict of the indexed columns that are not null
-    columns: dict of the other payload columns
-    """
-
-    __slots__ = ()
-
-    space: str | bytes = _tuplegetter(0, "The space: whose event this is.")
-    grouping: str | bytes = _tuplegetter(1, 'The grouping within the space, "" where there is none.')
-    timestamp: int = _tuplegetter(2, "When it happened: µs since the epoch, UTC.")
-    data: bytes | None = _tuplegetter(3, "The payload.")
-
-    @property
-    def indexes(self) -> dict[str, Any]:
-        """Indexed columns that are not null, by name."""
-        attributes: Attributes = self[5]
-        return attributes.indexes(self[4])
-
-    @property
-    def columns(self) -> dict[str, Any]:
-        """Payload columns besides `data`, by name."""
-        attributes: Attributes = self[5]
-        return attributes.columns(self[4])
-
-    @property
-    def time(self) -> dt.datetime:
-        """The timestamp as an aware datetime. Raises OverflowError beyond the years 1 to 9999."""
-        return _EPOCH + dt.timedelta(microseconds=self[2])
-
-    def _plain(self) -> tuple[Any, ...]:
-        return (*self[:4], self.indexes, self.columns)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Event) and self._plain() == other._plain()
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash(self[:4])
-
-    def __repr__(self) -> str:
-        extra = "".join(
-            f", {name}={value!r}" for name, value in (("indexes", self.indexes), ("columns", self.columns)) if value
-        )
-        keys = f"space={self.space!r}, grouping={self.grouping!r}, timestamp={self.timestamp}, data={self.data!r}"
-        return f"Event({keys}{extra})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return make_event, self._plain()
-
-
-class KnownAttributes:
-    """Attributes of one event that are at hand."""
-
-    __slots__ = ("_columns", "_indexes")
-
-    def __init__(self, indexes: Mapping[str, Any], columns: Mapping[str, Any]) -> None:
-        self._indexes, self._columns = dict(indexes), dict(columns)
-
-    def indexes(self, row: int) -> dict[str, Any]:
-        """Indexed columns that are not null."""
-        return dict(self._indexes)
-
-    def columns(self, row: int) -> dict[str, Any]:
-        """Payload columns besides `data`."""
-        return dict(self._columns)
-
-
-def make_event(
-    space: str | bytes,
-    grouping: str | bytes,
-    timestamp: int,
-    data: bytes | None,
-    indexes: Mapping[str, Any],
-    columns: Mapping[str, Any],
-) -> Event:
-    """An event from its parts."""
-    return tuple.__new__(Event, (space, grouping, timestamp, data, 0, KnownAttributes(indexes, columns)))

@@ -91,5 +91,5 @@ class RemoteSelection(Answer):
 
 def events_of(batches: Iterator[pa.RecordBatch], indexes: tuple[str, ...], empty: str | bytes) -> Iterator[Event]:
     """The events of batches that have the key columns."""
-    rows = (rows_of_batch(batch, indexes, empty) for batch in batches)
+    rows = (rows_of_batch(batch, indexes) for batch in batches)
     return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))

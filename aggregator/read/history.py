@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, islice, pairwise
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import NamedTuple
 
 from esformat import Event
@@ -17,7 +17,7 @@ from esformat import Event
 SORTED_EVENTS = 100_000
 """A history that cannot be longer is read and sorted at once; a longer one is merged as it is read."""
 
-_time: Callable[[Event], int] = itemgetter(2)
+_time: Callable[[Event], int] = attrgetter("timestamp")
 
 
 class Part(NamedTuple):

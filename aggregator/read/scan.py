@@ -102,9 +102,8 @@ class Scan(Answer):
             return _pinned(merge_history(parts, reverse=self._question.reverse, limit=self._question.limit), pin)
         wanted = [field for field in schema.arrow if field.name in KEY_COLUMNS or field.name in asked.names]
         wanted += [asked.field(name) for name in (RECORD_INDEX, PARTITION) if name in asked.names]
-        empty: str | bytes = b"" if snapshot.binary_keys else ""
         _, batches = self._read(snapshot, pin, pa.schema(wanted))
-        rows = (rows_of_batch(batch, schema.indexes, empty) for batch in batches)
+        rows = (rows_of_batch(batch, schema.indexes) for batch in batches)
         return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
 
     def _history(self, snapshot: Snapshot, schema: EventSchema) -> list[Part] | None:
@@ -126,13 +125,12 @@ class Scan(Answer):
 
     def _unsealed_parts(self, snapshot: Snapshot, schema: EventSchema, names: tuple[str, ...]) -> Iterator[Part]:
         question = self._question
-        empty: str | bytes = b"" if snapshot.binary_keys else ""
         fields = [field for field in schema.arrow if field.name in KEY_COLUMNS or field.name in names]
         view = View(question, pa.schema(fields), {})
         for group in lookup_groups(snapshot, question):
 
             def events(group: Group = group) -> Iterator[Event]:
-                rows = (rows_of_batch(b, schema.indexes, empty) for b in unsealed_batches(group, view, ""))
+                rows = (rows_of_batch(b, schema.indexes) for b in unsealed_batches(group, view, ""))
                 return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
 
             yield Part(

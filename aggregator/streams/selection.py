@@ -92,7 +92,7 @@ class Selection(Answer):
         return material.schema, self._read(material, material.schema.names)
 
     def __iter__(self) -> Iterator[Event]:
-        rows = (rows_of_batch(batch, (), "") for batch in self.batches())
+        rows = (rows_of_batch(batch, ()) for batch in self.batches())
         return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
 
     def count(self) -> int:

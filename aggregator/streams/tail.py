@@ -60,7 +60,7 @@ class Tail:
                 return
 
     def __iter__(self) -> Iterator[Event]:
-        rows = (rows_of_batch(batch, (), "") for batch in self.batches())
+        rows = (rows_of_batch(batch, ()) for batch in self.batches())
         return chain.from_iterable(chain.from_iterable(row.iterators() for row in rows))
 
     def _wait(self, seen: int, since: float) -> bool:

@@ -112,9 +112,7 @@ class CollectionScan:
             scan = parts[0].scan(self._query)
             return iter(()) if scan is None else iter(scan)
         names = [name for name in self._schema.arrow.names if name in KEY_COLUMNS or name in self.column_names]
-        empty: str | bytes = b"" if self._schema.binary_keys else ""
-        batches = self._read(names)
-        rows = (rows_of_batch(batch, self._schema.indexes, empty) for batch in batches)
+        rows = (rows_of_batch(batch, self._schema.indexes) for batch in self._read(names))
         return chain.from_iterable(chain.from_iterable(each.iterators() for each in rows))
 
     # ------------------------------------------------------------ reading

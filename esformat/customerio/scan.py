@@ -7,15 +7,13 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from esformat.customerio.layout import SAME_IN_ALL, Layout, Layouts, shown
 from esformat.customerio.question import Question
 from esformat.errors import EsdbError
 from esformat.event import Event
-from esformat.read.event_rows import BatchAttributes, EventRows, rows_of_batch
+from esformat.read.event_rows import EventRows, Keys, batch_columns, rows_of_batch
 
 _EVENT_KEYS = ("space", "grouping", "timestamp")
 
@@ -113,26 +111,17 @@ class Scan:
             raise
 
 
-class _Attributes(BatchAttributes):
-    __slots__ = ()
-
-    def indexes(self, row: int) -> dict[str, Any]:
-        found = super().indexes(row)
-        return {name: shown(value) if isinstance(value, bytes) else value for name, value in found.items()}
-
-
 def _event_rows(batch: pa.RecordBatch, layout: Layout) -> EventRows:
     """The rows of a batch as events have them: each key and value as text where it is text."""
-    rows = rows_of_batch(batch, layout.index_names, layout.empty)
-    if layout.binary_keys and rows.groupings is not None:
+    rows = rows_of_batch(batch, layout.index_names)
+    if layout.binary_keys:
         rows = replace(rows, spaces=_all_shown(rows.spaces), groupings=_all_shown(rows.groupings))
     if any(index.binary for index in layout.indexes):
         indexes = tuple(name for name in batch.schema.names if name in layout.by_name)
-        rows = replace(rows, attributes=_Attributes(batch.select(indexes), indexes))
+        columns, starts = batch_columns(batch.select(indexes), indexes, shown)
+        rows = replace(rows, columns=columns, starts=starts)
     return rows
 
 
-def _all_shown(keys: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
-    found = np.empty(len(keys), dtype=np.object_)
-    found[:] = [shown(key) for key in keys]
-    return found
+def _all_shown(keys: Keys) -> Keys:
+    return Keys([shown(key) if isinstance(key, bytes) else key for key in keys.keys], keys.places)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from esformat.core.values import gather_bytes, gather_offsets
 from esformat.errors import CorruptSegmentError
 from esformat.format.layout import MAX_FRAME_BYTES
 
@@ -134,6 +135,35 @@ def bytes_array(
 def decode_codes(codes: npt.NDArray[np.integer[Any]], values: pa.Array) -> pa.Array:
     """Values by code; `values[0]` is the null. Raises CorruptSegmentError for a code without a value."""
     try:
-        return values.take(pa.array(codes))
-    except pa.ArrowIndexError:
+        if not pt.is_string(values.type) and not pt.is_binary(values.type):
+            return values.take(pa.array(codes))
+        array = _gathered(codes, values)
+    except (pa.ArrowIndexError, IndexError):
         raise CorruptSegmentError("a code has no value in the column's dictionary") from None
+    return array
+
+
+def take_keys(keys: pa.Array, places: npt.NDArray[np.int64]) -> pa.Array:
+    """Keys, which are never null, at places."""
+    return _gathered(places, keys)
+
+
+_NO_EDGES = np.zeros(1, np.int32)
+
+
+def _gathered(codes: npt.NDArray[np.integer[Any]], values: pa.Array) -> pa.Array:
+    """Strings or binary by their places; where there is a null, it is `values[0]`."""
+    _, stored, data = values.buffers()
+    edges = np.frombuffer(stored, np.int32, len(values) + 1, 4 * values.offset) if len(values) else _NO_EDGES
+    offsets = np.empty(len(codes) + 1, np.int32)
+    try:
+        total = gather_offsets(codes, edges, offsets)
+    except OverflowError as error:
+        raise CorruptSegmentError(str(error)) from None
+    out = pa.allocate_buffer(total)
+    if total:
+        gather_bytes(codes, edges, np.frombuffer(data, np.uint8), np.frombuffer(out, np.uint8))
+    valid = None
+    if values.null_count and not codes.all():
+        valid = bitmap((codes != 0).view(np.uint8))
+    return pa.Array.from_buffers(values.type, len(codes), [valid, pa.py_buffer(offsets), out])

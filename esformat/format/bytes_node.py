@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from esformat.cache import Cache
+from esformat.core.values import cut, cut_short, short_offsets, total
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Decompressor
 from esformat.format.layout import MAX_FRAME_BYTES
@@ -28,7 +28,6 @@ from esformat.format.packing import (
     read_pack,
 )
 
-MANY_VALUES = 64
 FEW_FRAMES = 4  # up to here a call for each is quicker than one for all
 _ENTRY_TYPES = {2: "H", 4: "I"}  # of a frame table, by their bytes
 
@@ -129,16 +128,28 @@ class BytesNode:
     def values(self, low: int, high: int, context: DecodeContext, frames: Cache) -> list[bytes | None]:
         """Values [low, high) as Python bytes. Decompresses only the frames that hold them and are not in `frames`."""
         first, last = low // self.rows, -(-high // self.rows)
-        values: list[bytes | None]
+        values: list[Any]
         if last - first == 1 and self.short:
-            start = first * self.rows
-            near, stored = self._frame(first, context, frames)
-            values = [stored[a:b] for a, b in pairwise(near[low - start : high - start + 1])]
+            lengths, stored = self._frame(first, context, frames)
+            values = cut_short(stored, lengths, first * self.rows, low, high)
         else:
             edges = self.edges_of_values(context)
-            stored = self._span(first, last, edges, context, frames)
-            values = [*slices(stored, (edges[low : high + 1] - edges[first * self.rows]).tolist())]
+            values = cut(self._span(first, last, edges, context, frames), edges, low, high, edges[first * self.rows])
         return values if self.head.valid is None else self._with_nulls(values, range(low, high))
+
+    def offsets_and_bytes(
+        self, low: int, high: int, context: DecodeContext, frames: Cache
+    ) -> tuple[npt.NDArray[np.int32], bytes]:
+        """Values [low, high) as Arrow holds them: where each begins in some bytes, and where the last ends."""
+        first, last = low // self.rows, -(-high // self.rows)
+        if last - first == 1 and self.short:
+            lengths, stored = self._frame(first, context, frames)
+            offsets = np.empty(high - low + 1, np.int32)
+            short_offsets(lengths, first * self.rows, low, high, offsets)
+            return offsets, stored
+        edges = self.edges_of_values(context)
+        stored = self._span(first, last, edges, context, frames)
+        return (edges[low : high + 1] - edges[first * self.rows]).astype(np.int32), stored
 
     def chosen_values(self, places: list[int], context: DecodeContext, frames: Cache) -> list[bytes | None]:
         """The values at ascending places as Python bytes, decompressing only the frames that hold them."""
@@ -146,9 +157,9 @@ class BytesNode:
         values: list[bytes | None]
         first = places[0] // rows
         if self.short and places[-1] // rows == first:
-            near, stored = self._frame(first, context, frames)
-            start = first * rows
-            values = [stored[near[place - start] : near[place - start + 1]] for place in places]
+            lengths, stored = self._frame(first, context, frames)
+            near = cut_short(stored, lengths, first * rows, places[0], places[-1] + 1)
+            values = [near[place - places[0]] for place in places]
             return values if self.head.valid is None else self._with_nulls(values, places)
         edges = self.edges_of_values(context)
         wanted = np.array(places)
@@ -169,27 +180,25 @@ class BytesNode:
             values = [held[place // rows][a:b] for place, (a, b) in zip(places, cuts, strict=True)]
         return values if self.head.valid is None else self._with_nulls(values, places)
 
-    def _frame(self, number: int, context: DecodeContext, frames: Cache) -> tuple[list[int], bytes]:
-        """One frame of short values: the edges of the values in it, and its uncompressed bytes, kept from the second
-        time on.
-
-        Python's integers are quicker here than arrays: this is what most histories come to.
+    def _frame(self, number: int, context: DecodeContext, frames: Cache) -> tuple[bytes, bytes]:
+        """One frame of short values: the lengths of all values, and its uncompressed bytes, kept from the second time
+        on.
         """
         if self.length_bytes is None:
             self.length_bytes = plane_bytes(self.body, self.lengths, context.plain)
         start = number * self.rows
-        edges = list(accumulate(self.length_bytes[start : start + self.rows], initial=0))
+        size = total(self.length_bytes, start, start + self.rows)
         key = (self.key, number)
         stored: bytes | None = frames.find(key)
         if stored is None:
-            stored = self.decompressor(context).decompress(self.codec, self._stored(number, number + 1), edges[-1])
+            stored = self.decompressor(context).decompress(self.codec, self._stored(number, number + 1), size)
             if self._seen is None:
                 self._seen = bytearray(len(self.table))
             if self._seen[number]:
                 frames.keep(key, stored, len(stored))
             else:  # most are needed once: memory that is used again and again is quicker than new memory
                 self._seen[number] = 1
-        return edges, stored
+        return self.length_bytes, stored
 
     def edges_of_values(self, context: DecodeContext) -> npt.NDArray[np.int64]:
         """Where each value begins within the bytes of all, and where the last ends; kept for the next question."""
@@ -251,12 +260,3 @@ def frame_sizes(lengths: npt.NDArray[np.integer[Any]], rows: int) -> npt.NDArray
     if int(sizes.sum()) > MAX_FRAME_BYTES:
         raise CorruptSegmentError("the lengths of a block's values are out of bounds")
     return sizes
-
-
-def slices(stored: bytes, edges: list[int]) -> list[bytes]:
-    """The bytes between consecutive edges. Arrow cuts many of them twice as fast as Python does."""
-    if len(edges) <= MANY_VALUES:
-        return [stored[a:b] for a, b in pairwise(edges)]
-    offsets = pa.py_buffer(np.array(edges, dtype=np.int32))
-    array = pa.Array.from_buffers(pa.binary(), len(edges) - 1, [None, offsets, pa.py_buffer(stored)])
-    return array.to_pylist()  # type: ignore[no-any-return]

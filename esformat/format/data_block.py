@@ -10,7 +10,6 @@ Timestamps are differences within a run; the first row of each run counts from t
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
@@ -20,9 +19,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from esformat.core.keys import find_key
+from esformat.core.numbers import sum_steps
+from esformat.core.values import cut
 from esformat.errors import CorruptSegmentError
-from esformat.format.arrays import bytes_array, bytes_of
-from esformat.format.bytes_node import BytesNode, slices
+from esformat.format.arrays import bytes_of
+from esformat.format.bytes_node import BytesNode
 from esformat.format.codec import Decompressor
 from esformat.format.encoding import decode_node, encode_node
 from esformat.format.frame import Block, encode_block
@@ -37,7 +39,6 @@ _HEAD = struct.Struct(
     "I"  # chunks: keys, timestamps, columns
 )
 KEYS_CHUNK, TIMESTAMPS_CHUNK, FIRST_COLUMN_CHUNK = 0, 1, 2
-FEW_ROWS = 24  # up to here Python integers are quicker than NumPy arrays
 
 I64 = npt.NDArray[np.int64]
 
@@ -63,73 +64,40 @@ def encode_runs_of_keys(runs: Runs, context: EncodeContext) -> bytes:
 
 
 class Keys:
-    """Decoded keys: kept as their bytes side by side, given as a list for look-ups or as an array for scans.
+    """Decoded keys: their bytes side by side, looked up there, and given as a list or as an array for scans."""
 
-    compact: no list of them is kept, which takes four times as much; a look-up takes 3 µs more.
-    """
-
-    __slots__ = ("_asked", "_data", "_edges", "_lengths", "all_empty", "compact", "listed")
+    __slots__ = ("_data", "_edges", "all_empty")
 
     def __init__(self, lengths: npt.NDArray[Any], data: bytes) -> None:
+        edges = np.zeros(len(lengths) + 1, dtype=np.int64)
+        np.add.accumulate(lengths, dtype=np.int64, out=edges[1:])
+        self._data, self._edges = data, edges.data
         self.all_empty = not data
-        self._lengths, self._data = lengths, data
-        self._edges: memoryview | None = None
-        self.listed: list[bytes] | None = None
-        self.compact = False
-        self._asked = False
 
     def __len__(self) -> int:
-        return len(self._lengths)
+        return len(self._edges) - 1
 
     @property
     def size_bytes(self) -> int:
-        """What compact keys take, with all that look-ups make."""
-        return self._lengths.nbytes + len(self._data) + 8 * len(self._lengths)
+        """What they take."""
+        return self._edges.nbytes + len(self._data)
 
     def places_of(self, key: bytes) -> tuple[int, int]:
-        """Where a key stands among ascending keys: [first, last), empty at the place where it would stand.
-
-        The first question is answered from the bytes: making a list costs more than that, and only pays for several.
-        """
-        if self.listed is None and (self.compact or not self._asked):
-            self._asked = True
-            count = len(self._lengths)
-            first = bisect_left(range(count), key, key=self.at)
-            if first == count or self.at(first) != key:
-                return first, first
-            if first + 1 == count or self.at(first + 1) != key:
-                return first, first + 1
-            return first, bisect_right(range(count), key, first, key=self.at)
-        keys = self.as_list()
-        first = bisect_left(keys, key)
-        return first, bisect_right(keys, key, first)
+        """Where a key stands among ascending keys: [first, last), empty at the place where it would stand."""
+        return find_key(self._data, self._edges, key)
 
     def at(self, place: int) -> bytes:
         """One key."""
-        if self.listed is not None:
-            return self.listed[place]
-        edges = self._edges
-        if edges is None:
-            ends = np.zeros(len(self._lengths) + 1, dtype=np.int64)
-            np.add.accumulate(self._lengths, dtype=np.int64, out=ends[1:])
-            edges = self._edges = ends.data
-        return self._data[edges[place] : edges[place + 1]]
+        return self._data[self._edges[place] : self._edges[place + 1]]
 
     def as_list(self) -> list[bytes]:
         """The keys as Python bytes."""
-        if self.listed is not None:
-            return self.listed
-        if self.all_empty:
-            keys = [b""] * len(self._lengths)
-        else:
-            keys = slices(self._data, list(accumulate(self._lengths.tolist(), initial=0)))
-        if not self.compact:
-            self.listed = keys
-        return keys
+        return cut(self._data, self._edges, 0, len(self), 0)
 
     def as_array(self) -> pa.Array:
         """The keys as an Arrow binary array."""
-        return bytes_array(self._lengths, pa.py_buffer(self._data), pa.binary())
+        offsets = pa.py_buffer(np.asarray(self._edges).astype(np.int32))
+        return pa.Array.from_buffers(pa.binary(), len(self), [None, offsets, pa.py_buffer(self._data)])
 
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.as_list())
@@ -197,8 +165,6 @@ class DataBlock:
         "_nodes",
         "_pieces",
         "_steps",
-        "_times",
-        "_wraps",
         "base",
         "body",
         "chunks",
@@ -219,8 +185,6 @@ class DataBlock:
         self._heads: dict[int, NodeHead] = {}
         self._asked = False  # whether a question needed timestamps
         self._steps: I64 | None = None
-        self._wraps = False
-        self._times: dict[int, I64] = {}
         self.times: I64 | None = None
         """Timestamps of all rows, µs, where somebody who knows the runs left them."""
         self._pieces: list[bytes] | None = None
@@ -283,46 +247,26 @@ class DataBlock:
             node = self._nodes[position] = BytesNode(self.body, at, self.row_count, context, key)
         return node
 
-    def run_timestamps(self, start: int, low: int, high: int, decompressor: Decompressor) -> list[int]:
+    def run_times(self, start: int, low: int, high: int, decompressor: Decompressor) -> I64:
         """Timestamps of rows [low, high) of the one run that begins at row `start` of this block, µs."""
         if self.times is not None:
-            return self.times[low:high].tolist()  # type: ignore[no-any-return]
-        steps = self._steps
-        if steps is None or high - start > FEW_ROWS or self._wraps:
-            return self.run_times(start, high, decompressor)[low - start :].tolist()  # type: ignore[no-any-return]
-        times = steps[start:high].tolist()
-        if times:
-            times[0] += self.base
-        return list(accumulate(times))[low - start :]
-
-    def run_times(self, start: int, high: int, decompressor: Decompressor) -> I64:
-        """Timestamps of rows [start, high) of the one run that begins at row `start`; kept if it is a large one."""
-        if self.times is not None:
-            return self.times[start:high]
-        known = self._times.get(start)
-        if known is not None and len(known) >= high - start:
-            return known[: high - start]
-        steps = self._some_steps(start, high, decompressor)
-        times: I64 = np.add.accumulate(steps)
-        times += self.base  # modulo 2^64, as they were written
-        if 4 * (high - start) >= self.row_count:
-            self._times[start] = times
+            return self.times[low:high]
+        steps, first = self._some_steps(start, high, decompressor)
+        times = np.empty(high - low, np.int64)
+        sum_steps(steps, first, low - start, self.base, times)
         return times
 
-    def _some_steps(self, start: int, high: int, decompressor: Decompressor) -> I64:
-        """What each of rows [start, high) adds to the timestamp of the row before, or for the first of a run to the
-        block's base. From the second question on all rows' are kept.
+    def _some_steps(self, start: int, high: int, decompressor: Decompressor) -> tuple[I64, int]:
+        """What each row adds to the timestamp of the row before, or the first of a run to the block's base; and where
+        row `start` stands there. Those of rows [start, high), and from the second question on of all.
         """
-        if self._steps is not None:
-            return self._steps[start:high]
-        pack = read_pack(self.body, self.chunks[TIMESTAMPS_CHUNK], self.row_count)
-        if not self._asked:
-            self._asked = True
-            return decode_ints(self.body, pack, decompressor, start, high)
-        steps = decode_ints(self.body, pack, decompressor)
-        self._wraps = bool(np.minimum.reduce(steps) < 0)  # one that is less than 0 is 2^63 or more
-        self._steps = steps
-        return steps[start:high]
+        if self._steps is None:
+            pack = read_pack(self.body, self.chunks[TIMESTAMPS_CHUNK], self.row_count)
+            if not self._asked:
+                self._asked = True
+                return decode_ints(self.body, pack, decompressor, start, high), 0
+            self._steps = decode_ints(self.body, pack, decompressor)
+        return self._steps, start
 
     def column(self, position: int, kind: pa.DataType, context: DecodeContext) -> pa.Array:
         """All values of one column of the schema."""

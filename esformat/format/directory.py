@@ -9,7 +9,7 @@ into the next's appears in both.
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import NamedTuple
@@ -34,8 +34,6 @@ LEAF_RUNS = 256  # a leaf ends at the block with which it holds so many runs …
 LEAF_BLOCKS = 256  # … or so many blocks
 GROWTH_LEAVES = 1024  # after so many leaves of one size the next ones may hold twice the runs
 MAX_LEAF_RUNS = 4096
-LISTED_RUNS = 512
-"""Of a leaf with more, what look-ups make is not kept: of a file of many small spaces there are many of them."""
 
 _RAW = make_compressor(Codec.NONE)
 
@@ -94,7 +92,7 @@ class Leaf:
     """
 
     __slots__ = (
-        "_firsts", "block_checks", "block_max", "block_min", "block_offsets", "block_rows", "first_block", "first_row",
+        "block_checks", "block_max", "block_min", "block_offsets", "block_rows", "first_block", "first_row",
         "has_groupings", "last_row", "run_edges", "run_keys", "run_rows", "size_bytes",
     )  # fmt: skip
 
@@ -128,13 +126,8 @@ class Leaf:
             check_length(length, block.offset)
         self.has_groupings = not self.run_keys.groupings.all_empty
         self.first_row, self.first_block = first_row, first_block
-        self._firsts: dict[bytes, int] | None = None  # the first run of each space
         keys = self.run_keys
-        keys.spaces.compact = keys.groupings.compact = block.count > LISTED_RUNS
-        if keys.spaces.compact:
-            self.size_bytes = 16 * block.count + keys.spaces.size_bytes + keys.groupings.size_bytes + 190 * block_count
-        else:
-            self.size_bytes = 190 * (block.count + block_count) + 2 * len(body)  # as measured with all of it made
+        self.size_bytes = 16 * block.count + keys.spaces.size_bytes + keys.groupings.size_bytes + 190 * block_count
 
     @property
     def spaces(self) -> list[bytes]:
@@ -162,18 +155,7 @@ class Leaf:
 
     def runs_of(self, space: bytes) -> tuple[int, int]:
         """The runs [first, last) of a space in this leaf; an empty range where it has none."""
-        firsts = self._firsts
-        if firsts is None:
-            spaces = self.run_keys.spaces
-            places = spaces.places_of(space)
-            if spaces.listed is not None:  # asked before: from now on a look into a dictionary
-                keys = spaces.listed
-                self._firsts = dict(zip(reversed(keys), range(len(keys) - 1, -1, -1), strict=True))
-            return places
-        first = firsts.get(space)
-        if first is None:
-            return 0, 0
-        return first, bisect_right(self.spaces, space, first) if self.has_groupings else first + 1
+        return self.run_keys.spaces.places_of(space)
 
     def block_of(self, row: int) -> int:
         """The leaf's block that holds a row of the segment."""
@@ -304,13 +286,12 @@ class Root:
 
     def leaves_of(self, space: bytes) -> range:
         """The leaves that can hold a space: usually one."""
-        spaces = self._first_spaces.listed
-        if spaces is None:
-            first, last = self._first_spaces.places_of(space)
-        else:
-            first = bisect_left(spaces, space)
-            last = bisect_right(spaces, space, first)
+        first, last = self._first_spaces.places_of(space)
         return range(max(0, first - 1), last)
+
+    def leaves_before(self, space: bytes) -> int:
+        """How many leaves begin with a smaller space."""
+        return self._first_spaces.places_of(space)[0]
 
     def leaf_of_row(self, row: int) -> int:
         """The leaf that covers a row of the segment."""

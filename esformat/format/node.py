@@ -6,7 +6,7 @@ import enum
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +67,7 @@ class EncodeContext:
 class DecodeContext:
     """What decoding takes: decompressors without and with the block's dictionary, and a column's values."""
 
-    __slots__ = ("_decode_values", "_values", "framed", "plain")
+    __slots__ = ("_decode_values", "_listed", "_values", "framed", "plain")
 
     def __init__(
         self,
@@ -79,6 +79,7 @@ class DecodeContext:
         """`decode_values`: gives the values when they are first asked for."""
         self.plain, self.framed = plain, framed
         self._values = values
+        self._listed: list[Any] | None = None
         self._decode_values = decode_values
 
     @property
@@ -88,6 +89,13 @@ class DecodeContext:
             self._values = self._decode_values()
             self._decode_values = None
         return self._values
+
+    @property
+    def listed(self) -> list[Any]:
+        """The values as Python objects."""
+        if self._listed is None:
+            self._listed = [] if self.values is None else self.values.to_pylist()
+        return self._listed
 
 
 def shape_of(kind: pa.DataType) -> Shape:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from esformat.core.numbers import join_planes
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Compressor, Decompressor
 
@@ -160,48 +161,21 @@ def decode_ints(
     body: memoryview, pack: Pack, decompressor: Decompressor, low: int = 0, high: int | None = None
 ) -> npt.NDArray[np.int64]:
     """Numbers [low, high) of a pack as int64."""
-    count, width, raw, codec, base, _raw_at, stored_at, end = pack
-    if high is None:
-        high = count
-    if width == 0:
-        return np.full(high - low, base, dtype=np.int64)
-    if width == 1 and not raw:
-        stored = decompressor.decompress(codec, body[stored_at:end], count)
-        numbers = np.frombuffer(stored, np.uint8, high - low, low).astype(np.int64)
-    else:
-        wide = np.zeros((high - low, 8), dtype=np.uint8)
-        wide[:, :width] = planes(body, pack, decompressor)[:, low:high].T
-        numbers = wide.view("<i8")[:, 0]
-    if base:
-        numbers += base
+    count, width, raw, codec, base, raw_at, stored_at, end = pack
+    rest = decompressor.decompress(codec, body[stored_at:end], (width - raw) * count) if raw < width else b""
+    numbers = np.empty((count if high is None else high) - low, np.int64)
+    join_planes(body, raw_at, raw, rest, 0, width, count, low, base, numbers, 0, len(numbers))
     return numbers
 
 
 def decode_many(parts: list[tuple[memoryview, Pack]], decompressor: Decompressor) -> npt.NDArray[np.int64]:
-    """The numbers of several packs, one after another: one decompression call and few array operations for all."""
-    narrow = decode_many_narrow(parts, decompressor)
-    if narrow is not None:
-        return narrow.astype(np.int64)
+    """The numbers of several packs, one after another, with one decompression call for all."""
     rest, starts = _decompress_together(parts, decompressor)
-    counts = [pack.numbers for _, pack in parts]
-    if all(pack.width == 1 and not pack.raw for _, pack in parts):
-        numbers = rest.astype(np.int64)
-    else:
-        wide = np.zeros((sum(counts), 8), dtype=np.uint8)
-        at = 0
-        for (body, pack), start in zip(parts, starts[:-1], strict=True):
-            count, width, raw = pack.numbers, pack.width, pack.raw
-            rows = wide[at : at + count]
-            if raw:
-                rows[:, :raw] = np.frombuffer(body, np.uint8, raw * count, pack.raw_at).reshape(raw, count).T
-            if width > raw:
-                size = (width - raw) * count
-                rows[:, raw:width] = rest[start : start + size].reshape(width - raw, count).T
-            at += count
-        numbers = wide.view("<i8")[:, 0]
-    bases = [pack.base for _, pack in parts]
-    if any(bases):
-        numbers += np.repeat(np.array(bases, dtype=np.int64), counts)
+    numbers = np.empty(sum(pack.numbers for _, pack in parts), np.int64)
+    at = 0
+    for (body, (count, width, raw, _, base, raw_at, _, _)), start in zip(parts, starts[:-1], strict=True):
+        join_planes(body, raw_at, raw, rest, start, width, count, 0, base, numbers, at, count)
+        at += count
     return numbers
 
 
@@ -241,7 +215,10 @@ def decode_columns(
     end = packs[-1].end
     if any(pack.codec or pack.end - pack.raw_at != pack.width * count for pack in packs):
         return decode_many([(body, pack) for pack in packs], decompressor).reshape(columns, count), end
-    return _uncompressed_columns(body, packs, count), end
+    numbers = np.empty(columns * count, np.int64)  # as the directory's are: no planes to decompress
+    for i, (_, width, _, _, base, raw_at, _, _) in enumerate(packs):
+        join_planes(body, raw_at, width, b"", 0, width, count, 0, base, numbers, i * count, count)
+    return numbers.reshape(columns, count), end
 
 
 def read_packs(body: memoryview, at: int, count: int, columns: int) -> list[Pack]:
@@ -260,29 +237,6 @@ def uncompressed_number(body: memoryview, pack: Pack, place: int) -> int | None:
     if codec or end - raw_at != width * count or width == 8 or base < 0:  # the last two may wrap round at 2^64
         return None
     return base + int.from_bytes(body[raw_at + place : end : count], "little")
-
-
-def _uncompressed_columns(body: memoryview, packs: list[Pack], count: int) -> npt.NDArray[np.int64]:
-    """Packs whose planes are stored as they are, as the directory's are, one row for each."""
-    wide = np.zeros((len(packs), count, 8), dtype=np.uint8)
-    numbers: npt.NDArray[np.int64] = wide.view("<i8")[:, :, 0]
-    for row, (_, width, _, _, base, raw_at, _, _) in enumerate(packs):
-        if width:
-            wide[row, :, :width] = np.frombuffer(body, np.uint8, width * count, raw_at).reshape(width, count).T
-        if base:
-            numbers[row] += base
-    return numbers
-
-
-def decode_list(body: memoryview, pack: Pack, decompressor: Decompressor, low: int, high: int) -> list[int]:
-    """Numbers [low, high) of a pack as Python ints: the quickest way to a few of them."""
-    count, width, raw, codec, base, _raw_at, stored_at, end = pack
-    if width == 0:
-        return [base] * (high - low)
-    if width == 1 and not raw:
-        stored = decompressor.decompress(codec, body[stored_at:end], count)[low:high]
-        return [base + number for number in stored] if base else list(stored)
-    return decode_ints(body, pack, decompressor, low, high).tolist()  # type: ignore[no-any-return]
 
 
 def best_raw(values: npt.NDArray[np.integer], compressor: Compressor) -> int:

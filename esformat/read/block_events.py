@@ -6,9 +6,8 @@ somebody asks an event for them.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
-from itertools import repeat
+from bisect import bisect_left
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,11 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from esformat.event import Event
+from esformat.core.events import Column, Columns, Event, run_events
 from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
 from esformat.format.encoding import decode_node
-from esformat.format.node import Shape, read_head
-from esformat.format.packing import decode_ints, read_pack
+from esformat.format.node import DecodeContext, Shape, read_head
+from esformat.format.packing import decode_ints, plane_bytes, read_pack
+from esformat.format.schema import Field
 from esformat.read.plan import Narrowed, Portion, Query
 from esformat.read.reader import Reader
 
@@ -39,7 +39,7 @@ def find_rows(reader: Reader, query: Query, portion: Portion, block: DataBlock, 
         if not rows:
             return rows
     if query.timed and not query.covers(leaf.block_min[number], leaf.block_max[number]):
-        times = block.run_timestamps(max(run_start - origin, 0), low, high, reader.own().plain)
+        times = block.run_times(max(run_start - origin, 0), low, high, reader.own().plain).data
         a = 0 if query.start is None else bisect_left(times, query.start)
         b = len(times) if query.end is None else bisect_left(times, query.end)
         rows = list(range(low + a, low + b)) if rows is None else [row for row in rows if low + a <= row < low + b]
@@ -85,70 +85,53 @@ def _find_byte(stored: bytes, byte: int, low: int, high: int) -> list[int]:
     return rows
 
 
-class BlockAttributes:
-    """The columns of the events of one block besides `data`, decoded when first asked for.
+NO_COLUMNS = Columns(list)
 
-    Holds copies of the compressed chunks, some hundred bytes each, so that events neither pin blocks nor need the file;
-    all events of a block share them.
+
+def block_columns(
+    reader: Reader, block: DataBlock, low: int = 0, high: int | None = None, shown: frozenset[str] | None = None
+) -> Columns:
+    """The columns of the events in rows [low, high) of a block besides `data`, decoded when first asked for.
+
+    They hold copies of the compressed chunks, some hundred bytes each, so that events neither pin blocks nor need the
+    file. `shown`: names of the columns to give; None for all.
     """
-
-    __slots__ = ("_chunks", "_columns", "_dictionary", "_reader", "_row_count", "_shown")
-
-    def __init__(self, reader: Reader, block: DataBlock, shown: frozenset[str] | None = None) -> None:
-        """`shown`: names of the columns to give; None for all."""
-        self._reader = reader
-        self._shown = shown
-        self._row_count = block.row_count
-        self._dictionary = block.dictionary
-        self._chunks = block.pieces(reader.attribute_chunks)
-        self._columns: list[tuple[str, bool, pa.Array]] | None = None
-
-    def indexes(self, row: int) -> dict[str, Any]:
-        """Indexed columns of a row that are not null."""
-        shown = ((name, column[row].as_py()) for name, indexed, column in self._decoded() if indexed)
-        return {name: value for name, value in shown if value is not None}
-
-    def columns(self, row: int) -> dict[str, Any]:
-        """Payload columns of a row besides `data`."""
-        return {name: column[row].as_py() for name, indexed, column in self._decoded() if not indexed}
-
-    def _decoded(self) -> list[tuple[str, bool, pa.Array]]:
-        if self._columns is None:
-            contexts = self._reader.contexts(self._dictionary)
-            columns = []
-            for chunk, stored in zip(self._reader.attribute_chunks, self._chunks, strict=True):
-                place = chunk - FIRST_COLUMN_CHUNK
-                field = self._reader.fields[place]
-                if self._shown is not None and field.name not in self._shown:
-                    continue
-                array = decode_node(memoryview(stored), 0, self._row_count, field.type, contexts[place])[0]
-                columns.append((field.name, field.indexed, array))
-            self._columns = columns
-        return self._columns
+    if not reader.attribute_chunks:
+        return NO_COLUMNS
+    stored = block.pieces(reader.attribute_chunks)
+    return Columns(partial(_load, reader, stored, block.dictionary, block.row_count, low, high, shown))
 
 
-class GroupAttributes:
-    """The same for the events of several blocks: `starts` are their first rows, `places` the rows that were taken."""
+def _load(
+    reader: Reader,
+    stored: list[bytes],
+    dictionary: int,
+    row_count: int,
+    low: int,
+    high: int | None,
+    shown: frozenset[str] | None,
+) -> list[Column]:
+    contexts = reader.contexts(dictionary)
+    columns = []
+    for chunk, piece in zip(reader.attribute_chunks, stored, strict=True):
+        place = chunk - FIRST_COLUMN_CHUNK
+        field = reader.fields[place]
+        if shown is None or field.name in shown:
+            body = memoryview(piece)
+            columns.append(_column(field, body, row_count, low, high, contexts[place]))
+    return columns
 
-    __slots__ = ("_blocks", "_places", "_starts")
 
-    def __init__(self, blocks: list[BlockAttributes], starts: list[int], places: I64 | None) -> None:
-        self._blocks, self._starts, self._places = blocks, starts, places
-
-    def indexes(self, row: int) -> dict[str, Any]:
-        """Indexed columns of a row that are not null."""
-        block, place = self._find(row)
-        return block.indexes(place)
-
-    def columns(self, row: int) -> dict[str, Any]:
-        """Payload columns of a row besides `data`."""
-        block, place = self._find(row)
-        return block.columns(place)
-
-    def _find(self, row: int) -> tuple[BlockAttributes, int]:
-        place = row if self._places is None else int(self._places[row])
-        block = bisect_right(self._starts, place) - 1
-        return self._blocks[block], place - self._starts[block]
+def _column(
+    field: Field, body: memoryview, row_count: int, low: int, high: int | None, context: DecodeContext
+) -> Column:
+    head = read_head(body, 0, row_count, context.plain)
+    if head.shape == Shape.CODES and context.values is not None:
+        pack = read_pack(body, head.at, row_count)
+        if pack.width == 1 and not pack.base:
+            return Column(field.name, field.indexed, context.listed, codes=plane_bytes(body, pack, context.plain))
+    array = decode_node(body, 0, row_count, field.type, context)[0]
+    return Column(field.name, field.indexed, array[low:high].to_pylist(), first=low)
 
 
 class EventMaker:
@@ -170,38 +153,31 @@ class EventMaker:
         self._place = reader.data_place
         self._plain = reader.own().plain
 
-    def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> Iterator[Event]:
+    def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> list[Event]:
         """Events of rows [low, high) of a block; their run begins at row `run_start` of it."""
-        times = block.run_timestamps(run_start, low, high, self._plain)
-        return self._make(block, times, self._data(block, low, high), range(low, high))
+        times = block.run_times(run_start, low, high, self._plain)
+        return self._make(block, times, self._data(block, low, high), low, high)
 
-    def picked(self, block: DataBlock, run_start: int, places: list[int]) -> Iterator[Event]:
+    def picked(self, block: DataBlock, run_start: int, places: list[int]) -> list[Event]:
         """Events of some rows of a block, all of one run."""
         low, high = places[0], places[-1] + 1
-        if high - run_start > MANY_ROWS:
-            times = block.run_times(run_start, high, self._plain)
-            chosen = times[np.array(places) - run_start].tolist()
-        else:
-            near = block.run_timestamps(run_start, low, high, self._plain)
-            chosen = [near[row - low] for row in places]
-        return self._make(block, chosen, self._chosen_data(block, places), places)
+        times = block.run_times(run_start, low, high, self._plain)[np.array(places) - low]
+        return self._make(block, times, self._chosen_data(block, places), low, high, places)
 
-    def _make(self, block: DataBlock, times: list[int], data: list[Any], rows: Any) -> Iterator[Event]:
-        if self._reverse:
-            times.reverse()
-            data.reverse()
-            rows = rows[::-1]
-        attributes = BlockAttributes(self._reader, block, self._shown)
-        return map(Event, zip(repeat(self._space), repeat(self._grouping), times, data, rows, repeat(attributes)))
+    def _make(
+        self, block: DataBlock, times: I64, data: list[Any] | None, low: int, high: int, rows: list[int] | None = None
+    ) -> list[Event]:
+        columns = block_columns(self._reader, block, low, high, self._shown)
+        return run_events(self._space, self._grouping, times, data, low, rows, columns, self._reverse)
 
-    def _data(self, block: DataBlock, low: int, high: int) -> list[Any]:
+    def _data(self, block: DataBlock, low: int, high: int) -> list[Any] | None:
         if self._place is None:
-            return [None] * (high - low)
+            return None
         context = self._reader.contexts(block.dictionary)[self._place]
         return block.bytes_node(self._place, context).values(low, high, context, self._reader.frames)
 
-    def _chosen_data(self, block: DataBlock, places: list[int]) -> list[Any]:
+    def _chosen_data(self, block: DataBlock, places: list[int]) -> list[Any] | None:
         if self._place is None:
-            return [None] * len(places)
+            return None
         context = self._reader.contexts(block.dictionary)[self._place]
         return block.bytes_node(self._place, context).chosen_values(places, context, self._reader.frames)

@@ -16,17 +16,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from esformat.core.events import Columns
 from esformat.errors import CorruptSegmentError, EsdbError
-from esformat.event import Attributes
-from esformat.format.arrays import bytes_array, decode_codes, is_bytes, numbers_array
+from esformat.format.arrays import bytes_array, decode_codes, is_bytes, numbers_array, take_keys
 from esformat.format.bytes_node import BytesNode, check_lengths
 from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK, DataBlock
 from esformat.format.layout import MAX_FRAME_BYTES
 from esformat.format.node import NodeHead, Shape, read_head, shape_of
 from esformat.format.packing import decode_many, decode_many_narrow, read_pack
 from esformat.format.schema import DATA_COLUMN, TIMESTAMP_TYPE
-from esformat.read.block_events import BlockAttributes, GroupAttributes
-from esformat.read.event_rows import BatchAttributes, EventRows
+from esformat.read.block_events import NO_COLUMNS, block_columns
+from esformat.read.event_rows import EventRows, Keys, batch_columns
 from esformat.read.plan import Narrowed, Portion, Query
 from esformat.read.reader import Reader
 
@@ -192,7 +192,7 @@ class BlockGroup:
         keys = self._run_keys(name)
         if len(run_of) and run_of[0] == run_of[-1]:  # they ascend
             return pa.repeat(keys[int(run_of[0])], len(run_of))
-        return keys.take(pa.array(run_of))
+        return take_keys(keys, run_of)
 
     def _run_keys(self, name: str) -> pa.Array:
         """The keys of all runs of the group's leaves."""
@@ -203,12 +203,15 @@ class BlockGroup:
         except pa.ArrowInvalid as error:
             raise CorruptSegmentError(f"a key is not UTF-8 text: {error}", path=self._reader.name) from None
 
-    def _key_objects(self, name: str, run_of: I64) -> npt.NDArray[np.object_]:
+    def _key_objects(self, name: str, run_of: I64) -> Keys:
         """The keys of rows as Python objects: one for each run, or for each row where those are fewer."""
+        if name == "grouping" and not self._has_groupings():
+            return Keys([b"" if self._reader.schema.binary_keys else ""], run_of)
         keys = self._run_keys(name)
-        if len(run_of) < len(keys):
-            return np.asarray(keys.take(pa.array(run_of)).to_numpy(zero_copy_only=False))
-        return np.asarray(keys.to_numpy(zero_copy_only=False)[run_of])
+        first, last = (int(run_of[0]), int(run_of[-1]) + 1) if len(run_of) else (0, 0)  # they ascend
+        if last - first > len(run_of):
+            return Keys(keys.take(pa.array(run_of)).to_pylist(), np.arange(len(run_of)))
+        return Keys(keys.slice(first, last - first).to_pylist(), run_of - first)
 
     def _has_groupings(self) -> bool:
         return any(leaf.has_groupings for leaf in self._leaves)
@@ -227,22 +230,27 @@ class BlockGroup:
             else:
                 column = self.column(place, places)
                 data = lambda: column  # noqa: E731 - a constant where a fetch is asked for
+        others, starts, rows = self._event_columns(columns, places)
         return EventRows(
             times=self._times_at(places),
             data=data,
             spaces=self._key_objects("space", run_of),
-            groupings=self._key_objects("grouping", run_of) if self._has_groupings() else None,
-            empty=b"" if self._reader.schema.binary_keys else "",
-            attributes=self._attributes(columns, places),
+            groupings=self._key_objects("grouping", run_of),
+            columns=others,
+            starts=starts,
+            places=rows,
         )
 
-    def _attributes(self, columns: Sequence[str], places: I64 | None) -> Attributes:
-        names = [name for name in columns if name not in ("space", "grouping", "timestamp", DATA_COLUMN)]
+    def _event_columns(self, names: Sequence[str], places: I64 | None) -> tuple[list[Columns], I64, I64 | None]:
+        """Columns of the events at `places` besides the four that they carry: by block, each block's first row, and
+        the rows' places among those of the blocks.
+        """
+        names = [name for name in names if name not in ("space", "grouping", "timestamp", DATA_COLUMN)]
         if self._reader.direct and len(names) == len(self._reader.attribute_chunks):
-            blocks = [BlockAttributes(self._reader, block) for block in self.blocks]
-            return GroupAttributes(blocks, self._starts.tolist(), places)
-        others = self.to_batch(names, places) if names else None
-        return BatchAttributes(others, self._reader.schema.indexes)
+            return [block_columns(self._reader, block) for block in self.blocks], self._starts, places
+        if not names:
+            return [NO_COLUMNS], self._starts[:1], None
+        return *batch_columns(self.to_batch(names, places), self._reader.schema.indexes), None
 
     def column(self, place: int, places: I64 | None) -> pa.Array:
         """A payload or index column at `places`."""

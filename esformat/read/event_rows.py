@@ -2,89 +2,113 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.event import Attributes, Event
+from esformat.core.events import Column, Columns, Event, row_events
+from esformat.core.values import cut
 from esformat.format.schema import DATA_COLUMN
 
 EVENTS_AT_ONCE = 1024  # rows turned into Python objects together: few enough to stay in the processor's cache
 
+I64 = npt.NDArray[np.int64]
 
-class BatchAttributes:
-    """Columns of the events of one batch beyond the four that an event carries."""
 
-    __slots__ = ("_indexes", "_payload")
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The spaces or the groupings of rows: row i has `keys[places[i]]`; where there is one key, every row has it."""
 
-    def __init__(self, batch: pa.RecordBatch | None, indexes: tuple[str, ...]) -> None:
-        columns = {} if batch is None else dict(zip(batch.schema.names, batch.columns, strict=True))
-        self._indexes = {name: column for name, column in columns.items() if name in indexes}
-        self._payload = {name: column for name, column in columns.items() if name not in indexes}
-
-    def indexes(self, row: int) -> dict[str, Any]:
-        """Indexed columns of a row that are not null."""
-        return {name: v for name, column in self._indexes.items() if (v := column[row].as_py()) is not None}
-
-    def columns(self, row: int) -> dict[str, Any]:
-        """Payload columns of a row besides `data`."""
-        return {name: column[row].as_py() for name, column in self._payload.items()}
+    keys: list[str | bytes]
+    places: I64
 
 
 @dataclass(frozen=True, slots=True)
 class EventRows:
-    """Rows of a scan, decoded. `spaces` and `groupings` (None: all `empty`) are arrays of Python keys.
+    """Rows of a scan, decoded.
 
-    `data` gives the payload when it is needed: another thread may still be decompressing it.
+    `data` gives the payload when it is needed: another thread may still be decompressing it. Row i is row `places[i]`
+    (None: i) of the blocks that begin at `starts`, whose other columns are `columns`.
     """
 
-    times: npt.NDArray[np.int64]
+    times: I64
     data: Callable[[], pa.Array] | None
-    spaces: npt.NDArray[np.object_]
-    groupings: npt.NDArray[np.object_] | None
-    empty: str | bytes
-    attributes: Attributes
+    spaces: Keys
+    groupings: Keys
+    columns: Sequence[Columns]
+    starts: I64
+    places: I64 | None = None
 
     def __len__(self) -> int:
         return len(self.times)
 
-    def iterators(self, *, reverse: bool = False) -> Iterator[Iterator[Event]]:
-        """The events, a thousand or so in each iterator; `reverse` gives the exact mirror."""
+    def iterators(self, *, reverse: bool = False) -> Iterator[list[Event]]:
+        """The events, a thousand or so in each list; `reverse` gives the exact mirror."""
         payload = None if self.data is None else self.data()
+        columns = list(self.columns)
         starts = range(0, len(self.times), EVENTS_AT_ONCE)
         for first in reversed(starts) if reverse else starts:
             last = min(first + EVENTS_AT_ONCE, len(self.times))
-            times = self.times[first:last].tolist()
-            spaces = self.spaces[first:last].tolist()
-            groupings: Iterable[Any] = repeat(self.empty)
-            if self.groupings is not None:
-                groupings = self.groupings[first:last].tolist()[:: -1 if reverse else 1]
-            data: Iterable[Any] = repeat(None)
-            if payload is not None:
-                data = payload.slice(first, last - first).to_pylist()[:: -1 if reverse else 1]
-            rows: Iterable[int] = range(first, last)
-            if reverse:
-                times.reverse()
-                spaces.reverse()
-                rows = range(last - 1, first - 1, -1)
-            yield map(Event, zip(spaces, groupings, times, data, rows, repeat(self.attributes)))
+            data = None if payload is None else _values(payload, first, last)
+            yield row_events(
+                self.spaces.keys, self.spaces.places, self.groupings.keys, self.groupings.places, self.times, data,
+                first, last, columns, self.starts, self.places, reverse,
+            )  # fmt: skip
 
 
-def rows_of_batch(batch: pa.RecordBatch, indexes: tuple[str, ...], empty: str | bytes) -> EventRows:
+def _values(payload: pa.Array, first: int, last: int) -> list[Any]:
+    """Values [first, last) of an array as Python objects."""
+    if payload.type != pa.binary() or payload.null_count or payload.buffers()[2] is None:
+        return payload.slice(first, last - first).to_pylist()  # type: ignore[no-any-return]
+    _, offsets, data = payload.buffers()
+    edges = np.frombuffer(offsets, np.int32, last - first + 1, 4 * (payload.offset + first)).astype(np.int64)
+    return cut(np.frombuffer(data, np.uint8), edges, 0, last - first, 0)
+
+
+def batch_columns(
+    batch: pa.RecordBatch, indexes: tuple[str, ...], shown: Callable[[bytes], str | bytes] | None = None
+) -> tuple[list[Columns], I64]:
+    """The columns of a batch as its events show them, a thousand or so rows in each; and the first row of each.
+
+    shown: makes what events show of an index's bytes.
+    """
+
+    def column(name: str, values: list[Any]) -> Column:
+        indexed = name in indexes
+        if shown is not None and indexed:
+            values = [shown(value) if isinstance(value, bytes) else value for value in values]
+        return Column(name, indexed, values)
+
+    def load(first: int) -> list[Column]:
+        part = batch.slice(first, EVENTS_AT_ONCE)
+        return [column(name, part[name].to_pylist()) for name in part.schema.names]
+
+    starts = np.arange(0, max(len(batch), 1), EVENTS_AT_ONCE)
+    return [Columns(partial(load, first)) for first in starts.tolist()], starts
+
+
+def keys_of(column: pa.Array) -> Keys:
+    """The spaces or groupings of a batch."""
+    coded = column.dictionary_encode(null_encoding="encode")
+    return Keys(coded.dictionary.to_pylist(), coded.indices.to_numpy().astype(np.int64))
+
+
+def rows_of_batch(batch: pa.RecordBatch, indexes: tuple[str, ...]) -> EventRows:
     """The rows of a record batch that has the key columns."""
     names = batch.schema.names
     data = batch.column(DATA_COLUMN) if DATA_COLUMN in names else None
     keys = ("space", "grouping", "timestamp", DATA_COLUMN)
+    columns, starts = batch_columns(batch.select([name for name in names if name not in keys]), indexes)
     return EventRows(
         times=np.asarray(batch.column("timestamp").cast(pa.int64()).to_numpy()),
         data=None if data is None else lambda: data,
-        spaces=batch.column("space").to_numpy(zero_copy_only=False),
-        groupings=batch.column("grouping").to_numpy(zero_copy_only=False),
-        empty=empty,
-        attributes=BatchAttributes(batch.select([name for name in names if name not in keys]), indexes),
+        spaces=keys_of(batch.column("space")),
+        groupings=keys_of(batch.column("grouping")),
+        columns=columns,
+        starts=starts,
     )

@@ -1,26 +1,40 @@
-"""The events of one run of rows, block by block: what most questions about a space come to."""
+"""The rows of one run, block by block: what most questions about a space come to. What is made of them others say."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
+from typing import Generic, Protocol, TypeVar
 
-from esformat.event import Event
 from esformat.format.data_block import DataBlock
 from esformat.format.directory import Leaf
-from esformat.read.block_events import EventMaker, find_rows
+from esformat.read.block_events import find_rows
 from esformat.read.plan import Narrowed, Portion, Query, Stretch, narrow, portions
 from esformat.read.prefetch import announce_of, each_ahead, stretches_ahead
 from esformat.read.reader import Reader
 
 POINT_BLOCKS = 8  # data blocks that are read together
 
+Made = TypeVar("Made", covariant=True)
 
-class RunEvents:
-    """The events of a run that answer a query; `stretches` gives the run's rows, in row order."""
 
-    __slots__ = ("_keys", "_maker", "_query", "_reader", "_span", "_stretches")
+class Maker(Protocol[Made]):
+    """Makes something of rows of one run, in one direction."""
+
+    def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> Made:
+        """Of rows [low, high) of a block; their run begins at row `run_start` of it."""
+        ...
+
+    def picked(self, block: DataBlock, run_start: int, places: list[int]) -> Made:
+        """Of some rows of a block."""
+        ...
+
+
+class RunRows(Generic[Made]):
+    """The rows of a run that answer a query; `stretches` gives the run's rows, in row order."""
+
+    __slots__ = ("_maker", "_query", "_reader", "_span", "_stretches")
 
     def __init__(
         self,
@@ -28,28 +42,27 @@ class RunEvents:
         query: Query,
         stretches: Callable[[], Iterable[Stretch]],
         span: tuple[int, int],
-        keys: tuple[str | bytes, str | bytes],
+        maker: Maker[Made],
     ) -> None:
-        """`span`: the rows [low, high) of the run; `keys`: its space and grouping."""
+        """`span`: the rows [low, high) of the run."""
         self._reader, self._query, self._stretches, self._span = reader, query, stretches, span
-        shown = None if query.columns is None else frozenset(query.columns)
-        self._maker = EventMaker(reader, keys[0], keys[1], reverse=query.reverse, shown=shown)
+        self._maker = maker
 
-    def __iter__(self) -> Iterator[Event]:
+    def parts(self) -> Iterable[Made]:
+        """What the maker makes of the rows in each block, never of none; where rows are filtered, beyond the limit."""
         query = self._query
         stretches = [*self._stretches()]
-        if query.conditions or query.start is not None or query.end is not None:
-            found = self._filtered(stretches)
-            return found if query.limit is None else islice(found, query.limit)
+        if query.filtered:
+            return self._filtered(stretches)
         if len(stretches) == 1 and announce_of(self._reader) is None:
-            events = self._within_one_block(stretches[0])
-            if events is not None:
-                return events
-        return chain.from_iterable(self._every(stretches))
+            made = self._within_one_block(stretches[0])
+            if made is not None:
+                return (made,)
+        return self._every(stretches)
 
     # ------------------------------------------------------------ every event
 
-    def _within_one_block(self, stretch: Stretch) -> Iterator[Event] | None:
+    def _within_one_block(self, stretch: Stretch) -> Made | None:
         """The events of a stretch that lies in one block, as the short way to them; None for any other."""
         number, first, last, run_start = stretch
         limit = self._query.limit
@@ -65,7 +78,7 @@ class RunEvents:
         start = run_start - origin
         return self._maker.stretch(block, start if start > 0 else 0, first - origin, last - origin)
 
-    def _every(self, stretches: Sequence[Stretch]) -> Iterator[Iterator[Event]]:
+    def _every(self, stretches: Sequence[Stretch]) -> Iterator[Made]:
         """Every event, or the first `limit`: their rows are known before anything is read."""
         reader, reverse, left = self._reader, self._query.reverse, self._query.limit
         for leaf_number, first, last, run_start in stretches_ahead(reader, self._query, self._directed(stretches)):
@@ -90,21 +103,22 @@ class RunEvents:
 
     # ------------------------------------------------------------ some of them
 
-    def _filtered(self, stretches: Sequence[Stretch]) -> Iterator[Event]:
-        """The events that meet time and conditions."""
+    def _filtered(self, stretches: Sequence[Stretch]) -> Iterator[Made]:
+        """The rows that meet time and conditions."""
         narrowed = narrow(self._reader, self._query, *self._span)
         if narrowed.nothing:
-            return iter(())
+            return
         directed = self._directed(stretches)
         found = chain.from_iterable(portions(self._reader, self._query, stretch, narrowed) for stretch in directed)
-        return chain.from_iterable(
-            self._matching(portion, narrowed) for portion in each_ahead(self._reader, self._query, found)
-        )
+        for portion in each_ahead(self._reader, self._query, found):
+            made = self._matching(portion, narrowed)
+            if made is not None:
+                yield made
 
     def _directed(self, stretches: Sequence[Stretch]) -> Sequence[Stretch]:
         return stretches[::-1] if self._query.reverse else stretches
 
-    def _matching(self, portion: Portion, narrowed: Narrowed) -> Iterator[Event]:
+    def _matching(self, portion: Portion, narrowed: Narrowed) -> Made | None:
         reader = self._reader
         leaf, number, first, last, _, run_start = portion
         origin = leaf.block_rows[number]
@@ -113,4 +127,4 @@ class RunEvents:
         start = max(run_start - origin, 0)
         if rows is None:
             return self._maker.stretch(block, start, first - origin, last - origin)
-        return self._maker.picked(block, start, rows) if rows else iter(())
+        return self._maker.picked(block, start, rows) if rows else None

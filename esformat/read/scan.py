@@ -17,6 +17,7 @@ from esformat.event import Event
 from esformat.format.data_block import I64
 from esformat.format.schema import DATA_COLUMN
 from esformat.notebook import html_events
+from esformat.read.block_events import EventMaker
 from esformat.read.block_group import BlockGroup, Later, at_once
 from esformat.read.cached_group import KeptGroup
 from esformat.read.event_rows import EventRows, rows_of_batch
@@ -28,7 +29,8 @@ from esformat.read.payloads_ahead import with_payloads_ahead
 from esformat.read.plan import Narrowed, Portion, Query, Stretch, leaves_with, narrow, portions
 from esformat.read.prefetch import announce_groups, portions_ahead
 from esformat.read.reader import Reader
-from esformat.read.run_events import RunEvents
+from esformat.read.run_batches import BatchMaker
+from esformat.read.run_events import RunRows
 from esformat.read.runs import by_run, gathered, joined
 
 BATCH_BLOCKS = 24  # data blocks that are read and decoded together
@@ -38,6 +40,7 @@ BATCH_STORED_BYTES = 2 << 20
 BATCH_BYTES = 8 << 20  # decoded, as the group before tells
 AT_HAND_BATCHES = 4  # so many batches' blocks at once where an earlier question left them decoded
 MIN_PARALLEL_BATCHES = 4
+MOST_RUN_ROWS = 8192  # of a run that is read block by block; a longer one many blocks at a time
 
 Stretches = Callable[[], Iterable[Stretch]]
 Matches = Callable[[pa.RecordBatch], pa.BooleanArray]
@@ -151,12 +154,19 @@ class Scan:
     # ------------------------------------------------------------ events
 
     def __iter__(self) -> Iterator[Event]:
+        query = self._query
         if self._keys is not None and not self._merged and self._direct():
-            return iter(RunEvents(self._reader, self._query, self._stretches, self._span, self._keys))
-        if self._runs is not None and self._direct():
-            return islice(self._sorted_events(self._runs()), self._query.limit)
-        events = chain.from_iterable(self._decoded_events())
-        return events if self._query.limit is None else islice(events, self._query.limit)
+            shown = None if query.columns is None else frozenset(query.columns)
+            maker = EventMaker(self._reader, *self._keys, reverse=query.reverse, shown=shown)
+            parts = RunRows(self._reader, query, self._stretches, self._span, maker).parts()
+            if not query.filtered:
+                return chain.from_iterable(parts)
+        elif self._runs is not None and self._direct():
+            return islice(self._sorted_events(self._runs()), query.limit)
+        else:
+            parts = self._decoded_events()
+        events = chain.from_iterable(parts)
+        return events if query.limit is None else islice(events, query.limit)
 
     def _sorted_events(self, runs: Sequence[Scan]) -> Iterator[Event]:
         """The events of a few short runs in the order of time, equal times in that of the runs."""
@@ -174,13 +184,13 @@ class Scan:
         names = self._reader.schema.arrow.names
         return tuple(name for name in names if name in ("space", "grouping", "timestamp") or name in wanted)
 
-    def _decoded_events(self) -> Iterator[Iterator[Event]]:
+    def _decoded_events(self) -> Iterator[list[Event]]:
         """Events of decoded rows, about a thousand at a time."""
         columns = self._event_columns()
         schema = self._reader.schema
         if self._merged:
             for batch in self._read_batches(columns):
-                yield from rows_of_batch(batch, schema.indexes, b"" if schema.binary_keys else "").iterators()
+                yield from rows_of_batch(batch, schema.indexes).iterators()
             return
         narrowed = self._narrow_to_read()
         if narrowed.nothing:
@@ -227,6 +237,9 @@ class Scan:
         return _first_rows(batches, self._query.limit)
 
     def _read_batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        if self._keys is not None and not self._merged and self._span[1] - self._span[0] <= MOST_RUN_ROWS:
+            maker = BatchMaker(self._reader, *self._keys, reverse=self._query.reverse, columns=columns)
+            return iter(RunRows(self._reader, self._query, self._stretches, self._span, maker).parts())
         narrowed = self._narrow_to_read()
         if narrowed.nothing:
             return iter(())

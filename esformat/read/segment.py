@@ -286,12 +286,9 @@ class Segment:
         current: bytes | None = None
         count = 0
         first = reader.root.leaves_of(prefix).start if prefix else 0
+        first_spaces = reader.root.first_spaces
         for number in leaves_ahead(reader, range(first, len(reader.root))):
-            if (
-                prefix
-                and reader.root.first_spaces[number] > prefix
-                and not reader.root.first_spaces[number].startswith(prefix)
-            ):
+            if prefix and first_spaces[number] > prefix and not first_spaces[number].startswith(prefix):
                 break
             leaf = reader.leaf(number)
             for run, key in enumerate(leaf.spaces):

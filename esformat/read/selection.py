@@ -96,20 +96,20 @@ def _leaves(root: Root, spaces: Domain | None, keys: list[bytes] | None) -> Iter
     if spaces is None:
         return range(len(root))
     first = 0 if spaces.low is None else root.leaves_of(spaces.low).start
-    return range(first, len(root) if spaces.high is None else bisect_left(root.first_spaces, spaces.high))
+    return range(first, len(root) if spaces.high is None else root.leaves_before(spaces.high))
 
 
 def _runs(leaf: Leaf, spaces: Domain | None, keys: list[bytes] | None) -> Iterator[tuple[int, int]]:
     """Runs [first, last) of a leaf whose spaces are within bounds, ascending."""
-    held = leaf.spaces
+    held = leaf.run_keys.spaces
     if keys is not None:
-        for key in keys[bisect_left(keys, held[0]) : bisect_right(keys, held[-1])]:
+        for key in keys[bisect_left(keys, held.at(0)) : bisect_right(keys, held.at(len(held) - 1))]:
             first, last = leaf.runs_of(key)
             if first < last:
                 yield first, last
         return
-    first = 0 if spaces is None or spaces.low is None else bisect_left(held, spaces.low)
-    last = len(held) if spaces is None or spaces.high is None else bisect_left(held, spaces.high)
+    first = 0 if spaces is None or spaces.low is None else held.places_of(spaces.low)[0]
+    last = len(held) if spaces is None or spaces.high is None else held.places_of(spaces.high)[0]
     if first < last:
         yield first, last
 

@@ -62,7 +62,7 @@ class StoredRun:
         runs = block.runs(self._context)
         edges = np.append(0, np.cumsum(runs.rows))
         spans = zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True)
-        times = np.concatenate([block.run_times(first, last, self._context.plain) for first, last in spans])
+        times = np.concatenate([block.run_times(first, first, last, self._context.plain) for first, last in spans])
         spaces, groupings = runs.spaces.as_array(), runs.groupings.as_array()
         return slice_rows(SortedRows(times, edges[:-1], spaces, groupings, (), continues=False), *self._rows[chunk])
 

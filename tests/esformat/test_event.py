@@ -66,12 +66,21 @@ def test_events_differ_in_every_fact(place):
     assert make_event(*changed) != make_event(*FACTS)
 
 
-def test_an_event_is_no_tuple_to_others():
-    """It equals no tuple, whatever it holds inside."""
+def test_an_event_equals_events_only():
+    """Neither a tuple of its facts nor anything else."""
     event = make_event(*FACTS)
-    assert event != tuple(event)
     assert event != FACTS
     assert event != "customer-1"
+
+
+def test_nobody_changes_or_makes_events():
+    """An event is what somebody stored."""
+    event = make_event(*FACTS)
+    for name in ("space", "grouping", "timestamp", "data", "indexes", "columns", "other"):
+        with pytest.raises(AttributeError):
+            setattr(event, name, "other")
+    with pytest.raises(TypeError, match="made by scans"):
+        esformat.Event()
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 import esformat
-from esformat.format import directory
 
 SPACES = 30_000
 
@@ -75,10 +74,8 @@ def test_a_common_value_of_many_blocks(path):
         assert segment.scan_index("id", SPACES).count() == 0
 
 
-@pytest.mark.parametrize("listed", [0, 1 << 20])
-def test_look_ups_are_the_same_however_much_is_kept(path, monkeypatch, listed):
+def test_look_ups(path):
     """Of spaces that are there, lie before, between or behind others, asked once and again."""
-    monkeypatch.setattr(directory, "LISTED_RUNS", listed)
     with esformat.open(path, cache_bytes=64 << 20) as segment:
         for _ in range(2):
             for number in range(0, SPACES, 501):

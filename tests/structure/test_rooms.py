@@ -27,6 +27,7 @@ ROOT = Path(__file__).parents[2]
 # Dependencies that one room owns, so that replacing one of them touches one place.
 OWNERS = {
     "click": {"cli"},
+    "cython": {"core"},
     "fsspec": {"io"},
     "google_crc32c": {"customerio"},
     "lz4": {"format"},

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 import pytest
 
 from esformat.format import bloom_filter as space_filter
-from esformat.format import bytes_node, data_block, directory, encoding, postings
+from esformat.format import directory, encoding, postings
 from esformat.read import block_events, event_rows, reader, run_events, runs, scan
 from esformat.read import cached_group as kept_group
 from esformat.tools import assembly, column_indexes, index_map, number_map, plan, sweep
@@ -55,10 +55,8 @@ PLACES = {
     "min_parallel_batches": [(scan, "MIN_PARALLEL_BATCHES")],
     "sorted_rows": [(runs, "SORTED_ROWS")],
     "events_at_once": [(event_rows, "EVENTS_AT_ONCE")],
-    "few_rows": [(data_block, "FEW_ROWS")],
     "many_rows": [(block_events, "MANY_ROWS")],
     "scattered_rows": [(kept_group, "SCATTERED_ROWS")],
-    "many_values": [(bytes_node, "MANY_VALUES")],
     "flush_events": [(intake.EventRows, "FLUSH_EVENTS")],
     "least_copied_rows": [(sweep, "LEAST_COPIED_ROWS")],
     "most_dictionaries": [(plan, "MOST_DICTIONARIES")],
@@ -103,10 +101,8 @@ class Pieces:
     min_parallel_batches: int | None = None
     sorted_rows: int | None = None
     events_at_once: int | None = None
-    few_rows: int | None = None
     many_rows: int | None = None
     scattered_rows: int | None = None
-    many_values: int | None = None
     flush_events: int | None = None
     least_copied_rows: int | None = None
     most_dictionaries: int | None = None

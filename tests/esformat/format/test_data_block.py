@@ -11,7 +11,6 @@ from damage import assert_refused_or_read
 from event_strategies import HIGHEST, LOWEST, examples
 from hypothesis import given
 from hypothesis import strategies as st
-from small_pieces import Pieces, cut_small
 
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Codec, Decompressor
@@ -66,21 +65,20 @@ def test_a_block_alone_tells_its_events(runs, data):
     bounds = sorted({0, total, *data.draw(st.lists(st.integers(0, total), max_size=4))})
     facts = [(b"s%d" % k, time) for k, run in enumerate(runs) for time in run]
     stored = encode(runs, bounds, data.draw(st.sampled_from(Codec)), data.draw(st.integers(0, 8)))
-    with cut_small(Pieces(few_rows=data.draw(st.sampled_from([0, 3, 24])))):
-        found = []
-        for block, first, last in zip(map(opened, stored), bounds, bounds[1:], strict=False):
-            assert block.row_count == last - first
-            keys = block.runs(READ)
-            start = 0
-            for space, count in zip(keys.spaces, keys.rows.tolist(), strict=True):
-                times = block.run_timestamps(start, start, start + count, PLAIN)
-                low = data.draw(st.integers(0, count - 1))
-                assert block.run_timestamps(start, start + low, start + count, PLAIN) == times[low:]
-                found += [(space, time) for time in times]
-                start += count
-            assert block.column(0, pa.binary(), READ).to_pylist() == [b"%d" % n for n in range(first, last)]
-            assert block.column(1, pa.int64(), READ).to_pylist() == list(range(first, last))
-        assert found == facts
+    found = []
+    for block, first, last in zip(map(opened, stored), bounds, bounds[1:], strict=False):
+        assert block.row_count == last - first
+        keys = block.runs(READ)
+        start = 0
+        for space, count in zip(keys.spaces, keys.rows.tolist(), strict=True):
+            times = block.run_times(start, start, start + count, PLAIN).tolist()
+            low = data.draw(st.integers(0, count - 1))
+            assert block.run_times(start, start + low, start + count, PLAIN).tolist() == times[low:]
+            found += [(space, time) for time in times]
+            start += count
+        assert block.column(0, pa.binary(), READ).to_pylist() == [b"%d" % n for n in range(first, last)]
+        assert block.column(1, pa.int64(), READ).to_pylist() == list(range(first, last))
+    assert found == facts
 
 
 RUNS = [[5, 6, 300], [-70000], [2, 2]]
@@ -96,8 +94,8 @@ def test_damaged_blocks(codec):
         block = opened(encode_block(BlockKind.DATA, damaged, count=6))
         keys = block.runs(READ)
         assert sum(keys.rows.tolist()) == 6
-        block.run_timestamps(0, 0, 3, PLAIN)
-        block.run_timestamps(3, 3, 4, PLAIN)
+        block.run_times(0, 0, 3, PLAIN)
+        block.run_times(3, 3, 4, PLAIN)
         block.column(0, pa.binary(), READ).validate(full=True)
         block.column(1, pa.int64(), READ).validate(full=True)
 

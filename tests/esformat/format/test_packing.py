@@ -16,7 +16,6 @@ from esformat.format.codec import Codec, Decompressor, make_compressor
 from esformat.format.packing import (
     best_raw,
     decode_ints,
-    decode_list,
     decode_many,
     encode_fixed,
     encode_int_runs,
@@ -65,7 +64,7 @@ int64s = st.lists(
 @examples(200)
 @given(int64s, st.integers(0, 8), st.sampled_from(Codec), st.data())
 def test_any_numbers_come_back(numbers, raw, codec, data):
-    """Whole, in part, as a list, and several packs at a time; with any number of raw planes."""
+    """Whole, in part, and several packs at a time; with any number of raw planes."""
     stored = encode_ints(np.array(numbers, np.int64), make_compressor(codec), raw=raw)
     body = memoryview(b"before" + stored + b"after")
     pack = read_pack(body, 6, len(numbers))
@@ -74,7 +73,6 @@ def test_any_numbers_come_back(numbers, raw, codec, data):
     low = data.draw(st.integers(0, len(numbers)))
     high = data.draw(st.integers(low, len(numbers)))
     assert decode_ints(body, pack, PLAIN, low, high).tolist() == numbers[low:high]
-    assert decode_list(body, pack, PLAIN, low, high) == numbers[low:high]
 
 
 @examples(100)

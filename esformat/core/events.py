@@ -1,0 +1,258 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
+"""`Event`, and many of them made at once."""
+
+import datetime as dt
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import cython
+
+from esformat.errors import CorruptSegmentError
+
+_EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+@cython.final
+@cython.cclass
+class Column:
+    """Values of one column: `values[row - first]`, or by code where it has codes."""
+
+    name: str
+    indexed: cython.bint
+    _codes: bytes | None
+    _values: list[Any]
+    _first: cython.Py_ssize_t
+
+    def __init__(
+        self, name: str, indexed: bool, values: list[Any], *, first: int = 0, codes: bytes | None = None
+    ) -> None:
+        """codes: one byte a row, the place of its value in `values`; None where these are in row order from `first`."""
+        self.name, self.indexed, self._values, self._first, self._codes = name, indexed, values, first, codes
+
+    @cython.cfunc
+    def at(self, row: cython.Py_ssize_t) -> object:
+        """The value of a row. Raises CorruptSegmentError for a code without one."""
+        if self._codes is not None:
+            if row < 0 or row >= len(self._codes):
+                raise IndexError(row)
+            row = cython.cast(cython.p_uchar, self._codes)[row]
+            if row >= len(self._values):
+                raise CorruptSegmentError("a code has no value in the column's dictionary")
+            return self._values[row]
+        row -= self._first
+        if row < 0 or row >= len(self._values):
+            raise IndexError(row)
+        return self._values[row]
+
+
+@cython.final
+@cython.cclass
+class Columns:
+    """The columns of some rows beyond the four that an event carries; loaded when the first event is asked for them."""
+
+    _load: Any
+    _indexed: list[Any]
+    _payload: list[Any]
+
+    def __init__(self, load: Callable[[], list[Column]]) -> None:
+        self._load = load
+
+    @cython.cfunc
+    def _now(self) -> None:
+        """Load the columns if that was not done yet; two threads may do it at once."""
+        column: Column
+        load = self._load
+        if load is not None:
+            indexed: list[Any] = []
+            payload: list[Any] = []
+            for column in load():
+                (indexed if column.indexed else payload).append(column)
+            self._indexed, self._payload = indexed, payload
+            self._load = None
+
+    @cython.cfunc
+    def indexes(self, row: cython.Py_ssize_t) -> dict[str, Any]:
+        """Indexed columns of a row that are not null."""
+        column: Column
+        self._now()
+        found: dict[str, Any] = {}
+        for column in self._indexed:
+            value = column.at(row)
+            if value is not None:
+                found[column.name] = value
+        return found
+
+    @cython.cfunc
+    def columns(self, row: cython.Py_ssize_t) -> dict[str, Any]:
+        """Payload columns of a row besides `data`."""
+        column: Column
+        self._now()
+        found: dict[str, Any] = {}
+        for column in self._payload:
+            found[column.name] = column.at(row)
+        return found
+
+
+@cython.final
+@cython.no_gc  # nothing that an event refers to refers to events
+@cython.freelist(1024)
+@cython.cclass
+class Event:
+    """Something that happened to somebody at some time.
+
+    space, grouping: keys, `str` (or `bytes` in a segment with binary keys)
+    timestamp: int, µs since the epoch, UTC; `time` is the same as an aware datetime
+    data: the payload, `bytes` (None in a segment without a `data` column or a scan without it)
+    indexes: dict of the indexed columns that are not null
+    columns: dict of the other payload columns
+    """
+
+    space = cython.declare(object, visibility="readonly")
+    grouping = cython.declare(object, visibility="readonly")
+    timestamp = cython.declare(cython.longlong, visibility="readonly")
+    data = cython.declare(object, visibility="readonly")
+    _row: cython.Py_ssize_t
+    _columns: Columns
+
+    def __init__(self) -> None:
+        raise TypeError("events are made by scans")
+
+    @property
+    def indexes(self) -> dict[str, Any]:
+        """Indexed columns that are not null, by name."""
+        return self._columns.indexes(self._row)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Payload columns besides `data`, by name."""
+        return self._columns.columns(self._row)
+
+    @property
+    def time(self) -> dt.datetime:
+        """The timestamp as an aware datetime. Raises OverflowError beyond the years 1 to 9999."""
+        return _EPOCH + dt.timedelta(microseconds=self.timestamp)
+
+    def _plain(self) -> tuple[Any, ...]:
+        return self.space, self.grouping, self.timestamp, self.data, self.indexes, self.columns
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Event) and self._plain() == other._plain()
+
+    def __hash__(self) -> int:
+        return hash((self.space, self.grouping, self.timestamp, self.data))
+
+    def __repr__(self) -> str:
+        extra = "".join(
+            [f", {name}={value!r}" for name, value in (("indexes", self.indexes), ("columns", self.columns)) if value]
+        )
+        keys = f"space={self.space!r}, grouping={self.grouping!r}, timestamp={self.timestamp}, data={self.data!r}"
+        return f"Event({keys}{extra})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return make_event, self._plain()
+
+
+def make_event(
+    space: str | bytes,
+    grouping: str | bytes,
+    timestamp: cython.longlong,
+    data: bytes | None,
+    indexes: Mapping[str, Any],
+    columns: Mapping[str, Any],
+) -> Event:
+    """An event from its parts."""
+    known = [Column(name, True, [value]) for name, value in indexes.items()]
+    known += [Column(name, False, [value]) for name, value in columns.items()]
+    return _event(space, grouping, timestamp, data, 0, Columns(lambda: known))
+
+
+@cython.cfunc
+@cython.inline
+def _event(
+    space: object, grouping: object, timestamp: cython.longlong, data: object, row: cython.Py_ssize_t, columns: Columns
+) -> Event:
+    event: Event = Event.__new__(Event)
+    event.space, event.grouping, event.timestamp, event.data = space, grouping, timestamp, data
+    event._row, event._columns = row, columns
+    return event
+
+
+def run_events(
+    space: object,
+    grouping: object,
+    times: cython.const[cython.longlong][::1],
+    data: list[Any] | None,
+    first: cython.Py_ssize_t,
+    rows: list[Any] | None,
+    columns: Columns,
+    reverse: cython.bint,
+) -> list[Event]:
+    """The events of one run: as many as `times` has, of consecutive rows from `first` on or of `rows`.
+
+    data: payloads in the same order; None for none.
+    """
+    n: cython.Py_ssize_t
+    i: cython.Py_ssize_t
+    count: cython.Py_ssize_t = times.shape[0]
+    if (data is not None and len(data) != count) or (rows is not None and len(rows) != count):
+        raise ValueError("columns of different lengths")
+    made: list[Any] = []
+    for n in range(count):
+        i = count - 1 - n if reverse else n
+        payload = None if data is None else data[i]
+        made.append(_event(space, grouping, times[i], payload, first + i if rows is None else rows[i], columns))
+    return made
+
+
+def row_events(
+    spaces: list[Any],
+    space_of: cython.const[cython.longlong][::1],
+    groupings: list[Any],
+    grouping_of: cython.const[cython.longlong][::1],
+    times: cython.const[cython.longlong][::1],
+    data: list[Any] | None,
+    first: cython.Py_ssize_t,
+    last: cython.Py_ssize_t,
+    columns: list[Any],
+    starts: cython.const[cython.longlong][::1],
+    places: cython.const[cython.longlong][::1] | None,
+    reverse: cython.bint,
+) -> list[Event]:
+    """The events of rows [first, last) of the decoded ones.
+
+    Row i has spaces[space_of[i]], and groupings[grouping_of[i]] or, where there is one grouping only, that. It is row
+    places[i] (None: i) of its blocks, of which block b begins at starts[b] and has columns[b].
+    data: payloads of rows [first, last); None for none.
+    """
+    i: cython.Py_ssize_t
+    n: cython.Py_ssize_t
+    row: cython.Py_ssize_t
+    key: cython.Py_ssize_t
+    block: cython.Py_ssize_t = 0
+    blocks: cython.Py_ssize_t = len(columns)
+    several: cython.bint = len(groupings) != 1
+    # These hold for every index below but those that come out of the arrays; these are checked where they are used.
+    if not 0 <= first <= last <= times.shape[0] or space_of.shape[0] < last or starts.shape[0] != blocks or not blocks:
+        raise ValueError("columns of different lengths")
+    if (several and grouping_of.shape[0] < last) or (places is not None and places.shape[0] < last):
+        raise ValueError("columns of different lengths")
+    if data is not None and len(data) != last - first:
+        raise ValueError("columns of different lengths")
+    made: list[Any] = []
+    for n in range(last - first):
+        i = last - 1 - n if reverse else first + n
+        row = i if places is None else places[i]
+        while block > 0 and row < starts[block]:
+            block -= 1
+        while block + 1 < blocks and row >= starts[block + 1]:
+            block += 1
+        key = space_of[i]
+        if not 0 <= key < len(spaces):
+            raise IndexError(key)
+        space = spaces[key]
+        key = grouping_of[i] if several else 0
+        if not 0 <= key < len(groupings):
+            raise IndexError(key)
+        payload = None if data is None else data[i - first]
+        made.append(_event(space, groupings[key], times[i], payload, row - starts[block], columns[block]))
+    return made

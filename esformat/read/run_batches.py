@@ -1,0 +1,94 @@
+"""The rows of one run in one data block as an Arrow batch: the quick way for a history, which is a few rows of a few
+blocks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as pt
+
+from esformat.errors import CorruptSegmentError, EsdbError
+from esformat.event import to_key
+from esformat.format.arrays import bitmap, decode_codes, numbers_array
+from esformat.format.data_block import DataBlock
+from esformat.format.node import Shape, shape_of
+from esformat.format.packing import decode_ints, read_pack
+from esformat.format.schema import TIMESTAMP_TYPE
+from esformat.read.reader import Reader
+
+
+class BatchMaker:
+    """Makes the batches of one scan of a single run of rows."""
+
+    def __init__(
+        self,
+        reader: Reader,
+        space: str | bytes,
+        grouping: str | bytes,
+        *,
+        reverse: bool,
+        columns: Sequence[str],
+    ) -> None:
+        self._reader, self._reverse = reader, reverse
+        self._keys = {"space": to_key(space), "grouping": to_key(grouping)}
+        self._schema = pa.schema([reader.schema.arrow.field(name) for name in columns])
+
+    def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> pa.RecordBatch:
+        """Rows [low, high) of a block; their run begins at row `run_start` of it."""
+        batch = self._decoded(block, run_start, low, high)
+        return batch.take(pa.array(np.arange(high - low - 1, -1, -1))) if self._reverse else batch
+
+    def picked(self, block: DataBlock, run_start: int, places: list[int]) -> pa.RecordBatch:
+        """Some rows of a block, all of one run."""
+        batch = self._decoded(block, run_start, places[0], places[-1] + 1)
+        chosen = np.array(places[::-1] if self._reverse else places) - places[0]
+        return batch.take(pa.array(chosen))
+
+    def _decoded(self, block: DataBlock, run_start: int, low: int, high: int) -> pa.RecordBatch:
+        arrays = []
+        try:
+            for name in self._schema.names:
+                if name in self._keys:
+                    arrays.append(_repeated(self._keys[name], self._reader.schema.key_type, high - low))
+                elif name == "timestamp":
+                    times = block.run_times(run_start, low, high, self._reader.own().plain)
+                    arrays.append(numbers_array(times, TIMESTAMP_TYPE))
+                else:
+                    arrays.append(self._column(block, self._reader.schema.positions[name], low, high))
+        except EsdbError as error:
+            error.path = error.path or self._reader.name
+            raise
+        except pa.ArrowInvalid as error:
+            raise CorruptSegmentError(f"stored values are broken: {error}", path=self._reader.name) from None
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def _column(self, block: DataBlock, place: int, low: int, high: int) -> pa.Array:
+        """Values [low, high) of a payload or index column."""
+        reader = self._reader
+        kind, context = reader.fields[place].type, reader.contexts(block.dictionary)[place]
+        head = block.head(place, context.plain)
+        if head.shape == Shape.CODES and context.values is not None:
+            short = block.short_codes(place, context.plain)
+            if short is not None and not short[0]:
+                return decode_codes(np.frombuffer(short[1], np.uint8, high - low, low), context.values)
+        elif head.shape == Shape.BYTES and (pt.is_string(kind) or pt.is_binary(kind)):
+            node = block.bytes_node(place, context)
+            offsets, data = node.offsets_and_bytes(low, high, context, reader.frames)
+            valid = bitmap(None if head.valid is None else head.valid[low:high])
+            array = pa.Array.from_buffers(kind, high - low, [valid, pa.py_buffer(offsets), pa.py_buffer(data)])
+            if pt.is_string(kind):
+                array.validate(full=True)
+            return array
+        elif head.shape == Shape.INTS and shape_of(kind) is Shape.INTS:
+            numbers = decode_ints(block.body, read_pack(block.body, head.at, block.row_count), context.plain, low, high)
+            return numbers_array(numbers, kind, None if head.valid is None else head.valid[low:high])
+        return block.column(place, kind, context).slice(low, high - low)
+
+
+def _repeated(key: bytes, kind: pa.DataType, count: int) -> pa.Array:
+    """One key for each row."""
+    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(key))
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(key * count)])

@@ -1,0 +1,125 @@
+"""Build backend: setuptools', which finds a C compiler for `esformat/core` wherever pip runs.
+
+It takes the machine's compiler. Where none works, it asks pip for Zig's, the package `ziglang`, and only then.
+`--config-settings glibc=2.17` makes a wheel for every Linux of that glibc or newer, with Zig whatever is there.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from setuptools import build_meta
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
+
+OLDEST_GLIBC = "2.17"  # of 2013; pyarrow's wheels need a newer one
+_TRIAL = '#include <stdlib.h>\nint trial(void) { return atoi("1"); }\n'
+
+build_sdist = build_meta.build_sdist
+get_requires_for_build_sdist = build_meta.get_requires_for_build_sdist
+prepare_metadata_for_build_wheel = build_meta.prepare_metadata_for_build_wheel
+prepare_metadata_for_build_editable = build_meta.prepare_metadata_for_build_editable
+
+Settings = dict[str, Any] | None
+
+
+def get_requires_for_build_wheel(config_settings: Settings = None) -> list[str]:
+    """What the build needs from the package index besides `requires` of pyproject.toml."""
+    _check_headers()
+    return ["ziglang>=0.13"] if _wants_zig(config_settings) else []
+
+
+get_requires_for_build_editable = get_requires_for_build_wheel
+
+
+def build_wheel(directory: str, config_settings: Settings = None, metadata: str | None = None) -> str:
+    """A wheel with the compiled core."""
+    glibc = (config_settings or {}).get("glibc")
+    _choose_compiler(config_settings)
+    options = {"--build-option": [f"--plat-name={_tag(glibc)}"]} if glibc else None
+    return build_meta.build_wheel(directory, options, metadata)
+
+
+def build_editable(directory: str, config_settings: Settings = None, metadata: str | None = None) -> str:
+    """An editable install; the compiled core is put beside its source."""
+    _choose_compiler(config_settings)
+    return build_meta.build_editable(directory, None, metadata)
+
+
+def _check_headers() -> None:
+    """Stop with one line where Python cannot be extended."""
+    folder = sysconfig.get_path("include")
+    if not (Path(folder) / "Python.h").exists():
+        sys.exit(
+            f"esformat's core needs Python's headers, and {folder} has none: install python3-dev (Debian, Ubuntu), "
+            "python3-devel (Fedora, SUSE) or python3 with headers of your system, then try again"
+        )
+
+
+def _wants_zig(config_settings: Settings) -> bool:
+    if (config_settings or {}).get("glibc"):
+        return True
+    if sys.platform == "win32" or _works(_own_compiler()):
+        return False
+    if sys.platform != "linux":
+        sys.exit("esformat's core needs a C compiler: install one (macOS: xcode-select --install), then try again")
+    return True
+
+
+def _own_compiler() -> list[str]:
+    """The compiler that somebody named, or that Python was built with, or the system's."""
+    named = os.environ.get("CC")
+    if named:
+        return shlex.split(named)
+    built_with = shlex.split(sysconfig.get_config_var("CC") or "cc")
+    return built_with if _works(built_with) else ["cc"]
+
+
+def _works(command: list[str]) -> bool:
+    """Whether a command compiles and links: a compiler without the system's headers does not."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "trial.c"
+        source.write_text(_TRIAL)
+        try:
+            done = subprocess.run(
+                [*command, "-shared", "-fPIC", str(source), "-o", str(source.with_suffix(".so"))],
+                stdin=subprocess.DEVNULL, capture_output=True, check=False,
+            )  # fmt: skip
+        except OSError:
+            return False
+        return done.returncode == 0
+
+
+def _choose_compiler(config_settings: Settings) -> None:
+    """Name the compiler in the environment, where setuptools looks for it."""
+    if sys.platform == "win32":
+        return
+    if not _wants_zig(config_settings):
+        os.environ["CC"] = shlex.join(_own_compiler())
+        return
+    glibc = (config_settings or {}).get("glibc", OLDEST_GLIBC)
+    libc = f"gnu.{glibc}" if platform.libc_ver()[0] == "glibc" else "musl"
+    zig = shlex.join([sys.executable, "-m", "ziglang", "cc", "-target", f"{platform.machine()}-linux-{libc}"])
+    os.environ["CC"] = zig
+    os.environ["LDSHARED"] = f"{zig} -shared"
+
+
+def _tag(glibc: str) -> str:
+    return f"manylinux_{glibc.replace('.', '_')}_{platform.machine()}"
