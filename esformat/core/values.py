@@ -4,6 +4,10 @@
 from typing import Any
 
 import cython
+from cython.cimports.cpython.bytes import PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cython.cimports.libc.string import memcpy
+
+_MOST = cython.declare(cython.Py_ssize_t, 0x7FFF_FFFF)  # that an int32 can name
 
 
 def total(lengths: bytes, first: cython.Py_ssize_t, last: cython.Py_ssize_t) -> cython.Py_ssize_t:
@@ -75,15 +79,15 @@ def cut(
     return values
 
 
-def short_offsets(
-    lengths: bytes, start: cython.Py_ssize_t, low: cython.Py_ssize_t, high: cython.Py_ssize_t, out: cython.int[::1]
-) -> None:
+def short_offsets(lengths: bytes, start: cython.Py_ssize_t, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> bytes:
     """Where values low … high - 1 begin within bytes that begin with value `start`, and where the last one ends.
 
-    lengths: of all values, one byte each. Raises ValueError where there are fewer, or where `out` is of another size.
+    lengths: of all values, one byte each. The answer is the memory of an int32 array. Raises ValueError.
     """
-    if not 0 <= start <= low <= high <= len(lengths) or out.shape[0] != high - low + 1 or high - start > 1 << 23:
+    if not 0 <= start <= low <= high <= len(lengths) or high - start > 1 << 23:
         raise ValueError("fewer values than asked for")
+    offsets: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * (high - low + 1))
+    out: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(offsets))
     length: cython.p_uchar = lengths
     i: cython.Py_ssize_t
     at: cython.int = 0
@@ -93,75 +97,71 @@ def short_offsets(
         out[i - low] = at
         at += length[i]
     out[high - low] = at
+    return offsets
+
+
+def repeated(value: bytes, count: cython.Py_ssize_t) -> tuple[bytes, bytes]:
+    """One value for each of `count` rows, as `gather` gives them. Raises OverflowError beyond 2 GiB."""
+    size: cython.Py_ssize_t = len(value)
+    if not 0 <= count <= _MOST or (size and count > _MOST // size):
+        raise OverflowError("the values of rows take more than 2 GiB")
+    offsets: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * (count + 1))
+    out: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(offsets))
+    i: cython.Py_ssize_t
+    for i in range(count + 1):
+        out[i] = i * size
+    return offsets, value * count
 
 
 Code = cython.fused_type(cython.uchar, cython.longlong)
 
 
-def gather_offsets(
-    codes: cython.const[Code][::1], edges: cython.const[cython.int][::1], out: cython.int[::1]
-) -> cython.longlong:
-    """Where each row's value begins and the last one ends, once the values are put one behind another.
+def gather(
+    codes: cython.const[Code][::1], edges: cython.const[cython.int][::1], data: cython.const[cython.uchar][::1]
+) -> tuple[bytes, bytes]:
+    """Each row's value by its code: where each begins and the last one ends, as the memory of an int32 array; and the
+    values one behind another.
 
-    Row i has value codes[i], which is as long as edges[code + 1] - edges[code]. Raises IndexError for a code without
-    a value, OverflowError where the rows take more than 2 GiB.
+    Value c is data[edges[c]:edges[c + 1]]. Raises IndexError for a code without a value, ValueError for one outside of
+    `data`, OverflowError where the rows take more than 2 GiB.
     """
     n: cython.Py_ssize_t = codes.shape[0]
     values: cython.Py_ssize_t = edges.shape[0] - 1
     i: cython.Py_ssize_t
-    code: cython.longlong = 0
-    at: cython.longlong = 0
-    if out.shape[0] != n + 1:
-        raise ValueError("offsets of another number of rows")
+    code: cython.longlong
+    size: cython.Py_ssize_t
+    at: cython.Py_ssize_t = 0
+    fault: cython.int = 0
+    if n > _MOST:
+        raise OverflowError("the values of rows take more than 2 GiB")
+    offsets: bytes = PyBytes_FromStringAndSize(cython.NULL, 4 * (n + 1))
+    ends: cython.p_int = cython.cast(cython.p_int, PyBytes_AS_STRING(offsets))
     with cython.nogil:
         for i in range(n):
-            out[i] = cython.cast(cython.int, at)
+            ends[i] = cython.cast(cython.int, at)
             code = codes[i]
-            if not 0 <= code < values or edges[code + 1] < edges[code]:
-                at = -1
+            if not 0 <= code < values:
+                fault = 1
+                break
+            if edges[code] < 0 or edges[code + 1] < edges[code] or edges[code + 1] > data.shape[0]:
+                fault = 2
                 break
             at += edges[code + 1] - edges[code]
-            if at > 0x7FFF_FFFF:
+            if at > _MOST:
+                fault = 3
                 break
-    if at < 0:
-        raise IndexError(code)
-    if at > 0x7FFF_FFFF:
-        raise OverflowError("the values of rows take more than 2 GiB")
-    out[n] = cython.cast(cython.int, at)
-    return at
-
-
-def gather_bytes(
-    codes: cython.const[Code][::1],
-    edges: cython.const[cython.int][::1],
-    data: cython.const[cython.uchar][::1],
-    out: cython.uchar[::1],
-) -> None:
-    """Put the values of rows one behind another, so that they fill `out`; arguments as `gather_offsets` took them.
-
-    Raises ValueError where a value lies outside of `data`, or where they are more or fewer bytes than `out`.
-    """
-    n: cython.Py_ssize_t = codes.shape[0]
-    i: cython.Py_ssize_t
-    k: cython.Py_ssize_t
-    code: cython.Py_ssize_t
-    size: cython.Py_ssize_t
-    begin: cython.Py_ssize_t
-    at: cython.Py_ssize_t = 0
-    outside: cython.bint = False
-    with cython.nogil:
-        for i in range(n):
-            code = codes[i]
-            if not 0 <= code < edges.shape[0] - 1:
-                outside = True
-                break
-            begin = edges[code]
-            size = edges[code + 1] - begin
-            if begin < 0 or size < 0 or begin > data.shape[0] - size or at > out.shape[0] - size:
-                outside = True
-                break
-            for k in range(size):
-                out[at + k] = data[begin + k]
-            at += size
-    if outside or at != out.shape[0]:
+    if fault == 1:
+        raise IndexError("a code has no value")
+    if fault == 2:
         raise ValueError("the bytes of values end early")
+    if fault == 3:
+        raise OverflowError("the values of rows take more than 2 GiB")
+    ends[n] = cython.cast(cython.int, at)
+    gathered: bytes = PyBytes_FromStringAndSize(cython.NULL, at)
+    out: cython.p_char = PyBytes_AS_STRING(gathered)
+    with cython.nogil:  # every code and edge was checked above; codes that another thread changes meanwhile are ours
+        for i in range(n):
+            size = ends[i + 1] - ends[i]
+            if size:
+                memcpy(out + ends[i], cython.address(data[edges[codes[i]]]), size)
+    return offsets, gathered

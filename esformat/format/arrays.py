@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
-from esformat.core.values import gather_bytes, gather_offsets
+from esformat.core.values import gather
 from esformat.errors import CorruptSegmentError
 from esformat.format.layout import MAX_FRAME_BYTES
 
@@ -132,38 +132,42 @@ def bytes_array(
     return array
 
 
-def decode_codes(codes: npt.NDArray[np.integer[Any]], values: pa.Array) -> pa.Array:
-    """Values by code; `values[0]` is the null. Raises CorruptSegmentError for a code without a value."""
-    try:
-        if not pt.is_string(values.type) and not pt.is_binary(values.type):
-            return values.take(pa.array(codes))
-        array = _gathered(codes, values)
-    except (pa.ArrowIndexError, IndexError):
-        raise CorruptSegmentError("a code has no value in the column's dictionary") from None
-    return array
+class Values:
+    """Values that rows name by their places; where there is a null, it is the first one."""
 
+    __slots__ = ("_array", "_data", "_edges", "_listed")
 
-def take_keys(keys: pa.Array, places: npt.NDArray[np.int64]) -> pa.Array:
-    """Keys, which are never null, at places."""
-    return _gathered(places, keys)
+    def __init__(self, array: pa.Array) -> None:
+        self._array = array
+        self._listed: list[Any] | None = None
+        self._data: npt.NDArray[np.uint8] | None = None
+        if len(array) and (pt.is_string(array.type) or pt.is_binary(array.type)):
+            _, offsets, data = array.buffers()
+            self._edges = np.frombuffer(offsets, np.int32, len(array) + 1, 4 * array.offset)
+            self._data = np.frombuffer(data or b"", np.uint8)
 
+    def __len__(self) -> int:
+        return len(self._array)
 
-_NO_EDGES = np.zeros(1, np.int32)
+    @property
+    def listed(self) -> list[Any]:
+        """The values as Python objects."""
+        if self._listed is None:
+            self._listed = self._array.to_pylist()
+        return self._listed
 
-
-def _gathered(codes: npt.NDArray[np.integer[Any]], values: pa.Array) -> pa.Array:
-    """Strings or binary by their places; where there is a null, it is `values[0]`."""
-    _, stored, data = values.buffers()
-    edges = np.frombuffer(stored, np.int32, len(values) + 1, 4 * values.offset) if len(values) else _NO_EDGES
-    offsets = np.empty(len(codes) + 1, np.int32)
-    try:
-        total = gather_offsets(codes, edges, offsets)
-    except OverflowError as error:
-        raise CorruptSegmentError(str(error)) from None
-    out = pa.allocate_buffer(total)
-    if total:
-        gather_bytes(codes, edges, np.frombuffer(data, np.uint8), np.frombuffer(out, np.uint8))
-    valid = None
-    if values.null_count and not codes.all():
-        valid = bitmap((codes != 0).view(np.uint8))
-    return pa.Array.from_buffers(values.type, len(codes), [valid, pa.py_buffer(offsets), out])
+    def take(self, codes: npt.NDArray[np.integer[Any]]) -> pa.Array:
+        """The values of rows. Raises CorruptSegmentError for a code without a value."""
+        try:
+            if self._data is None:
+                return self._array.take(pa.array(codes))
+            offsets, data = gather(codes, self._edges, self._data)
+        except (pa.ArrowIndexError, IndexError):
+            raise CorruptSegmentError("a code has no value in the column's dictionary") from None
+        except OverflowError as error:
+            raise CorruptSegmentError(str(error)) from None
+        valid = None
+        if self._array.null_count and not codes.all():
+            valid = bitmap((codes != 0).view(np.uint8))
+        buffers = [valid, pa.py_buffer(offsets), pa.py_buffer(data)]
+        return pa.Array.from_buffers(self._array.type, len(codes), buffers)

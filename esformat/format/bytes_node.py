@@ -139,14 +139,12 @@ class BytesNode:
 
     def offsets_and_bytes(
         self, low: int, high: int, context: DecodeContext, frames: Cache
-    ) -> tuple[npt.NDArray[np.int32], bytes]:
+    ) -> tuple[bytes | npt.NDArray[np.int32], bytes]:
         """Values [low, high) as Arrow holds them: where each begins in some bytes, and where the last ends."""
         first, last = low // self.rows, -(-high // self.rows)
         if last - first == 1 and self.short:
             lengths, stored = self._frame(first, context, frames)
-            offsets = np.empty(high - low + 1, np.int32)
-            short_offsets(lengths, first * self.rows, low, high, offsets)
-            return offsets, stored
+            return short_offsets(lengths, first * self.rows, low, high), stored
         edges = self.edges_of_values(context)
         stored = self._span(first, last, edges, context, frames)
         return (edges[low : high + 1] - edges[first * self.rows]).astype(np.int32), stored

@@ -28,7 +28,6 @@ from esformat.format.arrays import (
     bitmap,
     bytes_array,
     bytes_of,
-    decode_codes,
     entries_field,
     numbers_array,
     numbers_of,
@@ -171,7 +170,7 @@ def decode_node(
     head = read_head(body, at, count, context.plain)
     if head.shape == Shape.CODES and depth == 0 and context.values is not None:
         pack = read_pack(body, head.at, count)
-        return decode_codes(decode_ints(body, pack, context.plain), context.values), pack.end
+        return context.values.take(decode_ints(body, pack, context.plain)), pack.end
     if head.shape != shape_of(kind):
         raise CorruptSegmentError(f"a column of type {kind} is stored in shape {head.shape}")
     if head.shape == Shape.NULL:

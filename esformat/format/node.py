@@ -6,7 +6,7 @@ import enum
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.types as pt
 
 from esformat.errors import CorruptSegmentError
-from esformat.format.arrays import is_bytes
+from esformat.format.arrays import Values, is_bytes
 from esformat.format.codec import Compressor, Decompressor
 from esformat.format.packing import (
     decode_ints,
@@ -67,7 +67,7 @@ class EncodeContext:
 class DecodeContext:
     """What decoding takes: decompressors without and with the block's dictionary, and a column's values."""
 
-    __slots__ = ("_decode_values", "_listed", "_values", "framed", "plain")
+    __slots__ = ("_decode_values", "_values", "framed", "plain")
 
     def __init__(
         self,
@@ -78,24 +78,16 @@ class DecodeContext:
     ) -> None:
         """`decode_values`: gives the values when they are first asked for."""
         self.plain, self.framed = plain, framed
-        self._values = values
-        self._listed: list[Any] | None = None
+        self._values = None if values is None else Values(values)
         self._decode_values = decode_values
 
     @property
-    def values(self) -> pa.Array | None:
+    def values(self) -> Values | None:
         """The values by code, the null of code 0 first; None for a column without codes."""
         if self._decode_values is not None:
-            self._values = self._decode_values()
+            self._values = Values(self._decode_values())
             self._decode_values = None
         return self._values
-
-    @property
-    def listed(self) -> list[Any]:
-        """The values as Python objects."""
-        if self._listed is None:
-            self._listed = [] if self.values is None else self.values.to_pylist()
-        return self._listed
 
 
 def shape_of(kind: pa.DataType) -> Shape:

@@ -65,6 +65,17 @@ class EventSchema:
         return pa.schema(keys + [pa.field(f.name, f.type, f.nullable) for f in self.fields])
 
     @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Names of all columns, as scans give them."""
+        return tuple(self.arrow.names)
+
+    def select(self, columns: Sequence[str] | None) -> pa.Schema:
+        """The schema of some columns; None for all."""
+        if columns is None or columns == self.names:
+            return self.arrow
+        return pa.schema([self.arrow.field(name) for name in columns])
+
+    @cached_property
     def indexes(self) -> tuple[str, ...]:
         """Names of the indexed columns, in schema order."""
         return tuple(f.name for f in self.fields if f.indexed)

@@ -129,7 +129,9 @@ def _column(
     if head.shape == Shape.CODES and context.values is not None:
         pack = read_pack(body, head.at, row_count)
         if pack.width == 1 and not pack.base:
-            return Column(field.name, field.indexed, context.listed, codes=plane_bytes(body, pack, context.plain))
+            return Column(
+                field.name, field.indexed, context.values.listed, codes=plane_bytes(body, pack, context.plain)
+            )
     array = decode_node(body, 0, row_count, field.type, context)[0]
     return Column(field.name, field.indexed, array[low:high].to_pylist(), first=low)
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from esformat.core.events import Columns
 from esformat.errors import CorruptSegmentError, EsdbError
-from esformat.format.arrays import bytes_array, decode_codes, is_bytes, numbers_array, take_keys
+from esformat.format.arrays import Values, bytes_array, is_bytes, numbers_array
 from esformat.format.bytes_node import BytesNode, check_lengths
 from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, TIMESTAMPS_CHUNK, DataBlock
 from esformat.format.layout import MAX_FRAME_BYTES
@@ -171,8 +171,7 @@ class BlockGroup:
             raise
         except pa.ArrowInvalid as error:
             raise CorruptSegmentError(f"stored values are broken: {error}", path=self._reader.name) from None
-        schema = pa.schema([self._reader.schema.arrow.field(name) for name in columns])
-        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._reader.schema.select(columns))
 
     def _runs_of(self, places: I64 | None) -> I64:
         """For each row, the leaf's run that it belongs to."""
@@ -192,7 +191,7 @@ class BlockGroup:
         keys = self._run_keys(name)
         if len(run_of) and run_of[0] == run_of[-1]:  # they ascend
             return pa.repeat(keys[int(run_of[0])], len(run_of))
-        return take_keys(keys, run_of)
+        return Values(keys).take(run_of)
 
     def _run_keys(self, name: str) -> pa.Array:
         """The keys of all runs of the group's leaves."""
@@ -263,7 +262,7 @@ class BlockGroup:
             values = self._reader.contexts(self.blocks[0].dictionary)[place].values
             if values is None:
                 raise CorruptSegmentError(f"column {self._reader.fields[place].name!r} has codes but no dictionary")
-            return decode_codes(codes if places is None else codes[places], values)
+            return values.take(codes if places is None else codes[places])
         if shapes == {Shape.INTS} and plain and shape_of(kind) is Shape.INTS:
             numbers = self._ints(place, heads).astype(np.int64, copy=False)
             return numbers_array(numbers if places is None else numbers[places], kind)

@@ -10,9 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.types as pt
 
+from esformat.core.values import repeated
 from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.event import to_key
-from esformat.format.arrays import bitmap, decode_codes, numbers_array
+from esformat.format.arrays import bitmap, numbers_array
 from esformat.format.data_block import DataBlock
 from esformat.format.node import Shape, shape_of
 from esformat.format.packing import decode_ints, read_pack
@@ -34,7 +35,7 @@ class BatchMaker:
     ) -> None:
         self._reader, self._reverse = reader, reverse
         self._keys = {"space": to_key(space), "grouping": to_key(grouping)}
-        self._schema = pa.schema([reader.schema.arrow.field(name) for name in columns])
+        self._schema = reader.schema.select(columns)
 
     def stretch(self, block: DataBlock, run_start: int, low: int, high: int) -> pa.RecordBatch:
         """Rows [low, high) of a block; their run begins at row `run_start` of it."""
@@ -73,7 +74,7 @@ class BatchMaker:
         if head.shape == Shape.CODES and context.values is not None:
             short = block.short_codes(place, context.plain)
             if short is not None and not short[0]:
-                return decode_codes(np.frombuffer(short[1], np.uint8, high - low, low), context.values)
+                return context.values.take(np.frombuffer(short[1], np.uint8, high - low, low))
         elif head.shape == Shape.BYTES and (pt.is_string(kind) or pt.is_binary(kind)):
             node = block.bytes_node(place, context)
             offsets, data = node.offsets_and_bytes(low, high, context, reader.frames)
@@ -90,5 +91,5 @@ class BatchMaker:
 
 def _repeated(key: bytes, kind: pa.DataType, count: int) -> pa.Array:
     """One key for each row."""
-    offsets = np.arange(count + 1, dtype=np.int32) * np.int32(len(key))
-    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(key * count)])
+    offsets, data = repeated(key, count)
+    return pa.Array.from_buffers(kind, count, [None, pa.py_buffer(offsets), pa.py_buffer(data)])

@@ -104,12 +104,12 @@ class Scan:
     @property
     def column_names(self) -> tuple[str, ...]:
         """Names of the columns that the scan gives."""
-        return self._query.columns if self._query.columns is not None else tuple(self._reader.schema.arrow.names)
+        return self._query.columns if self._query.columns is not None else self._reader.schema.names
 
     @property
     def schema(self) -> pa.Schema:
         """Arrow schema of the batches."""
-        return pa.schema([self._reader.schema.arrow.field(name) for name in self.column_names])
+        return self._reader.schema.select(self._query.columns)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The events as record batches of a few thousand rows, in order; memory does not grow with the answer."""
