@@ -14,7 +14,7 @@ SIZE_dev := , about 2 GB
 FUZZ_TARGETS ?= segment block_bodies go_esdb log lql position http_input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench wheel docs fuzz soak clean
+.PHONY: help demo test check bench wheel docs fuzz asan soak clean
 
 help:  ## List these targets.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
@@ -48,6 +48,12 @@ docs: $(VENV)/docs.stamp  ## Build the documentation site into site/; a broken l
 
 fuzz: $(VENV)/fuzz.stamp  ## A million foreign inputs for every reader, coverage-guided (an hour each).
 	for target in $(FUZZ_TARGETS); do $(BIN)/python -m tests.fuzz $$target || exit; done
+
+asan: $(VENV)/dev.stamp  ## Damaged bytes against a core that checks every address it touches (needs gcc).
+	rm -f $(VENV)/*.stamp
+	CC=gcc CFLAGS='-fsanitize=address -O1 -g' LDFLAGS=-fsanitize=address $(PIP_INSTALL) --no-deps --editable .
+	LD_PRELOAD=$$(gcc -print-file-name=libasan.so) ASAN_OPTIONS=detect_leaks=0 PYTHONMALLOC=malloc \
+		$(BIN)/python -m pytest -q tests/spec tests/esformat/core tests/esformat/format tests/regressions
 
 soak: $(VENV)/dev.stamp  ## The full figures of docs/reliability.md (two hours or three).
 	PYTHONPATH=.:tests/support:fixtures:spec $(BIN)/python -m tests.soak.salvage --cases 10000
