@@ -79,6 +79,39 @@ def cut(
     return values
 
 
+def cut_places(
+    frames: list[Any],
+    first: cython.Py_ssize_t,
+    rows: cython.Py_ssize_t,
+    edges: cython.const[cython.longlong][::1],
+    places: list[int],
+) -> list[Any]:
+    """The values at some places, each out of its frame of `rows` values; frames[0] is frame number `first`.
+
+    Value i is bytes [edges[i], edges[i + 1]) of all. Raises ValueError for a place outside of the frames, and where a
+    frame is None or ends early.
+    """
+    if rows < 1 or first < 0:
+        raise ValueError("fewer values than asked for")
+    values: list[Any] = []
+    frame: bytes | None
+    place: cython.Py_ssize_t
+    number: cython.Py_ssize_t
+    a: cython.Py_ssize_t
+    b: cython.Py_ssize_t
+    for place in places:
+        number = place // rows
+        if not 0 <= place < edges.shape[0] - 1 or not first <= number < first + len(frames):
+            raise ValueError("fewer values than asked for")
+        frame = frames[number - first]
+        a = edges[place] - edges[number * rows]
+        b = edges[place + 1] - edges[number * rows]
+        if frame is None or not 0 <= a <= b <= len(frame):
+            raise ValueError("the bytes of values end early")
+        values.append(cython.cast(cython.p_char, frame)[a:b])
+    return values
+
+
 def short_offsets(lengths: bytes, start: cython.Py_ssize_t, low: cython.Py_ssize_t, high: cython.Py_ssize_t) -> bytes:
     """Where values low … high - 1 begin within bytes that begin with value `start`, and where the last one ends.
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from esformat.cache import Cache
-from esformat.core.values import cut, cut_short, short_offsets, total
+from esformat.core.values import cut, cut_places, cut_short, short_offsets, total
 from esformat.errors import CorruptSegmentError
 from esformat.format.codec import Decompressor
 from esformat.format.layout import MAX_FRAME_BYTES
@@ -152,7 +152,7 @@ class BytesNode:
     def chosen_values(self, places: list[int], context: DecodeContext, frames: Cache) -> list[bytes | None]:
         """The values at ascending places as Python bytes, decompressing only the frames that hold them."""
         rows = self.rows
-        values: list[bytes | None]
+        values: list[Any]
         first = places[0] // rows
         if self.short and places[-1] // rows == first:
             lengths, stored = self._frame(first, context, frames)
@@ -160,22 +160,15 @@ class BytesNode:
             values = [near[place - places[0]] for place in places]
             return values if self.head.valid is None else self._with_nulls(values, places)
         edges = self.edges_of_values(context)
-        wanted = np.array(places)
-        begins, ends = edges[wanted], edges[wanted + 1]
-        frame_of = wanted // rows
-        touched = 1 + np.count_nonzero(frame_of[1:] != frame_of[:-1])
+        numbers = dict.fromkeys(place // rows for place in places)
         last = places[-1] // rows + 1
-        if 2 * touched > last - first:  # dense: one span of frames
-            stored = self._span(first, last, edges, context, frames)
-            origin = edges[first * rows]
-            cuts = zip((begins - origin).tolist(), (ends - origin).tolist(), strict=True)
-            values = [stored[a:b] for a, b in cuts]
+        if 2 * len(numbers) > last - first:  # dense: all frames between
+            held = self._frames(first, last, edges, context, frames)
         else:
-            numbers = dict.fromkeys(frame_of.tolist())
-            held = {frame: self._span(frame, frame + 1, edges, context, frames) for frame in numbers}
-            origins = edges[frame_of * rows]
-            cuts = zip((begins - origins).tolist(), (ends - origins).tolist(), strict=True)
-            values = [held[place // rows][a:b] for place, (a, b) in zip(places, cuts, strict=True)]
+            held = [None] * (last - first)
+            for number in numbers:
+                (held[number - first],) = self._frames(number, number + 1, edges, context, frames)
+        values = cut_places(held, first, rows, edges, places)
         return values if self.head.valid is None else self._with_nulls(values, places)
 
     def _frame(self, number: int, context: DecodeContext, frames: Cache) -> tuple[bytes, bytes]:
@@ -211,7 +204,14 @@ class BytesNode:
     def _span(
         self, first: int, last: int, edges: npt.NDArray[np.int64], context: DecodeContext, frames: Cache
     ) -> bytes:
-        """The uncompressed bytes of frames [first, last); several that are missing are decompressed with one call."""
+        """The uncompressed bytes of frames [first, last)."""
+        held = self._frames(first, last, edges, context, frames)
+        return held[0] if len(held) == 1 else b"".join(held)
+
+    def _frames(
+        self, first: int, last: int, edges: npt.NDArray[np.int64], context: DecodeContext, frames: Cache
+    ) -> list[Any]:
+        """Frames [first, last), uncompressed; many that are missing are decompressed with one call."""
         key, rows = self.key, self.rows
         known: list[Any] = [frames.find((key, number)) for number in range(first, last)]
         missing = [first + n for n, frame in enumerate(known) if frame is None]
@@ -222,18 +222,17 @@ class BytesNode:
                 stored, sizes = self._stored(first, last), [b - a for a, b in pairwise(bounds)]
                 out = bytearray(bounds[-1] - bounds[0])
                 decompressor.decompress_run(self.codec, stored, self.table[first:last], sizes, memoryview(out))
-                made = bytes(out)
+                known = [bytes(out[a - bounds[0] : b - bounds[0]]) for a, b in pairwise(bounds)]
                 for number in missing:
-                    a, b = bounds[number - first], bounds[number - first + 1]
-                    frames.keep((key, number), made[a - bounds[0] : b - bounds[0]], b - a)
-                return made
+                    frames.keep((key, number), known[number - first], len(known[number - first]))
+                return known
             for number in missing:
                 size = bounds[number - first + 1] - bounds[number - first]
                 frame = known[number - first] = decompressor.decompress(
                     self.codec, self._stored(number, number + 1), size
                 )
                 frames.keep((key, number), frame, size)
-        return known[0] if last - first == 1 else b"".join(known)
+        return known
 
     def _with_nulls(self, values: list[bytes | None], places: Sequence[int]) -> list[bytes | None]:
         valid = self.head.valid

@@ -10,7 +10,7 @@ from event_strategies import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.core.values import cut, cut_short, gather, repeated, short_offsets, total
+from esformat.core.values import cut, cut_places, cut_short, gather, repeated, short_offsets, total
 
 values = st.lists(st.binary(max_size=12), max_size=12)
 
@@ -57,6 +57,33 @@ def test_values_outside(edges, low, high, origin):
     """Nothing is read outside of the bytes."""
     with pytest.raises(ValueError, match=r"end early|fewer"):
         cut(b"abc", np.array(edges, np.int64), low, high, origin)
+
+
+@examples(100)
+@given(st.lists(st.binary(max_size=9), min_size=1, max_size=12), st.integers(1, 5), st.data())
+def test_places_in_frames(held, rows, data):
+    """Of frames only those are there that are needed."""
+    places = data.draw(st.lists(st.integers(0, len(held) - 1), max_size=6).map(sorted))
+    edges = np.array(list(accumulate(map(len, held), initial=0)))
+    first = min(places, default=0) // rows
+    needed = {place // rows for place in places}
+    frames = [
+        b"".join(held[n * rows : (n + 1) * rows]) if n in needed else None for n in range(first, -(-len(held) // rows))
+    ]
+    assert cut_places(frames, first, rows, edges, places) == [held[place] for place in places]
+
+
+@pytest.mark.parametrize(
+    ("frames", "first", "rows", "edges", "places"),
+    [([b"ab"], 0, 2, [0, 1, 2], [2]), ([b"ab"], 0, 2, [0, 1, 2], [-1]), ([b"a"], 0, 2, [0, 1, 2], [1]),
+     ([b"ab"], 1, 1, [0, 1, 2], [0]), ([b"ab"], 0, 1, [0, 1, 2], [1]), ([None], 0, 2, [0, 1, 2], [0]),
+     ([b"ab"], 0, 0, [0, 1, 2], [0]), ([b"ab"], -1, 2, [0, 1, 2], [0]), ([b"ab"], 0, 2, [0, -1, 2], [0]),
+     ([b"ab"], 0, 2, [], [0])],
+)  # fmt: skip
+def test_places_outside_of_frames(frames, first, rows, edges, places):
+    """Nothing is read outside."""
+    with pytest.raises(ValueError, match=r"end early|fewer"):
+        cut_places(frames, first, rows, np.array(edges, np.int64), places)
 
 
 @pytest.mark.parametrize(("start", "low", "high"), [(0, 0, 3), (-1, 0, 2), (1, 0, 2), (0, 2, 1)])
