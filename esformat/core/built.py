@@ -1,4 +1,4 @@
-"""Refuses a core that was not compiled: a checkout that nobody installed, or a module that was added since."""
+"""Refuses a core that was not compiled: a checkout that nobody installed."""
 
 from __future__ import annotations
 
@@ -8,4 +8,4 @@ from pathlib import Path
 _HERE = Path(__file__).parent
 
 if not any((_HERE / f"numbers{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
-    raise ImportError(f"{_HERE} is not compiled: install the package there (pip install --editable .) or run `make`")
+    raise ImportError(f"{_HERE} is not compiled: run `make`, or `pip install --editable .` there")
