@@ -107,10 +107,10 @@ class Event:
     columns: dict of the other payload columns
     """
 
-    space = cython.declare(object, visibility="readonly")
-    grouping = cython.declare(object, visibility="readonly")
-    timestamp = cython.declare(cython.longlong, visibility="readonly")
-    data = cython.declare(object, visibility="readonly")
+    space = cython.declare(object, visibility="readonly")  # type: str | bytes
+    grouping = cython.declare(object, visibility="readonly")  # type: str | bytes
+    timestamp = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    data = cython.declare(object, visibility="readonly")  # type: bytes | None
     _row: cython.Py_ssize_t
     _columns: Columns
 
@@ -169,7 +169,7 @@ def make_event(
 @cython.cfunc
 @cython.inline
 def _event(
-    space: object, grouping: object, timestamp: cython.longlong, data: object, row: cython.Py_ssize_t, columns: Columns
+    space: Any, grouping: Any, timestamp: cython.longlong, data: Any, row: cython.Py_ssize_t, columns: Columns
 ) -> Event:
     event: Event = Event.__new__(Event)
     event.space, event.grouping, event.timestamp, event.data = space, grouping, timestamp, data

@@ -1,32 +1,142 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False
-"""Packed integers on their way to int64: their byte planes, put together again."""
+"""Packed integers on their way to int64: their headers read, their byte planes put together, differences summed up.
+
+A pack is: u8 width, u8 raw planes, u8 bytes of the base (0 or 8), u8 codec, u32 bytes of compressed planes; the base,
+the raw planes, the compressed ones. `esformat/format/packing.py` writes them.
+"""
 
 import cython
+
+from esformat.errors import CorruptSegmentError
+
+
+@cython.final
+@cython.cclass
+class Pack:
+    """One packed sequence within a block body: where its parts lie. Nothing is decoded yet."""
+
+    numbers = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    width = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    raw = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    codec = cython.declare(cython.int, visibility="readonly")  # type: int
+    base = cython.declare(cython.longlong, visibility="readonly")  # type: int
+    raw_at = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    stored_at = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+    end = cython.declare(cython.Py_ssize_t, visibility="readonly")  # type: int
+
+
+def read_pack(
+    body: cython.const[cython.uchar][::1],
+    at: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    max_width: cython.Py_ssize_t = 8,
+) -> Pack:
+    """Read the header of `count` packed numbers at byte `at` of `body`. Raises CorruptSegmentError."""
+    return _read(body, at, count, max_width)
+
+
+@cython.cfunc
+def _read(
+    body: cython.const[cython.uchar][::1],
+    at: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    max_width: cython.Py_ssize_t,
+) -> Pack:
+    size: cython.Py_ssize_t = body.shape[0]
+    if at < 0 or count < 0 or at > size - 8:
+        raise CorruptSegmentError("packed numbers are cut short")
+    pack: Pack = Pack.__new__(Pack)
+    base_bytes: cython.Py_ssize_t = body[at + 2]
+    # Little-endian, as all of the format. Of all bytes that are read here `at` names the first, and what was checked
+    # the last; divided, so that no product can overflow.
+    stored: cython.Py_ssize_t = (
+        body[at + 4] + (body[at + 5] << 8) + (body[at + 6] << 16) + (cython.cast(cython.Py_ssize_t, body[at + 7]) << 24)
+    )
+    pack.numbers, pack.width, pack.raw, pack.codec = count, body[at], body[at + 1], body[at + 3]
+    pack.raw_at = at + 8 + base_bytes
+    if (
+        pack.width > max_width
+        or pack.raw > pack.width
+        or (base_bytes != 0 and base_bytes != 8)
+        or pack.raw_at > size
+        or (pack.raw and count > (size - pack.raw_at) // pack.raw)
+    ):
+        raise CorruptSegmentError("the header of packed numbers breaks the format")
+    pack.stored_at = pack.raw_at + pack.raw * count
+    pack.end = pack.stored_at + stored
+    if pack.end > size:
+        raise CorruptSegmentError("the header of packed numbers breaks the format")
+    pack.base = 0
+    base: cython.ulonglong = 0
+    i: cython.Py_ssize_t
+    if base_bytes:
+        for i in range(8):
+            base |= cython.cast(cython.ulonglong, body[at + 8 + i]) << (8 * i)
+        pack.base = cython.cast(cython.longlong, base)
+    return pack
+
+
+def read_columns(
+    body: cython.const[cython.uchar][::1],
+    at: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
+    columns: cython.Py_ssize_t,
+    out: cython.longlong[::1],
+) -> int:
+    """Put the numbers of several packs of `count` each, which stand one after another, into `out`.
+
+    Gives the byte after the last, or -1 where one of them is compressed. Raises CorruptSegmentError.
+    """
+    column: cython.Py_ssize_t
+    pack: Pack
+    for column in range(columns):
+        pack = _read(body, at, count, 8)
+        if pack.codec or pack.end - pack.stored_at != (pack.width - pack.raw) * count:
+            return -1
+        _join(body, pack, body, pack.stored_at, 0, out, column * count, count)
+        at = pack.end
+    return at
 
 
 def join_planes(
     body: cython.const[cython.uchar][::1],
-    raw_at: cython.Py_ssize_t,
-    raw: cython.Py_ssize_t,
+    pack: Pack,
     rest: cython.const[cython.uchar][::1],
     rest_at: cython.Py_ssize_t,
-    width: cython.Py_ssize_t,
-    count: cython.Py_ssize_t,
     low: cython.Py_ssize_t,
-    base: cython.longlong,
     out: cython.longlong[::1],
     at: cython.Py_ssize_t,
     size: cython.Py_ssize_t,
 ) -> None:
-    """Write numbers low … low + size - 1 of a pack of `count` to out[at:at + size], modulo 2^64.
+    """Write numbers low … low + size - 1 of a pack to out[at:at + size], modulo 2^64.
 
-    Byte k of number i is body[raw_at + k × count + i] for the lowest `raw` bytes; those up to `width` follow from
-    rest[rest_at] on in the same manner. Raises ValueError where either lies outside of its buffer.
+    Byte k of number i is body[raw_at + k × count + i] for the raw planes; those of the others follow from rest[rest_at]
+    on in the same manner. Raises ValueError where either lies outside of its buffer.
     """
+    _join(body, pack, rest, rest_at, low, out, at, size)
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _join(
+    body: cython.const[cython.uchar][::1],
+    pack: Pack,
+    rest: cython.const[cython.uchar][::1],
+    rest_at: cython.Py_ssize_t,
+    low: cython.Py_ssize_t,
+    out: cython.longlong[::1],
+    at: cython.Py_ssize_t,
+    size: cython.Py_ssize_t,
+) -> cython.int:
+    count: cython.Py_ssize_t = pack.numbers
+    raw: cython.Py_ssize_t = pack.raw
+    width: cython.Py_ssize_t = pack.width
+    raw_at: cython.Py_ssize_t = pack.raw_at
+    base: cython.longlong = pack.base
     packed: cython.Py_ssize_t = width - raw
-    if not 0 <= raw <= width <= 8 or low < 0 or size < 0 or at < 0 or raw_at < 0 or rest_at < 0:
+    # The pack may be of another body: what follows proves every index of the loops.
+    if width > 8 or low < 0 or size < 0 or at < 0 or rest_at < 0:
         raise ValueError("the bytes of packed numbers do not fit")
-    # Divided, so that no product can overflow: what follows proves every index of the loops.
     if size > count - low or size > out.shape[0] - at:
         raise ValueError("fewer packed numbers than asked for")
     if raw and (raw_at > body.shape[0] or count > (body.shape[0] - raw_at) // raw):
@@ -48,6 +158,7 @@ def join_planes(
                 first = rest_at + (k - raw) * count + low
                 for i in range(size):
                     out[at + i] = _added(out[at + i], rest[first + i], k)
+    return 0
 
 
 @cython.cfunc

@@ -9,14 +9,30 @@ from __future__ import annotations
 
 import struct
 from itertools import accumulate, groupby
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from esformat.core.numbers import join_planes
-from esformat.errors import CorruptSegmentError
+from esformat.core.numbers import Pack, join_planes, read_columns, read_pack
 from esformat.format.codec import Compressor, Decompressor
+
+__all__ = [
+    "MAX_WIDTH",
+    "Pack",
+    "best_raw",
+    "decode_columns",
+    "decode_ints",
+    "decode_many",
+    "decode_many_narrow",
+    "encode_fixed",
+    "encode_int_runs",
+    "encode_ints",
+    "plane_bytes",
+    "planes",
+    "read_pack",
+    "read_packs",
+    "uncompressed_number",
+]
 
 _PACK = struct.Struct(
     "<"
@@ -34,19 +50,6 @@ Bytes2D = npt.NDArray[np.uint8]
 
 
 _NO_PLANES: Bytes2D = np.zeros((0, 0), np.uint8)
-
-
-class Pack(NamedTuple):
-    """One packed sequence within a block body: where its parts lie. Nothing is decoded yet."""
-
-    numbers: int
-    width: int
-    raw: int
-    codec: int
-    base: int
-    raw_at: int
-    stored_at: int
-    end: int
 
 
 def _planes_of(values: npt.NDArray[np.generic], itemsize: int) -> Bytes2D:
@@ -128,28 +131,19 @@ def encode_fixed(matrix: Bytes2D, compressor: Compressor, *, raw: int = 0) -> by
     return _assemble(matrix, raw, 0, compressor)
 
 
-def read_pack(body: memoryview, at: int, count: int, max_width: int = 8) -> Pack:
-    """Read the header of `count` packed numbers at byte `at` of `body`. Raises CorruptSegmentError."""
-    try:
-        width, raw, base_length, codec, stored = _PACK.unpack_from(body, at)
-    except struct.error:
-        raise CorruptSegmentError("packed numbers are cut short") from None
-    raw_at = at + 8 + base_length
-    stored_at = raw_at + raw * count
-    end = stored_at + stored
-    if width > max_width or raw > width or base_length not in (0, 8) or end > len(body):
-        raise CorruptSegmentError("the header of packed numbers breaks the format")
-    base = int.from_bytes(body[at + 8 : raw_at], "little", signed=True) if base_length else 0
-    return Pack(count, width, raw, codec, base, raw_at, stored_at, end)
-
-
 def plane_bytes(body: memoryview, pack: Pack, decompressor: Decompressor) -> bytes:
     """The byte planes of a pack, lowest first: byte k of number i stands at k × count + i."""
-    count, width, raw, codec, _base, raw_at, stored_at, end = pack
-    if raw == width:
-        return bytes(body[raw_at:stored_at])
-    rest = decompressor.decompress(codec, body[stored_at:end], (width - raw) * count)
-    return bytes(body[raw_at:stored_at]) + rest if raw else rest
+    if pack.raw == pack.width:
+        return bytes(body[pack.raw_at : pack.stored_at])
+    rest = _rest(body, pack, decompressor)
+    return bytes(body[pack.raw_at : pack.stored_at]) + rest if pack.raw else rest
+
+
+def _rest(body: memoryview, pack: Pack, decompressor: Decompressor) -> bytes:
+    """The planes of a pack that are not raw, decompressed."""
+    if pack.raw == pack.width:
+        return b""
+    return decompressor.decompress(pack.codec, body[pack.stored_at : pack.end], (pack.width - pack.raw) * pack.numbers)
 
 
 def planes(body: memoryview, pack: Pack, decompressor: Decompressor) -> Bytes2D:
@@ -161,10 +155,8 @@ def decode_ints(
     body: memoryview, pack: Pack, decompressor: Decompressor, low: int = 0, high: int | None = None
 ) -> npt.NDArray[np.int64]:
     """Numbers [low, high) of a pack as int64."""
-    count, width, raw, codec, base, raw_at, stored_at, end = pack
-    rest = decompressor.decompress(codec, body[stored_at:end], (width - raw) * count) if raw < width else b""
-    numbers = np.empty((count if high is None else high) - low, np.int64)
-    join_planes(body, raw_at, raw, rest, 0, width, count, low, base, numbers, 0, len(numbers))
+    numbers = np.empty((pack.numbers if high is None else high) - low, np.int64)
+    join_planes(body, pack, _rest(body, pack, decompressor), 0, low, numbers, 0, len(numbers))
     return numbers
 
 
@@ -173,9 +165,9 @@ def decode_many(parts: list[tuple[memoryview, Pack]], decompressor: Decompressor
     rest, starts = _decompress_together(parts, decompressor)
     numbers = np.empty(sum(pack.numbers for _, pack in parts), np.int64)
     at = 0
-    for (body, (count, width, raw, _, base, raw_at, _, _)), start in zip(parts, starts[:-1], strict=True):
-        join_planes(body, raw_at, raw, rest, start, width, count, 0, base, numbers, at, count)
-        at += count
+    for (body, pack), start in zip(parts, starts[:-1], strict=True):
+        join_planes(body, pack, rest, start, 0, numbers, at, pack.numbers)
+        at += pack.numbers
     return numbers
 
 
@@ -211,13 +203,11 @@ def decode_columns(
     """Several packs of `count` numbers each that stand one after another, as (columns × count); also the byte after
     the last.
     """
-    packs = read_packs(body, at, count, columns)
-    end = packs[-1].end
-    if any(pack.codec or pack.end - pack.raw_at != pack.width * count for pack in packs):
-        return decode_many([(body, pack) for pack in packs], decompressor).reshape(columns, count), end
-    numbers = np.empty(columns * count, np.int64)  # as the directory's are: no planes to decompress
-    for i, (_, width, _, _, base, raw_at, _, _) in enumerate(packs):
-        join_planes(body, raw_at, width, b"", 0, width, count, 0, base, numbers, i * count, count)
+    numbers = np.empty(columns * count, np.int64)
+    end = read_columns(body, at, count, columns, numbers)
+    if end < 0:
+        packs = read_packs(body, at, count, columns)
+        numbers, end = decode_many([(body, pack) for pack in packs], decompressor), packs[-1].end
     return numbers.reshape(columns, count), end
 
 
@@ -233,10 +223,11 @@ def read_packs(body: memoryview, at: int, count: int, columns: int) -> list[Pack
 
 def uncompressed_number(body: memoryview, pack: Pack, place: int) -> int | None:
     """One number of a pack whose planes are stored as they are; None where they are not."""
-    count, width, _, codec, base, raw_at, _, end = pack
-    if codec or end - raw_at != width * count or width == 8 or base < 0:  # the last two may wrap round at 2^64
+    if pack.codec or pack.end - pack.raw_at != pack.width * pack.numbers:
         return None
-    return base + int.from_bytes(body[raw_at + place : end : count], "little")
+    if pack.width == 8 or pack.base < 0:  # which may wrap round at 2^64
+        return None
+    return pack.base + int.from_bytes(body[pack.raw_at + place : pack.end : pack.numbers], "little")
 
 
 def best_raw(values: npt.NDArray[np.integer], compressor: Compressor) -> int:
