@@ -219,7 +219,10 @@ class Scan:
             stretches = leaves_with(self._reader, narrowed.rows)
         else:
             stretches = self._stretches()
-        return reversed(list(stretches)) if self._query.reverse else stretches
+        directed = reversed(list(stretches)) if self._query.reverse else stretches
+        if self._query.limit is None or self._query.filtered:
+            return directed
+        return _first_of(directed, self._query.limit, reverse=self._query.reverse)
 
     def _narrow(self) -> Narrowed:
         return narrow(self._reader, self._query, *self._span)
@@ -435,6 +438,17 @@ class Scan:
         group = self._blocks([portion], narrowed)
         rows = group.select(self._query, narrowed)
         return group.row_count if rows is None else len(rows)
+
+
+def _first_of(stretches: Iterable[Stretch], count: int, *, reverse: bool) -> Iterator[Stretch]:
+    """The first `count` rows of directed stretches: of one that is cut short, those at its end where they go back."""
+    for stretch in stretches:
+        if not count:
+            return
+        size = min(count, stretch.last - stretch.first)
+        first = stretch.last - size if reverse else stretch.first
+        yield stretch._replace(first=first, last=first + size)
+        count -= size
 
 
 def _adjoin(places: I64) -> bool:

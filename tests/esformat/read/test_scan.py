@@ -8,7 +8,7 @@ import datetime as dt
 import os
 import subprocess
 import sys
-from itertools import islice
+from itertools import accumulate, islice, pairwise
 from pathlib import Path
 
 import duckdb
@@ -17,10 +17,15 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from clicks import TYPES, click_table, frame_of, frame_of_events, write_clicks
+from event_strategies import examples
+from hypothesis import given
+from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
 
 import esformat
 from esformat.read.block_group import BlockGroup
+from esformat.read.plan import Stretch
+from esformat.read.scan import _first_of
 from esformat.write.block_encoder import BLOCK_ROWS
 
 
@@ -421,3 +426,17 @@ def test_types_of_the_clicks_are_all_there(clicks):
     """The questions above ask for each kind of value."""
     assert sorted(clicks[1]["type"].unique()) == sorted(TYPES)
     assert len(list(islice(clicks[1]["country"].dropna().unique(), 30))) == 30
+
+
+@examples(100)
+@given(st.lists(st.integers(1, 5), max_size=5), st.integers(1, 20), st.booleans())
+def test_rows_up_to_a_limit(sizes, count, reverse):
+    """Where nothing is filtered, blocks that lie behind the limit are not in question."""
+    edges = [0, *accumulate(sizes)]
+    stretches = [Stretch(n, a, b, a) for n, (a, b) in enumerate(pairwise(edges))]
+    directed = stretches[::-1] if reverse else stretches
+    rows = range(edges[-1])
+    expected = rows[::-1][:count] if reverse else rows[:count]
+    found = [range(s.first, s.last) for s in _first_of(directed, count, reverse=reverse)]
+    assert [row for each in found for row in (reversed(each) if reverse else each)] == [*expected]
+    assert all(map(len, found))
