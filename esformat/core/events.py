@@ -20,14 +20,20 @@ class Column:
     name: str
     indexed: cython.bint
     _codes: bytes | None
-    _values: list[Any]
+    _values: list[Any] | None
+    _array: Any
     _first: cython.Py_ssize_t
 
-    def __init__(
-        self, name: str, indexed: bool, values: list[Any], *, first: int = 0, codes: bytes | None = None
-    ) -> None:
-        """codes: one byte a row, the place of its value in `values`; None where these are in row order from `first`."""
-        self.name, self.indexed, self._values, self._first, self._codes = name, indexed, values, first, codes
+    def __init__(self, name: str, indexed: bool, values: Any, *, first: int = 0, codes: bytes | None = None) -> None:
+        """values: a list, or an Arrow array whose values are made one by one.
+
+        codes: one byte a row, the place of its value in `values`; None where these are in row order from `first`.
+        """
+        self.name, self.indexed, self._first, self._codes = name, indexed, first, codes
+        if isinstance(values, list):
+            self._values = values
+        else:
+            self._array = values
 
     @cython.cfunc
     def at(self, row: cython.Py_ssize_t) -> object:
@@ -36,11 +42,15 @@ class Column:
             if row < 0 or row >= len(self._codes):
                 raise IndexError(row)
             row = cython.cast(cython.p_uchar, self._codes)[row]
-            if row >= len(self._values):
+            if self._values is None or row >= len(self._values):
                 raise CorruptSegmentError("a code has no value in the column's dictionary")
             return self._values[row]
         row -= self._first
-        if row < 0 or row >= len(self._values):
+        if row < 0:
+            raise IndexError(row)
+        if self._values is None:
+            return self._array[row].as_py()
+        if row >= len(self._values):
             raise IndexError(row)
         return self._values[row]
 

@@ -21,6 +21,7 @@ from esformat.format.encoding import decode_node
 from esformat.format.node import DecodeContext, Shape, read_head
 from esformat.format.packing import decode_ints, plane_bytes, read_pack
 from esformat.format.schema import Field
+from esformat.read.event_rows import python_values
 from esformat.read.plan import Narrowed, Portion, Query
 from esformat.read.reader import Reader
 
@@ -133,7 +134,7 @@ def _column(
                 field.name, field.indexed, context.values.listed, codes=plane_bytes(body, pack, context.plain)
             )
     array = decode_node(body, 0, row_count, field.type, context)[0]
-    return Column(field.name, field.indexed, array[low:high].to_pylist(), first=low)
+    return Column(field.name, field.indexed, python_values(array[low:high]), first=low)
 
 
 class EventMaker:

@@ -70,6 +70,14 @@ def _values(payload: pa.Array, first: int, last: int) -> list[Any]:
     return cut(np.frombuffer(data, np.uint8), edges, 0, last - first, 0)
 
 
+def python_values(array: pa.Array) -> Any:
+    """The values as a list; as the array where Python has none for one of them, such as a time beyond the year 9999."""
+    try:
+        return array.to_pylist()
+    except (OverflowError, ValueError):
+        return array
+
+
 def batch_columns(
     batch: pa.RecordBatch, indexes: tuple[str, ...], shown: Callable[[bytes], str | bytes] | None = None
 ) -> tuple[list[Columns], I64]:
@@ -78,7 +86,7 @@ def batch_columns(
     shown: makes what events show of an index's bytes.
     """
 
-    def column(name: str, values: list[Any]) -> Column:
+    def column(name: str, values: Any) -> Column:
         indexed = name in indexes
         if shown is not None and indexed:
             values = [shown(value) if isinstance(value, bytes) else value for value in values]
@@ -86,7 +94,7 @@ def batch_columns(
 
     def load(first: int) -> list[Column]:
         part = batch.slice(first, EVENTS_AT_ONCE)
-        return [column(name, part[name].to_pylist()) for name in part.schema.names]
+        return [column(name, python_values(part[name])) for name in part.schema.names]
 
     starts = np.arange(0, max(len(batch), 1), EVENTS_AT_ONCE)
     return [Columns(partial(load, first)) for first in starts.tolist()], starts

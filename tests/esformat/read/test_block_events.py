@@ -99,3 +99,19 @@ def test_events_outlive_their_segment(tmp_path):
         events = list(opened["space-0"].scan(limit=20))
     path.unlink()
     assert values(events) == expected("space-0")[:20]
+
+
+def test_a_time_that_python_cannot_show(tmp_path):
+    """It is that event's alone: its neighbours show theirs."""
+    times = pa.array([0, 1 << 62, 1], pa.int64()).cast(pa.timestamp("us"))
+    table = pa.table(
+        {"space": ["a"] * 3, "timestamp": pa.array([1, 2, 3], pa.int64()), "data": [b""] * 3, "when": times}
+    )
+    with esformat.create(tmp_path / "t.esdb") as writer:
+        writer.add_table(table)
+    with esformat.open(tmp_path / "t.esdb") as segment:
+        for scan in (segment["a"].scan(), segment.scan(), segment.scan(columns=["data", "when"])):
+            first, broken, last = scan
+            assert [event.columns["when"].microsecond for event in (first, last)] == [0, 1]
+            with pytest.raises((OverflowError, ValueError)):
+                _ = broken.columns
