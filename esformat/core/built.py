@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from importlib.machinery import EXTENSION_SUFFIXES
-from pathlib import Path
+import os
+from importlib.machinery import ExtensionFileLoader, PathFinder
 
-_HERE = Path(__file__).parent
+_HERE = __file__.rpartition(os.sep)[0]
+_found = PathFinder.find_spec("esformat.core.numbers", [_HERE])
 
-if not any((_HERE / f"numbers{suffix}").exists() for suffix in EXTENSION_SUFFIXES):
+if _found is None or not isinstance(_found.loader, ExtensionFileLoader):
     raise ImportError(f"{_HERE} is not compiled: run `make`, or `pip install --editable .` there")
