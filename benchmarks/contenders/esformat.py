@@ -76,7 +76,7 @@ class Esformat(Contender):
         return f"esformat {esformat.__version__}"
 
     def fingerprint(self) -> str:
-        sources = sorted(Path(esformat.__file__).parent.glob("*.py"))
+        sources = sorted(Path(esformat.__file__).parent.rglob("*.py"))
         return fingerprint_of(super().fingerprint(), *sources)
 
     def write(self, table: pa.Table, target: Path, layout: str) -> None:
