@@ -202,7 +202,7 @@ class Scan:
             self._block_bytes = blocks.decoded_bytes // len(group)
             return rows
 
-        groups = self._groups(self._directed(narrowed), narrowed)
+        groups = self._groups(self._wanted(narrowed), narrowed)
         if self._query.limit is not None:
             ahead: Iterator[EventRows] = (read(group, at_once) for group in groups)
         else:
@@ -219,10 +219,14 @@ class Scan:
             stretches = leaves_with(self._reader, narrowed.rows)
         else:
             stretches = self._stretches()
-        directed = reversed(list(stretches)) if self._query.reverse else stretches
-        if self._query.limit is None or self._query.filtered:
+        return reversed(list(stretches)) if self._query.reverse else stretches
+
+    def _wanted(self, narrowed: Narrowed) -> Iterable[Stretch]:
+        """The same up to the limit, where it is known by now which rows that takes."""
+        directed, query = self._directed(narrowed), self._query
+        if query.limit is None or query.filtered:
             return directed
-        return _first_of(directed, self._query.limit, reverse=self._query.reverse)
+        return _first_of(directed, query.limit, reverse=query.reverse)
 
     def _narrow(self) -> Narrowed:
         return narrow(self._reader, self._query, *self._span)
@@ -248,7 +252,7 @@ class Scan:
             return iter(())
         if self._merged:
             return merge_by_time(self._merge_sources(columns, narrowed), list(columns), reverse=self._query.reverse)
-        groups = self._groups(self._directed(narrowed), narrowed)
+        groups = self._groups(self._wanted(narrowed), narrowed)
         if self._query.limit is not None:
             batches = (self._read_group(group, columns, narrowed) for group in groups)
             return (batch for batch in batches if len(batch))
