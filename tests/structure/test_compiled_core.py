@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tomllib
 from importlib import import_module
 from pathlib import Path
 
@@ -18,7 +19,7 @@ MODULES = sorted(source.stem for source in CORE.glob("*.py") if source.stem not 
 @pytest.fixture
 def backend(monkeypatch):
     """The build backend, as pip imports it."""
-    monkeypatch.syspath_prepend(ROOT / "toolchain")
+    monkeypatch.syspath_prepend(ROOT / ".ci")
     return import_module("backend")
 
 
@@ -61,6 +62,13 @@ def test_a_checkout_that_nobody_compiled(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].endswith("is not compiled: run `make`, or `pip install --editable .` there")
+
+
+def test_every_module_is_compiled():
+    """pyproject.toml names each module of the core, as setuptools takes no patterns there."""
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["ext-modules"]
+    expected = [{"name": f"esformat.core.{name}", "sources": [f"esformat/core/{name}.py"]} for name in MODULES]
+    assert sorted(named, key=lambda one: one["name"]) == expected
 
 
 @pytest.mark.parametrize("name", MODULES)
