@@ -45,7 +45,8 @@ class _Tail:
         self._data = source.read_at(self._first, source.size - self._first)
         if self._is_foreign():
             raise CorruptSegmentError(
-                "it neither begins nor ends as an .esdb file does",
+                "this is not a segment: it neither begins nor ends as an .esdb file does",
+                offset=0,
                 hint="`esdb write` makes one of CSV, JSON lines, Parquet and Arrow",
             )
         self.trailer = Trailer.decode(self._data, source.size)
