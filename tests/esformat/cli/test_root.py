@@ -244,5 +244,5 @@ def test_a_file_of_another_format(esdb, tmp_path, name):
     (tmp_path / "mine.csv").write_text("who,at\nada,2026-03-01\n" * 50)
     result = esdb(name, "mine.csv")
     assert (result.status, result.out) == (1, b"")
-    assert "mine.csv: it neither begins nor ends as an .esdb file does" in result.err
+    assert "neither begins nor ends as an .esdb file does" in result.err
     assert "`esdb write` makes one of CSV" in result.err
