@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import effort  # noqa: F401 - loads the profile of Hypothesis
 import pytest
 from clicks import click_table, in_file_order, write_clicks
 

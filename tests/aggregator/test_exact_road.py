@@ -18,7 +18,8 @@ import pyarrow as pa
 import pytest
 from arrow_layouts import exact, laid_out, same, same_json
 from arrow_strategies import PLAIN_TYPES, make_array, types, values
-from hypothesis import HealthCheck, given, settings
+from effort import example_count
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import aggregator
@@ -26,11 +27,8 @@ from aggregator.server import RunningServer, Settings
 from aggregator.server.config.settings import Http
 from esformat import InvalidEventError
 
-HISTORIES = int(os.environ.get("EXACT_HISTORIES", "150"))
+HISTORIES = int(os.environ.get("EXACT_HISTORIES") or example_count(150))
 NAMES = ["v", "w", "tags", "é\0", "V", "kind"]
-SETTINGS = settings(
-    max_examples=HISTORIES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
 
 
 class Road:
@@ -111,7 +109,7 @@ def batches(draw: st.DrawFn) -> tuple[pa.Table, dict[str, list[Any]]]:
 STEPS = st.lists(batches() | st.sampled_from(["seal", "compact", "reopen", "erase", "check"]), min_size=1, max_size=8)
 
 
-@SETTINGS
+@settings(max_examples=HISTORIES)
 @given(steps=STEPS)
 def test_what_is_acknowledged_comes_back(steps):
     """Whatever was appended before and after it, sealed, merged, erased beside it, or opened again."""
@@ -159,7 +157,7 @@ def server(tmp_path_factory):
 TOPICS = count()
 
 
-@settings(SETTINGS, max_examples=max(1, HISTORIES // 5))
+@settings(max_examples=max(1, HISTORIES // 5))
 @given(sent=st.lists(batches(), min_size=1, max_size=4))
 def test_over_http(server, sent):
     """The same in Arrow streams, read as Arrow and as JSON lines, before and after sealing."""

@@ -6,8 +6,9 @@ import tempfile
 from pathlib import Path
 
 import pyarrow as pa
+from effort import examples
 from event_model import Model, Question, event_facts, table_records
-from event_strategies import Recording, examples, questions, recordings, write_recording
+from event_strategies import Recording, questions, recordings, write_recording
 from hypothesis import given, note
 from hypothesis import strategies as st
 from small_pieces import cut_small

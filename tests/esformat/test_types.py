@@ -9,7 +9,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from arrow_strategies import NESTED_TYPES, PLAIN_TYPES, array_of, types
-from event_strategies import examples
+from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small

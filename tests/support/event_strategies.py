@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from event_model import Column, Model, Question, Row
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from small_pieces import Pieces
 
 import esformat
 
 LOWEST, HIGHEST = -(1 << 63), (1 << 63) - 1
-
-
-def examples(count: int) -> settings:
-    """Settings for `count` examples; ESFORMAT_EXAMPLES=50 makes it fifty times as many."""
-    times = float(os.environ.get("ESFORMAT_EXAMPLES", "1"))
-    return settings(
-        max_examples=max(1, int(count * times)),
-        deadline=None,  # others use this machine, too
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.base.merge import Source, merge
@@ -17,7 +18,7 @@ def batch(rows):
 sources_of_rows = st.lists(st.lists(st.lists(st.integers(0, 6), max_size=4), max_size=4), max_size=4)
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(sources_of_rows, st.booleans(), st.booleans())
 def test_any_sources(drawn, reverse, sparing):
     """By time, ties by partition and record index, whatever batches the rows come in; reverse is the exact mirror."""

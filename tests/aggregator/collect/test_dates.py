@@ -6,7 +6,8 @@ import datetime as dt
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.collect.times import CARRIED_LINES, in_lines, to_micros
@@ -119,7 +120,7 @@ def test_zones():
     assert to_micros(pa.array([*cases]), NOW, zone).to_pylist() == [micros(iso) for iso in cases.values()]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.datetimes(dt.datetime(1000, 1, 2), dt.datetime(2026, 3, 1)),
        st.sampled_from(["%Y-%m-%d %H:%M:%S.%f", "%d/%b/%Y:%H:%M:%S +0000", "%Y/%m/%d %H:%M:%S", "%d/%m/%Y %H:%M:%S"]),
        st.text("ab :[-/", max_size=30))  # fmt: skip

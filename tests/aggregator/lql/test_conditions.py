@@ -13,7 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.lql import Columns, Filter, LqlError, equalities, parse_where, time_span
@@ -326,7 +327,7 @@ maybe_letters = st.one_of(st.none(), letters)
 rows_of = st.lists(st.fixed_dictionaries({"x": maybe_letters, "y": maybe_letters}), min_size=1, max_size=40)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(expressions, rows_of, st.booleans())
 def test_against_plain_python(expression, rows, in_dictionary):
     """The vectorised mask says of every row what a plain evaluator does."""
@@ -344,7 +345,7 @@ def test_against_plain_python(expression, rows, in_dictionary):
     assert mask.to_pylist() == [holds(expression, row) for row in rows]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(strategies.event_expressions)
 def test_any_expression_evaluates_or_is_refused(expression):
     """Any condition that parses is evaluated, or refused for its columns; what pushes down loses no event."""

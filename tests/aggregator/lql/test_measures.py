@@ -9,7 +9,8 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.lql import Columns, Counter, LqlError, counting, groups, parse_statement
@@ -50,7 +51,7 @@ rows = st.fixed_dictionaries({
 })  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(rows, max_size=40), st.integers(1, 9), st.booleans())
 def test_against_duckdb(given_rows, batch_rows, often):
     """Exact over whole numbers of 64 bits, however batches are cut and partial results added up."""

@@ -8,7 +8,8 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import aggregator
@@ -94,7 +95,7 @@ digits = st.from_regex(r"\A[-+]?[0-9]{1,25}(\.[0-9]{0,20})?([eE][-+]?[0-9]{1,3})
 odd = st.sampled_from(["", "x", "1e400", "1e401", "1e-400", "0e500", "0." + "0" * 396 + "1", "0" * 401, "9" * 400, "٣"])
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(digits | odd), digits, st.sampled_from(sorted(COMPARE)))
 def test_texts_compare_like_decimals(texts, limit, op):
     """The same as one decimal after the other, also where floats would round."""

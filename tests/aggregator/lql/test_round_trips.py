@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import lql_strategies as strategies
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.lql import (
@@ -19,7 +20,7 @@ from aggregator.lql import (
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(strategies.statements)
 def test_statements(statement):
     """What is written of a tree parses to an equal tree, and is written the same again."""
@@ -29,21 +30,21 @@ def test_statements(statement):
     assert to_text(again) == text
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(strategies.sources)
 def test_sources(source):
     """A source by itself."""
     assert parse_source(source_to_text(source)) == source
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(strategies.event_expressions)
 def test_conditions(expression):
     """A condition by itself."""
     assert parse_where(expression_to_text(expression)) == expression
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.dictionaries(strategies.texts, strategies.texts, max_size=5))
 def test_tag_sets(given_tags):
     """Any names and values make a canonical text that parses back; the order they come in does not matter."""
@@ -53,7 +54,7 @@ def test_tag_sets(given_tags):
     assert str(TagSet.of(dict(reversed(given_tags.items())))) == str(tags)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     st.dictionaries(strategies.texts, strategies.texts, max_size=3),
     st.dictionaries(strategies.texts, strategies.texts, max_size=3),
@@ -63,7 +64,7 @@ def test_canonical_text_tells_tag_sets_apart(one, other):
     assert (str(TagSet.of(one)) == str(TagSet.of(other))) == (one == other)
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(
     st.text(st.one_of(st.sampled_from(strategies.SIGNS), st.characters()), max_size=60),
     st.sampled_from(["", "SELECT FROM ", "SELECT WHERE "]),

@@ -8,7 +8,8 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.lql import LqlError, TagSet, TagTable, matches, parse_source, tag_query
@@ -139,7 +140,7 @@ expressions = st.recursive(
 tag_sets = st.dictionaries(names, letters, max_size=3)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(tag_sets, min_size=1, max_size=20), st.one_of(expressions, tag_sets.map(TagSet.of)))
 def test_table_sql_and_plain_python_agree(given_sets, source):
     """Three ways to evaluate, one answer."""
@@ -228,7 +229,7 @@ def test_streams_join_while_others_select():
     assert np.all(np.diff(counts) >= 0)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.dictionaries(st.text(max_size=20), st.text(max_size=20), max_size=6), st.integers(0, 5000), st.integers(0, 6))
 def test_tags_of_any_length(tags, repeat, many):
     """Tags are cut until they are some; what was cut or left out is given as it was, and short ones stay."""

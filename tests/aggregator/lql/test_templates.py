@@ -7,7 +7,8 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.lql import Columns, LqlError, TagSet, Template
@@ -127,7 +128,7 @@ def test_layout_of_midnight():
     assert Layout.of("15:4:5 3PM").render(pa.array([0])).to_pylist() == ["00:0:0 12AM"]
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.datetimes(dt.datetime(1000, 1, 1), dt.datetime(9999, 12, 31)), max_size=5))
 def test_rfc3339_reads_back(moments):
     """Python reads the time that is printed."""
@@ -151,7 +152,7 @@ def test_times_out_of_the_ordinary():
 odd_text = st.text(st.sampled_from('ab= ,"{}\\\n/é'), max_size=4)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.none() | st.lists(st.tuples(odd_text, st.none() | odd_text), max_size=3), min_size=1, max_size=6))
 def test_all_fields_are_written_as_in_a_tag_list(rows):
     """Each name and value as a tag list has it, in quotes where it needs them, whatever slice of a batch it is in."""
@@ -186,7 +187,7 @@ def test_columns_that_are_read(text, read):
     assert template.render(BATCH.select(read), COLUMNS) == template.render(BATCH, COLUMNS)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(st.text(max_size=10), max_size=5))
 def test_json_reads_back(texts):
     """The JSON string is the message."""

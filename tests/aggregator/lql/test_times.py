@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.lql import times
@@ -134,7 +135,7 @@ def test_no_time(text):
         times.resolve(text, nanos(NOW))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.datetimes(timezones=st.timezones()))
 def test_iso_of_any_time(moment):
     """Whatever Python writes as ISO 8601 with an offset of whole minutes is read as the same instant."""
@@ -146,7 +147,7 @@ def test_iso_of_any_time(moment):
         assert times.resolve(moment.isoformat(), 0) == expected * 1000
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.integers(1, 2**53))
 def test_lengths(length_us):
     """A length of time is written so that it reads the same."""

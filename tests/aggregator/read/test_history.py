@@ -6,7 +6,8 @@ from itertools import count
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import aggregator
@@ -41,7 +42,7 @@ def make_parts(described, reverse, read=None):
     return parts, ordered[::-1] if reverse else ordered
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(PARTS, st.booleans(), st.none() | st.integers(0, 20), st.booleans())
 def test_merged_by_time(described, reverse, limit, long):
     """By time, then partition, then record index, or the exact mirror; the first `limit` of them."""

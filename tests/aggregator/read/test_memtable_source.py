@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
-from hypothesis import example, given, settings
+from effort import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import aggregator
@@ -62,7 +63,7 @@ def expected(rows, asked):
     return (found[::-1] if asked.get("reverse") else found)[: asked.get("limit")]
 
 
-@settings(max_examples=15, deadline=None)
+@examples(15)
 @given(
     st.lists(
         st.tuples(EVENTS, st.sampled_from("012"), st.booleans(), st.sampled_from(["seal", "ask", "", ""])), max_size=12

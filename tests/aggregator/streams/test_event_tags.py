@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import aggregator
@@ -68,7 +69,7 @@ def test_everything_is_read(catalog):
     assert texts(catalog.query("SELECT")) == Counter(str(TagSet.of(tags)) for tags in [*TAGS, STREAM])
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.one_of(EXPRESSIONS, LISTS.map(lambda tags: str(TagSet.of(tags)))))
 def test_any_source(catalog, source):
     """FROM chooses the events whose tags match, as it chooses streams."""

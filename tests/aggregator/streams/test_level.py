@@ -7,7 +7,8 @@ import time
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.streams.level import add_level, add_level_of_all, level_in, level_of, with_levels
@@ -90,7 +91,7 @@ PARTS = st.sampled_from([None, "error", "WARN", "hard", "3", "30", ""])
 ROWS = st.tuples(st.sampled_from([message for message, _ in MESSAGES if len(message) < 1_000]), PARTS, PARTS, PARTS)
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.lists(ROWS, max_size=8), st.sets(st.sampled_from(["level", "severity", "PRIORITY"])))
 def test_many_at_once(rows, names):
     """A block of records gets the levels that its records would get one by one."""

@@ -14,8 +14,9 @@ from random import Random
 import fsspec
 import pyarrow as pa
 import pytest
+from effort import examples
 from event_model import Question, Row, event_facts
-from event_strategies import LAYOUTS, Recording, add_rows, examples, questions, recordings
+from event_strategies import LAYOUTS, Recording, add_rows, questions, recordings
 from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import cut_small

@@ -7,11 +7,6 @@ import gzip
 
 import pytest
 import zstandard
-from hypothesis import HealthCheck, settings
-
-# Others use this machine, too: how long an example takes says nothing about the code.
-settings.register_profile("shared machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("shared machine")
 
 COMPRESSIONS = {
     "": lambda data: data,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from effort import examples
 from go_files import as_bytes, go_archive, path_of
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from esformat import CorruptSegmentError, customerio
@@ -31,7 +32,7 @@ def rows(table):
     return sorted(map(repr, table.to_pylist()))
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(st.dictionaries(KEYS, EVENTS, min_size=1, max_size=3))
 def test_one_space_as_the_whole_file_has_it(tmp_path_factory, spaces):
     """Events, tables, counts and index scans of each space: asked first, or found in a scan of everything."""

@@ -6,8 +6,9 @@ import random
 
 import pyarrow as pa
 import pytest
+from effort import examples
 from go_files import shown
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from esformat import ClosedError, InvalidEventError, UsageError, customerio
@@ -82,7 +83,7 @@ ARCHIVED = st.tuples(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(events=st.lists(ARCHIVED, max_size=12))
 def test_archive_round_trip(tmp_path_factory, events):
     """Any keys, times, payloads and indexes, in any order; ties keep the order in which they came."""
@@ -100,7 +101,7 @@ def test_archive_round_trip(tmp_path_factory, events):
     assert found == wanted
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(events=st.lists(st.tuples(st.binary(max_size=300), INDEXES), max_size=12), closed=st.booleans())
 def test_stream_round_trip(tmp_path_factory, events, closed):
     """Any payloads and indexes, in their order; the chains of its indexes hold, which reading checks."""

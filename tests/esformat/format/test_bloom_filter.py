@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from event_strategies import examples
+from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import zstandard
 from damage import assert_refused_or_read
-from event_strategies import examples
+from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,7 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from damage import assert_refused_or_read
-from event_strategies import HIGHEST, LOWEST, examples
+from effort import examples
+from event_strategies import HIGHEST, LOWEST
 from hypothesis import given
 from hypothesis import strategies as st
 

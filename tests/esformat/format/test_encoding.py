@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from arrow_strategies import NESTED_TYPES, PLAIN_TYPES, array_of, types
 from damage import assert_refused_or_read
-from event_strategies import examples
+from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small

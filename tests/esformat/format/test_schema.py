@@ -9,7 +9,7 @@ import json
 import pyarrow as pa
 import pytest
 from arrow_strategies import NESTED_TYPES, PLAIN_TYPES, types
-from event_strategies import examples
+from effort import examples
 from hypothesis import given
 
 from esformat.errors import CorruptSegmentError, InvalidEventError, UsageError

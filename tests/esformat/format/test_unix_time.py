@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from esformat.format.unix_time import UNIX_UNITS, from_floats, from_integers, from_text, to_nanos
@@ -51,7 +52,7 @@ def test_every_digit_of_a_text_counts():
     assert to_nanos("1403534919000000001")[0] == MOMENT + 1
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.integers(-(2**63), 2**63 - 1) | st.integers(10**10, 10**18), UNITS)
 def test_integers(number, unit):
     """One number is what it is in a column; its text is the same, as far as texts reach."""
@@ -60,7 +61,7 @@ def test_integers(number, unit):
         assert of(from_text(pa.array([str(number)]), unit)) == one(number, unit) == one(str(number), unit)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.floats(-1e20, 1e20) | st.floats(allow_nan=True), UNITS)
 def test_floats(number, unit):
     """One float is what it is in a column, but for the last microsecond."""
@@ -71,7 +72,7 @@ def test_floats(number, unit):
         assert abs(single - column) <= max(1000, abs(single) >> 50)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.decimals(-(10**11), 10**11, places=9).map(lambda number: f"{number:f}"), UNITS)
 def test_texts(text, unit):
     """One text is what it is in a column, to the nanosecond."""

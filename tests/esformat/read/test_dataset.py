@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.dataset as ds
 import pytest
 from clicks import click_table, in_file_order, write_clicks
-from event_strategies import VALUES, Recording, examples, recordings, write_recording
+from effort import examples
+from event_strategies import VALUES, Recording, recordings, write_recording
 from hypothesis import event, given, note
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import islice
 
 import pyarrow as pa
-from event_strategies import HIGHEST, LOWEST, examples
+from effort import examples
+from event_strategies import HIGHEST, LOWEST
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -8,7 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from event_strategies import Recording, examples, recordings
+from effort import examples
+from event_strategies import Recording, recordings
 from hypothesis import given
 from hypothesis import strategies as st
 from segments import CODECS, write_rows

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
-from event_strategies import Recording, examples, recordings
+from effort import examples
+from event_strategies import Recording, recordings
 from hypothesis import given
 from hypothesis import strategies as st
 from segments import check_segment, phrases, write_rows

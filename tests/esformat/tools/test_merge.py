@@ -7,7 +7,8 @@ import tempfile
 from pathlib import Path
 
 import read_esdb
-from event_strategies import Recording, examples, recordings
+from effort import examples
+from event_strategies import Recording, recordings
 from hypothesis import given
 from hypothesis import strategies as st
 from segments import CODECS, check_segment, dealt, phrases, write_rows

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from event_strategies import LAYOUTS, Recording, examples, recordings
+from effort import examples
+from event_strategies import LAYOUTS, Recording, recordings
 from hypothesis import given
 from hypothesis import strategies as st
 from segments import CODECS, check_segment, write_rows

@@ -6,7 +6,8 @@ import tempfile
 from pathlib import Path
 
 import make_damaged
-from event_strategies import Recording, examples, recordings
+from effort import examples
+from event_strategies import Recording, recordings
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from segments import check_segment, model_of, write_rows

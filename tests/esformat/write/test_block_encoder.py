@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from clicks import click_table
-from event_strategies import examples
+from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small

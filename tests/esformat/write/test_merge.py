@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from event_strategies import examples
+from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 

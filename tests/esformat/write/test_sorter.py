@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from clicks import click_table, frame_of, in_file_order
-from event_strategies import Recording, examples, recordings, write_recording
+from effort import examples
+from event_strategies import Recording, recordings, write_recording
 from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small

@@ -16,8 +16,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from effort import examples
 from event_model import event_facts
-from event_strategies import Recording, examples, recordings, write_recording
+from event_strategies import Recording, recordings, write_recording
 from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import cut_small

@@ -7,7 +7,8 @@ import shutil
 from contextlib import closing
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import aggregator
@@ -203,7 +204,7 @@ def test_the_past_is_bounded(tmp_path):
             assert db.execute("SELECT count(*) FROM incarnation_starts").fetchone()[0] < MAX_INCARNATIONS + 5
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.data())
 def test_histories_that_part(data):
     """A position is taken exactly where both branches have all records before it in common, however often either was

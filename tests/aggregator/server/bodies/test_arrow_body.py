@@ -7,7 +7,8 @@ import struct
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.server.bodies import arrow_body
@@ -120,7 +121,7 @@ GOOD = [
 ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.sampled_from(GOOD), st.integers(0, 10_000), st.binary(min_size=1, max_size=12), st.booleans())
 def test_hostile_bodies(body, at, junk, cut):
     """Whatever is changed in a body, or cut off it: it is read, and valid then, or refused."""

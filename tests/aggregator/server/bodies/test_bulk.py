@@ -8,7 +8,8 @@ import elasticsearch
 import elasticsearch.helpers
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from served import served
 
@@ -329,7 +330,7 @@ def test_deep_documents():
         assert isinstance(record_of(action), Wrong) is not good
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.one_of(
     st.sampled_from([b'{"index":{"_index":"a"}}', b'{"create":{}}', b'{"delete":{"_id":1}}', b'{"message":"x"}']),
     st.binary(max_size=20), st.text(max_size=10).map(lambda text: json.dumps({text: text}).encode()),

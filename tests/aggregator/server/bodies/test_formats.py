@@ -7,7 +7,8 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.server.bodies.formats import read_events
@@ -21,7 +22,7 @@ TIMES = st.datetimes().map(str) | st.datetimes(timezones=st.timezones()).map(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(TIMES | st.from_regex(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d\d)?", fullmatch=True)
        | st.integers(-(10**20), 10**20).map(str) | st.decimals(-(9 * 10**9), 9 * 10**9, places=9).map(str))  # fmt: skip
 def test_one_time_is_read_as_a_column_of_them_is(text):
@@ -71,7 +72,7 @@ ROWS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(ROWS.map(lambda rows: "\n".join(map(json.dumps, rows)).encode()) | st.binary(max_size=60)
        | st.text(alphabet='space,timestamp\n"\r 01', max_size=60).map(str.encode), st.sampled_from(INPUTS))  # fmt: skip
 def test_hostile_bodies(body, media):

@@ -9,7 +9,8 @@ import json
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from served import served
 
@@ -202,7 +203,7 @@ def test_metadata_names():
     assert read_push(body) == [({}, {"msg": b"", "metadata.msg": "0999"})]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(0, len(PLAIN) - 1), st.binary(min_size=1, max_size=6), st.booleans())
 def test_hostile_protobuf(at, junk, cut):
     """Damaged messages are read, or refused; nothing else happens."""

@@ -6,7 +6,8 @@ import contextlib
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
@@ -54,7 +55,7 @@ def test_messages():
     assert mended.string_value == "\\xff" * 5_000
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.integers(0, len(STORED) - 1), st.binary(min_size=1, max_size=6), st.booleans())
 def test_damaged_messages(at, junk, cut):
     """Nothing but ValueError comes of them."""

@@ -11,8 +11,9 @@ import logging
 
 import orjson
 import pytest
+from effort import examples
 from google.protobuf.json_format import MessageToJson, ParseDict, ParseError
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.exporter.otlp.proto.http import Compression
 from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
@@ -300,7 +301,7 @@ def test_nesting(shared_web, depth):
 GOOD = request(FULL, {"body": {"a": 1}}).SerializeToString()
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.integers(0, len(GOOD) - 1), st.binary(min_size=1, max_size=6), st.booleans())
 def test_hostile_protobuf(at, junk, cut):
     """Damaged messages are read, or refused; nothing else happens."""
@@ -320,7 +321,7 @@ VALUES = st.recursive(
 )  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(VALUES)
 def test_hostile_json(value):
     """Any JSON is read as a request, or refused."""
@@ -393,7 +394,7 @@ def requests(odd):
     )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(requests(st.none()))
 def test_json_means_what_it_means_to_protobuf(found):
     """The same records come of it."""
@@ -403,7 +404,7 @@ def test_json_means_what_it_means_to_protobuf(found):
 ODD = st.sampled_from(["x", True, 2**63, 2**64, -1, 1.5, 3.0, "", "5", "1.5", [], {}, [5], {"values": [{}]}])
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(requests(ODD))
 def test_odd_json_is_refused_or_means_the_same(found):
     """Where protobuf takes one kind of value for another, it is refused; nothing is taken that protobuf refuses."""

@@ -6,7 +6,8 @@ import datetime as dt
 import time
 
 import pytest
-from hypothesis import example, given, settings
+from effort import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aggregator.server.bodies.syslog import Framer, read_message
@@ -63,7 +64,7 @@ def test_cut_messages_are_marked():
     assert read_message(b"x", "p", NOW, cut=True)[1]["truncated"] is True
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.binary(max_size=80) | st.sampled_from([message for message, _, _ in MESSAGES]), st.integers(0, 80),
        st.binary(max_size=3))  # fmt: skip
 @example(b'<1>1 - - - - - [a b="' + b"\\" * 60_000, 0, b"")
@@ -99,7 +100,7 @@ def test_frames(stream, messages, step):
     assert [cut for _, cut in found] == [message in (LONG[:20], b"<1>half") for message in messages]
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(st.binary(max_size=30) | st.sampled_from([b"5 <1>", b"\n", b"99999999 <1>x", b"\0"]), max_size=12))
 def test_any_stream(pieces):
     """Whatever comes, no more than a message is held, and none is longer than it may be."""

@@ -9,7 +9,8 @@ import datetime as dt
 import time
 
 import pytest
-from hypothesis import example, given, settings
+from effort import examples
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from aggregator.server.bodies.syslog import read_message
@@ -223,7 +224,7 @@ HEADS = [
 ]  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.sampled_from(HEADS), st.lists(SIGNS, min_size=1, max_size=12))
 @example("<13>1 - h a - - ", ["[", ' a="', '"][', "] "])
 @example("<13>Nov 22 20:00:00 ", [" ", "[", "]: "])

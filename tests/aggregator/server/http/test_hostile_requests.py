@@ -8,7 +8,8 @@ from urllib.parse import quote
 import httpx
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from effort import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from served import served
 
@@ -72,7 +73,7 @@ def test_bodies_before_they_are_damaged(web, method, path, media, body):
     assert answer.status_code in (200, 201, 204), answer.text
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(250, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(BODIES), st.lists(st.tuples(st.integers(0, 2000), st.binary(max_size=8)), max_size=3),
        st.sampled_from(["", "gzip", "zstd"]), st.booleans())  # fmt: skip
 def test_damaged_bodies(web, asked, changes, encoding, cut):
@@ -90,7 +91,7 @@ def test_damaged_bodies(web, asked, changes, encoding, cut):
 NAMES = st.text(max_size=12) | st.sampled_from(["..", ".", "a/b", "%2e%2e", "\0", "x" * 300, "CON", "é", "é"])
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(NAMES, NAMES, st.dictionaries(st.sampled_from(PARAMETERS), NAMES, max_size=3))
 def test_odd_names(web, name, other, parameters):
     """Names and parameters of any text, in any place."""

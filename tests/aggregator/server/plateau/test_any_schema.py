@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.types as pt
 from arrow_layouts import laid_out
 from arrow_strategies import make_array, types, values
-from hypothesis import HealthCheck, given, settings
+from effort import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 FILE = "application/vnd.apache.arrow.file"
@@ -46,7 +47,7 @@ def read_file(answer: Any) -> pa.Table:
     return pa.ipc.open_file(pa.py_buffer(answer.content)).read_all()
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(150, suppress_health_check=list(HealthCheck))
 @given(table=tables())
 def test_every_route_reads_what_an_append_took(shared_web, table):
     """The values come back as they were; a column that is declared not to be null, and is, comes back as nullable."""
@@ -88,7 +89,7 @@ def test_every_route_reads_what_an_append_took(shared_web, table):
             [json.loads(row) for row in rows]
 
 
-@settings(max_examples=80, deadline=None, suppress_health_check=list(HealthCheck))
+@examples(80, suppress_health_check=list(HealthCheck))
 @given(table=tables())
 def test_plateaus_routes_read_what_came_in_otherwise(shared_web, table):
     """Events of other routes have a time in milliseconds before their columns."""

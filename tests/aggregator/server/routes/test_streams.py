@@ -9,7 +9,8 @@ import json
 import httpx
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 from served import ANY_PORT
 
@@ -314,7 +315,7 @@ JSON = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st
                     max_leaves=5)  # fmt: skip
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(st.dictionaries(st.sampled_from([*EVENT, "subject", "data", "data_base64", "ext", "space"]), JSON,
                                 max_size=9), max_size=3), st.binary(max_size=10))  # fmt: skip
 def test_hostile_bodies(changes, junk):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+import effort
 import pyarrow as pa
 import pytest
 from damage import cuts, flips
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from spec_document import ROOT, examples, struct_format, tables
 
@@ -137,7 +138,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@effort.examples(100)
 @given(kind=st.sampled_from(KINDS), member=st.integers(0, 9), value=JSON)
 def test_forgeries(kind, member, value):
     """Any JSON in the place of any member."""

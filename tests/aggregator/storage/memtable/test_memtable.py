@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 from aggregator.model import SchemaInfo
@@ -29,7 +30,7 @@ def piece(first, spaces, schema=SCHEMAS[0]):
     return make_piece(first, schema, batch, batch.nbytes, 7)
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(
         st.tuples(
@@ -153,7 +154,7 @@ def test_split(counts, size_bytes):
     assert not others.pieces or first.size_bytes >= size_bytes
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=40), st.integers(1, 400), st.integers(0, 3))
 def test_splits_fall_between_batches(sizes, size_bytes, passed):
     """Parts hold all events in order and end where a batch ended; none has a batch more than it needs for its size."""

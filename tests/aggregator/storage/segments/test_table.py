@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from effort import examples
+from hypothesis import given
 from hypothesis import strategies as st
 
 import aggregator
@@ -49,7 +50,7 @@ def overlaps(info, bounds):
     )
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.data())
 def test_selection(data):
     """After any additions and removals; views show what was there when they were taken."""
