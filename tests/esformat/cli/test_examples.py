@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import shlex
 import subprocess
 import sys
 
@@ -49,10 +50,18 @@ def directory(tmp_path, activity):
     return tmp_path
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_examples(directory, name):
-    """Each line runs in a shell as it stands, one after the other, and prints or writes something."""
+def in_a_shell(directory, line: str) -> tuple[int, str, str]:
     path = f"{directory / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", line],
+        cwd=directory, env={**environment(), "PATH": path}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples(directory, esdb, name):
+    """Each line runs as it stands, one after the other, and prints or writes something; in a shell where it needs one."""
     lines = examples(name)
     assert len(lines) >= 2
     if name == "verify":  # its second example has a file that `write` makes
@@ -61,13 +70,14 @@ def test_examples(directory, name):
         (directory / "activity.esdb").touch(exist_ok=True)
     if name == "write":
         (directory / "activity.esdb").unlink()
-    for line in lines:
-        done = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", line],
-            cwd=directory, env={**environment(), "PATH": path}, capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        assert (done.returncode, done.stderr) == (0, ""), line
-        assert done.stdout or "-o" in line.split(), line
+    for number, line in enumerate(lines):
+        if number == 0 or "|" in line:
+            status, out, err = in_a_shell(directory, line)
+        else:
+            done = esdb(*shlex.split(line)[1:])
+            status, out, err = done.status, done.text, done.err
+        assert (status, err) == (0, ""), line
+        assert out or "-o" in line.split(), line
 
 
 def test_there_is_a_checkout():
