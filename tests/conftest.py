@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 
+import certifi
 import effort  # noqa: F401 - loads the profile of Hypothesis
 import pytest
 from clicks import click_table, in_file_order, write_clicks
@@ -15,6 +16,17 @@ pytest_plugins = ["object_store"]
 # What a script starts in the background ignores interrupts, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_authority(tmp_path_factory):
+    """Clients trust one authority: each would parse a hundred and fifty first, and no test asks a site of the world."""
+    first, end, _ = certifi.contents().partition("-----END CERTIFICATE-----\n")
+    path = tmp_path_factory.mktemp("tls") / "authority.pem"
+    path.write_text(first + end)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(path))
+        yield
 
 
 @pytest.fixture(scope="session")
