@@ -14,17 +14,20 @@ SIZE_dev := , about 2 GB
 FUZZ_TARGETS ?= segment block_bodies go_esdb log lql position http_input
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench wheel docs fuzz asan soak clean
+.PHONY: help demo test test-all check bench wheel docs fuzz asan soak clean
 
 help:  ## List these targets.
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-7s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
 
 demo: $(or $(wildcard $(VENV)/dev.stamp),$(VENV)/demo.stamp)  ## Real events and 300,000 generated ones, into demo-output/ (half a minute).
 	$(BIN)/python -m examples.demo files
 	$(BIN)/python -m examples.demo catalog
 
-test: $(VENV)/dev.stamp  ## Run every test.
+test: $(VENV)/dev.stamp  ## Run the tests; of long ones a share (minutes).
 	$(BIN)/python -m pytest -q -n $(TEST_WORKERS) --dist loadgroup
+
+test-all: export TESTS = all
+test-all: test  ## Run the tests with all of their cases and examples (a quarter of an hour).
 
 check: $(VENV)/dev.stamp  ## Format, lint and strict types; changes nothing.
 	$(BIN)/ruff format --check .
