@@ -74,7 +74,12 @@ def _dotted(module: Path) -> str:
 DOTTED = {_dotted(module): module for module in _modules()}
 
 
-def _imported(module: Path) -> Iterator[str]:
+@functools.cache
+def _imported(module: Path) -> tuple[str, ...]:
+    return tuple(_imports_in(module))
+
+
+def _imports_in(module: Path) -> Iterator[str]:
     """Name every module that the file imports, wherever in the file: `a.b`, or `a.b.c` where c of a.b is a module."""
     for node in ast.walk(ast.parse(module.read_text("utf-8"))):
         if isinstance(node, ast.Import):
@@ -184,6 +189,7 @@ def test_packages_hold_imports_only():
                 assert named or lazy or isinstance(node, ast.Import | ast.ImportFrom), f"{module}:{node.lineno}"
 
 
+@functools.cache
 def _lazy_packages() -> dict[str, ast.If]:
     """Packages whose names are imported on first use, and the statement that says from where, twice."""
     found = {}
