@@ -50,7 +50,7 @@ def spark(tmp_path_factory):
                 "spark.driver.host": "127.0.0.1",
                 "spark.driver.bindAddress": "127.0.0.1",
                 "spark.ui.enabled": "false",
-                "spark.sql.shuffle.partitions": "4",
+                "spark.sql.shuffle.partitions": "2",
                 "spark.default.parallelism": "2",
                 "spark.local.dir": str(scratch / "local"),
                 "spark.sql.warehouse.dir": str(scratch / "warehouse"),

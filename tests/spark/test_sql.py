@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from effort import long
 
 import aggregator
 import esformat
@@ -47,6 +48,7 @@ def example(name):
     return script
 
 
+@long
 def test_demo(spark, tmp_path):
     """Real events converted, read back, asked in SQL and loaded: as many as there were, at each step."""
     answers = example("spark_demo").main(spark, tmp_path / "demo")

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 from clicks import click_table, in_file_order, write_clicks
+from effort import long
 from object_store import keys, uploads
 
 import esformat.spark
@@ -135,6 +136,7 @@ def test_jobs_in_a_bucket(spark, s3, bucket, prefix, tmp_path):
         jobs.export(spark, [prefix], prefix, format="parquet")
 
 
+@long
 def test_spark_submit(tmp_path):
     """A job under the spark-submit that PySpark brings, with the program itself as its script."""
     if not (shutil.which("java") or os.environ.get("JAVA_HOME")):
