@@ -6,6 +6,7 @@ import random
 import threading
 import time
 
+import effort
 import pyarrow as pa
 import pytest
 
@@ -87,7 +88,7 @@ def test_selects_equal_a_list(tmp_path, monkeypatch, large):
         monkeypatch.setattr(rounds, "FRESH_ROWS", 0)
         monkeypatch.setattr(rounds, "FEW_STREAMS", 0)
     model = Model(tmp_path / "c")
-    for _ in range(60):
+    for _ in range(60 if effort.ALL else 25):
         model.step()
     for _ in range(2):
         for text, keep in QUESTIONS:

@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
+from effort import long
 
 import esformat
 from esformat.cli import main
@@ -135,6 +136,7 @@ def test_hidden_blocks_stay_hidden(site):
     assert "RunningServer" not in "".join(Page(site / "index.html").words)
 
 
+@long
 def test_broken_link_fails_the_build(pages, tmp_path):
     """The build is strict."""
     shutil.copytree(pages, tmp_path / "copy", ignore=shutil.ignore_patterns("site", ".cache"))

@@ -1,4 +1,4 @@
-"""A few hundred mutated inputs for every fuzz target; `make fuzz` gives each a million, guided by coverage."""
+"""Some mutated inputs for every fuzz target; `make fuzz` gives each a million, guided by coverage."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ import pkgutil
 import random
 
 import pytest
+from effort import example_count
 
 import esformat
 import tests.fuzz
 
-INPUTS = 300
+INPUTS = example_count(300)
 TARGETS = [name for _, name, _ in pkgutil.iter_modules(tests.fuzz.__path__) if not name.startswith(("_", "test_"))]
 
 

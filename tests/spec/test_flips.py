@@ -2,7 +2,7 @@
 
 Whatever is asked of a damaged file is refused or answered as if it were whole, and `verify` reports every flip.
 `make test-all` takes a slice, always the same: a bit of every third byte, every length, 60 flips of larger files;
-`make test` a seventh of it. `ESFORMAT_ALL_FLIPS=1` takes all, and 100,000 of the larger ones: an hour or so on one core.
+`make test` a seventh of it. `ESFORMAT_ALL_FLIPS=1` takes all, and 100,000 of the larger ones: an hour or so on a core.
 """
 
 from __future__ import annotations

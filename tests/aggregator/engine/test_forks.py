@@ -293,7 +293,7 @@ def test_forks_amid_transactions(tmp_path):
     threads = [threading.Thread(target=write, args=(n,)) for n in range(2)]
     for thread in threads:
         thread.start()
-    for n in range(8):
+    for n in range(5):
         child = os.fork()
         if not child:
             del catalog, topic

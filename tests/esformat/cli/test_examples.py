@@ -61,7 +61,7 @@ def in_a_shell(directory, line: str) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_examples(directory, esdb, name):
-    """Each line runs as it stands, one after the other, and prints or writes something; in a shell where it needs one."""
+    """Each line runs as it stands, one after the other, and prints or writes something."""
     lines = examples(name)
     assert len(lines) >= 2
     if name == "verify":  # its second example has a file that `write` makes

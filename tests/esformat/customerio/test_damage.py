@@ -8,6 +8,7 @@ import tracemalloc
 
 import pyarrow as pa
 import pytest
+from effort import ALL, share_of
 from go_files import path_of
 
 from esformat import BytesSource, CorruptSegmentError, UnsupportedVersionError, customerio
@@ -36,9 +37,14 @@ def refused(data):
     return False
 
 
+def bits_of(place):
+    """Those of a byte that are flipped: one, another from byte to byte, or with `make test-all` each."""
+    return range(8) if ALL else [place * 5 % 8]
+
+
 def test_archive_cut_short():
     """An archive cut at any length is refused: its table of spaces is at the end."""
-    assert all(refused(SMALL[:length]) for length in range(len(SMALL)))
+    assert all(refused(SMALL[:length]) for length in share_of(range(len(SMALL)), 3))
 
 
 def test_stream_cut_short(tmp_path):
@@ -59,13 +65,13 @@ def test_stream_cut_short(tmp_path):
 
 
 def test_flipped_bits_of_an_archive():
-    """Of every bit, the flip is refused or answered. Tables have checksums: no flip in one is answered.
+    """Of every byte, a flip is refused or answered. Tables have checksums: no flip in one is answered.
 
     Blocks have none. What a flip of theirs does is seen where lengths, places or encodings stop fitting.
     """
     tables = covered_by_checksums(SMALL)
     for place in range(len(SMALL)):
-        for bit in range(8):
+        for bit in bits_of(place):
             data = bytearray(SMALL)
             data[place] ^= 1 << bit
             assert refused(bytes(data)) or place not in tables, f"byte {place}, bit {bit}"
@@ -90,11 +96,11 @@ def covered_by_checksums(data):
 
 @pytest.mark.parametrize("closed", [True, False])
 def test_flipped_bits_of_a_stream(tmp_path, closed):
-    """Of every bit, the flip is refused or answered; in a closed stream every flip outside payloads is refused."""
+    """Of every byte, a flip is refused or answered; in a closed stream every flip outside payloads is refused."""
     stream = small_stream(tmp_path, closed=closed)
     unseen = []
     for place in range(len(stream)):
-        for bit in range(8):
+        for bit in bits_of(place):
             data = bytearray(stream)
             data[place] ^= 1 << bit
             if not refused(bytes(data)):

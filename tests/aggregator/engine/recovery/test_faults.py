@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
+from effort import ALL
 
 import aggregator
 from aggregator.storage.manifest import Manifest
@@ -22,7 +23,17 @@ ROOT = Path(__file__).parents[4]
 @pytest.mark.skipif(not tracing.POSSIBLE, reason="system calls are watched on Linux on x86-64")
 def test_faults_at_system_calls(tmp_path):
     """Killed at calls of every kind, syncs that fail, a full disk, no descriptors: what was promised holds."""
-    command = [sys.executable, "-m", "tests.soak.faults", "--points", "40", "--seconds", "10", "--open-seconds", "10"]
+    command = [
+        sys.executable,
+        "-m",
+        "tests.soak.faults",
+        "--points",
+        "40" if ALL else "16",
+        "--seconds",
+        "10",
+        "--open-seconds",
+        "10",
+    ]
     for mode in ("kill", "torn", "sync", "full", "descriptors"):
         command += ["--mode", mode]
     environment = os.environ | {"TMPDIR": str(tmp_path)}

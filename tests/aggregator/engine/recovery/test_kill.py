@@ -11,6 +11,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+import effort
 import pytest
 from ingest_child import batch
 
@@ -66,7 +67,7 @@ def test_killed_while_ingesting(tmp_path, durability, roll_rows):
     """Several times over the same catalog, with sealing all the time or none at all."""
     acknowledged = []
     chance = random.Random(roll_rows)
-    for _ in range(3):
+    for _ in range(3 if effort.ALL else 2):
         acknowledged += run_and_kill(tmp_path / "data", durability, roll_rows, chance.uniform(0.05, 0.6))
         if durability == "fsync":
             assert check(tmp_path / "data", acknowledged) >= len(set(acknowledged))

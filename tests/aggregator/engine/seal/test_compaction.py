@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from effort import long
 
 import aggregator
 import esformat
@@ -225,7 +226,7 @@ with aggregator.open(sys.argv[1]) as catalog:
 """
 
 
-@pytest.mark.slow
+@long
 def test_memory_is_bounded(tmp_path, monkeypatch):
     """Merging eight segments takes some 150 MiB at most, however much is in them; a machine that is busy, the most."""
     monkeypatch.setattr(Housekeeping, "chores", lambda _: ())

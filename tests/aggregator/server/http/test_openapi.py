@@ -14,6 +14,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from effort import ALL
 from served import served
 
 from tests.aggregator.server.plateau.test_plateau import records, send
@@ -34,7 +35,8 @@ def test_description(tmp_path):
         paths = os.pathsep.join(str(path) for path in (ROOT, ROOT / "tests" / "support"))
         command = [
             sys.executable, "-m", "schemathesis.cli", "run", f"{server.url}/openapi.json", "--checks", "all",
-            "--phases", "examples,fuzzing", "--max-examples", "2", "--seed", "1", "--generation-deterministic",
+            "--phases", "examples,fuzzing", "--max-examples", "2" if ALL else "1", "--seed", "1",
+            "--generation-deterministic",
             "--no-color", "--request-timeout", "20",
         ]  # fmt: skip
         told = subprocess.run(

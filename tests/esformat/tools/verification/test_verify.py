@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from broken_writer import BROKEN, no_sorting, null_slots
+from effort import ALL
 from small_pieces import Pieces, cut_small
 
 import esformat
@@ -108,8 +109,9 @@ def test_one_damaged_block_is_one_problem(tmp_path):
     """Whatever block is damaged, its loss is the only thing that is reported, at its place, and with what it costs."""
     source = _write(tmp_path)
     data = source.read_at(0, source.size)
-    for place in make_damaged.blocks(data):
-        for at in (place.offset + 8, place.offset + 16, place.end - 1):
+    for number, place in enumerate(make_damaged.blocks(data)):
+        places = (place.offset + 8, place.offset + 16, place.end - 1)
+        for at in places if ALL else places[number % 3 :][:1]:
             damaged = make_damaged.flip(data, 8 * at)
             report = esformat.verify(esformat.BytesSource(damaged))
             assert [problem.offset for problem in report.problems] == [place.offset], [*map(str, report.problems)]
