@@ -81,7 +81,8 @@ CREATE TABLE segments (
     created_us    INTEGER NOT NULL,
     min_ahead     INTEGER,           -- the least and the most by which a record index exceeds
     max_ahead     INTEGER,           -- the number of its row in the file; NULL: not known
-    change        INTEGER NOT NULL
+    change        INTEGER NOT NULL,
+    signature     BLOB NOT NULL DEFAULT x'' -- a small filter over its spaces; empty where it has many
 ) STRICT;
 CREATE INDEX segments_by_change ON segments (change);
 
@@ -100,17 +101,21 @@ CREATE TABLE producers (
     fingerprint BLOB NOT NULL, -- 8 bytes, little-endian
     first_index INTEGER NOT NULL,
     count       INTEGER NOT NULL,
+    note        TEXT NOT NULL DEFAULT '', -- what the producer keeps with its batch: a pipe, how far it has read
     PRIMARY KEY (partition, producer, sequence)
 ) STRICT, WITHOUT ROWID;
 
--- Erased spaces: hidden below `end_index`, and gone from disk when no segment below it is older than the row.
+-- Erased spaces and truncated streams: hidden, and gone from disk when no segment below `end_index` is older than the
+-- row. A space of a partition can be hidden in more than one way.
 CREATE TABLE tombstones (
     partition  INTEGER NOT NULL REFERENCES partitions,
     space      BLOB NOT NULL,
-    end_index  INTEGER NOT NULL,
+    end_index  INTEGER NOT NULL, -- events below it are hidden if they lie before the place that follows
+    time_us    INTEGER NOT NULL, -- the largest number where every time is before it: the space was erased
+    tie_index  INTEGER NOT NULL, -- events of just that time are hidden below this record index
     created_us INTEGER NOT NULL,
     change     INTEGER NOT NULL,
-    PRIMARY KEY (partition, space)
+    PRIMARY KEY (partition, space, end_index, time_us, tie_index)
 ) STRICT, WITHOUT ROWID;
 
 -- Events that could not be sealed. Their record indexes count as sealed; a scan passes over them.
@@ -136,3 +141,36 @@ CREATE TABLE problems (
     action   TEXT NOT NULL,
     found_us INTEGER NOT NULL
 ) STRICT;
+
+-- Streams: spaces that are named by a tag set, in the canonical text of it. Every stream of an event below the mark of
+-- its partition is here; what lies above is looked up in segments and the memtable when a catalog is opened.
+CREATE TABLE streams (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    topic  INTEGER NOT NULL REFERENCES topics,
+    name   TEXT NOT NULL,
+    UNIQUE (topic, name)
+) STRICT;
+
+CREATE TABLE stream_tags (
+    stream INTEGER NOT NULL REFERENCES streams ON DELETE CASCADE,
+    name   TEXT NOT NULL,
+    value  TEXT NOT NULL,
+    PRIMARY KEY (stream, name)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE stream_marks (
+    partition INTEGER PRIMARY KEY REFERENCES partitions,
+    end_index INTEGER NOT NULL
+) STRICT;
+
+-- Pipes: queries whose answers are copied into the stream {logrange.pipe=NAME} as they come.
+CREATE TABLE pipes (
+    name       TEXT PRIMARY KEY,
+    identity   TEXT NOT NULL UNIQUE, -- never used again; also the name under which it appends, as a producer
+    source     TEXT NOT NULL,        -- LQL; empty: every stream
+    condition  TEXT NOT NULL,        -- LQL; empty: every record
+    backfill   INTEGER NOT NULL,
+    created_us INTEGER NOT NULL,
+    sequence   INTEGER NOT NULL,     -- of its last batch when `progress` was kept; a later batch tells a later one
+    progress   TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
