@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, TypeVarTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +13,8 @@ from starlette.responses import Response
 from aggregator.server.bodies.refusals import Source
 from aggregator.server.bodies.schemas import PROBLEM
 
+Ts = TypeVarTuple("Ts")
+F = TypeVar("F", bound=Callable[..., Awaitable[Response]])
 Endpoint = Callable[[Request], Awaitable[Response]]
 Scope = Literal["open", "read", "write", "admin"]
 _MARK = "_aggregator_operation"
@@ -44,14 +47,14 @@ def operation(
     errors: Mapping[str, Any] = PROBLEM,
     checks_topics: bool = False,
     source: Source | None = None,
-) -> Callable[[Endpoint], Endpoint]:
+) -> Callable[[F], F]:
     """Mark an endpoint. body: `content` of the request body by media type. answers: OpenAPI responses by status; those
     that are errors have the content `errors`, where they name none, as has any status that is not among them.
 
     Every endpoint has a mark; an application with one that has none is not made.
     """
 
-    def mark(endpoint: Endpoint) -> Endpoint:
+    def mark(endpoint: F) -> F:
         document: dict[str, Any] = {"summary": summary, "tags": [tag], "operationId": endpoint.__name__}
         if description:
             document["description"] = description
@@ -64,6 +67,16 @@ def operation(
         return endpoint
 
     return mark
+
+
+def bound(endpoint: Callable[[*Ts, Request], Awaitable[Response]], *values: *Ts) -> Endpoint:
+    """The endpoint with its first arguments set, under its name and with its mark."""
+
+    @functools.wraps(endpoint)
+    async def call(request: Request) -> Response:
+        return await endpoint(*values, request)
+
+    return call
 
 
 def _responses(answers: Mapping[str, Any], errors: Mapping[str, Any]) -> dict[str, Any]:

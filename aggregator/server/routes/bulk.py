@@ -28,7 +28,7 @@ from aggregator.server.bodies.records import TAGS_AND_RECORD, Outcome, Place, Ta
 from aggregator.server.bodies.refusals import Tell
 from aggregator.server.bodies.schemas import ELASTIC_ERROR, json_answer, ref, text
 from aggregator.server.context import Context
-from aggregator.server.control.operation import Endpoint, operation, parameter
+from aggregator.server.control.operation import F, bound, operation, parameter
 from aggregator.server.http.body import read_body
 from aggregator.server.http.params import Asked, idempotency_key
 
@@ -57,110 +57,131 @@ _FACTS = {"200": json_answer("facts about the server", {"type": "object"})}
 
 def routes(context: Context) -> list[Route]:
     """Documents in bulk and alone, and what shippers ask before they send any."""
-
-    async def send_bulk(request: Request) -> Response:
-        started = time.perf_counter()
-        index = request.path_params.get("index")
-        actions, outcomes = await stored(request, lambda body: list(read_actions(body, index)))
-        took = int((time.perf_counter() - started) * 1000)
-        return _answer(bulk_answer(actions, outcomes, took), request)
-
-    async def send_document(request: Request, verb: str) -> Response:
-        index, document_id = request.path_params["index"], request.path_params.get("id")
-        actions, outcomes = await stored(request, lambda body: [Action(verb, index, document_id, body, 1)])
-        status, answer = document_answer(actions[0], outcomes[0])
-        return _answer(answer, request, status)
-
-    async def stored(
-        request: Request, read: Callable[[bytes], list[Action]]
-    ) -> tuple[list[Action], list[Outcome | Wrong]]:
-        asked = Asked(request, ["topic", "partition", *_IGNORED])
-        topic = asked.text("topic") or STREAMS_TOPIC
-        request.state.access.require("write", topic)
-        target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
-        body = await read_body(request, context.settings.http)
-
-        def work() -> tuple[list[Action], list[Outcome | Wrong]]:
-            actions = context.understand(lambda: read(body.plain().to_pybytes()))
-            if not actions:
-                raise ProblemError(400, "invalid-request", "request body is required")
-            with context.telling("bulk") as tell:
-                made = [record_of(action, tell) for action in actions]
-                if target.producer is not None and any(
-                    not isinstance(each, Wrong) and each[1].get("ts") is None for each in made
-                ):
-                    raise ProblemError(
-                        400, "invalid-event", "with an Idempotency-Key each document needs an @timestamp"
-                    )
-                return actions, _store_once(context, actions, made, target, tell)
-
-        return await context.appends.run(work)
-
-    def in_bulk(name: str, summary: str, *parameters: Any) -> Endpoint:
-        async def bulk(request: Request) -> Response:
-            return await send_bulk(request)
-
-        bulk.__name__ = name
-        return operation(
-            "write", summary, tag="shippers", checks_topics=True, source="bulk", description=_MANY,
-            parameters=(*parameters, _TOPIC), body={"application/x-ndjson": text("bulk-lines", _LINES)},
-            errors=ELASTIC_ERROR, answers=_ANSWERED,
-        )(bulk)  # fmt: skip
-
-    def alone(name: str, summary: str, *parameters: Any, verb: str | None = None) -> Endpoint:
-        async def document(request: Request) -> Response:
-            return await send_document(request, verb or _verb(request))
-
-        document.__name__ = name
-        answers = _STORED if verb is None else _STORED | {"409": {"description": "it is stored already"}}
-        return operation(
-            "write", summary, tag="shippers", checks_topics=True, source="bulk", description=_ONE,
-            parameters=(*parameters, _TOPIC), body=_BODY, errors=ELASTIC_ERROR, answers=answers,
-        )(document)  # fmt: skip
-
-    @operation("open", "What shippers for Elasticsearch look at first", tag="shippers", answers=_FACTS)
-    async def about(request: Request) -> Response:
-        return _answer(elastic.about_server(), request)
-
-    @operation("open", "Elasticsearch's health check", tag="shippers", answers=_FACTS)
-    async def cluster_health(request: Request) -> Response:
-        return _answer(elastic.health(), request)
-
-    @operation("open", "Elasticsearch's licence, for Beats and Logstash", tag="shippers", answers=_FACTS)
-    async def licence(request: Request) -> Response:
-        return _answer(elastic.licence(), request)
-
-    @operation("open", "Features of Elasticsearch, none of which is here", tag="shippers", answers=_FACTS)
-    async def features(request: Request) -> Response:
-        return _answer(elastic.features(), request)
-
-    @operation(
-        "open", "A template or policy, always there and empty", tag="shippers",
-        description="So that shippers do not try to make theirs. None is kept, and making one is refused.",
-        parameters=(parameter("name", "Any name", where="path", example="logs"),),
-    )  # fmt: skip
-    async def template(request: Request) -> Response:
-        kind = request.state.route.split("/")[1]
-        return _answer(elastic.template(kind, request.path_params["name"]), request)
-
-    bulk = in_bulk("bulk", "Store documents by Elasticsearch's bulk interface")
-    bulk_of_index = in_bulk("bulk_of_index", "Store documents of one index", _OTHER_INDEX)
-    store_document = alone("store_document", "Store a document", _INDEX)
-    store_with_id = alone("store_document_with_id", "Store a document under an id", _INDEX, _ID)
-    create = alone("create_document", "Store a document under an id, once", _INDEX, _ID, verb="create")
     looks, sends = ["GET", "HEAD"], ["POST", "PUT"]
     return [
-        *(Route(path, bulk, methods=sends) for path in ("/_bulk", "/_bulk/")),  # Fluent Bit with a pipeline
-        *(Route(path, bulk_of_index, methods=sends) for path in ("/{index}/_bulk", "/{index}/_bulk/")),
-        Route("/{index}/_doc", store_document, methods=["POST"]),
-        Route("/{index}/_doc/{id}", store_with_id, methods=sends),
-        Route("/{index}/_create/{id}", create, methods=sends),
+        *(
+            Route(path, bound(bulk, context), methods=sends) for path in ("/_bulk", "/_bulk/")
+        ),  # Fluent Bit with a pipeline
+        *(Route(path, bound(bulk_of_index, context), methods=sends) for path in ("/{index}/_bulk", "/{index}/_bulk/")),
+        Route("/{index}/_doc", bound(store_document, context), methods=["POST"]),
+        Route("/{index}/_doc/{id}", bound(store_document_with_id, context), methods=sends),
+        Route("/{index}/_create/{id}", bound(create_document, context), methods=sends),
         Route("/", about, methods=looks),
         Route("/_cluster/health", cluster_health, methods=looks),
         Route("/_license", licence, methods=looks),
         Route("/_xpack", features, methods=looks),
         *(Route(f"/{kind}/{{name}}", template, methods=looks) for kind in _KEPT_NOWHERE),
     ]
+
+
+def _in_bulk(summary: str, *parameters: Any) -> Callable[[F], F]:
+    return operation(
+        "write", summary, tag="shippers", checks_topics=True, source="bulk", description=_MANY,
+        parameters=(*parameters, _TOPIC), body={"application/x-ndjson": text("bulk-lines", _LINES)},
+        errors=ELASTIC_ERROR, answers=_ANSWERED,
+    )  # fmt: skip
+
+
+def _alone(summary: str, *parameters: Any, once: bool = False) -> Callable[[F], F]:
+    answers = _STORED | {"409": {"description": "it is stored already"}} if once else _STORED
+    return operation(
+        "write", summary, tag="shippers", checks_topics=True, source="bulk", description=_ONE,
+        parameters=(*parameters, _TOPIC), body=_BODY, errors=ELASTIC_ERROR, answers=answers,
+    )  # fmt: skip
+
+
+@_in_bulk("Store documents by Elasticsearch's bulk interface")
+async def bulk(context: Context, request: Request) -> Response:
+    return await _send_bulk(context, request)
+
+
+@_in_bulk("Store documents of one index", _OTHER_INDEX)
+async def bulk_of_index(context: Context, request: Request) -> Response:
+    return await _send_bulk(context, request)
+
+
+@_alone("Store a document", _INDEX)
+async def store_document(context: Context, request: Request) -> Response:
+    return await _send_document(context, request, _verb(request))
+
+
+@_alone("Store a document under an id", _INDEX, _ID)
+async def store_document_with_id(context: Context, request: Request) -> Response:
+    return await _send_document(context, request, _verb(request))
+
+
+@_alone("Store a document under an id, once", _INDEX, _ID, once=True)
+async def create_document(context: Context, request: Request) -> Response:
+    return await _send_document(context, request, "create")
+
+
+@operation("open", "What shippers for Elasticsearch look at first", tag="shippers", answers=_FACTS)
+async def about(request: Request) -> Response:
+    return _answer(elastic.about_server(), request)
+
+
+@operation("open", "Elasticsearch's health check", tag="shippers", answers=_FACTS)
+async def cluster_health(request: Request) -> Response:
+    return _answer(elastic.health(), request)
+
+
+@operation("open", "Elasticsearch's licence, for Beats and Logstash", tag="shippers", answers=_FACTS)
+async def licence(request: Request) -> Response:
+    return _answer(elastic.licence(), request)
+
+
+@operation("open", "Features of Elasticsearch, none of which is here", tag="shippers", answers=_FACTS)
+async def features(request: Request) -> Response:
+    return _answer(elastic.features(), request)
+
+
+@operation(
+    "open", "A template or policy, always there and empty", tag="shippers",
+    description="So that shippers do not try to make theirs. None is kept, and making one is refused.",
+    parameters=(parameter("name", "Any name", where="path", example="logs"),),
+)  # fmt: skip
+async def template(request: Request) -> Response:
+    kind = request.state.route.split("/")[1]
+    return _answer(elastic.template(kind, request.path_params["name"]), request)
+
+
+async def _send_bulk(context: Context, request: Request) -> Response:
+    started = time.perf_counter()
+    index = request.path_params.get("index")
+    actions, outcomes = await _stored(context, request, lambda body: list(read_actions(body, index)))
+    took = int((time.perf_counter() - started) * 1000)
+    return _answer(bulk_answer(actions, outcomes, took), request)
+
+
+async def _send_document(context: Context, request: Request, verb: str) -> Response:
+    index, document_id = request.path_params["index"], request.path_params.get("id")
+    actions, outcomes = await _stored(context, request, lambda body: [Action(verb, index, document_id, body, 1)])
+    status, answer = document_answer(actions[0], outcomes[0])
+    return _answer(answer, request, status)
+
+
+async def _stored(
+    context: Context, request: Request, read: Callable[[bytes], list[Action]]
+) -> tuple[list[Action], list[Outcome | Wrong]]:
+    asked = Asked(request, ["topic", "partition", *_IGNORED])
+    topic = asked.text("topic") or STREAMS_TOPIC
+    request.state.access.require("write", topic)
+    target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
+    body = await read_body(request, context.settings.http)
+
+    def work() -> tuple[list[Action], list[Outcome | Wrong]]:
+        actions = context.understand(lambda: read(body.plain().to_pybytes()))
+        if not actions:
+            raise ProblemError(400, "invalid-request", "request body is required")
+        with context.telling("bulk") as tell:
+            made = [record_of(action, tell) for action in actions]
+            if target.producer is not None and any(
+                not isinstance(each, Wrong) and each[1].get("ts") is None for each in made
+            ):
+                raise ProblemError(400, "invalid-event", "with an Idempotency-Key each document needs an @timestamp")
+            return actions, _store_once(context, actions, made, target, tell)
+
+    return await context.appends.run(work)
 
 
 def _verb(request: Request) -> str:

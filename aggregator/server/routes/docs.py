@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from aggregator.server.bodies.schemas import json_answer
 from aggregator.server.context import Context
-from aggregator.server.control.operation import operation
+from aggregator.server.control.operation import bound, operation
 from aggregator.server.http.openapi import document
 
 _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'"
@@ -20,20 +20,21 @@ _POLICY = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inl
 def routes(context: Context) -> list[Route]:
     """`/docs` and `/openapi.json`."""
     page = files("aggregator.server").joinpath("docs.html").read_text("utf-8")
+    return [Route("/openapi.json", bound(openapi, context)), Route("/docs", bound(docs, page))]
 
-    @operation(
-        "open", "This API as an OpenAPI document", tag="documentation",
-        answers={"200": json_answer("the document", {"type": "object"})},
-    )  # fmt: skip
-    async def openapi(request: Request) -> Response:
-        found = document(request.app.state.routes, secured=context.authority.asks)
-        return Response(json.dumps(found), media_type="application/json")
 
-    @operation(
-        "open", "This API for people, to read and to try", tag="documentation",
-        answers={"200": {"description": "a page", "content": {"text/html": {}}}},
-    )  # fmt: skip
-    async def docs(request: Request) -> Response:
-        return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY, "X-Frame-Options": "DENY"})
+@operation(
+    "open", "This API as an OpenAPI document", tag="documentation",
+    answers={"200": json_answer("the document", {"type": "object"})},
+)  # fmt: skip
+async def openapi(context: Context, request: Request) -> Response:
+    found = document(request.app.state.routes, secured=context.authority.asks)
+    return Response(json.dumps(found), media_type="application/json")
 
-    return [Route("/openapi.json", openapi), Route("/docs", docs)]
+
+@operation(
+    "open", "This API for people, to read and to try", tag="documentation",
+    answers={"200": {"description": "a page", "content": {"text/html": {}}}},
+)  # fmt: skip
+async def docs(page: str, request: Request) -> Response:
+    return HTMLResponse(page, headers={"Content-Security-Policy": _POLICY, "X-Frame-Options": "DENY"})

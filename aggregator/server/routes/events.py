@@ -18,7 +18,7 @@ from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.bodies.schemas import BINARY, json_answer, ref, text
 from aggregator.server.bodies.times import TIME_UNITS, TimeReader
 from aggregator.server.context import Context
-from aggregator.server.control.operation import operation, parameter
+from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.answers import media_for, stream_scan
 from aggregator.server.http.body import read_body
 from aggregator.server.http.params import Asked, idempotency_key, names_in, wrong
@@ -91,80 +91,83 @@ _QUESTION = (
 
 def routes(context: Context) -> list[Route]:
     """Appends, scans, index scans, records by index."""
-
-    @operation(
-        "write", "Append a batch of events", tag="events", source="events",
-        parameters=(TOPIC, PARTITION, TIME_UNIT, *NAMES, KEY), answers=RECEIPT,
-        description="All of it, durable when the answer comes, or nothing. Columns: `space`, `timestamp` (ISO 8601, or "
-        "a number since 1970), perhaps `grouping` and `data`, and any others.",
-        body={LINES: text("event-lines", _LINE), JSON: {"schema": JSON_ROWS, "example": [json.loads(_LINE)]},
-              CSV: text("event-csv", _CSV), **dict.fromkeys(INPUTS[:2], BINARY)},
-    )  # fmt: skip
-    async def append_events(request: Request) -> Response:
-        asked = Asked(request, ["partition", "time_unit", "ts", "msg"])
-        names, times = names_in(asked), TimeReader(asked.time_unit())
-        producer, sequence = idempotency_key(request)
-        media = input_media(request, INPUTS)
-        body = await read_body(request, context.settings.http)
-
-        def store() -> Receipt:
-            topic = context.catalog.topic(request.path_params["topic"])
-            events = context.understand(
-                lambda: read_events(
-                    body.plain(), media, types=_types(topic, media), binary_keys=topic.keys == "binary",
-                    max_bytes=body.max_bytes, names=names, times=times,
-                )
-            )  # fmt: skip
-            return topic.append(events, asked.text("partition", "0") or "", producer=producer, sequence=sequence)
-
-        return receipt_answer(await context.appends.run(store), times)
-
-    @operation("read", "Events by time", tag="events", parameters=(TOPIC, *_QUESTION), answers=EVENTS)
-    async def scan_events(request: Request) -> Response:
-        return await _scan(context, request, {})
-
-    @operation(
-        "read", "Events with a value of an index", tag="events", answers=EVENTS,
-        parameters=(TOPIC, parameter("column", "An indexed column", where="path", example="type"),
-                    parameter("value", "The value", required=True, example="purchase"),
-                    parameter("type", "What the value is; by default what the column is read as",
-                              enum=["text", "integer", "boolean"]), *_QUESTION),
-    )  # fmt: skip
-    async def scan_index(request: Request) -> Response:
-        return await _scan(context, request, {"index": request.path_params["column"]})
-
-    @operation(
-        "read", "Records of a partition in the order in which they were appended", tag="events", answers=EVENTS,
-        parameters=(TOPIC, parameter("partition", "Name of a partition", where="path", example="0"),
-                    parameter("from", "The first record index; with reverse the last", kind="integer", minimum=0,
-                              maximum=2**63 - 1),
-                    *(known for known in _QUESTION if known["name"] in ("limit", "reverse", "columns"))),
-    )  # fmt: skip
-    async def read_partition(request: Request) -> Response:
-        asked = Asked(request, ["from", "limit", "reverse", "columns"])
-        options: dict[str, Any] = {
-            "limit": asked.number("limit"),
-            "reverse": asked.flag("reverse"),
-            "columns": asked.names("columns"),
-        }
-        first = asked.number("from")
-
-        def make() -> Scan:
-            topic = context.catalog.topic(request.path_params["topic"])
-            partition = request.path_params["partition"]
-            if partition not in topic.partitions:
-                raise ProblemError(404, "no-such-partition", f"no partition {partition!r} in topic {topic.name!r}")
-            return topic.read(partition, first, **options)
-
-        return await stream_scan(context.reads, make, media_for(request))
-
     path = "/v1/topics/{topic}"
     return [
-        Route(f"{path}/events", append_events, methods=["POST"]),
-        Route(f"{path}/events", scan_events, methods=["GET"]),
-        Route(f"{path}/index/{{column}}", scan_index, methods=["GET"]),
-        Route(f"{path}/partitions/{{partition}}/records", read_partition, methods=["GET"]),
+        Route(f"{path}/events", bound(append_events, context), methods=["POST"]),
+        Route(f"{path}/events", bound(scan_events, context), methods=["GET"]),
+        Route(f"{path}/index/{{column}}", bound(scan_index, context), methods=["GET"]),
+        Route(f"{path}/partitions/{{partition}}/records", bound(read_partition, context), methods=["GET"]),
     ]
+
+
+@operation(
+    "write", "Append a batch of events", tag="events", source="events",
+    parameters=(TOPIC, PARTITION, TIME_UNIT, *NAMES, KEY), answers=RECEIPT,
+    description="All of it, durable when the answer comes, or nothing. Columns: `space`, `timestamp` (ISO 8601, or "
+    "a number since 1970), perhaps `grouping` and `data`, and any others.",
+    body={LINES: text("event-lines", _LINE), JSON: {"schema": JSON_ROWS, "example": [json.loads(_LINE)]},
+          CSV: text("event-csv", _CSV), **dict.fromkeys(INPUTS[:2], BINARY)},
+)  # fmt: skip
+async def append_events(context: Context, request: Request) -> Response:
+    asked = Asked(request, ["partition", "time_unit", "ts", "msg"])
+    names, times = names_in(asked), TimeReader(asked.time_unit())
+    producer, sequence = idempotency_key(request)
+    media = input_media(request, INPUTS)
+    body = await read_body(request, context.settings.http)
+
+    def store() -> Receipt:
+        topic = context.catalog.topic(request.path_params["topic"])
+        events = context.understand(
+            lambda: read_events(
+                body.plain(), media, types=_types(topic, media), binary_keys=topic.keys == "binary",
+                max_bytes=body.max_bytes, names=names, times=times,
+            )
+        )  # fmt: skip
+        return topic.append(events, asked.text("partition", "0") or "", producer=producer, sequence=sequence)
+
+    return receipt_answer(await context.appends.run(store), times)
+
+
+@operation("read", "Events by time", tag="events", parameters=(TOPIC, *_QUESTION), answers=EVENTS)
+async def scan_events(context: Context, request: Request) -> Response:
+    return await _scan(context, request, {})
+
+
+@operation(
+    "read", "Events with a value of an index", tag="events", answers=EVENTS,
+    parameters=(TOPIC, parameter("column", "An indexed column", where="path", example="type"),
+                parameter("value", "The value", required=True, example="purchase"),
+                parameter("type", "What the value is; by default what the column is read as",
+                          enum=["text", "integer", "boolean"]), *_QUESTION),
+)  # fmt: skip
+async def scan_index(context: Context, request: Request) -> Response:
+    return await _scan(context, request, {"index": request.path_params["column"]})
+
+
+@operation(
+    "read", "Records of a partition in the order in which they were appended", tag="events", answers=EVENTS,
+    parameters=(TOPIC, parameter("partition", "Name of a partition", where="path", example="0"),
+                parameter("from", "The first record index; with reverse the last", kind="integer", minimum=0,
+                          maximum=2**63 - 1),
+                *(known for known in _QUESTION if known["name"] in ("limit", "reverse", "columns"))),
+)  # fmt: skip
+async def read_partition(context: Context, request: Request) -> Response:
+    asked = Asked(request, ["from", "limit", "reverse", "columns"])
+    options: dict[str, Any] = {
+        "limit": asked.number("limit"),
+        "reverse": asked.flag("reverse"),
+        "columns": asked.names("columns"),
+    }
+    first = asked.number("from")
+
+    def make() -> Scan:
+        topic = context.catalog.topic(request.path_params["topic"])
+        partition = request.path_params["partition"]
+        if partition not in topic.partitions:
+            raise ProblemError(404, "no-such-partition", f"no partition {partition!r} in topic {topic.name!r}")
+        return topic.read(partition, first, **options)
+
+    return await stream_scan(context.reads, make, media_for(request))
 
 
 def input_media(request: Request, known: tuple[str, ...]) -> str:

@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from aggregator.server.bodies.schemas import PLATEAU_ERROR, WHOLE, json_answer, shape
 from aggregator.server.context import Context
-from aggregator.server.control.operation import operation
+from aggregator.server.control.operation import bound, operation
 from aggregator.server.metrics.exposition import CONTENT_TYPE, Metrics
 
 _TAG = "health"
@@ -17,44 +17,50 @@ _READY = shape({"status": {"enum": ["ready", "not ready"]}}, {"problems": WHOLE}
 
 def routes(context: Context) -> list[Route]:
     """`/healthz`, `/readyz`, `/metrics`, and plateau's `/ok`."""
-    health = context.health
-    metrics = Metrics(context)
+    return [
+        Route("/healthz", healthz),
+        Route("/readyz", bound(readyz, context)),
+        Route("/ok", bound(ok, context)),
+        Route("/metrics", bound(figures, context, Metrics(context))),
+    ]
 
-    @operation(
-        "open", "The process answers", tag=_TAG,
-        answers={"200": json_answer("it does", shape({"status": {"const": "ok"}}))},
-    )  # fmt: skip
-    async def healthz(request: Request) -> Response:
-        return JSONResponse({"status": "ok"})
 
-    @operation(
-        "open", "Requests are taken: the server is not stopping, and the catalog is well", tag=_TAG,
-        answers={"200": json_answer("ready", _READY),
-                 "503": json_answer("starting, stopping, or in trouble", _READY)},
-    )  # fmt: skip
-    async def readyz(request: Request) -> Response:
-        ready = context.ready and not health.ill
-        told: dict[str, str | int] = {"status": "ready" if ready else "not ready"}
-        if health.problems:
-            told["problems"] = health.problems
-        return JSONResponse(told, 200 if ready else 503)
+@operation(
+    "open", "The process answers", tag=_TAG,
+    answers={"200": json_answer("it does", shape({"status": {"const": "ok"}}))},
+)  # fmt: skip
+async def healthz(request: Request) -> Response:
+    return JSONResponse({"status": "ok"})
 
-    @operation(
-        "open", "plateau's health check", tag="plateau",
-        errors=PLATEAU_ERROR,
-        answers={"200": json_answer("well", shape({"ok": {"const": "true"}})),
-                 "500": {"description": "not well for ten checkpoint intervals"}},
-    )  # fmt: skip
-    async def ok(request: Request) -> Response:
-        if health.ill:
-            return JSONResponse({"message": "no heartbeat", "code": 500}, 500)
-        return JSONResponse({"ok": "true"})
 
-    @operation(
-        "read", "Figures for Prometheus", tag=_TAG,
-        answers={"200": {"description": "the text format", "content": {CONTENT_TYPE: {}}}},
-    )  # fmt: skip
-    async def figures(request: Request) -> Response:
-        return Response(await context.reads.run(metrics.page), media_type=CONTENT_TYPE)
+@operation(
+    "open", "Requests are taken: the server is not stopping, and the catalog is well", tag=_TAG,
+    answers={"200": json_answer("ready", _READY),
+             "503": json_answer("starting, stopping, or in trouble", _READY)},
+)  # fmt: skip
+async def readyz(context: Context, request: Request) -> Response:
+    ready = context.ready and not context.health.ill
+    told: dict[str, str | int] = {"status": "ready" if ready else "not ready"}
+    if context.health.problems:
+        told["problems"] = context.health.problems
+    return JSONResponse(told, 200 if ready else 503)
 
-    return [Route("/healthz", healthz), Route("/readyz", readyz), Route("/ok", ok), Route("/metrics", figures)]
+
+@operation(
+    "open", "plateau's health check", tag="plateau",
+    errors=PLATEAU_ERROR,
+    answers={"200": json_answer("well", shape({"ok": {"const": "true"}})),
+             "500": {"description": "not well for ten checkpoint intervals"}},
+)  # fmt: skip
+async def ok(context: Context, request: Request) -> Response:
+    if context.health.ill:
+        return JSONResponse({"message": "no heartbeat", "code": 500}, 500)
+    return JSONResponse({"ok": "true"})
+
+
+@operation(
+    "read", "Figures for Prometheus", tag=_TAG,
+    answers={"200": {"description": "the text format", "content": {CONTENT_TYPE: {}}}},
+)  # fmt: skip
+async def figures(context: Context, metrics: Metrics, request: Request) -> Response:
+    return Response(await context.reads.run(metrics.page), media_type=CONTENT_TYPE)

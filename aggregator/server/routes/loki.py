@@ -15,7 +15,7 @@ from aggregator.server.bodies.problems import Problem, ProblemError, problem_of
 from aggregator.server.bodies.records import TAGS_AND_RECORD, Refusal, Target, make_stream_topic, store
 from aggregator.server.bodies.schemas import BINARY, PROBLEM
 from aggregator.server.context import Context
-from aggregator.server.control.operation import operation, parameter
+from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.body import read_body
 from aggregator.server.http.params import Asked, header, idempotency_key
 
@@ -32,64 +32,69 @@ _PARAMETERS = (
 
 def routes(context: Context) -> list[Route]:
     """`/loki/api/v1/push`, and `/ready`, which some shippers ask first."""
+    return [
+        Route("/loki/api/v1/push", bound(push_logs, context), methods=["POST"]),
+        Route("/ready", bound(loki_ready, context), methods=["GET"]),
+    ]
 
-    @operation(
-        "write", "Push logs as to Loki", tag="shippers", source="loki",
-        parameters=_PARAMETERS, checks_topics=True, errors={"text/plain": {}, **PROBLEM},
-        description="Labels are the tags of the stream; the line is the message, structured metadata are fields. "
-        "Protobuf is compressed with snappy. Durable when the answer comes. Errors are plain text, as Loki has them.",
-        body={PROTOBUF: BINARY, JSON: {"schema": {"type": "object", "format": "loki"}, "example": _EXAMPLE}},
-        answers={"204": {"description": "stored"}, "429": {"description": "try again after Retry-After"},
-                 "400": {"description": "no push request; or so many entries can never be stored, and all others are"}},
-    )  # fmt: skip
-    async def push_logs(request: Request) -> Response:
-        try:
-            await stored(request)
-        except ClientDisconnect:
-            raise
-        except Exception as error:  # noqa: BLE001  # Loki has answers of its own
-            return _failure(problem_of(error))
-        return Response(status_code=204)
 
-    async def stored(request: Request) -> None:
-        asked = Asked(request, ["topic", "partition"])
-        topic = asked.text("topic") or header(request, TENANT) or STREAMS_TOPIC
-        request.state.access.require("write", topic)
-        target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
-        as_json = media_of(request.headers.get("content-type")) == JSON
-        snappy = not as_json and request.headers.get("content-encoding", "").strip().lower() == "snappy"
-        most = context.settings.http.max_append_bytes
-        body = await read_body(request, context.settings.http, as_it_is=("snappy",) if snappy else ())
+@operation(
+    "write", "Push logs as to Loki", tag="shippers", source="loki",
+    parameters=_PARAMETERS, checks_topics=True, errors={"text/plain": {}, **PROBLEM},
+    description="Labels are the tags of the stream; the line is the message, structured metadata are fields. "
+    "Protobuf is compressed with snappy. Durable when the answer comes. Errors are plain text, as Loki has them.",
+    body={PROTOBUF: BINARY, JSON: {"schema": {"type": "object", "format": "loki"}, "example": _EXAMPLE}},
+    answers={"204": {"description": "stored"}, "429": {"description": "try again after Retry-After"},
+             "400": {"description": "no push request; or so many entries can never be stored, and all others are"}},
+)  # fmt: skip
+async def push_logs(context: Context, request: Request) -> Response:
+    try:
+        await _stored(context, request)
+    except ClientDisconnect:
+        raise
+    except Exception as error:  # noqa: BLE001  # Loki has answers of its own
+        return _failure(problem_of(error))
+    return Response(status_code=204)
 
-        def work() -> None:
-            from aggregator.server.bodies.loki import read_json_push, read_push, unpack_snappy  # here: slow to import
 
-            with context.telling("loki") as tell:
+async def _stored(context: Context, request: Request) -> None:
+    asked = Asked(request, ["topic", "partition"])
+    topic = asked.text("topic") or header(request, TENANT) or STREAMS_TOPIC
+    request.state.access.require("write", topic)
+    target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
+    as_json = media_of(request.headers.get("content-type")) == JSON
+    snappy = not as_json and request.headers.get("content-encoding", "").strip().lower() == "snappy"
+    most = context.settings.http.max_append_bytes
+    body = await read_body(request, context.settings.http, as_it_is=("snappy",) if snappy else ())
 
-                def read() -> list[TAGS_AND_RECORD]:
-                    plain = body.plain().to_pybytes()
-                    return read_json_push(plain, tell) if as_json else read_push(unpack_snappy(plain, most), tell)
+    def work() -> None:
+        from aggregator.server.bodies.loki import read_json_push, read_push, unpack_snappy  # here: slow to import
 
-                items = context.understand(read)
-                if target.producer is not None and any("ts" not in record for _, record in items):
-                    raise ProblemError(400, "invalid-event", "with an Idempotency-Key each entry needs a time")
-                make_stream_topic(context.catalog, topic, context.settings)
-                outcomes = store(context.catalog, items, target, tell)
-            refusals = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
-            if refusals:
-                raise ProblemError(400, "invalid-event", f"{len(refusals)} of {len(outcomes)} entries are not stored, "
-                                   f"as they cannot be: {refusals[0].reason}", "all others are stored")  # fmt: skip
+        with context.telling("loki") as tell:
 
-        await context.appends.run(work)
+            def read() -> list[TAGS_AND_RECORD]:
+                plain = body.plain().to_pybytes()
+                return read_json_push(plain, tell) if as_json else read_push(unpack_snappy(plain, most), tell)
 
-    @operation(
-        "open", "Whether the server is ready, as Loki says it", tag="shippers", errors={"text/plain": {}, **PROBLEM},
-        answers={"200": {"description": "ready", "content": {"text/plain": {}}}, "503": {"description": "not ready"}},
-    )  # fmt: skip
-    async def loki_ready(request: Request) -> Response:
-        return PlainTextResponse("ready\n" if context.ready else "not ready\n", 200 if context.ready else 503)
+            items = context.understand(read)
+            if target.producer is not None and any("ts" not in record for _, record in items):
+                raise ProblemError(400, "invalid-event", "with an Idempotency-Key each entry needs a time")
+            make_stream_topic(context.catalog, topic, context.settings)
+            outcomes = store(context.catalog, items, target, tell)
+        refusals = [outcome for outcome in outcomes if isinstance(outcome, Refusal)]
+        if refusals:
+            raise ProblemError(400, "invalid-event", f"{len(refusals)} of {len(outcomes)} entries are not stored, "
+                               f"as they cannot be: {refusals[0].reason}", "all others are stored")  # fmt: skip
 
-    return [Route("/loki/api/v1/push", push_logs, methods=["POST"]), Route("/ready", loki_ready, methods=["GET"])]
+    await context.appends.run(work)
+
+
+@operation(
+    "open", "Whether the server is ready, as Loki says it", tag="shippers", errors={"text/plain": {}, **PROBLEM},
+    answers={"200": {"description": "ready", "content": {"text/plain": {}}}, "503": {"description": "not ready"}},
+)  # fmt: skip
+async def loki_ready(context: Context, request: Request) -> Response:
+    return PlainTextResponse("ready\n" if context.ready else "not ready\n", 200 if context.ready else 503)
 
 
 def _failure(problem: Problem) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from starlette.requests import ClientDisconnect, Request
@@ -16,7 +17,7 @@ from aggregator.server.bodies.problems import Problem, ProblemError, problem_of
 from aggregator.server.bodies.records import Target
 from aggregator.server.bodies.schemas import BINARY, PROBLEM, ref
 from aggregator.server.context import Context
-from aggregator.server.control.operation import Endpoint, operation, parameter
+from aggregator.server.control.operation import F, bound, operation, parameter
 from aggregator.server.http.body import read_body
 from aggregator.server.http.params import Asked, idempotency_key
 
@@ -39,64 +40,77 @@ _ERRORS: dict[str, Any] = {PROTOBUF: BINARY, JSON: {"schema": ref("Status")}, **
 
 def routes(context: Context) -> list[Route]:
     """`/v1/logs`; and `/v1/traces` and `/v1/metrics`, which refuse."""
-
-    @operation(
-        "write", "Export logs by OTLP", tag="shippers", source="otlp",
-        parameters=(TOPIC, PARTITION), checks_topics=True,
-        description="Attributes of the resource that the setting `otlp.tags` names are the tags of the stream; body, "
-        "severity, all other attributes, trace and span become message and fields. Durable when the answer comes. "
-        "Errors are a google.rpc.Status, as OTLP has it.",
-        body={PROTOBUF: BINARY, JSON: {"schema": {"type": "object", "format": "otlp"}, "example": _EXAMPLE}},
-        errors=_ERRORS,
-        answers={"200": {"description": "stored; partialSuccess tells of records that never can be",
-                         "content": {PROTOBUF: BINARY, JSON: {"schema": {"type": "object"}}}},
-                 "400": {"description": "no export request"}, "429": {"description": "try again after Retry-After"}},
-    )  # fmt: skip
-    async def export_logs(request: Request) -> Response:
-        media = media_of(request.headers.get("content-type"))
-        try:
-            if media not in (PROTOBUF, JSON):
-                raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not taken here",
-                                   f"send {PROTOBUF} or {JSON}")  # fmt: skip
-            answer = await stored(request, media)
-        except ClientDisconnect:
-            raise
-        except Exception as error:  # noqa: BLE001  # OTLP has answers of its own
-            problem = problem_of(error)
-            request.state.refusal = problem.detail
-            return _failure(problem, media)
-        return Response(answer, 200, None, media)
-
-    async def stored(request: Request, media: str) -> bytes:
-        asked = Asked(request, ["topic", "partition"])
-        topic = asked.text("topic") or STREAMS_TOPIC
-        request.state.access.require("write", topic)
-        target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
-        body = await read_body(request, context.settings.http, may_be_empty=media == PROTOBUF)  # an export of nothing
-
-        def work() -> bytes:
-            from aggregator.server.services.otlp_export import export  # here: slow to import
-
-            return export(context, lambda: body.plain().to_pybytes(), media, target)
-
-        return await context.appends.run(work)
-
-    def refusing(signal: str) -> Endpoint:
-        async def refuse(request: Request) -> Response:
-            problem = not_stored(signal)
-            context.refused("otlp", "unsupported", why=problem.detail)
-            return _failure(problem, media_of(request.headers.get("content-type")))
-
-        refuse.__name__ = f"export_{signal}"
-        return operation(
-            "open", f"Export {signal} by OTLP: refused", tag="shippers", description="Only logs are stored here.",
-            errors=_ERRORS, answers={"404": {"description": f"{signal} are not stored here"}},
-        )(refuse)  # fmt: skip
-
     return [
-        Route("/v1/logs", export_logs, methods=["POST"]),
-        *(Route(f"/v1/{signal}", refusing(signal), methods=["POST"]) for signal in ("traces", "metrics")),
+        Route("/v1/logs", bound(export_logs, context), methods=["POST"]),
+        Route("/v1/traces", bound(export_traces, context), methods=["POST"]),
+        Route("/v1/metrics", bound(export_metrics, context), methods=["POST"]),
     ]
+
+
+@operation(
+    "write", "Export logs by OTLP", tag="shippers", source="otlp",
+    parameters=(TOPIC, PARTITION), checks_topics=True,
+    description="Attributes of the resource that the setting `otlp.tags` names are the tags of the stream; body, "
+    "severity, all other attributes, trace and span become message and fields. Durable when the answer comes. "
+    "Errors are a google.rpc.Status, as OTLP has it.",
+    body={PROTOBUF: BINARY, JSON: {"schema": {"type": "object", "format": "otlp"}, "example": _EXAMPLE}},
+    errors=_ERRORS,
+    answers={"200": {"description": "stored; partialSuccess tells of records that never can be",
+                     "content": {PROTOBUF: BINARY, JSON: {"schema": {"type": "object"}}}},
+             "400": {"description": "no export request"}, "429": {"description": "try again after Retry-After"}},
+)  # fmt: skip
+async def export_logs(context: Context, request: Request) -> Response:
+    media = media_of(request.headers.get("content-type"))
+    try:
+        if media not in (PROTOBUF, JSON):
+            raise ProblemError(415, "unsupported-media-type", f"Content-Type {media[:80]!r} is not taken here",
+                               f"send {PROTOBUF} or {JSON}")  # fmt: skip
+        answer = await _stored(context, request, media)
+    except ClientDisconnect:
+        raise
+    except Exception as error:  # noqa: BLE001  # OTLP has answers of its own
+        problem = problem_of(error)
+        request.state.refusal = problem.detail
+        return _failure(problem, media)
+    return Response(answer, 200, None, media)
+
+
+async def _stored(context: Context, request: Request, media: str) -> bytes:
+    asked = Asked(request, ["topic", "partition"])
+    topic = asked.text("topic") or STREAMS_TOPIC
+    request.state.access.require("write", topic)
+    target = Target(topic, asked.text("partition") or "0", *idempotency_key(request))
+    body = await read_body(request, context.settings.http, may_be_empty=media == PROTOBUF)  # an export of nothing
+
+    def work() -> bytes:
+        from aggregator.server.services.otlp_export import export  # here: slow to import
+
+        return export(context, lambda: body.plain().to_pybytes(), media, target)
+
+    return await context.appends.run(work)
+
+
+def _refusing(signal: str) -> Callable[[F], F]:
+    return operation(
+        "open", f"Export {signal} by OTLP: refused", tag="shippers", description="Only logs are stored here.",
+        errors=_ERRORS, answers={"404": {"description": f"{signal} are not stored here"}},
+    )  # fmt: skip
+
+
+@_refusing("traces")
+async def export_traces(context: Context, request: Request) -> Response:
+    return _refuse(context, request, "traces")
+
+
+@_refusing("metrics")
+async def export_metrics(context: Context, request: Request) -> Response:
+    return _refuse(context, request, "metrics")
+
+
+def _refuse(context: Context, request: Request, signal: str) -> Response:
+    problem = not_stored(signal)
+    context.refused("otlp", "unsupported", why=problem.detail)
+    return _failure(problem, media_of(request.headers.get("content-type")))
 
 
 def _failure(problem: Problem, media: str) -> Response:

@@ -10,13 +10,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from aggregator import InvalidRequestError
+from aggregator import Catalog, InvalidRequestError
 from aggregator.lql import parse_source, parse_where, to_text
 from aggregator.lql.tree import CreatePipe, DeletePipe, DescribePipe, ShowPipes, Statement
 from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.bodies.schemas import json_answer, many, shape
 from aggregator.server.context import Context
-from aggregator.server.control.operation import operation, parameter
+from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.params import Asked, json_object, wrong
 
 _PIPE = {"name": "errors", "from": "{app=web}", "where": 'msg CONTAINS "ERROR"', "backfill": True}
@@ -33,85 +33,89 @@ _NAME = parameter("name", "Name of a pipe", where="path", example="errors", minL
 
 def routes(context: Context) -> list[Route]:
     """`/v1/pipes` and `/v1/pipes/{name}`."""
-    catalog = context.catalog
-
-    def rows(statement: Statement) -> list[dict[str, Any]]:
-        """The table that a statement answers, as JSON takes it."""
-        found = catalog.query(to_text(statement))
-        assert isinstance(found, pa.Table)
-        made: list[dict[str, Any]] = json.loads(json.dumps(found.to_pylist(), default=str))
-        return made
-
-    def described(name: str) -> dict[str, Any]:
-        if name not in [pipe["name"] for pipe in rows(ShowPipes())]:
-            raise ProblemError(404, "no-such-pipe", f"no pipe {name!r}", "GET /v1/pipes lists them")
-        return rows(DescribePipe(name))[0]
-
-    @operation(
-        "read",
-        "List pipes",
-        tag="pipes",
-        answers={"200": json_answer("the pipes, and how far they are", _LIST, {"pipes": [_SHOWN]})},
-    )
-    async def list_pipes(request: Request) -> Response:
-        Asked(request, [])
-        return JSONResponse({"pipes": await context.reads.run(rows, ShowPipes())})
-
-    @operation(
-        "admin", "Make a pipe", tag="pipes", body={"application/json": {"schema": _ASKED, "example": _PIPE}},
-        description="It copies the records of `from` that `where` holds for into `{logrange.pipe=NAME}`, each once; "
-        "with `backfill` also those that are there already. The same pipe again is no error.",
-        answers={"201": json_answer("the pipe", {"type": "object"}, _SHOWN),
-                 "400": {"description": "a condition that is wrong"},
-                 "409": {"description": "it is there already, with another definition"}},
-    )  # fmt: skip
-    async def create_pipe(request: Request) -> Response:
-        Asked(request, [])
-        asked = await json_object(request, context, ("name", "from", "where", "backfill"))
-        for name in ("name", "from", "where"):
-            if not isinstance(asked.get(name, "x"), str):
-                raise wrong(f"{name} must be a text")
-        if not asked.get("name") or not isinstance(asked.get("backfill", False), bool):
-            raise wrong("a pipe has a name, and backfill is true or false", f"such as {json.dumps(_PIPE)}")
-
-        def make() -> dict[str, Any]:
-            source = parse_source(asked["from"]) if asked.get("from") else None
-            where = parse_where(asked["where"]) if asked.get("where") else None
-            try:
-                rows(CreatePipe(asked["name"], source, where, asked.get("backfill", False)))
-            except InvalidRequestError as error:
-                if asked["name"] in [pipe["name"] for pipe in rows(ShowPipes())]:
-                    raise ProblemError(409, "pipe-exists", error.message, error.hint) from None
-                raise
-            return described(asked["name"])
-
-        return JSONResponse(await context.appends.run(make), 201)
-
-    @operation(
-        "read", "Tell about a pipe", tag="pipes", parameters=(_NAME,),
-        answers={"200": json_answer("the pipe", {"type": "object"}, _SHOWN), "404": {"description": "no such pipe"}},
-    )  # fmt: skip
-    async def get_pipe(request: Request) -> Response:
-        Asked(request, [])
-        return JSONResponse(await context.reads.run(described, request.path_params["name"]))
-
-    @operation(
-        "admin", "End a pipe; what it copied stays", tag="pipes", parameters=(_NAME,),
-        answers={"200": json_answer("ended", {"type": "object"}), "404": {"description": "no such pipe"}},
-    )  # fmt: skip
-    async def delete_pipe(request: Request) -> Response:
-        Asked(request, [])
-        name = request.path_params["name"]
-
-        def end() -> dict[str, Any]:
-            described(name)
-            return rows(DeletePipe(name))[0]
-
-        return JSONResponse(await context.appends.run(end))
-
     return [
-        Route("/v1/pipes", list_pipes, methods=["GET"]),
-        Route("/v1/pipes", create_pipe, methods=["POST"]),
-        Route("/v1/pipes/{name}", get_pipe, methods=["GET"]),
-        Route("/v1/pipes/{name}", delete_pipe, methods=["DELETE"]),
+        Route("/v1/pipes", bound(list_pipes, context), methods=["GET"]),
+        Route("/v1/pipes", bound(create_pipe, context), methods=["POST"]),
+        Route("/v1/pipes/{name}", bound(get_pipe, context), methods=["GET"]),
+        Route("/v1/pipes/{name}", bound(delete_pipe, context), methods=["DELETE"]),
     ]
+
+
+@operation(
+    "read",
+    "List pipes",
+    tag="pipes",
+    answers={"200": json_answer("the pipes, and how far they are", _LIST, {"pipes": [_SHOWN]})},
+)
+async def list_pipes(context: Context, request: Request) -> Response:
+    Asked(request, [])
+    return JSONResponse({"pipes": await context.reads.run(_rows, context.catalog, ShowPipes())})
+
+
+@operation(
+    "admin", "Make a pipe", tag="pipes", body={"application/json": {"schema": _ASKED, "example": _PIPE}},
+    description="It copies the records of `from` that `where` holds for into `{logrange.pipe=NAME}`, each once; "
+    "with `backfill` also those that are there already. The same pipe again is no error.",
+    answers={"201": json_answer("the pipe", {"type": "object"}, _SHOWN),
+             "400": {"description": "a condition that is wrong"},
+             "409": {"description": "it is there already, with another definition"}},
+)  # fmt: skip
+async def create_pipe(context: Context, request: Request) -> Response:
+    Asked(request, [])
+    asked = await json_object(request, context, ("name", "from", "where", "backfill"))
+    for name in ("name", "from", "where"):
+        if not isinstance(asked.get(name, "x"), str):
+            raise wrong(f"{name} must be a text")
+    if not asked.get("name") or not isinstance(asked.get("backfill", False), bool):
+        raise wrong("a pipe has a name, and backfill is true or false", f"such as {json.dumps(_PIPE)}")
+
+    def make() -> dict[str, Any]:
+        source = parse_source(asked["from"]) if asked.get("from") else None
+        where = parse_where(asked["where"]) if asked.get("where") else None
+        try:
+            _rows(context.catalog, CreatePipe(asked["name"], source, where, asked.get("backfill", False)))
+        except InvalidRequestError as error:
+            if asked["name"] in [pipe["name"] for pipe in _rows(context.catalog, ShowPipes())]:
+                raise ProblemError(409, "pipe-exists", error.message, error.hint) from None
+            raise
+        return _described(context.catalog, asked["name"])
+
+    return JSONResponse(await context.appends.run(make), 201)
+
+
+@operation(
+    "read", "Tell about a pipe", tag="pipes", parameters=(_NAME,),
+    answers={"200": json_answer("the pipe", {"type": "object"}, _SHOWN), "404": {"description": "no such pipe"}},
+)  # fmt: skip
+async def get_pipe(context: Context, request: Request) -> Response:
+    Asked(request, [])
+    return JSONResponse(await context.reads.run(_described, context.catalog, request.path_params["name"]))
+
+
+@operation(
+    "admin", "End a pipe; what it copied stays", tag="pipes", parameters=(_NAME,),
+    answers={"200": json_answer("ended", {"type": "object"}), "404": {"description": "no such pipe"}},
+)  # fmt: skip
+async def delete_pipe(context: Context, request: Request) -> Response:
+    Asked(request, [])
+    name = request.path_params["name"]
+
+    def end() -> dict[str, Any]:
+        _described(context.catalog, name)
+        return _rows(context.catalog, DeletePipe(name))[0]
+
+    return JSONResponse(await context.appends.run(end))
+
+
+def _rows(catalog: Catalog, statement: Statement) -> list[dict[str, Any]]:
+    """The table that a statement answers, as JSON takes it."""
+    found = catalog.query(to_text(statement))
+    assert isinstance(found, pa.Table)
+    made: list[dict[str, Any]] = json.loads(json.dumps(found.to_pylist(), default=str))
+    return made
+
+
+def _described(catalog: Catalog, name: str) -> dict[str, Any]:
+    if name not in [pipe["name"] for pipe in _rows(catalog, ShowPipes())]:
+        raise ProblemError(404, "no-such-pipe", f"no pipe {name!r}", "GET /v1/pipes lists them")
+    return _rows(catalog, DescribePipe(name))[0]

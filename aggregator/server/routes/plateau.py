@@ -13,7 +13,7 @@ from aggregator import Receipt, Topic
 from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.bodies.schemas import BINARY, PLATEAU_ERROR, by_name, json_answer, ref
 from aggregator.server.context import Context
-from aggregator.server.control.operation import operation, parameter
+from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.body import read_body
 from aggregator.server.plateau import parameters as query
 from aggregator.server.plateau.answers import ARROW_FILE, JSON, RECORDS, arrow_file, media_type
@@ -64,127 +64,130 @@ def routes(context: Context) -> list[Route]:
         take_policies(catalog, settings.roll, settings.retention)
     definitions = Definitions(catalog)
     pager = Pager(definitions)
-
-    def _topic(request: Request) -> Topic | None:
-        name = request.path_params["topic"]
-        return catalog.topic(name) if name in catalog.topics() else None
-
-    @operation(
-        "read", "Names of the topics", tag=_TAG, checks_topics=True, errors=PLATEAU_ERROR,
-        answers={"200": json_answer("The topics", ref("Names"))},
-    )  # fmt: skip
-    async def topics(request: Request) -> Response:
-        names = await context.reads.run(catalog.topics)
-        return JSONResponse({"topics": [{"name": name} for name in names if context.may_see(request, name)]})
-
-    @operation(
-        "read", "Partitions of a topic, their record indexes, and bytes", tag=_TAG, parameters=[_TOPIC],
-        errors=PLATEAU_ERROR, answers={"200": json_answer("The partitions", ref("Partitions"))},
-    )  # fmt: skip
-    async def topic(request: Request) -> Response:
-        def facts() -> dict[str, Any]:
-            if request.path_params["topic"] not in catalog.topics():
-                return {"partitions": {}, "bytes": 0}  # plateau's programs ask before they append
-            stats = catalog.topic(request.path_params["topic"]).stats()
-            spans = {name: _span(p["first_index"], p["end_index"]) for name, p in stats["partitions"].items()}
-            return {"partitions": spans, "bytes": stats["bytes"]}
-
-        return JSONResponse(await context.reads.run(facts))
-
-    @operation(
-        "write", "Append the records of an Arrow file; makes topic and partition", tag=_TAG, source="plateau",
-        description="The first column is `time`: int64 milliseconds, or any timestamp. Durable when it is answered.",
-        parameters=[_TOPIC, _PARTITION], body={ARROW_FILE: BINARY},
-        errors=PLATEAU_ERROR,
-        answers={
-            "200": json_answer("Half-open record indexes", ref("Span"), {"span": {"start": 0, "end": 100}}),
-            "400": {"description": "No such Arrow file can be stored"},
-            "413": {"description": "More bytes than the header x-max-request-size says"},
-            "429": {"description": "The writer is busy; nothing was stored"},
-        },
-    )  # fmt: skip
-    async def append_records(request: Request) -> Response:
-        given = request.headers.get("content-type", "application/octet-stream")
-        if given.partition(";")[0].strip().lower() != ARROW_FILE:
-            raise ProblemError(
-                400, "invalid-request", f"cannot parse Content-Type '{given[:100]}'", f"send {ARROW_FILE}"
-            )
-        body = await read_body(request, settings.http, may_be_empty=True)
-        place = request.path_params["topic"], request.path_params["partition"]
-
-        def store() -> tuple[Receipt, Definition]:
-            return append(
-                catalog, definitions, place, body.plain(), max_bytes=settings.http.max_append_bytes * 4,
-                roll=settings.roll, retention=settings.retention,
-            )  # fmt: skip
-
-        receipt, definition = await context.appends.run(store)
-        context.saw_schema(place, definition.id)
-        return JSONResponse({"span": _span(receipt.first, receipt.last + 1)})
-
-    @operation(
-        "read", "Records of a partition, from a record index on", tag=_TAG, answers=_PAGES, errors=PLATEAU_ERROR,
-        parameters=[
-            _TOPIC, _PARTITION, parameter("start", "The first record index", kind="integer", required=True, minimum=0,
-                                          maximum=2**63 - 1), *_PAGE,
-        ],
-    )  # fmt: skip
-    async def partition_records(request: Request) -> Response:
-        media = _media(request)
-        given = query.parameters(request.query_params.multi_items(), query.PARTITION_PARAMETERS)
-        start = query.whole(given, "start")
-        if start is None:
-            raise query.invalid("parameter 'start' is missing: give a record index")
-        wanted = query.wanted(given, settings.http.max_page, settings.http.max_page_bytes)
-        partition = request.path_params["partition"]
-
-        def read() -> Response:
-            found = _topic(request)
-            if found is None or partition not in found.partitions:
-                return _nothing(media)
-            page = pager.page(found, {partition: start}, wanted)
-            end = page.next[partition]
-            span = _span(min(start, end) if page.first is None else page.first, end)
-            return _answer(page, media, page.status, {"span": json.dumps(span, separators=(",", ":"))})
-
-        return await context.reads.run(read)
-
-    @operation(
-        "read", "Records of all partitions, one after the other", tag=_TAG, answers=_PAGES, errors=PLATEAU_ERROR,
-        description="The body holds where to go on, by partition, as `next` in the header says it; {} to begin.",
-        body={JSON: {"schema": _POSITIONS,
-                     "example": {"web-1": 1000}}}, body_needed=False,
-        parameters=[
-            _TOPIC, parameter("order", "asc, or desc for the newest first", default="asc", enum=["asc", "desc"]),
-            parameter("partition_filter[0]", "Names of partitions, or regex:…", example="regex:^web-",
-                      format="partition-filter"), *_PAGE,
-        ],
-    )  # fmt: skip
-    async def topic_records(request: Request) -> Response:
-        media = _media(request)
-        given = query.parameters(request.query_params.multi_items(), query.TOPIC_PARAMETERS)
-        wanted = query.wanted(given, settings.http.max_page, settings.http.max_page_bytes)
-        begin = query.positions(await request.body())
-
-        def read() -> Response:
-            found = _topic(request)
-            if found is None:
-                return _nothing(media)
-            chosen = query.matching(found.partitions, given.get("partition_filter"))
-            if wanted.descending and begin:  # partitions that came to be since then are newer
-                chosen = [name for name in chosen if name in begin]
-            page = pager.page(found, {name: begin.get(name) for name in chosen}, wanted)
-            return _answer(page, media, {"status": page.status, "next": {**begin, **page.next}}, {})
-
-        return await context.reads.run(read)
-
     return [
-        Route("/topics", topics),
-        Route("/topic/{topic}", topic),
-        Route("/topic/{topic}/records", topic_records, methods=["POST"]),
-        Route("/topic/{topic}/partition/{partition}", append_records, methods=["POST"]),
-        Route("/topic/{topic}/partition/{partition}/records", partition_records),
+        Route("/topics", bound(topics, context)),
+        Route("/topic/{topic}", bound(topic, context)),
+        Route("/topic/{topic}/records", bound(topic_records, context, pager), methods=["POST"]),
+        Route("/topic/{topic}/partition/{partition}", bound(append_records, context, definitions), methods=["POST"]),
+        Route("/topic/{topic}/partition/{partition}/records", bound(partition_records, context, pager)),
     ]
+
+
+@operation(
+    "read", "Names of the topics", tag=_TAG, checks_topics=True, errors=PLATEAU_ERROR,
+    answers={"200": json_answer("The topics", ref("Names"))},
+)  # fmt: skip
+async def topics(context: Context, request: Request) -> Response:
+    names = await context.reads.run(context.catalog.topics)
+    return JSONResponse({"topics": [{"name": name} for name in names if context.may_see(request, name)]})
+
+
+@operation(
+    "read", "Partitions of a topic, their record indexes, and bytes", tag=_TAG, parameters=[_TOPIC],
+    errors=PLATEAU_ERROR, answers={"200": json_answer("The partitions", ref("Partitions"))},
+)  # fmt: skip
+async def topic(context: Context, request: Request) -> Response:
+    def facts() -> dict[str, Any]:
+        if request.path_params["topic"] not in context.catalog.topics():
+            return {"partitions": {}, "bytes": 0}  # plateau's programs ask before they append
+        stats = context.catalog.topic(request.path_params["topic"]).stats()
+        spans = {name: _span(p["first_index"], p["end_index"]) for name, p in stats["partitions"].items()}
+        return {"partitions": spans, "bytes": stats["bytes"]}
+
+    return JSONResponse(await context.reads.run(facts))
+
+
+@operation(
+    "write", "Append the records of an Arrow file; makes topic and partition", tag=_TAG, source="plateau",
+    description="The first column is `time`: int64 milliseconds, or any timestamp. Durable when it is answered.",
+    parameters=[_TOPIC, _PARTITION], body={ARROW_FILE: BINARY},
+    errors=PLATEAU_ERROR,
+    answers={
+        "200": json_answer("Half-open record indexes", ref("Span"), {"span": {"start": 0, "end": 100}}),
+        "400": {"description": "No such Arrow file can be stored"},
+        "413": {"description": "More bytes than the header x-max-request-size says"},
+        "429": {"description": "The writer is busy; nothing was stored"},
+    },
+)  # fmt: skip
+async def append_records(context: Context, definitions: Definitions, request: Request) -> Response:
+    given = request.headers.get("content-type", "application/octet-stream")
+    if given.partition(";")[0].strip().lower() != ARROW_FILE:
+        raise ProblemError(400, "invalid-request", f"cannot parse Content-Type '{given[:100]}'", f"send {ARROW_FILE}")
+    body = await read_body(request, context.settings.http, may_be_empty=True)
+    place = request.path_params["topic"], request.path_params["partition"]
+
+    def store() -> tuple[Receipt, Definition]:
+        return append(
+            context.catalog, definitions, place, body.plain(), max_bytes=context.settings.http.max_append_bytes * 4,
+            roll=context.settings.roll, retention=context.settings.retention,
+        )  # fmt: skip
+
+    receipt, definition = await context.appends.run(store)
+    context.saw_schema(place, definition.id)
+    return JSONResponse({"span": _span(receipt.first, receipt.last + 1)})
+
+
+@operation(
+    "read", "Records of a partition, from a record index on", tag=_TAG, answers=_PAGES, errors=PLATEAU_ERROR,
+    parameters=[
+        _TOPIC, _PARTITION, parameter("start", "The first record index", kind="integer", required=True, minimum=0,
+                                      maximum=2**63 - 1), *_PAGE,
+    ],
+)  # fmt: skip
+async def partition_records(context: Context, pager: Pager, request: Request) -> Response:
+    media = _media(request)
+    given = query.parameters(request.query_params.multi_items(), query.PARTITION_PARAMETERS)
+    start = query.whole(given, "start")
+    if start is None:
+        raise query.invalid("parameter 'start' is missing: give a record index")
+    wanted = query.wanted(given, context.settings.http.max_page, context.settings.http.max_page_bytes)
+    partition = request.path_params["partition"]
+
+    def read() -> Response:
+        found = _found(context, request)
+        if found is None or partition not in found.partitions:
+            return _nothing(media)
+        page = pager.page(found, {partition: start}, wanted)
+        end = page.next[partition]
+        span = _span(min(start, end) if page.first is None else page.first, end)
+        return _answer(page, media, page.status, {"span": json.dumps(span, separators=(",", ":"))})
+
+    return await context.reads.run(read)
+
+
+@operation(
+    "read", "Records of all partitions, one after the other", tag=_TAG, answers=_PAGES, errors=PLATEAU_ERROR,
+    description="The body holds where to go on, by partition, as `next` in the header says it; {} to begin.",
+    body={JSON: {"schema": _POSITIONS,
+                 "example": {"web-1": 1000}}}, body_needed=False,
+    parameters=[
+        _TOPIC, parameter("order", "asc, or desc for the newest first", default="asc", enum=["asc", "desc"]),
+        parameter("partition_filter[0]", "Names of partitions, or regex:…", example="regex:^web-",
+                  format="partition-filter"), *_PAGE,
+    ],
+)  # fmt: skip
+async def topic_records(context: Context, pager: Pager, request: Request) -> Response:
+    media = _media(request)
+    given = query.parameters(request.query_params.multi_items(), query.TOPIC_PARAMETERS)
+    wanted = query.wanted(given, context.settings.http.max_page, context.settings.http.max_page_bytes)
+    begin = query.positions(await request.body())
+
+    def read() -> Response:
+        found = _found(context, request)
+        if found is None:
+            return _nothing(media)
+        chosen = query.matching(found.partitions, given.get("partition_filter"))
+        if wanted.descending and begin:  # partitions that came to be since then are newer
+            chosen = [name for name in chosen if name in begin]
+        page = pager.page(found, {name: begin.get(name) for name in chosen}, wanted)
+        return _answer(page, media, {"status": page.status, "next": {**begin, **page.next}}, {})
+
+    return await context.reads.run(read)
+
+
+def _found(context: Context, request: Request) -> Topic | None:
+    name = request.path_params["topic"]
+    return context.catalog.topic(name) if name in context.catalog.topics() else None
 
 
 def _span(start: int, end: int) -> dict[str, int]:

@@ -20,7 +20,7 @@ from aggregator.server.bodies.media import ARROW_STREAM, CSV, JSON, LINES, OUTPU
 from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.bodies.schemas import BINARY, shape
 from aggregator.server.context import Context
-from aggregator.server.control.operation import operation, parameter
+from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.control.waiting import Arrived
 from aggregator.server.http.answers import (
     EVENTS,
@@ -80,112 +80,123 @@ class _Question:
 
 def routes(context: Context) -> list[Route]:
     """`POST /v1/query` and `GET /v1/tail`."""
-    catalog = context.catalog
-    arrived = Arrived(catalog.arrivals)
+    arrived = Arrived(context.catalog.arrivals)
+    return [
+        Route("/v1/query", bound(query, context, arrived), methods=["POST"]),
+        Route("/v1/tail", bound(tail, context, arrived), methods=["GET"]),
+    ]
 
-    @operation(
-        "read", "Run an LQL statement", tag="query", answers=_ANSWERS,
-        description="Without `position` the whole answer is streamed. With one, `head`, `tail` or what came in the "
-        "header `Aggregator-Position`, it is a page of at most `limit` records; `wait` seconds are waited for the "
-        "first. `Accept: text/plain` gives records as the format string of the statement has them, or else their "
-        "messages. Statements that change something need the scope `admin`.",
-        body={JSON: {"schema": _ASKED, "example": {**_EXAMPLE, "position": "tail", "wait": 0.1, "limit": 1000}},
-              TEXT: {"schema": _LQL, "example": _EXAMPLE["query"]}},
-    )  # fmt: skip
-    async def query(request: Request) -> Response:
-        Asked(request, [])
-        asked = await _question(request, context)
-        if asked.position is not None:
-            return await _page(request, asked, asked.position, media_for(request))
-        media = media_for(request, (*OUTPUTS, TEXT))
-        if asked.wait_s:
-            raise wrong("wait needs a position", "give position: tail, or one that came before")
-        statement = await context.reads.run(parse_statement, asked.text)
-        changes = isinstance(statement, Truncate | CreatePipe | DeletePipe)
-        if changes:
-            request.state.access.require_all_topics("admin")
-        if isinstance(statement, Select) and asked.limit is not None:
-            statement = limited(statement, asked.limit)
 
-        def make() -> Batches | pa.Table:
-            return catalog.query(to_text(statement) if asked.limit is not None else asked.text)
+@operation(
+    "read", "Run an LQL statement", tag="query", answers=_ANSWERS,
+    description="Without `position` the whole answer is streamed. With one, `head`, `tail` or what came in the "
+    "header `Aggregator-Position`, it is a page of at most `limit` records; `wait` seconds are waited for the "
+    "first. `Accept: text/plain` gives records as the format string of the statement has them, or else their "
+    "messages. Statements that change something need the scope `admin`.",
+    body={JSON: {"schema": _ASKED, "example": {**_EXAMPLE, "position": "tail", "wait": 0.1, "limit": 1000}},
+          TEXT: {"schema": _LQL, "example": _EXAMPLE["query"]}},
+)  # fmt: skip
+async def query(context: Context, arrived: Arrived, request: Request) -> Response:
+    Asked(request, [])
+    asked = await _question(request, context)
+    if asked.position is not None:
+        return await _page(context, arrived, request, asked, media_for(request))
+    media = media_for(request, (*OUTPUTS, TEXT))
+    if asked.wait_s:
+        raise wrong("wait needs a position", "give position: tail, or one that came before")
+    statement = await context.reads.run(parse_statement, asked.text)
+    changes = isinstance(statement, Truncate | CreatePipe | DeletePipe)
+    if changes:
+        request.state.access.require_all_topics("admin")
+    if isinstance(statement, Select) and asked.limit is not None:
+        statement = limited(statement, asked.limit)
 
-        pool = context.appends if changes else context.reads
-        if media == TEXT:
-            return await answer_of(pool.pull(lambda: _text(make())), TEXT)
-        return await stream_scan(pool, make, media)
+    def make() -> Batches | pa.Table:
+        return context.catalog.query(to_text(statement) if asked.limit is not None else asked.text)
 
-    async def _page(request: Request, asked: _Question, position: str, media: str) -> Response:
-        select = limited(await context.reads.run(parse_select, asked.text), asked.limit or _DEFAULT_PAGE)
-        until = time.monotonic() + asked.wait_s
-        while True:
-            seen = arrived.count
-            page, body = await context.reads.run(lambda at: _encoded(read_page(catalog, select, at), media), position)
-            left = until - time.monotonic()
-            if page.table.num_rows or left <= 0 or arrived.ended or not context.ready:
-                break
-            position = page.position
-            await arrived.wait(seen, min(left, 1.0))
-            if await request.is_disconnected():
-                break
-            request.state.standing.check()
-            await context.reads.wait_for_room()
-        headers = {POSITION: page.position} | ({_GONE: str(page.gone)} if page.gone else {})
-        return Response(body, 200, headers, media)
+    pool = context.appends if changes else context.reads
+    if media == TEXT:
+        return await answer_of(pool.pull(lambda: _text(make())), TEXT)
+    return await stream_scan(pool, make, media)
 
-    @operation(
-        "read", "Follow a SELECT: its records as they arrive", tag="query",
-        description="Server-sent events: each is a record as JSON, its `id` the position behind it. A client that "
-        "comes back with `Last-Event-ID` goes on there; nothing is left out or given twice.",
-        parameters=(
-            parameter("query", "A SELECT", required=True, example=_EXAMPLE["query"], format="lql-select"),
-            parameter("position", "Where to begin: head, tail, or a position", default="tail", format="position"),
-            parameter("Last-Event-ID", "Goes before `position`", where="header", format="position"),
-        ),
-        answers={"200": {"description": "never ends by itself",
-                         "content": {"text/event-stream": {"example": f"id: p1XNm…\ndata: {_RECORD}\n"}}}},
-    )  # fmt: skip
-    async def tail(request: Request) -> Response:
-        asked = Asked(request, ["query", "position"])
-        text = asked.text("query")
-        if text is None:
-            raise wrong("the parameter query is missing", "such as ?query=SELECT%20FROM%20%7Bapp%3Dweb%7D")
-        position = request.headers.get("last-event-id") or asked.text("position") or "tail"
-        select = await context.reads.run(parse_select, text)
-        standing = await context.reads.run(lambda: select_at(catalog, select, position).position)
-        if position.lower() == "tail" and not select.offset:  # there it stands before the client is told so
-            position = standing
-        return Streamed(b": listening\n\n", _events(select, position), EVENTS, {"Cache-Control": "no-store"})
 
-    async def _events(select: Select, position: str) -> AsyncIterator[bytes]:
-        beat = time.monotonic()
-        left = select.limit if select.limit is not None and select.limit >= 0 else None
-        while left != 0 and not arrived.ended and context.ready:
-            seen = arrived.count
-            await context.reads.wait_for_room()
-            answer = await context.reads.run(
-                select_at, catalog, limited(select, _TAIL_ROWS if left is None else min(left, _TAIL_ROWS)), position
-            )
-            given = 0
-            async with contextlib.aclosing(_pulled(answer)) as pieces:
-                async for rows, piece in pieces:
-                    given += rows
-                    yield piece
-            await context.reads.wait_for_room()
-            position = await context.reads.run(getattr, answer, "position")
-            left = left if left is None else left - given
-            if given:
-                beat = time.monotonic()
-                continue
-            await arrived.wait(seen, 1.0)
-            late = time.monotonic() - beat > _BEAT_S
-            beat = time.monotonic() if late else beat
-            yield b": alive\n\n" if late else b""  # nothing, so that it is seen where the client has gone
+async def _page(context: Context, arrived: Arrived, request: Request, asked: _Question, media: str) -> Response:
+    position = asked.position or "tail"
+    select = limited(await context.reads.run(parse_select, asked.text), asked.limit or _DEFAULT_PAGE)
+    until = time.monotonic() + asked.wait_s
+    while True:
+        seen = arrived.count
+        page, body = await context.reads.run(
+            lambda at: _encoded(read_page(context.catalog, select, at), media), position
+        )
+        left = until - time.monotonic()
+        if page.table.num_rows or left <= 0 or arrived.ended or not context.ready:
+            break
+        position = page.position
+        await arrived.wait(seen, min(left, 1.0))
+        if await request.is_disconnected():
+            break
+        request.state.standing.check()
+        await context.reads.wait_for_room()
+    headers = {POSITION: page.position} | ({_GONE: str(page.gone)} if page.gone else {})
+    return Response(body, 200, headers, media)
 
-    def _pulled(answer: Selection) -> AsyncGenerator[tuple[int, bytes]]:
-        return cast("AsyncGenerator[tuple[int, bytes]]", context.reads.pull(lambda: _records(answer), patient=True))
 
-    return [Route("/v1/query", query, methods=["POST"]), Route("/v1/tail", tail, methods=["GET"])]
+@operation(
+    "read", "Follow a SELECT: its records as they arrive", tag="query",
+    description="Server-sent events: each is a record as JSON, its `id` the position behind it. A client that "
+    "comes back with `Last-Event-ID` goes on there; nothing is left out or given twice.",
+    parameters=(
+        parameter("query", "A SELECT", required=True, example=_EXAMPLE["query"], format="lql-select"),
+        parameter("position", "Where to begin: head, tail, or a position", default="tail", format="position"),
+        parameter("Last-Event-ID", "Goes before `position`", where="header", format="position"),
+    ),
+    answers={"200": {"description": "never ends by itself",
+                     "content": {"text/event-stream": {"example": f"id: p1XNm…\ndata: {_RECORD}\n"}}}},
+)  # fmt: skip
+async def tail(context: Context, arrived: Arrived, request: Request) -> Response:
+    asked = Asked(request, ["query", "position"])
+    text = asked.text("query")
+    if text is None:
+        raise wrong("the parameter query is missing", "such as ?query=SELECT%20FROM%20%7Bapp%3Dweb%7D")
+    position = request.headers.get("last-event-id") or asked.text("position") or "tail"
+    select = await context.reads.run(parse_select, text)
+    standing = await context.reads.run(lambda: select_at(context.catalog, select, position).position)
+    if position.lower() == "tail" and not select.offset:  # there it stands before the client is told so
+        position = standing
+    return Streamed(
+        b": listening\n\n", _events(context, arrived, select, position), EVENTS, {"Cache-Control": "no-store"}
+    )
+
+
+async def _events(context: Context, arrived: Arrived, select: Select, position: str) -> AsyncIterator[bytes]:
+    beat = time.monotonic()
+    left = select.limit if select.limit is not None and select.limit >= 0 else None
+    while left != 0 and not arrived.ended and context.ready:
+        seen = arrived.count
+        await context.reads.wait_for_room()
+        answer = await context.reads.run(
+            select_at, context.catalog, limited(select, _TAIL_ROWS if left is None else min(left, _TAIL_ROWS)), position
+        )
+        given = 0
+        async with contextlib.aclosing(_pulled(context, answer)) as pieces:
+            async for rows, piece in pieces:
+                given += rows
+                yield piece
+        await context.reads.wait_for_room()
+        position = await context.reads.run(getattr, answer, "position")
+        left = left if left is None else left - given
+        if given:
+            beat = time.monotonic()
+            continue
+        await arrived.wait(seen, 1.0)
+        late = time.monotonic() - beat > _BEAT_S
+        beat = time.monotonic() if late else beat
+        yield b": alive\n\n" if late else b""  # nothing, so that it is seen where the client has gone
+
+
+def _pulled(context: Context, answer: Selection) -> AsyncGenerator[tuple[int, bytes]]:
+    return cast("AsyncGenerator[tuple[int, bytes]]", context.reads.pull(lambda: _records(answer), patient=True))
 
 
 def _text(found: Batches | pa.Table) -> Iterator[bytes]:

@@ -25,7 +25,7 @@ from aggregator.server.bodies.refusals import Tell
 from aggregator.server.bodies.schemas import BINARY, each, many, text
 from aggregator.server.bodies.times import TimeReader
 from aggregator.server.context import Context
-from aggregator.server.control.operation import operation, parameter
+from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.body import read_body
 from aggregator.server.http.params import Asked, header, idempotency_key, names_in, wrong
 from aggregator.server.routes.events import (
@@ -72,108 +72,108 @@ _Parsed = Any  # a table, or a list of mappings: as `Catalog.write` takes record
 
 def routes(context: Context) -> list[Route]:
     """`/v1/streams`, `/v1/lines`, `/v1/cloudevents`."""
-    catalog = context.catalog
-
-    async def write(request: Request, known: tuple[str, ...]) -> Response:
-        asked = Asked(request, ["topic", "partition", "tags", "time_unit", "ts", "msg"])
-        called, times = names_in(asked), TimeReader(asked.time_unit())
-        topic = asked.text("topic") or STREAMS_TOPIC
-        request.state.access.require("write", topic)
-        tags = asked.text("tags", header(request, "tags"))
-        if tags is None:
-            raise wrong("the tags of the stream are missing", "give ?tags={app=web}, or a header tags")
-        names = TagSet.parse(tags).as_dict()
-        producer, sequence = idempotency_key(request)
-        media = input_media(request, known)
-        body = await read_body(request, context.settings.http)
-
-        def parse() -> _Parsed:
-            plain = body.plain()
-            if media == TEXT:
-                return read_lines(plain)
-            records = read_records(plain, media, max_bytes=body.max_bytes, names=called, times=times)
-            for record in records if isinstance(records, list) else ():
-                add_level(record, words=True)
-            return records
-
-        def store() -> Receipt:
-            records = context.understand(parse)
-            if producer is not None and not _timed(records):
-                raise ProblemError(400, "invalid-event", "with an Idempotency-Key each record needs a ts",
-                                   "else its repetition would be another record")  # fmt: skip
-            make_stream_topic(catalog, topic, context.settings)
-            partition = asked.text("partition") or "0"
-            return catalog.write(names, records, topic, partition=partition, producer=producer, sequence=sequence)
-
-        return receipt_answer(await context.appends.run(store), times)
-
-    @operation(
-        "write", "Append records to a stream", tag="streams", source="streams",
-        parameters=(_TAGS, _TOPIC, PARTITION, TIME_UNIT, *NAMES, KEY), answers=RECEIPT, checks_topics=True,
-        description="The tags name the stream; its first record makes it. A record has `ts` (ISO 8601, or a number "
-        "since 1970; now where it is missing), `msg` and any fields.",
-        body={LINES: text("record-lines", _RECORD),
-              JSON: {"schema": JSON_ROWS, "example": [json.loads(_RECORD)]}, ARROW_STREAM: BINARY, ARROW_FILE: BINARY},
-    )  # fmt: skip
-    async def append_records(request: Request) -> Response:
-        return await write(request, (LINES, JSON, ARROW_STREAM, ARROW_FILE))
-
-    @operation(
-        "write", "Append lines of text to a stream", tag="streams", source="lines",
-        parameters=(_TAGS, _TOPIC, PARTITION, TIME_UNIT, *NAMES), answers=RECEIPT, checks_topics=True,
-        description="Each line is the message of a record of now; empty lines are none. JSON is taken as by "
-        "`/v1/streams`.",
-        body={TEXT: text("lines", "no disk\nstill no disk\n"),
-              LINES: text("record-lines", _RECORD), JSON: {"schema": JSON_ROWS}},
-    )  # fmt: skip
-    async def append_lines(request: Request) -> Response:
-        return await write(request, (TEXT, LINES, JSON))
-
-    @operation(
-        "write", "Append CloudEvents", tag="shippers", source="cloudevents", answers=RECEIPT, checks_topics=True,
-        parameters=(parameter("topic", "It is made where it is absent, with indexes on id and type",
-                              default=_EVENTS_TOPIC, maxLength=1024), PARTITION, KEY),
-        description="A batch, or one event, in structured mode, or in binary mode: attributes are headers such as "
-        "`ce-id`, the body is the payload, of any Content-Type. The subject, or else the source, is the space; the "
-        "type is the grouping; attributes are columns. `id` has an index: it tells what was delivered twice. To store "
-        "a repeated request once, send an Idempotency-Key.",
-        body={BATCH: {"schema": many(_CLOUD_EVENT), "example": [_EVENT]},
-              ONE: {"schema": _CLOUD_EVENT, "example": _EVENT}, "*/*": BINARY},
-    )  # fmt: skip
-    async def append_cloud_events(request: Request) -> Response:
-        asked = Asked(request, ["topic", "partition"])
-        name = asked.text("topic") or _EVENTS_TOPIC
-        request.state.access.require("write", name)
-        producer, sequence = idempotency_key(request)
-        headers = request.scope["headers"]
-        binary = _in_binary_mode(headers)
-        media = "" if binary else input_media(request, (BATCH, ONE))
-        body = await read_body(request, context.settings.http, may_be_empty=binary)  # an event needs no payload
-
-        def read(now: int | None, tell: Tell) -> pa.Table:
-            plain = body.plain().to_pybytes()
-            return (
-                read_binary_event(headers, plain, now, tell) if binary else read_cloud_events(plain, media, now, tell)
-            )
-
-        def store() -> Receipt:
-            now = None if producer is not None else time.time_ns() // 1000
-            with context.telling("cloudevents") as tell:
-                events = context.understand(lambda: read(now, tell))
-                if name not in catalog.topics():
-                    with contextlib.suppress(TopicExistsError):
-                        roll, retention = context.settings.roll, context.settings.retention
-                        catalog.create_topic(name, indexes=INDEXES, roll=roll, retention=retention)
-                partition = asked.text("partition") or "0"
-                return catalog.topic(name).append(events, partition, producer=producer, sequence=sequence)
-
-        return receipt_answer(await context.appends.run(store))
-
     return [
-        Route("/v1/streams", append_records, methods=["POST"]),
-        Route("/v1/lines", append_lines, methods=["POST"]),
-        Route("/v1/cloudevents", append_cloud_events, methods=["POST"]),
+        Route("/v1/streams", bound(append_records, context), methods=["POST"]),
+        Route("/v1/lines", bound(append_lines, context), methods=["POST"]),
+        Route("/v1/cloudevents", bound(append_cloud_events, context), methods=["POST"]),
     ]
+
+
+async def _write(context: Context, request: Request, known: tuple[str, ...]) -> Response:
+    asked = Asked(request, ["topic", "partition", "tags", "time_unit", "ts", "msg"])
+    called, times = names_in(asked), TimeReader(asked.time_unit())
+    topic = asked.text("topic") or STREAMS_TOPIC
+    request.state.access.require("write", topic)
+    tags = asked.text("tags", header(request, "tags"))
+    if tags is None:
+        raise wrong("the tags of the stream are missing", "give ?tags={app=web}, or a header tags")
+    names = TagSet.parse(tags).as_dict()
+    producer, sequence = idempotency_key(request)
+    media = input_media(request, known)
+    body = await read_body(request, context.settings.http)
+
+    def parse() -> _Parsed:
+        plain = body.plain()
+        if media == TEXT:
+            return read_lines(plain)
+        records = read_records(plain, media, max_bytes=body.max_bytes, names=called, times=times)
+        for record in records if isinstance(records, list) else ():
+            add_level(record, words=True)
+        return records
+
+    def store() -> Receipt:
+        records = context.understand(parse)
+        if producer is not None and not _timed(records):
+            raise ProblemError(400, "invalid-event", "with an Idempotency-Key each record needs a ts",
+                               "else its repetition would be another record")  # fmt: skip
+        make_stream_topic(context.catalog, topic, context.settings)
+        partition = asked.text("partition") or "0"
+        return context.catalog.write(names, records, topic, partition=partition, producer=producer, sequence=sequence)
+
+    return receipt_answer(await context.appends.run(store), times)
+
+
+@operation(
+    "write", "Append records to a stream", tag="streams", source="streams",
+    parameters=(_TAGS, _TOPIC, PARTITION, TIME_UNIT, *NAMES, KEY), answers=RECEIPT, checks_topics=True,
+    description="The tags name the stream; its first record makes it. A record has `ts` (ISO 8601, or a number "
+    "since 1970; now where it is missing), `msg` and any fields.",
+    body={LINES: text("record-lines", _RECORD),
+          JSON: {"schema": JSON_ROWS, "example": [json.loads(_RECORD)]}, ARROW_STREAM: BINARY, ARROW_FILE: BINARY},
+)  # fmt: skip
+async def append_records(context: Context, request: Request) -> Response:
+    return await _write(context, request, (LINES, JSON, ARROW_STREAM, ARROW_FILE))
+
+
+@operation(
+    "write", "Append lines of text to a stream", tag="streams", source="lines",
+    parameters=(_TAGS, _TOPIC, PARTITION, TIME_UNIT, *NAMES), answers=RECEIPT, checks_topics=True,
+    description="Each line is the message of a record of now; empty lines are none. JSON is taken as by "
+    "`/v1/streams`.",
+    body={TEXT: text("lines", "no disk\nstill no disk\n"),
+          LINES: text("record-lines", _RECORD), JSON: {"schema": JSON_ROWS}},
+)  # fmt: skip
+async def append_lines(context: Context, request: Request) -> Response:
+    return await _write(context, request, (TEXT, LINES, JSON))
+
+
+@operation(
+    "write", "Append CloudEvents", tag="shippers", source="cloudevents", answers=RECEIPT, checks_topics=True,
+    parameters=(parameter("topic", "It is made where it is absent, with indexes on id and type",
+                          default=_EVENTS_TOPIC, maxLength=1024), PARTITION, KEY),
+    description="A batch, or one event, in structured mode, or in binary mode: attributes are headers such as "
+    "`ce-id`, the body is the payload, of any Content-Type. The subject, or else the source, is the space; the "
+    "type is the grouping; attributes are columns. `id` has an index: it tells what was delivered twice. To store "
+    "a repeated request once, send an Idempotency-Key.",
+    body={BATCH: {"schema": many(_CLOUD_EVENT), "example": [_EVENT]},
+          ONE: {"schema": _CLOUD_EVENT, "example": _EVENT}, "*/*": BINARY},
+)  # fmt: skip
+async def append_cloud_events(context: Context, request: Request) -> Response:
+    asked = Asked(request, ["topic", "partition"])
+    name = asked.text("topic") or _EVENTS_TOPIC
+    request.state.access.require("write", name)
+    producer, sequence = idempotency_key(request)
+    headers = request.scope["headers"]
+    binary = _in_binary_mode(headers)
+    media = "" if binary else input_media(request, (BATCH, ONE))
+    body = await read_body(request, context.settings.http, may_be_empty=binary)  # an event needs no payload
+
+    def read(now: int | None, tell: Tell) -> pa.Table:
+        plain = body.plain().to_pybytes()
+        return read_binary_event(headers, plain, now, tell) if binary else read_cloud_events(plain, media, now, tell)
+
+    def store() -> Receipt:
+        now = None if producer is not None else time.time_ns() // 1000
+        with context.telling("cloudevents") as tell:
+            events = context.understand(lambda: read(now, tell))
+            if name not in context.catalog.topics():
+                with contextlib.suppress(TopicExistsError):
+                    roll, retention = context.settings.roll, context.settings.retention
+                    context.catalog.create_topic(name, indexes=INDEXES, roll=roll, retention=retention)
+            partition = asked.text("partition") or "0"
+            return context.catalog.topic(name).append(events, partition, producer=producer, sequence=sequence)
+
+    return receipt_answer(await context.appends.run(store))
 
 
 def _in_binary_mode(headers: Iterable[tuple[bytes, bytes]]) -> bool:

@@ -16,7 +16,7 @@ from aggregator.server.bodies.columns import read_columns, tell_columns
 from aggregator.server.bodies.problems import ProblemError
 from aggregator.server.bodies.schemas import by_name, json_answer, ref, shape
 from aggregator.server.context import Context
-from aggregator.server.control.operation import operation, parameter
+from aggregator.server.control.operation import bound, operation, parameter
 from aggregator.server.http.params import Asked, json_object, wrong
 
 _TOPIC = parameter("topic", "Name of a topic", where="path", example="activity", minLength=1, maxLength=1024)
@@ -80,173 +80,187 @@ def _report_of(name: str) -> dict[str, Any]:
 
 def routes(context: Context) -> list[Route]:
     """`/v1/topics`, `/v1/topics/{topic}` and its `retain`, `compact`, `erase`, `rename`; `/v1/stats`."""
-    catalog = context.catalog
-
-    @operation(
-        "read", "List topics: those that the caller may see", tag="topics", checks_topics=True,
-        answers={"200": json_answer("the topics", ref("Names"), {"topics": [{"name": "activity"}]})},
-    )  # fmt: skip
-    async def list_topics(request: Request) -> Response:
-        Asked(request, [])
-        names = await context.reads.run(catalog.topics)
-        return JSONResponse({"topics": [{"name": name} for name in names if context.may_see(request, name)]})
-
-    @operation(
-        "admin", "Make a topic", tag="topics", parameters=(_TOPIC,), body=_DEFINITION, body_needed=False,
-        description="Roll: rows, bytes, age. Retention: bytes, age, segments. With sizes as `64 MiB`, spans as `7d`.",
-        answers={
-            "201": json_answer("made", ref("Topic")),
-            "200": json_answer("it is there already, with the same definition", ref("Topic")),
-            "409": {"description": "it is there already, with another definition"},
-        },
-    )  # fmt: skip
-    async def put_topic(request: Request) -> Response:
-        Asked(request, [])
-        name = request.path_params["topic"]
-        asked = await json_object(request, context, ("schema", "indexes", "keys", "roll", "retention"))
-        schema = read_columns(asked.get("schema"))
-        indexes = _texts(asked.get("indexes", []), "indexes")
-        roll, retention = Roll.of(_mapping(asked, "roll")), Retention.of(_mapping(asked, "retention"))
-        keys = asked.get("keys", "text")
-
-        def make() -> tuple[dict[str, Any], int]:
-            try:
-                return _facts(
-                    catalog.create_topic(name, schema, indexes=indexes, keys=keys, roll=roll, retention=retention)
-                ), 201
-            except TopicExistsError:
-                there = catalog.topic(name)
-                found = {
-                    "indexes": list(there.indexes),
-                    "keys": there.keys,
-                    "roll": there.roll,
-                    "retention": there.retention,
-                }
-                wanted = {"indexes": indexes, "keys": keys, "roll": roll, "retention": retention}
-                differ = [what for what in wanted if what in asked and wanted[what] != found[what]]
-                columns = tell_columns(there.scan().schema)  # it may have gained some
-                if schema is not None and not tell_columns(schema).items() <= columns.items():
-                    differ.append("schema")
-                if differ:
-                    raise ProblemError(409, "topic-exists", f"topic {name!r} is there with other {', '.join(differ)}",
-                                       "PATCH changes roll and retention; the rest stays") from None  # fmt: skip
-                return _facts(there), 200
-
-        facts, status = await context.appends.run(make)
-        return JSONResponse(facts, status)
-
-    @operation(
-        "admin", "Give a topic another roll or retention", tag="topics", parameters=(_TOPIC,),
-        body={"application/json": {"schema": shape({}, _POLICIES), "example": {"retention": {"age": "7d"}}}},
-        body_needed=False,
-        answers={"200": json_answer("the topic as it is now", ref("Topic")), "404": {"description": "no such topic"}},
-    )  # fmt: skip
-    async def patch_topic(request: Request) -> Response:
-        Asked(request, [])
-        asked = await json_object(request, context, ("roll", "retention"))
-        roll = Roll.of(_mapping(asked, "roll")) if "roll" in asked else None
-        retention = Retention.of(_mapping(asked, "retention")) if "retention" in asked else None
-
-        def change() -> dict[str, Any]:
-            topic = catalog.topic(request.path_params["topic"])
-            topic.set_policy(roll=roll, retention=retention)
-            return _facts(topic)
-
-        return JSONResponse(await context.appends.run(change))
-
-    @operation(
-        "admin", "Give a topic another name", tag="topics", parameters=(_TOPIC,),
-        body={"application/json": {"schema": _NEW_NAME, "example": {"name": "clicks"}}},
-        description="All in it stays. The caller's token must be for both names.",
-        answers={
-            "200": json_answer("the topic as it is now", ref("Topic")),
-            "404": {"description": "no such topic"},
-            "409": {"description": "another topic has that name"},
-        },
-    )  # fmt: skip
-    async def rename_topic(request: Request) -> Response:
-        Asked(request, [])
-        new_name = (await json_object(request, context, ("name",))).get("name")
-        if not isinstance(new_name, str):
-            raise wrong("name must be a text: the topic's new name")
-        request.state.access.require("admin", new_name)
-        name = request.path_params["topic"]
-        return JSONResponse(await context.appends.run(lambda: _facts(catalog.rename_topic(name, new_name))))
-
-    @operation(
-        "admin", "Delete a topic with all that it holds", tag="topics", parameters=(_TOPIC,),
-        description="It is gone when the answer comes, and cannot be brought back. Answers under way are finished.",
-        answers={"204": {"description": "deleted"}, "404": {"description": "no such topic"}},
-    )  # fmt: skip
-    async def delete_topic(request: Request) -> Response:
-        Asked(request, [])
-        await context.appends.run(lambda: catalog.delete_topic(request.path_params["topic"]))
-        return Response(status_code=204)
-
-    @operation(
-        "read", "What a topic is and holds", tag="topics", parameters=(_TOPIC,),
-        answers={"200": json_answer("definition and figures; times are µs since 1970", ref("TopicFigures")),
-                 "404": {"description": "no such topic"}},
-    )  # fmt: skip
-    async def get_topic(request: Request) -> Response:
-        Asked(request, [])
-
-        def look() -> dict[str, Any]:
-            topic = catalog.topic(request.path_params["topic"])
-            return _facts(topic) | topic.stats()
-
-        return JSONResponse(await context.reads.run(look))
-
-    def upkeep(name: str, parameters: tuple[str, ...], work: Callable[[Topic, Asked, Any], Any]) -> Callable[..., Any]:
-        """An endpoint that does something to a topic and reports."""
-
-        async def endpoint(request: Request) -> Response:
-            asked = Asked(request, parameters)
-            body = await json_object(request, context, ("spaces",)) if name == "erase" else {}
-            topic = request.path_params["topic"]
-            return JSONResponse(await context.appends.run(lambda: work(catalog.topic(topic), asked, body)))
-
-        endpoint.__name__ = f"{name}_topic"
-        return endpoint
-
-    retain = operation(
-        "admin", "Remove what retention no longer keeps, now", tag="upkeep", parameters=(_TOPIC, _DRY_RUN),
-        description="It happens by itself as well.", answers=_report_of("RetentionReport"),
-    )(upkeep("retain", ("dry_run",), _retain))  # fmt: skip
-    compact = operation(
-        "admin", "Merge segments, and take what was erased off the disk, now", tag="upkeep", parameters=(_TOPIC,),
-        description="It happens by itself as well.", answers=_report_of("CompactionReport"),
-    )(upkeep("compact", (), lambda topic, *_: _report(topic.compact())))  # fmt: skip
-    erase = operation(
-        "admin", "Erase every event of some spaces", tag="upkeep", parameters=(_TOPIC,),
-        description="Hidden when the answer comes; gone from disk soon, at once after `compact`.",
-        body={"application/json": {"schema": _SPACES, "example": {"spaces": ["customer-1"]}}},
-        answers=_report_of("Erased"),
-    )(upkeep("erase", (), _erase))  # fmt: skip
-
-    @operation(
-        "read", "What the catalog holds and takes: bytes on disk and in memory, topics", tag="topics",
-        answers={"200": json_answer("figures; times are µs since 1970, sizes bytes", ref("Stats"))},
-    )  # fmt: skip
-    async def stats(request: Request) -> Response:
-        Asked(request, [])
-        facts = await context.reads.run(catalog.stats)
-        facts.pop("path", None)  # of the server's disk; nobody's business
-        return JSONResponse(facts)
-
     path = "/v1/topics/{topic}"
     return [
-        Route("/v1/topics", list_topics, methods=["GET"]),
-        Route(path, get_topic, methods=["GET"]),
-        Route(path, put_topic, methods=["PUT"]),
-        Route(path, patch_topic, methods=["PATCH"]),
-        Route(path, delete_topic, methods=["DELETE"]),
-        Route(f"{path}/rename", rename_topic, methods=["POST"]),
-        Route(f"{path}/retain", retain, methods=["POST"]),
-        Route(f"{path}/compact", compact, methods=["POST"]),
-        Route(f"{path}/erase", erase, methods=["POST"]),
-        Route("/v1/stats", stats, methods=["GET"]),
+        Route("/v1/topics", bound(list_topics, context), methods=["GET"]),
+        Route(path, bound(get_topic, context), methods=["GET"]),
+        Route(path, bound(put_topic, context), methods=["PUT"]),
+        Route(path, bound(patch_topic, context), methods=["PATCH"]),
+        Route(path, bound(delete_topic, context), methods=["DELETE"]),
+        Route(f"{path}/rename", bound(rename_topic, context), methods=["POST"]),
+        Route(f"{path}/retain", bound(retain_topic, context), methods=["POST"]),
+        Route(f"{path}/compact", bound(compact_topic, context), methods=["POST"]),
+        Route(f"{path}/erase", bound(erase_topic, context), methods=["POST"]),
+        Route("/v1/stats", bound(stats, context), methods=["GET"]),
     ]
+
+
+@operation(
+    "read", "List topics: those that the caller may see", tag="topics", checks_topics=True,
+    answers={"200": json_answer("the topics", ref("Names"), {"topics": [{"name": "activity"}]})},
+)  # fmt: skip
+async def list_topics(context: Context, request: Request) -> Response:
+    Asked(request, [])
+    names = await context.reads.run(context.catalog.topics)
+    return JSONResponse({"topics": [{"name": name} for name in names if context.may_see(request, name)]})
+
+
+@operation(
+    "admin", "Make a topic", tag="topics", parameters=(_TOPIC,), body=_DEFINITION, body_needed=False,
+    description="Roll: rows, bytes, age. Retention: bytes, age, segments. With sizes as `64 MiB`, spans as `7d`.",
+    answers={
+        "201": json_answer("made", ref("Topic")),
+        "200": json_answer("it is there already, with the same definition", ref("Topic")),
+        "409": {"description": "it is there already, with another definition"},
+    },
+)  # fmt: skip
+async def put_topic(context: Context, request: Request) -> Response:
+    Asked(request, [])
+    name = request.path_params["topic"]
+    asked = await json_object(request, context, ("schema", "indexes", "keys", "roll", "retention"))
+    schema = read_columns(asked.get("schema"))
+    indexes = _texts(asked.get("indexes", []), "indexes")
+    roll, retention = Roll.of(_mapping(asked, "roll")), Retention.of(_mapping(asked, "retention"))
+    keys = asked.get("keys", "text")
+
+    def make() -> tuple[dict[str, Any], int]:
+        try:
+            return _facts(
+                context.catalog.create_topic(name, schema, indexes=indexes, keys=keys, roll=roll, retention=retention)
+            ), 201
+        except TopicExistsError:
+            there = context.catalog.topic(name)
+            found = {
+                "indexes": list(there.indexes),
+                "keys": there.keys,
+                "roll": there.roll,
+                "retention": there.retention,
+            }
+            wanted = {"indexes": indexes, "keys": keys, "roll": roll, "retention": retention}
+            differ = [what for what in wanted if what in asked and wanted[what] != found[what]]
+            columns = tell_columns(there.scan().schema)  # it may have gained some
+            if schema is not None and not tell_columns(schema).items() <= columns.items():
+                differ.append("schema")
+            if differ:
+                raise ProblemError(409, "topic-exists", f"topic {name!r} is there with other {', '.join(differ)}",
+                                   "PATCH changes roll and retention; the rest stays") from None  # fmt: skip
+            return _facts(there), 200
+
+    facts, status = await context.appends.run(make)
+    return JSONResponse(facts, status)
+
+
+@operation(
+    "admin", "Give a topic another roll or retention", tag="topics", parameters=(_TOPIC,),
+    body={"application/json": {"schema": shape({}, _POLICIES), "example": {"retention": {"age": "7d"}}}},
+    body_needed=False,
+    answers={"200": json_answer("the topic as it is now", ref("Topic")), "404": {"description": "no such topic"}},
+)  # fmt: skip
+async def patch_topic(context: Context, request: Request) -> Response:
+    Asked(request, [])
+    asked = await json_object(request, context, ("roll", "retention"))
+    roll = Roll.of(_mapping(asked, "roll")) if "roll" in asked else None
+    retention = Retention.of(_mapping(asked, "retention")) if "retention" in asked else None
+
+    def change() -> dict[str, Any]:
+        topic = context.catalog.topic(request.path_params["topic"])
+        topic.set_policy(roll=roll, retention=retention)
+        return _facts(topic)
+
+    return JSONResponse(await context.appends.run(change))
+
+
+@operation(
+    "admin", "Give a topic another name", tag="topics", parameters=(_TOPIC,),
+    body={"application/json": {"schema": _NEW_NAME, "example": {"name": "clicks"}}},
+    description="All in it stays. The caller's token must be for both names.",
+    answers={
+        "200": json_answer("the topic as it is now", ref("Topic")),
+        "404": {"description": "no such topic"},
+        "409": {"description": "another topic has that name"},
+    },
+)  # fmt: skip
+async def rename_topic(context: Context, request: Request) -> Response:
+    Asked(request, [])
+    new_name = (await json_object(request, context, ("name",))).get("name")
+    if not isinstance(new_name, str):
+        raise wrong("name must be a text: the topic's new name")
+    request.state.access.require("admin", new_name)
+    name = request.path_params["topic"]
+    return JSONResponse(await context.appends.run(lambda: _facts(context.catalog.rename_topic(name, new_name))))
+
+
+@operation(
+    "admin", "Delete a topic with all that it holds", tag="topics", parameters=(_TOPIC,),
+    description="It is gone when the answer comes, and cannot be brought back. Answers under way are finished.",
+    answers={"204": {"description": "deleted"}, "404": {"description": "no such topic"}},
+)  # fmt: skip
+async def delete_topic(context: Context, request: Request) -> Response:
+    Asked(request, [])
+    await context.appends.run(lambda: context.catalog.delete_topic(request.path_params["topic"]))
+    return Response(status_code=204)
+
+
+@operation(
+    "read", "What a topic is and holds", tag="topics", parameters=(_TOPIC,),
+    answers={"200": json_answer("definition and figures; times are µs since 1970", ref("TopicFigures")),
+             "404": {"description": "no such topic"}},
+)  # fmt: skip
+async def get_topic(context: Context, request: Request) -> Response:
+    Asked(request, [])
+
+    def look() -> dict[str, Any]:
+        topic = context.catalog.topic(request.path_params["topic"])
+        return _facts(topic) | topic.stats()
+
+    return JSONResponse(await context.reads.run(look))
+
+
+@operation(
+    "admin", "Remove what retention no longer keeps, now", tag="upkeep", parameters=(_TOPIC, _DRY_RUN),
+    description="It happens by itself as well.", answers=_report_of("RetentionReport"),
+)  # fmt: skip
+async def retain_topic(context: Context, request: Request) -> Response:
+    dry_run = Asked(request, ("dry_run",)).flag("dry_run")
+    return await _upkeep(context, request, lambda topic: _report(topic.retain(dry_run=dry_run)))
+
+
+@operation(
+    "admin", "Merge segments, and take what was erased off the disk, now", tag="upkeep", parameters=(_TOPIC,),
+    description="It happens by itself as well.", answers=_report_of("CompactionReport"),
+)  # fmt: skip
+async def compact_topic(context: Context, request: Request) -> Response:
+    Asked(request, [])
+    return await _upkeep(context, request, lambda topic: _report(topic.compact()))
+
+
+@operation(
+    "admin", "Erase every event of some spaces", tag="upkeep", parameters=(_TOPIC,),
+    description="Hidden when the answer comes; gone from disk soon, at once after `compact`.",
+    body={"application/json": {"schema": _SPACES, "example": {"spaces": ["customer-1"]}}},
+    answers=_report_of("Erased"),
+)  # fmt: skip
+async def erase_topic(context: Context, request: Request) -> Response:
+    Asked(request, [])
+    asked = await json_object(request, context, ("spaces",))
+    return await _upkeep(context, request, lambda topic: _erase(topic, asked))
+
+
+async def _upkeep(context: Context, request: Request, work: Callable[[Topic], Any]) -> Response:
+    """Do something to a topic, and answer with the report."""
+    name = request.path_params["topic"]
+    return JSONResponse(await context.appends.run(lambda: work(context.catalog.topic(name))))
+
+
+@operation(
+    "read", "What the catalog holds and takes: bytes on disk and in memory, topics", tag="topics",
+    answers={"200": json_answer("figures; times are µs since 1970, sizes bytes", ref("Stats"))},
+)  # fmt: skip
+async def stats(context: Context, request: Request) -> Response:
+    Asked(request, [])
+    facts = await context.reads.run(context.catalog.stats)
+    facts.pop("path", None)  # of the server's disk; nobody's business
+    return JSONResponse(facts)
 
 
 def _facts(topic: Topic) -> dict[str, Any]:
@@ -261,11 +275,7 @@ def _report(report: Any) -> Any:
     return json.loads(json.dumps(asdict(report), default=repr))
 
 
-def _retain(topic: Topic, asked: Asked, _: Any) -> Any:
-    return _report(topic.retain(dry_run=asked.flag("dry_run")))
-
-
-def _erase(topic: Topic, _: Asked, body: Mapping[str, Any]) -> dict[str, Any]:
+def _erase(topic: Topic, body: Mapping[str, Any]) -> dict[str, Any]:
     spaces = _texts(body.get("spaces"), "spaces")
     erased = [topic.erase(space.encode() if topic.keys == "binary" else space) for space in spaces]
     return {"erased": [{"space": name, "events": done.events} for name, done in zip(spaces, erased, strict=True)]}
