@@ -151,6 +151,20 @@ class Writing:
             undoing.pop_all()
 
     def _begin(self, undoing: ExitStack) -> None:
+        """Make what the catalog consists of, each of what stands before it."""
+        recovered, unsealed_bytes = self._recover()
+        self._open_files(undoing, recovered)
+        self._count_memory(unsealed_bytes)
+        self._make_sealing()
+        self.sealer.pass_unreadable()
+        self._note_opening()
+        self.facts.keep_all()
+        with suppress(OSError):  # maintenance tries again
+            self.sealer.release_log()  # of what a crash kept from being deleted
+        self._make_intake()
+
+    def _recover(self) -> tuple[Recovered, int]:
+        """The state, from the manifest and the log, checked: what the log holds, and bytes of unsealed events."""
         layout, manifest, clock = self.layout, self.manifest, self._clock
         for directory in (layout.log, layout.segments):
             make_directory(directory)
@@ -175,22 +189,35 @@ class Writing:
         self.quarantine = Quarantine(layout, self.state, manifest, clock)
         self.quarantine.check(sealed, self.startup.is_in_log)
         self._pass_over_reserved(recovered)
+        return recovered, replay.size_bytes
+
+    def _open_files(self, undoing: ExitStack, recovered: Recovered) -> None:
+        layout = self.layout
         self.pins = Pins(layout.reader_locks, read_only=False)
         undoing.callback(self.pins.close)
         self.pool = SegmentPool(layout)
         undoing.callback(self.pool.close)
-        few = _sealing_limits(self.limits)
-        file_bytes = min(FILE_BYTES, few.log_bytes // 8)  # the last file takes no large part of the budget
+        file_bytes = min(
+            FILE_BYTES, _sealing_limits(self.limits).log_bytes // 8
+        )  # the last file takes no large part of the budget
         self.log = Log(
             layout.log, self.durability, files=recovered.files, position=recovered.position, file_bytes=file_bytes,
             check_alone=self.lock.check,
         )  # fmt: skip
         undoing.callback(self.log.close)
-        manifest.note_change = self.log.note_change
-        self.log.note_change(manifest.change())
+        self.manifest.note_change = self.log.note_change
+        self.log.note_change(self.manifest.change())
+
+    def _count_memory(self, unsealed_bytes: int) -> None:
         self.budget = Budget(self.limits.memory_bytes)
-        self.footprint = Footprint(layout, self.state, manifest, self.log, self.budget, self.reserve, self.limits)
-        self.budget.take(replay.size_bytes)
+        self.footprint = Footprint(
+            self.layout, self.state, self.manifest, self.log, self.budget, self.reserve, self.limits
+        )
+        self.budget.take(unsealed_bytes)
+
+    def _make_sealing(self) -> None:
+        """What makes segments, and what keeps them: housekeeping, and the index of their streams."""
+        layout, manifest, clock = self.layout, self.manifest, self._clock
         segments = [segment for topic in self.state.topics.values() for segment in topic.segments.view()]
         taken = [segment.number for segment in segments] + [number for number, _, _ in manifest.retired()]
         taken += segment_files(layout)
@@ -206,7 +233,10 @@ class Writing:
         )  # fmt: skip
         self.streams = StreamIndex(self.state, manifest, self.pool, self.snapshot)
         self.housekeeping.erasures.before_forgetting = self.streams.forget_erased
-        self.sealer.pass_unreadable()
+
+    def _note_opening(self) -> None:
+        """Note in the manifest how the catalog is written, and begin its next incarnation."""
+        manifest, layout = self.manifest, self.layout
         manifest.put(UNSYNCED, str(int(self.durability.mode != "fsync")))
         manifest.put(WRITTEN, where_written(layout.log))
         if manifest.get(IDENTITY) is None:
@@ -215,17 +245,18 @@ class Writing:
         next_indexes = {number: partition.next_index for number, (_, partition) in self.state.partitions.items()}
         incarnations.begin(next_indexes, known=not self.startup.is_old_copy)
         self.state.lineage = incarnations.lineage()
-        self.facts.keep_all()
-        with suppress(OSError):  # maintenance tries again
-            self.sealer.release_log()  # of what a crash kept from being deleted
+
+    def _make_intake(self) -> None:
+        """What seals in time, and what takes events."""
+        limits = _sealing_limits(self.limits)
         self.maintenance = Maintenance(
-            self.state, self.sealer, self.log, self.budget, limits=few, durability=self.durability, clock=clock,
-            chores=(*self.housekeeping.chores(), self.streams.keep, self.facts.try_to_keep),
+            self.state, self.sealer, self.log, self.budget, limits=limits, durability=self.durability,
+            clock=self._clock, chores=(*self.housekeeping.chores(), self.streams.keep, self.facts.try_to_keep),
         )  # fmt: skip
         self.ingest = Ingest(
-            self.state, manifest, self.log, self.budget, self.footprint, log_bytes=self.limits.log_bytes,
-            roll_bytes=self.sealer.roll_bytes, clock=clock, wake=self.maintenance.wake,
-            reserve=None if self.durability.mode == "fsync" else Reserve(manifest),
+            self.state, self.manifest, self.log, self.budget, self.footprint, log_bytes=self.limits.log_bytes,
+            roll_bytes=self.sealer.roll_bytes, clock=self._clock, wake=self.maintenance.wake,
+            reserve=None if self.durability.mode == "fsync" else Reserve(self.manifest),
         )  # fmt: skip
 
     def _pass_over_reserved(self, recovered: Recovered) -> None:

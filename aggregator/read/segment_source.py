@@ -131,12 +131,7 @@ def segment_batches(
     segment = pool.get(info)
     question = view.question
     schema = segment.schema
-    if unordered is not None and keep is not None and not view.hidden:
-        enough = unordered | keep.columns
-        view = replace(view, target=pa.schema([field for field in view.target if field.name in enough]))
-        columns = [name for name in schema.names if name in enough] or ["timestamp"]
-    else:
-        columns = view.needed(schema.names)
+    view, columns = _wanted(view, schema, keep, unordered)
     owner: Any = segment
     if question.space is not None:
         owner = segment.find(question.space)
@@ -170,6 +165,17 @@ def segment_batches(
             if whole:
                 return
     yield from _in_windows(pool, info, view, read, info.rows)
+
+
+def _wanted(
+    view: View, schema: pa.Schema, keep: Keep | None, unordered: frozenset[str] | None
+) -> tuple[View, list[str]]:
+    """The view, with the columns that are enough where no order is asked for, and the columns to read for it."""
+    if unordered is None or keep is None or view.hidden:
+        return view, view.needed(schema.names)
+    enough = unordered | keep.columns
+    view = replace(view, target=pa.schema([field for field in view.target if field.name in enough]))
+    return view, [name for name in schema.names if name in enough] or ["timestamp"]
 
 
 def _few_events(

@@ -241,17 +241,22 @@ def _sources(
                 tally.add(info, question)
                 low = ~info.max_timestamp if reverse else info.min_timestamp
                 yield Source(low, partition, _of_segment(pool, info, view, sift, unordered))
-            fresh = _fresh(snapshot, question, partition)
-            if fresh is not None:
-                tally.batches += len(fresh)
-                for pieces in _by_schema(fresh):
-                    low = min(piece.min_timestamp for piece in pieces)
-                    low = ~max(piece.max_timestamp for piece in pieces) if reverse else low
-                    yield Source(low, partition, _of_pieces(pieces, view, sift))
-                continue
-            for group in lookup_groups(snapshot, question, partition):
-                tally.batches += sum(len(lookup.pieces) for lookup in group.lookups)
-                yield Source(group.bound(question), partition, _of_unsealed(group, view, sift))
+            yield from _unsealed_sources(snapshot, view, partition, sift, tally)
+
+
+def _unsealed_sources(snapshot: Snapshot, view: View, partition: int, sift: _Sift, tally: Tally) -> Iterator[Source]:
+    question = view.question
+    fresh = _fresh(snapshot, question, partition)
+    if fresh is not None:
+        tally.batches += len(fresh)
+        for pieces in _by_schema(fresh):
+            low = min(piece.min_timestamp for piece in pieces)
+            low = ~max(piece.max_timestamp for piece in pieces) if question.reverse else low
+            yield Source(low, partition, _of_pieces(pieces, view, sift))
+        return
+    for group in lookup_groups(snapshot, question, partition):
+        tally.batches += sum(len(lookup.pieces) for lookup in group.lookups)
+        yield Source(group.bound(question), partition, _of_unsealed(group, view, sift))
 
 
 def _of_segment(

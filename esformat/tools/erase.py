@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from esformat.errors import SpaceNotFoundError, UsageError
@@ -122,10 +122,7 @@ def erase(
             erased={space: count for space, count in counts.items() if count},
             absent=tuple(space for space, count in counts.items() if not count),
             index_entries=erased.entries,
-            index_values={
-                name: before.indexes[name]["values"] - made.statistics.indexes[name]["values"]
-                for name in erased.entries
-            },
+            index_values=_values_fewer(before, made.statistics, erased.entries),
             dictionary_values=overwritten,
             encoded_anew=encoded_anew,
             copied_blocks=made.copied_blocks,
@@ -133,6 +130,10 @@ def erase(
             stored_matches=_stored_matches(out, list(counts)),
             checks=tuple(_checks(after, counts, before, erased)),
         )
+
+
+def _values_fewer(before: Statistics, after: Statistics, names: Iterable[str]) -> dict[str, int]:
+    return {name: before.indexes[name]["values"] - after.indexes[name]["values"] for name in names}
 
 
 def _key_bytes(space: Key) -> bytes:

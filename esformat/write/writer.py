@@ -83,6 +83,28 @@ def create(
         raise UsageError(f'keys must be "text" or "binary", not {keys!r}')
     if isinstance(indexes, str):
         raise UsageError(f"indexes must be a list of column names, not the text {indexes!r}")
+    _check_encoding(codec, level, frame_bytes, threads)
+    if schema is not None and not isinstance(schema, pa.Schema):
+        raise UsageError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
+    indexes = tuple(indexes)
+    _check_indexes(indexes)
+    workers = min(os.cpu_count() or 1, 8) if threads is None else threads
+    options = WriteOptions(
+        codec_from_name(codec), level, codec, check_properties(properties), frame_bytes, workers, Budget.of(memory),
+        _directory(temp_dir),
+    )  # fmt: skip
+    known = None if schema is None else make_schema(schema, indexes, binary_keys=keys == "binary")
+    return Writer(path, known, indexes, keys == "binary", options, overwrite=overwrite)
+
+
+def _directory(temp_dir: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None) -> Path | None:
+    path = None if temp_dir is None else Path(os.fsdecode(temp_dir))
+    if path is not None and not path.is_dir():
+        raise UsageError(f"temp_dir {str(path)!r} is not a directory")
+    return path
+
+
+def _check_encoding(codec: str, level: int | None, frame_bytes: int | None, threads: int | None) -> None:
     if level is not None and codec != "zstd":
         raise UsageError(f"codec {codec!r} has no levels")
     if level is not None and not (isinstance(level, int) and -100 <= level <= 22):
@@ -95,30 +117,14 @@ def create(
         )
     if threads is not None and not (isinstance(threads, int) and threads > 0):
         raise UsageError(f"threads must be a whole number from 1, not {threads!r}")
-    if schema is not None and not isinstance(schema, pa.Schema):
-        raise UsageError(f"schema must be a pyarrow.Schema, not {type(schema).__name__}")
-    indexes = tuple(indexes)
+
+
+def _check_indexes(indexes: tuple[str, ...]) -> None:
     for name in indexes:
         if not isinstance(name, str) or not name or name in KEY_COLUMNS or not is_unicode(name):
             raise UsageError(f"{name!r} cannot be the name of an index")
         if indexes.count(name) > 1:
             raise UsageError(f"index {name!r} is named twice")
-    workers = min(os.cpu_count() or 1, 8) if threads is None else threads
-    temporary = None if temp_dir is None else Path(os.fsdecode(temp_dir))
-    if temporary is not None and not temporary.is_dir():
-        raise UsageError(f"temp_dir {str(temporary)!r} is no directory")
-    options = WriteOptions(
-        codec_from_name(codec),
-        level,
-        codec,
-        check_properties(properties),
-        frame_bytes,
-        workers,
-        Budget.of(memory),
-        temporary,
-    )
-    known = None if schema is None else make_schema(schema, indexes, binary_keys=keys == "binary")
-    return Writer(path, known, indexes, keys == "binary", options, overwrite=overwrite)
 
 
 class Writer:

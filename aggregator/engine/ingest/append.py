@@ -161,23 +161,27 @@ class Ingest:
             ((partition.number, schema.number), lambda: definition(topic, partition, schema)),
             key=(partition.number, *key) if key else None,
         )  # fmt: skip
-        self._take_room(size)
-        kept = False
-        try:
-            self._log.append(entry)
-            kept = known is None
-        except BaseException:
-            kept = entry.first_index >= 0 and entry.error is None  # it was interrupted after it was published
-            raise
-        finally:
-            if not kept:
-                self._budget.give_back(size)
+        self._append(entry, size, lambda: known is None)
         if known is not None:
             return _receipt(topic, partition, known.first_index, known.count, duplicate=True)
         unsealed = partition.unsealed
         if unsealed.rows >= topic.info.roll.rows or unsealed.size_bytes >= self._roll_bytes(topic):
             self._wake()
         return _receipt(topic, partition, entry.first_index, entry.count)
+
+    def _append(self, entry: Entry, size: int, is_new: Callable[[], bool]) -> None:
+        """Log an entry with room for its batch, which is given back where the batch is not published."""
+        self._take_room(size)
+        kept = False
+        try:
+            self._log.append(entry)
+            kept = is_new()
+        except BaseException:
+            kept = entry.first_index >= 0 and entry.error is None  # it was interrupted after it was published
+            raise
+        finally:
+            if not kept:
+                self._budget.give_back(size)
 
     def _check_size(self, size: int) -> None:
         """Raises InvalidEventError for what would never fit, however long somebody waits."""
