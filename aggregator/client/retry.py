@@ -32,7 +32,3 @@ class Retry:
         if self.deadline_s is not None and elapsed_s + wait > self.deadline_s:
             return None
         return wait
-
-
-NEVER = Retry(attempts=1)
-"""One attempt only."""

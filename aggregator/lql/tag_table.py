@@ -81,11 +81,6 @@ class TagTable:
         with self._lock:
             return sorted(self._tags)
 
-    def values(self, name: str) -> list[str]:
-        """Every value of a tag, ascending."""
-        with self._lock:
-            return sorted(self._tags[name].values) if name in self._tags else []
-
     def select(self, source: Source | None, *, without_tag: str | None = None) -> I64:
         """Numbers of the sets that match and do not have a tag, ascending; None matches all.
 

@@ -101,12 +101,6 @@ class StreamIndex:
             self._refresh()
             return self._table.names()
 
-    def tag_values(self, name: str) -> list[str]:
-        """Every value of a tag, ascending."""
-        with self._lock:
-            self._refresh()
-            return self._table.values(name)
-
     def keep(self, *, closing: bool = False) -> None:
         """Bring the manifest in step, if streams came or went, or segments were sealed since. A writer's."""
         with self._lock:
