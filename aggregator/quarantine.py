@@ -133,5 +133,5 @@ def _damaged(path: Path) -> Quarantined:
 
 def _unknown(what: str, directory: Path) -> InvalidRequestError:
     return InvalidRequestError(
-        f"no {what} is in quarantine", path=str(directory), hint="`aggregator quarantine list` tells what is"
+        f"no {what} is in quarantine", path=str(directory), hint="`aggregator quarantine list` shows what is there"
     )

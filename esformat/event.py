@@ -57,7 +57,7 @@ def to_bound(moment: Any, what: str) -> int:
     except ValueError:
         read = None
     if read is None or _BEYOND_MICROSECONDS.search(moment):
-        reason = "is no time in ISO 8601" if read is None else "does not fit microseconds"
+        reason = "is not an ISO 8601 time" if read is None else "does not fit microseconds"
         raise InvalidEventError(f"{what} {moment[:40]!r} {reason}", hint="write it like 2026-03-01T08:00:00Z")
     return to_microseconds(read if read.tzinfo is not None else read.replace(tzinfo=dt.UTC), what)
 

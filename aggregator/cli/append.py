@@ -37,7 +37,7 @@ def feeding_options(command: Callable[..., Any]) -> Callable[..., Any]:
         durability_option,
         click.option(
             "--batch-rows", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, metavar="N",
-            help="Events that are acknowledged together.",
+            help="Number of events that are acknowledged together.",
         ),
         click.option(
             "--producer", metavar="NAME",
@@ -46,7 +46,7 @@ def feeding_options(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option(
             "--receipts", is_flag=True, help="Print a line of JSON for each batch as soon as it is acknowledged."
         ),
-        click.option("--partition", default="0", show_default=True, metavar="NAME", help="Where they go."),
+        click.option("--partition", default="0", show_default=True, metavar="NAME", help="Partition to append to."),
     ):  # fmt: skip
         command = option(command)
     return command

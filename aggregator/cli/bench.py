@@ -41,36 +41,67 @@ _SHAPES = 16  # batches made beforehand, appended in turn
 
 
 @click.command(epilog=_EXAMPLES)
-@click.option("--directory", type=click.Path(file_okay=False, exists=True), help="On this disk. Default: temporary.")
-@click.option("--seconds", type=click.FloatRange(min=0.1), default=10.0, show_default=True, help="For how long.")
-@click.option("--batch", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="Events in each.")
 @click.option(
-    "--event-bytes", "payload", type=click.IntRange(0, 1 << 20), default=128, show_default=True, help="Bytes each."
+    "--directory",
+    type=click.Path(file_okay=False, exists=True),
+    help="Directory for the catalog, on the disk to measure. Default: temporary.",
 )
-@click.option("--threads", type=click.IntRange(1, 256), default=4, show_default=True, help="That append at a time.")
-@click.option("--partitions", type=click.IntRange(1, 1024), default=4, show_default=True, help="They append to.")
-@click.option("--spaces", type=click.IntRange(1), default=10_000, show_default=True, help="Whose events they are.")
+@click.option("--seconds", type=click.FloatRange(min=0.1), default=10.0, show_default=True, help="Duration of the run.")
+@click.option(
+    "--batch", type=click.IntRange(1, 1_000_000), default=1000, show_default=True, help="Events in each batch."
+)
+@click.option(
+    "--event-bytes",
+    "payload",
+    type=click.IntRange(0, 1 << 20),
+    default=128,
+    show_default=True,
+    help="Payload bytes of each event.",
+)
+@click.option(
+    "--threads", type=click.IntRange(1, 256), default=4, show_default=True, help="Threads that append at the same time."
+)
+@click.option(
+    "--partitions", type=click.IntRange(1, 1024), default=4, show_default=True, help="Partitions to append to."
+)
+@click.option(
+    "--spaces",
+    type=click.IntRange(1),
+    default=10_000,
+    show_default=True,
+    help="Number of spaces that the events belong to.",
+)
 @durability_option
-@click.option("--url", help="Of a server, http://host:port: send requests to it instead.")
-@click.option("--rate", type=click.FloatRange(min=0.1), help="With --url: requests a second, whatever the server does. "
-              "Default: each thread sends the next when it has its answer.")  # fmt: skip
-@click.option("--work", type=click.Choice(WORKS), default="append", show_default=True, help="With --url: what is done.")
+@click.option("--url", help="Send requests to the server at this address, http://host:port.")
+@click.option("--rate", type=click.FloatRange(min=0.1), help="With --url: requests per second, even if answers lag. "
+              "Default: each thread sends a request after the previous answer.")  # fmt: skip
+@click.option("--work", type=click.Choice(WORKS), default="append", show_default=True, help="With --url: kind of work.")
 @click.option(
-    "--interface", type=click.Choice(INTERFACES), default="native", show_default=True, help="With --url: routes."
+    "--interface", type=click.Choice(INTERFACES), default="native", show_default=True, help="With --url: routes to use."
 )
 @click.option(
-    "--body", type=click.Choice(BODIES), default="arrow", show_default=True, help="With --url: form of events."
+    "--body",
+    type=click.Choice(BODIES),
+    default="arrow",
+    show_default=True,
+    help="With --url: format of the request body.",
 )
 @click.option(
     "--compression",
     type=click.Choice(COMPRESSIONS),
     default="none",
     show_default=True,
-    help="With --url: of what is sent.",
+    help="With --url: compression of the request body.",
 )
-@click.option("--topic", metavar="TOPIC", default="bench", show_default=True, help="With --url: made if it is absent.")
 @click.option(
-    "--token", envvar="AGGREGATOR_TOKEN", metavar="TEXT", help="With --url: for access. Better by AGGREGATOR_TOKEN."
+    "--topic",
+    metavar="TOPIC",
+    default="bench",
+    show_default=True,
+    help="With --url: topic, created if it does not exist.",
+)
+@click.option(
+    "--token", envvar="AGGREGATOR_TOKEN", metavar="TEXT", help="With --url: access token. Prefer AGGREGATOR_TOKEN."
 )
 @json_option
 def bench(

@@ -53,7 +53,7 @@ def bench_url(
     else:
         _show(facts)
     if not facts["done"]:
-        raise InvalidRequestError(f"nothing was done at {url}: {facts['errors'] or 'everything was shed'}")
+        raise InvalidRequestError(f"no request succeeded at {url}: {facts['errors'] or 'everything was shed'}")
 
 
 def _show(facts: dict[str, Any]) -> None:

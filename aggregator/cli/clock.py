@@ -23,7 +23,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @catalog_argument
-@click.option("--believe", is_flag=True, help="The clock is right: count ages by it. Nobody else may write meanwhile.")
+@click.option("--believe", is_flag=True, help="Trust the clock and count ages by it. No other process may write now.")
 @json_option
 def clock(catalog: str, believe: bool, as_json: bool) -> int:
     """Tell the time by which CATALOG counts the ages of events, and whether that is the clock's.

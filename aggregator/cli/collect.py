@@ -51,9 +51,9 @@ class _Config(click.Path):
 @click.argument("config", required=False, type=_Config(exists=True, path_type=Path))
 @click.option("--path", multiple=True, metavar="GLOB", help="Files to collect, or a folder. Repeatable.")
 @click.option("--into", metavar="CATALOG|URL", help="A catalog's directory, or http://host:port of a server.")
-@click.option("--topic", metavar="TOPIC", help="Where they go. Default: logs.")
+@click.option("--topic", metavar="TOPIC", help="Topic of the streams. Default: logs.")
 @click.option("--tags", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Tags of the streams. Repeatable.")
-@click.option("--file-tag", metavar="NAME", help='The tag with the file\'s path. Default: file; "" for none.')
+@click.option("--file-tag", metavar="NAME", help='Tag that holds the file\'s path. Default: file; "" for none.')
 @click.option("--line-format", metavar="FORMAT", help=f"{', '.join(collecting.FORMATS[:-1])}, or regex=PATTERN.")
 @click.option(
     "--time",
@@ -67,21 +67,25 @@ class _Config(click.Path):
     "--column", "columns", type=Pair(), multiple=True, metavar="NAME=TYPE",
     help=f"A key or group that becomes a typed column: {', '.join(collecting.TYPES)}.",
 )  # fmt: skip
-@click.option("--multiline", metavar="PATTERN", help="What the first line of each record matches.")
+@click.option("--multiline", metavar="PATTERN", help="Pattern that the first line of each record matches.")
 @click.option(
-    "--container", type=click.Choice(collecting.KINDS), help="Whose wrapping is taken off lines. Default: auto."
+    "--container",
+    type=click.Choice(collecting.KINDS),
+    help="Container runtime whose framing to remove from lines. Default: auto.",
 )
 @click.option("--path-tags", metavar="PATTERN", help="Its named groups, found in a file's path, become tags.")
 @click.option(
-    "--timezone", "zone", metavar="ZONE", help="Of times that name none, such as Europe/Stockholm. Default: UTC."
+    "--timezone", "zone", metavar="ZONE", help="Time zone of times without one, such as Europe/Stockholm. Default: UTC."
 )
-@click.option("--encoding", metavar="NAME", help="Of the files. Default: utf-8.")
-@click.option("--max-line-bytes", type=int, metavar="N", help="What is longer is cut. Default: 1 MiB.")
-@click.option("--begin", type=click.Choice(["start", "end"]), help="Where files are begun at the first start.")
+@click.option("--encoding", metavar="NAME", help="Encoding of the files. Default: utf-8.")
+@click.option("--max-line-bytes", type=int, metavar="N", help="Longest line; longer ones are cut. Default: 1 MiB.")
+@click.option("--begin", type=click.Choice(["start", "end"]), help="Where to start in each file on the first run.")
 @click.option("--compressed", type=click.Choice(["skip", "once"]), help="What to do with .gz files. Default: skip.")
-@click.option("--state", metavar="FILE", help="Where it notes how far it is. Default: in ~/.local/state/aggregator.")
-@click.option("--token", envvar="AGGREGATOR_TOKEN", metavar="TEXT", help="For a server. Or AGGREGATOR_TOKEN.")
-@click.option("--once", is_flag=True, help="Collect what is there, last lines without an end as well, and end.")
+@click.option("--state", metavar="FILE", help="File that records progress. Default: in ~/.local/state/aggregator.")
+@click.option(
+    "--token", envvar="AGGREGATOR_TOKEN", metavar="TEXT", help="Access token for a server. Or AGGREGATOR_TOKEN."
+)
+@click.option("--once", is_flag=True, help="Collect existing lines, including unfinished last lines, and exit.")
 @json_option
 @durability_option
 def collect(

@@ -29,9 +29,11 @@ Examples:
 @catalog_argument
 @topic_argument
 @click.argument("space", required=False)
-@click.option("--space-hex", type=Hex(), metavar="HEX", help="The space instead, in hexadecimal.")
-@click.option("--now", is_flag=True, help="Take it off the disk before this ends, and look whether anything is left.")
-@click.option("--dry-run", is_flag=True, help="Only tell how many events would go.")
+@click.option("--space-hex", type=Hex(), metavar="HEX", help="Space to erase, in hexadecimal.")
+@click.option(
+    "--now", is_flag=True, help="Remove the events from the disk before returning, and check that none are left."
+)
+@click.option("--dry-run", is_flag=True, help="Print how many events would be erased; erase nothing.")
 @json_option
 def erase(
     catalog: str, topic: str, space: str | None, space_hex: bytes | None, now: bool, dry_run: bool, as_json: bool

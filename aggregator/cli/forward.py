@@ -34,14 +34,22 @@ Examples:
     "--to", required=True, metavar="WHERE",
     help="stdout, file:PATH, syslog://HOST:PORT (TCP), syslog+udp://…, syslog+tls://…, http://… or https://….",
 )  # fmt: skip
-@click.option("--state", metavar="FILE", help="Where it notes its position. Default: in ~/.local/state/aggregator.")
-@click.option("--once", is_flag=True, help="End when everything that is there was sent.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with records as they arrive, which is the default.")
-@click.option("--http-header", "headers", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Of HTTP requests.")
-@click.option("--ca", metavar="FILE", help="Certificates that syslog+tls trusts. Default: the system's.")
-@click.option("--priority", type=click.IntRange(0, 191), default=134, show_default=True, help="Of syslog messages.")
-@click.option("--host", default="", metavar="NAME", help="Of syslog messages of streams without a tag host.")
-@click.option("--app", default="aggregator", show_default=True, help="The same of streams without a tag app.")
+@click.option("--state", metavar="FILE", help="File that records progress. Default: in ~/.local/state/aggregator.")
+@click.option("--once", is_flag=True, help="Exit after sending all existing records.")
+@click.option("-f", "--follow", is_flag=True, help="Follow new records as they arrive. This is the default.")
+@click.option(
+    "--http-header", "headers", type=Pair(), multiple=True, metavar="NAME=VALUE", help="Header of HTTP requests."
+)
+@click.option("--ca", metavar="FILE", help="CA certificates to trust for syslog+tls. Default: the system's.")
+@click.option(
+    "--priority", type=click.IntRange(0, 191), default=134, show_default=True, help="Priority of syslog messages."
+)
+@click.option(
+    "--host", default="", metavar="NAME", help="Host name in syslog messages, for streams without a tag host."
+)
+@click.option(
+    "--app", default="aggregator", show_default=True, help="App name in syslog messages, for streams without a tag app."
+)
 @json_option
 def forward(catalog: str, statement: str, to: str, once: bool, follow: bool, as_json: bool, **options: Any) -> None:
     """Send the records that a SELECT chooses to another place, at least once, in order, until interrupted.

@@ -32,8 +32,10 @@ Examples:
 @catalog_argument
 @topic_argument
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT...")
-@click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Of a new topic: index it. Repeatable.")
-@click.option("--keys", type=click.Choice(["text", "binary"]), help="Of a new topic: kind of keys. Default: text.")
+@click.option(
+    "--index", "indexes", multiple=True, metavar="COLUMN", help="For a new topic: index this column. Repeatable."
+)
+@click.option("--keys", type=click.Choice(["text", "binary"]), help="For a new topic: kind of keys. Default: text.")
 @feeding_options
 @input_options
 @json_option

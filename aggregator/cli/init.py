@@ -19,7 +19,7 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @catalog_argument
-@click.option("--file-mode", metavar="OCTAL", help="Of its files: 0640 lets a group read. 0600 if nothing is said.")
+@click.option("--file-mode", metavar="OCTAL", help="Mode of the catalog's files, such as 0640. Default: 0600.")
 @json_option
 def init(catalog: str, file_mode: str | None, as_json: bool) -> None:
     """Make the directory CATALOG and an empty catalog in it. One that is there gets the file mode at most."""

@@ -49,11 +49,11 @@ def catalog_or_server(command: Callable[..., Any]) -> Callable[..., Any]:
 
     for option in (
         click.option("--server-ca", type=click.Path(), metavar="FILE", expose_value=False, callback=keep,
-                     help="For a server: certificates that it is known by. Default: the system's."),
+                     help="For a server: CA certificates to trust. Default: the system's."),
         click.option("--token-file", type=click.Path(), metavar="FILE", expose_value=False, callback=keep,
-                     help="For a server: the file with the token."),
+                     help="For a server: file that holds the access token."),
         click.option("--token", envvar="AGGREGATOR_TOKEN", metavar="TEXT", expose_value=False, callback=keep,
-                     help="For a server: for access. Better by AGGREGATOR_TOKEN, or --token-file."),
+                     help="For a server: access token. Prefer AGGREGATOR_TOKEN or --token-file."),
         click.argument("catalog", type=click.Path(), metavar="CATALOG|URL"),
     ):  # fmt: skip
         command = option(command)
@@ -143,7 +143,7 @@ def _server(address: str) -> RemoteCatalog:
     if given["token_file"] is not None:
         token = Path(given["token_file"]).read_text("utf-8").strip()
     if token == "":
-        raise click.UsageError(f"there is no token in {given['token_file'] or 'what was given'}")
+        raise click.UsageError(f"no token in {given['token_file'] or 'what was given'}")
     return RemoteCatalog(address, token, given["server_ca"])
 
 
@@ -159,7 +159,7 @@ def _must_be(path: str) -> None:
     if "://" in path:
         return  # opening says what a catalog is
     if not (root / "manifest.sqlite").exists() and not (root / "log").is_dir() and not (root / "segments").is_dir():
-        raise CatalogNotFoundError("no catalog is there", path=path, hint=f"`aggregator init {path}` makes one")
+        raise CatalogNotFoundError("no catalog found", path=path, hint=f"`aggregator init {path}` makes one")
 
 
 def state_folder() -> Path:

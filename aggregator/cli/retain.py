@@ -27,7 +27,7 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @catalog_argument
 @optional_topic
-@click.option("--dry-run", is_flag=True, help="Only tell what would go.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed; remove nothing.")
 @json_option
 def retain(catalog: str, topic: str | None, dry_run: bool, as_json: bool) -> None:
     """Remove the segments that CATALOG, or one TOPIC of it, no longer keeps, oldest first.

@@ -29,18 +29,18 @@ then from the environment (AGGREGATOR__http__max_page, PLATEAU__http__max_page),
 
 @click.command(epilog=_EXAMPLES)
 @click.argument("directory", type=click.Path(), required=False)
-@click.option("--bind", metavar="HOST:PORT", help="Where to listen; 127.0.0.1:3030 if nothing else is said.")
+@click.option("--bind", metavar="HOST:PORT", help="Address to listen on. Default: 127.0.0.1:3030.")
 @click.option("--config", type=click.Path(), metavar="FILE", help="A TOML or YAML file with settings.")
-@click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="Any setting by its key. Repeatable.")
+@click.option("--set", "pairs", multiple=True, metavar="KEY=VALUE", help="Set any setting by its key. Repeatable.")
 @click.option("--durability", metavar="HOW", help="fsync (default), interval, interval:200ms, none.")
 @click.option("--tls-certificate", type=click.Path(), metavar="FILE", help="Speak TLS with this certificate.")
-@click.option("--tls-key", type=click.Path(), metavar="FILE", help="Its private key.")
-@click.option("--client-ca", type=click.Path(), metavar="FILE", help="Ask for client certificates of these.")
-@click.option("--syslog", metavar="HOST:PORT", help="Take syslog messages there, over TCP and UDP.")
-@click.option("--syslog-tls", metavar="HOST:PORT", help="Take syslog messages there, over TLS.")
-@click.option("--log-format", type=click.Choice(["text", "json"]), help="How the server's own log looks.")
-@click.option("--public", is_flag=True, help="Listen on a public address although no token is asked for.")
-@click.option("--settings", "keys", is_flag=True, help="List the keys of all settings, and stop.")
+@click.option("--tls-key", type=click.Path(), metavar="FILE", help="Private key of the certificate.")
+@click.option("--client-ca", type=click.Path(), metavar="FILE", help="Require client certificates signed by these CAs.")
+@click.option("--syslog", metavar="HOST:PORT", help="Receive syslog messages at this address, over TCP and UDP.")
+@click.option("--syslog-tls", metavar="HOST:PORT", help="Receive syslog messages at this address, over TLS.")
+@click.option("--log-format", type=click.Choice(["text", "json"]), help="Format of the server's own log.")
+@click.option("--public", is_flag=True, help="Listen on a public address without requiring tokens.")
+@click.option("--settings", "keys", is_flag=True, help="List the keys of all settings, and exit.")
 def serve(directory: str | None, bind: str | None, config: str | None, pairs: tuple[str, ...], durability: str | None,
           tls_certificate: str | None, tls_key: str | None, client_ca: str | None, syslog: str | None,
           syslog_tls: str | None, log_format: str | None, public: bool, keys: bool) -> None:  # fmt: skip

@@ -28,13 +28,17 @@ Examples:
 @click.command("load", epilog=_EXAMPLES)
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT... CATALOG TOPIC")
 @input_format_option(*_FORMATS, text="Format of INPUT. Default: by the names.")
-@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Whose event a row is.")
-@click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="When it happened.")
+@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Column that holds the space.")
+@click.option(
+    "--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Column that holds the time."
+)
 @click.option("--grouping", metavar="COLUMN", help="Second key, within the space.")
-@click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Of a new topic: index it. Repeatable.")
-@click.option("--partition", default="0", show_default=True, metavar="NAME", help="Of the topic.")
+@click.option(
+    "--index", "indexes", multiple=True, metavar="COLUMN", help="For a new topic: index this column. Repeatable."
+)
+@click.option("--partition", default="0", show_default=True, metavar="NAME", help="Partition of the topic.")
 @reading_options
-@click.option("--partitions", type=click.IntRange(1), help="Ranges that the events are shuffled into.")
+@click.option("--partitions", type=click.IntRange(1), help="Number of ranges to shuffle the events into.")
 @click.option("--group", "group", type=Size(), default="8GiB", show_default=True, metavar="SIZE",
               help="Input that is loaded together, in one transaction.")  # fmt: skip
 @job_options

@@ -37,8 +37,16 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @catalog_or_server
 @topic_argument
-@click.option("-n", "--limit", type=Limit(), default=10, show_default=True, metavar="N", help="How many to begin with.")
-@click.option("-f", "--follow", is_flag=True, help="Go on with events as they are appended, until interrupted.")
+@click.option(
+    "-n",
+    "--limit",
+    type=Limit(),
+    default=10,
+    show_default=True,
+    metavar="N",
+    help="Number of last events to start with.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Follow new events until interrupted.")
 @click.option("--partition", metavar="NAME", help="Only this partition.")
 @statement_format_option
 def tail(catalog: str, topic: str, limit: int, follow: bool, partition: str | None, format_: str | None) -> None:

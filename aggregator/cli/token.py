@@ -36,11 +36,13 @@ def token() -> None:
 @catalog_argument
 @click.argument("name")
 @click.option("--scope", "scopes", multiple=True, type=click.Choice(["read", "write", "admin"]), required=True,
-              help="What it allows; admin is all. Repeatable.")  # fmt: skip
-@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only these, e.g. clicks or 'web-*'.")
-@click.option("--expires", metavar="AGE", help="When its time is over, e.g. 90d.")
+              help="Scope of the token; admin includes all. Repeatable.")  # fmt: skip
+@click.option(
+    "--topic", "topics", multiple=True, metavar="TOPIC", help="Topics that it may use, e.g. clicks or 'web-*'."
+)
+@click.option("--expires", metavar="AGE", help="Lifetime of the token, e.g. 90d.")
 @json_option
-@click.option("--file", type=click.Path(), metavar="FILE", help="Instead of tokens.json in CATALOG.")
+@click.option("--file", type=click.Path(), metavar="FILE", help="Token file to use instead of tokens.json in CATALOG.")
 def create(catalog: str, name: str, scopes: tuple[str, ...], topics: tuple[str, ...], expires: str | None,
            as_json: bool, file: str | None) -> None:  # fmt: skip
     """Make a token for NAME, and print it: only its hash is kept."""
@@ -60,7 +62,7 @@ def create(catalog: str, name: str, scopes: tuple[str, ...], topics: tuple[str, 
 @token.command("list", epilog=_EXAMPLES)
 @catalog_argument
 @json_option
-@click.option("--file", type=click.Path(), metavar="FILE", help="Instead of tokens.json in CATALOG.")
+@click.option("--file", type=click.Path(), metavar="FILE", help="Token file to use instead of tokens.json in CATALOG.")
 def list_(catalog: str, as_json: bool, file: str | None) -> None:
     """List the tokens, without their secrets."""
     from aggregator.server.control.tokens import read_tokens
@@ -82,7 +84,7 @@ def list_(catalog: str, as_json: bool, file: str | None) -> None:
 @catalog_argument
 @click.argument("token")
 @json_option
-@click.option("--file", type=click.Path(), metavar="FILE", help="Instead of tokens.json in CATALOG.")
+@click.option("--file", type=click.Path(), metavar="FILE", help="Token file to use instead of tokens.json in CATALOG.")
 def revoke(catalog: str, token: str, as_json: bool, file: str | None) -> None:
     """Take a TOKEN away, by its id or by its name."""
     from aggregator.server.control.tokens import revoke as take_away

@@ -36,11 +36,13 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @catalog_or_server
-@click.option("--create", metavar="TOPIC", help="Make this topic.")
-@click.option("--alter", metavar="TOPIC", help="Give this topic the policies of --roll and --retention.")
-@click.option("--rename", nargs=2, metavar="TOPIC NAME", help="Give this topic another name.")
-@click.option("--delete", metavar="TOPIC", help="Delete this topic with all that it holds, for good.")
-@click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="With --create: index it. Repeatable.")
+@click.option("--create", metavar="TOPIC", help="Create this topic.")
+@click.option("--alter", metavar="TOPIC", help="Change this topic to the policies in --roll and --retention.")
+@click.option("--rename", nargs=2, metavar="TOPIC NAME", help="Rename this topic.")
+@click.option("--delete", metavar="TOPIC", help="Delete this topic and all its events, permanently.")
+@click.option(
+    "--index", "indexes", multiple=True, metavar="COLUMN", help="With --create: index this column. Repeatable."
+)
 @click.option("--keys", type=click.Choice(["text", "binary"]), help="With --create: kind of keys. Default: text.")
 @policy_options
 @json_option

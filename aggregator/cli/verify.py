@@ -28,7 +28,7 @@ Examples:
 @click.command(epilog=_EXAMPLES)
 @catalog_argument
 @click.option("--accept-losses", is_flag=True, help="Go on without segments that are missing or set aside.")
-@click.option("--forget", is_flag=True, help="Tell the known problems this once: you have looked after them.")
+@click.option("--forget", is_flag=True, help="Report known problems one last time, then drop them.")
 @json_option
 def verify(catalog: str, accept_losses: bool, forget: bool, as_json: bool) -> int:
     """Read every segment of CATALOG against its checksums; recover the log, look for missing and orphaned files.

@@ -77,7 +77,7 @@ class StreamDecoder:
     def _begin(self, held: memoryview) -> int:
         marker, length = _HEAD.unpack_from(held)
         if marker != _CONTINUES or not 0 <= length <= _MAX_METADATA or (not length and self.schema is None):
-            raise TruncatedAnswerError("the answer is no Arrow stream", hint="is this the server's address?")
+            raise TruncatedAnswerError("the answer is not an Arrow stream", hint="is this the server's address?")
         self._ended = length == 0
         return int(length)
 

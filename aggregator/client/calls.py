@@ -57,7 +57,7 @@ class Reply:
         try:
             return json.loads(self.body)
         except (ValueError, RecursionError):
-            raise TruncatedAnswerError("the answer is no JSON", hint="is this the server's address?") from None
+            raise TruncatedAnswerError("the answer is not JSON", hint="is this the server's address?") from None
 
 
 def path(*parts: str, **parameters: Any) -> str:
@@ -138,7 +138,7 @@ def receipt(reply: Reply) -> Receipt:
             bool(found.get("repeated", False)),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        raise TruncatedAnswerError("the answer is no receipt", hint="is this the server's address?") from None
+        raise TruncatedAnswerError("the answer is not a receipt", hint="is this the server's address?") from None
 
 
 # ------------------------------------------------------------ questions
@@ -258,7 +258,7 @@ def gone(headers: Mapping[str, str]) -> int:
     """How many records behind the position of a page are gone. Raises TruncatedAnswerError for what is no number."""
     text = headers.get(GONE_HEADER, "0")
     if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        raise TruncatedAnswerError(f"the answer's {GONE_HEADER} is no number", hint="is this the server's address?")
+        raise TruncatedAnswerError(f"the answer's {GONE_HEADER} is not a number", hint="is this the server's address?")
     return int(text)
 
 

@@ -49,10 +49,10 @@ class Options:
         if url.userinfo:
             raise InvalidRequestError("the address has a name or a password in it", hint="give the token apart")
         if url.scheme not in ("http", "https") or not url.host:
-            raise InvalidRequestError(f"{self.url!r} is no address", hint="give http://host:port")
+            raise InvalidRequestError(f"invalid address {self.url!r}", hint="give http://host:port")
         if self.token is not None and not _TOKEN.fullmatch(self.token):
             raise InvalidRequestError(
-                "the token has characters that no token has", hint="give what `aggregator token create` printed, alone"
+                "the token has invalid characters", hint="give what `aggregator token create` printed, alone"
             )
         if self.compression not in COMPRESSIONS:
             raise InvalidRequestError(f'compression must be None, "zstd" or "gzip", not {self.compression!r}')

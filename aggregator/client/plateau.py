@@ -218,7 +218,7 @@ def _page(reply: calls.Reply, partition: str | None, begin: Mapping[str, int]) -
         end = begin[partition] + table.num_rows if span is None else int(span["end"])
         return PlateauPage(_plain(table), str(status), {partition: end})
     except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _odd(f"is no page of records: {error}") from None
+        raise _odd(f"is not a page of records: {error}") from None
 
 
 def _plain(table: pa.Table) -> pa.Table:

@@ -201,7 +201,7 @@ class Handles:
             return contents.read(length)
         if not tracked.head.begins(os.pread(file.fileno(), tracked.head.length, 0)):
             self.forget(tracked.key)
-            raise FileNotFoundError(f"{tracked.path} was written anew")
+            raise FileNotFoundError(f"{tracked.path} was rewritten")
         return os.pread(file.fileno(), length, tracked.offset)
 
     def is_open(self, key: Key) -> bool:

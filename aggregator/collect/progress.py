@@ -150,7 +150,7 @@ def load(path: Path) -> Progress:
     except (ValueError, KeyError, TypeError) as error:
         raise AggregatorError(
             f"the collector's notes cannot be read: {error}", path=str(path),
-            hint="restore them, or remove the file to collect everything anew",
+            hint="restore them, or remove the file to collect everything again",
         ) from None  # fmt: skip
 
 

@@ -160,7 +160,7 @@ def _made(kind: Any, given: Mapping[str, Any]) -> Any:
     checked = {}
     for name, value in given.items():
         if name not in known:
-            raise InvalidRequestError(f"there is no setting {name!r}", hint=f"there are {', '.join(known)}")
+            raise InvalidRequestError(f"unknown setting {name!r}", hint=f"the settings are {', '.join(known)}")
         wanted = str(known[name].type)
         if wanted.startswith("tuple[str"):
             value = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
@@ -192,7 +192,7 @@ def check_pattern(what: str, pattern: str) -> None:
     try:
         Regex(pattern)
     except RegexError as error:
-        raise InvalidRequestError(f"{what} is no regular expression: {error}") from None
+        raise InvalidRequestError(f"{what} is not a regular expression: {error}") from None
 
 
 def _check_groups(what: str, pattern: str) -> None:
@@ -212,9 +212,7 @@ def _check_zone(name: str) -> None:
     try:
         pc.assume_timezone(pa.array([0], pa.timestamp("us")), name)
     except pa.ArrowInvalid:
-        raise InvalidRequestError(
-            f"the zone {name!r} is not known", hint="give a name such as Europe/Stockholm"
-        ) from None
+        raise InvalidRequestError(f"unknown time zone {name!r}", hint="give a name such as Europe/Stockholm") from None
 
 
 def _check_encoding(name: str) -> None:

@@ -116,7 +116,7 @@ class ServerSink:
         except ValueError:
             host = None
         if not host or parts.scheme not in ("http", "https") or parts.username:
-            raise InvalidRequestError(f"{address!r} is no address of a server", hint="write http://host:port")
+            raise InvalidRequestError(f"invalid server address {address!r}", hint="write http://host:port")
         self._secure, self._host, self._port = parts.scheme == "https", host, port
         self._topic = f"{parts.path.rstrip('/')}/v1/topics/{quote(topic, safe='')}"
         self._target = f"{self._topic}/events?partition={quote(partition, safe='')}"

@@ -194,7 +194,7 @@ class Adder:
             segments = [stack.enter_context(esformat.open(path, cache_bytes=0)) for path in paths]
             schemas = [_without_index(segment.schema) for segment in segments]
         if not paths:
-            raise esformat.UsageError("there is no segment to add")
+            raise esformat.UsageError("no segments to add")
         for path, schema in zip(paths, schemas, strict=True):
             if schema != schemas[0]:
                 raise esformat.UsageError(f"it has other columns than {paths[0]}", path=path, hint="add them apart")
@@ -261,7 +261,7 @@ class Adder:
         schema = self._writing.ingest.schema_for(self._topic, target.schema.schema.arrow, found)
         if schema.family != target.schema.family:
             raise InvalidEventError(
-                "values of the segments do not go with those that came since they were begun", hint="begin them anew"
+                "values of the segments do not go with those that came since they were begun", hint="begin them again"
             )
 
     def _try(self, place: Partition, staged: list[StagedSegment], batch: Batch) -> Added | str:

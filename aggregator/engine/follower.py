@@ -61,7 +61,7 @@ class Following:
         if any(self.layout.segments.glob("*/*")) or any(self.layout.log.glob("*")):
             raise CatalogNotFoundError("its manifest is missing", path=str(self.layout.manifest), hint=REBUILD)
         raise CatalogNotFoundError(
-            "no catalog is there", path=str(self.layout.root), hint="open it for writing to make one"
+            "no catalog found", path=str(self.layout.root), hint="open it for writing to make one"
         )
 
     def _start(self) -> None:

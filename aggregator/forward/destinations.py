@@ -168,7 +168,7 @@ def _wait_for_confirmation(made: socket.socket) -> None:
         if error:
             raise OSError(error, os.strerror(error))
         if time.monotonic() > deadline:
-            raise TimeoutError("the server does not confirm what was sent")
+            raise TimeoutError("the server does not acknowledge the data")
         time.sleep(wait)
         wait = min(0.05, 2 * wait)
 
@@ -213,7 +213,7 @@ class HttpDestination:
             seconds = float(after) if after.isascii() and after.isdigit() and len(after) < 6 else None
             raise TryLaterError(f"the server answered {response.status}", after_s=seconds)
         raise AggregatorError(
-            f"the server answered {response.status} {response.reason}", hint="nothing is sent until that is put right"
+            f"the server answered {response.status} {response.reason}", hint="forwarding waits until this is fixed"
         )
 
     def close(self) -> None:
@@ -243,7 +243,7 @@ def make_destination(
         host, port = parts.hostname, parts.port
         check_host(host)
     except ValueError as error:
-        raise InvalidRequestError(f"{to!r} is no address: {error}") from None
+        raise InvalidRequestError(f"invalid address {to!r}: {error}") from None
     if parts.scheme in ("http", "https") and host and not parts.username:
         return HttpDestination(to, template, headers)
     kinds = {"syslog": "tcp", "syslog+tcp": "tcp", "syslog+udp": "udp", "syslog+tls": "tls"}
@@ -252,5 +252,5 @@ def make_destination(
         context = ssl.create_default_context(cafile=ca) if kind == "tls" else None
         return SyslogDestination(kind, host, port or (6514 if kind == "tls" else 514), sender, context=context)
     raise InvalidRequestError(
-        f"{to!r} is no destination", hint="give stdout, file:PATH, syslog://host:port, syslog+udp://…, http://…"
+        f"invalid destination {to!r}", hint="give stdout, file:PATH, syslog://host:port, syslog+udp://…, http://…"
     )

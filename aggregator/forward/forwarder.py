@@ -157,7 +157,7 @@ class Forwarder:
         if statement != self._statement:
             raise InvalidRequestError(
                 f"these are the notes of another statement: {statement}", path=str(self._notes),
-                hint="name another file with --state, or remove this one to begin anew",
+                hint="name another file with --state, or remove this one to start again",
             )  # fmt: skip
         return position
 

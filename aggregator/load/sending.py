@@ -42,7 +42,7 @@ class Target:
         """Raises InvalidRequestError for what is no address."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidRequestError(f"{url!r} is no address", hint="give http://host:port")
+            raise InvalidRequestError(f"invalid address {url!r}", hint="give http://host:port")
         self._headers = {"User-Agent": "aggregator-bench", "Accept": "*/*"}
         if token is not None:
             self._headers["Authorization"] = f"Bearer {token}"

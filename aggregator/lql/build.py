@@ -54,7 +54,7 @@ class Builder:
             raise LqlError("GROUP BY counts", mark=parts[0].mark, hint="write SELECT COUNT … GROUP BY …, or SUM(x) …")
         for clause in parts[2:]:
             if clause.name == "most_first" and not given.get("group_by"):
-                raise LqlError("there are no groups to put in order", mark=clause.mark, hint="add GROUP BY")
+                raise LqlError("ORDER BY a measure needs groups", mark=clause.mark, hint="add GROUP BY")
         if given.get("count"):
             for clause in parts[2:]:
                 if clause.name in ("position", "newest_first") or (clause.name == "offset" and clause.value < 0):
@@ -234,8 +234,8 @@ class Builder:
         name, _, operand, _ = parts
         function = str(name).upper()
         if function not in FUNCTIONS:
-            hint = did_you_mean(str(name), list(FUNCTIONS)) or f"there are {' and '.join(FUNCTIONS)}"
-            raise LqlError(f"{name} is no function", mark=name.mark, hint=hint)
+            hint = did_you_mean(str(name), list(FUNCTIONS)) or f"the functions are {' and '.join(FUNCTIONS)}"
+            raise LqlError(f"unknown function {name}", mark=name.mark, hint=hint)
         return tree.Call(function, operand, name.mark)
 
     def operator(self, parts: list[Any]) -> str:
@@ -292,7 +292,9 @@ def _measure(word: str, operand: tree.Operand, number: Any, mark: Mark) -> tree.
 def _check_order(given: dict[str, Any], mark: Mark) -> None:
     order: tree.Measure = given["order_by"]
     if order.operand is not None and order not in given.get("measures", ()):
-        raise LqlError("ORDER BY names what is not asked for", mark=order.mark or mark, hint="ask for it behind SELECT")
+        raise LqlError(
+            "ORDER BY names a value that SELECT does not give", mark=order.mark or mark, hint="add it after SELECT"
+        )
 
 
 def _source(part: Any) -> tree.Source:

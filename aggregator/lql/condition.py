@@ -197,7 +197,7 @@ def _typed_column(name: Name, target: Target, functions: tuple[str, ...], column
         if isinstance(target, Column) and not _may_be_tag(target.name, columns):
             hint = did_you_mean(target.name, ["ts", "msg", *columns.names])
             raise LqlError(
-                f"there is no column {target.name!r}", mark=name.mark,
+                f"unknown column {target.name!r}", mark=name.mark,
                 hint=hint or f"write fields:{target.name} for a field that may be absent",
             )  # fmt: skip
         return None

@@ -63,7 +63,7 @@ def _letter(pattern: str, at: int) -> tuple[str, int]:
     if pattern[at] != "\\":
         return pattern[at], at + 1
     if at + 1 == len(pattern):
-        raise GlobError("a backslash at the end protects nothing; write \\\\ for a backslash", at)
+        raise GlobError("a backslash at the end escapes nothing; write \\\\ for a backslash", at)
     return pattern[at + 1], at + 2
 
 

@@ -58,7 +58,7 @@ class Layout:
         if "%" in layout:
             wrong = next((found[0] for found in re.finditer("%(.?)", layout) if found[1] not in _LETTERS), None)
             if wrong is not None:
-                raise ValueError(f"{wrong!r} is no letter of strftime")
+                raise ValueError(f"unknown strftime letter {wrong!r}")
             return cls((_strftime(layout),))
         makers: list[Maker] = []
         pending = ""

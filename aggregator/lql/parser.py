@@ -16,7 +16,7 @@ def parse_statement(text: str) -> tree.Statement:
     """Parse one statement; a semicolon may end it. Raises LqlError."""
     words = tokenize(text)
     if not words:
-        raise LqlError("there is no statement", mark=Mark(text, 0, 1), hint=_begin())
+        raise LqlError("empty statement", mark=Mark(text, 0, 1), hint=_begin())
     first = words[0]
     if first.text.upper() in _FIRST_WORDS:  # also in front of an operator, where it would be a name elsewhere
         first = words[0] = Word(first.text.upper(), first.text, first.mark)

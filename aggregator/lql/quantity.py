@@ -23,7 +23,7 @@ def parse_length_us(text: str) -> int:
     found = _LENGTH.fullmatch(text.strip())
     length = int(Decimal(found[1]) * LENGTHS_US[found[2].lower()]) if found else 0
     if not 0 < length <= _MOST:
-        raise ValueError(f"{text!r} is no length of time; write 30s, 5m, 1.5h, 1d …")
+        raise ValueError(f"invalid length of time {text!r}: expected 30s, 5m, 1.5h, 1d …")
     return length
 
 
@@ -36,7 +36,7 @@ def format_length(length_us: int) -> str:
 def parse_integer(text: str) -> int:
     """A whole number of 64 bits. Raises ValueError."""
     if re.fullmatch(r"[-+]?[0-9]{1,19}", text) is None or not -_MOST <= int(text) <= _MOST:
-        raise ValueError(f"{text!r} is no whole number")
+        raise ValueError(f"invalid whole number {text!r}")
     return int(text)
 
 
@@ -49,5 +49,5 @@ def parse_number(text: str) -> Decimal:
     except ArithmeticError:
         number = Decimal("nan")
     if not number.is_finite() or abs(number.adjusted()) > LONGEST_NUMBER:
-        raise ValueError(f"{text[:40]!r} is no number")
+        raise ValueError(f"invalid number {text[:40]!r}")
     return number

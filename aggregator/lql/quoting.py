@@ -59,11 +59,11 @@ def _escaped(found: re.Match[str]) -> bytes:
         return bytes([int(found["octal"], 8)])
     point = found["four"] or found["eight"]
     if point is None:
-        raise QuotingError(f"{found[0]} is no escape", found.start(), len(found[0]))
+        raise QuotingError(f"unknown escape {found[0]}", found.start(), len(found[0]))
     try:
         return chr(int(point, 16)).encode()
     except (ValueError, UnicodeEncodeError, OverflowError):
-        raise QuotingError(f"{found[0]} is no character", found.start(), len(found[0])) from None
+        raise QuotingError(f"{found[0]} is not a Unicode character", found.start(), len(found[0])) from None
 
 
 def quote_name(name: str) -> str:

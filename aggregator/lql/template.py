@@ -24,7 +24,6 @@ from aggregator.lql.layout import Layout
 from aggregator.lql.quoting import quote
 from aggregator.lql.tag_set import TagSet, bare
 
-DEFAULT = "{msg}\n"
 MAX_PIECES = 200
 MAX_LENGTH = 4_000  # characters, layouts of times included
 _PIECE = re.compile(r"(?P<open>\{\{)|(?P<close>\{\})|\{(?P<what>[^{}]+)\}|(?P<text>[^{}]+|\})|(?P<wrong>\{)", re.DOTALL)

@@ -82,7 +82,7 @@ def resolve(text: str, now_ns: int) -> int:
     if nanos is None:
         nanos = _absolute(written, now_ns)
     if nanos is None:
-        raise ValueError(f"{text[:_LONGEST]!r} is no time; write {_EXAMPLES} or Unix time")
+        raise ValueError(f"invalid time {text[:_LONGEST]!r}: expected {_EXAMPLES} or Unix time")
     if not _FIRST_NS <= nanos <= _LAST_NS:
         raise ValueError(f"{text!r} is outside the years 1 to 9999")
     return nanos
@@ -148,7 +148,7 @@ def _date(fields: dict[str, str | None], local_ns: int, written: str) -> tuple[d
         if fields.get("W"):
             return dt.date.fromisocalendar(year, int(fields["W"] or 0), int(fields.get("w") or 1)), False
     except ValueError:
-        raise ValueError(f"{written!r} is no day of the calendar") from None
+        raise ValueError(f"invalid date {written!r}") from None
     if month is None:
         return today, False
     return _calendar(year, month, int(fields["d"] or 0), written), year_text is None
@@ -165,14 +165,14 @@ def _calendar(year: int, month: int, day: int, written: str) -> dt.date:
     try:
         return dt.date(year, month, day)
     except ValueError:
-        raise ValueError(f"{written!r} is no day of the calendar") from None
+        raise ValueError(f"invalid date {written!r}") from None
 
 
 def _month(fields: dict[str, str | None], written: str) -> int | None:
     name = fields.get("b")
     if name is not None:
         if name[:3] not in _MONTHS or not _FULL_MONTHS[_MONTHS.index(name[:3])].startswith(name):
-            raise ValueError(f"{name!r} in {written!r} is no month")
+            raise ValueError(f"invalid month {name!r} in {written!r}")
         return _MONTHS.index(name[:3]) + 1
     number = fields.get("m")
     return int(number) if number else None
@@ -183,12 +183,12 @@ def _clock_ns(fields: dict[str, str | None], written: str) -> int:
     half = fields.get("p")
     if half:
         if not 1 <= hour <= 12:
-            raise ValueError(f"{written!r} is no time of the day")
+            raise ValueError(f"invalid time of the day {written!r}")
         hour = hour % 12 + (12 if half == "p" else 0)
     fraction = int((fields.get("f") or "").ljust(9, "0"))
     nanos = (hour * 3600 + minute * 60 + second) * _SECOND + fraction
     if hour > 24 or minute > 59 or second > 60 or (hour == 24 and nanos > _DAY):  # second 60: a leap second
-        raise ValueError(f"{written!r} is no time of the day")
+        raise ValueError(f"invalid time of the day {written!r}")
     return nanos
 
 
@@ -196,13 +196,13 @@ def _offset_ns(fields: dict[str, str | None], written: str) -> int:
     zone, name = fields.get("z"), fields.get("n")
     if name is not None:
         if name not in _ZONES:
-            raise ValueError(f"zone {name.upper()!r} is not known; write an offset such as +0100")
+            raise ValueError(f"unknown time zone {name.upper()!r}: expected an offset such as +0100")
         return _ZONES[name] * 3600 * _SECOND
     if zone is None or zone == "z":
         return 0
     digits = zone[1:].replace(":", "").ljust(4, "0")
     hours, minutes = int(digits[:2]), int(digits[2:])
     if hours > 23 or minutes > 59:
-        raise ValueError(f"{zone!r} in {written!r} is no offset from UTC")
+        raise ValueError(f"invalid UTC offset {zone!r} in {written!r}")
     nanos = (hours * 3600 + minutes * 60) * _SECOND
     return -nanos if zone[0] == "-" else nanos

@@ -132,7 +132,7 @@ def _next(text: str, at: int, before: str) -> tuple[Word | None, int]:
         return None, end
     if kind == "sign":
         if found[0] in _ODD_SIGNS:
-            raise LqlError(f"{found[0]} is no operator", mark=mark, hint=f"write {_ODD_SIGNS[found[0]]}")
+            raise LqlError(f"unknown operator {found[0]}", mark=mark, hint=f"write {_ODD_SIGNS[found[0]]}")
         return Word("SIGN", found[0], mark), end
     if kind == "punctuation":
         return Word(_PUNCTUATION[found[0]], found[0], mark), end
@@ -163,7 +163,7 @@ def _no_token(text: str, at: int) -> LqlError:
     if letter in "\"'`":
         return LqlError(f"the quote {letter} is not closed", mark=Mark(text, at, at + 1))
     if letter in _ODD_SIGNS:
-        return LqlError(f"{letter} is no operator", mark=Mark(text, at, at + 1), hint=f"write {_ODD_SIGNS[letter]}")
+        return LqlError(f"unknown operator {letter}", mark=Mark(text, at, at + 1), hint=f"write {_ODD_SIGNS[letter]}")
     hint = 'put texts into quotes: "…", names: `…`'
     if letter == "*":
         hint = f"{hint}; SELECT COUNT counts all records, SELECT alone reads them"

@@ -37,7 +37,7 @@ def known_columns(options: CatalogReadOptions) -> tuple[pa.Schema, TopicInfo]:
     try:
         manifest = Manifest(layout.manifest, read_only=True)
     except FileNotFoundError:
-        raise CatalogNotFoundError("no catalog is there", path=str(layout.root)) from None
+        raise CatalogNotFoundError("no catalog found", path=str(layout.root)) from None
     try:
         contents = manifest.load()
     finally:

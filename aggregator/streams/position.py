@@ -74,7 +74,7 @@ def decode(text: str, lineage: Lineage, visible: Mapping[int, int]) -> Position:
     Raises InvalidRequestError where it was mistyped, is of another catalog, or of a state that this one does not have.
     """
     wrong = InvalidRequestError(
-        f"{text[:40]!r} is no position", hint="give one exactly as it came with an answer, or HEAD, or TAIL"
+        f"invalid position {text[:40]!r}", hint="give one exactly as it came with an answer, or HEAD, or TAIL"
     )
     if not text.startswith(_PREFIX) or len(text) > _MAX_TEXT or not text.isascii():
         raise wrong

@@ -45,11 +45,13 @@ Examples:
     metavar="FILE",
     help="The segment that CSV or JSON lines came from: they are read with its columns, indexes and keys.",
 )
-@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Whose event a row is.")
-@click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="When it happened.")
+@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Column that holds the space.")
+@click.option(
+    "--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Column that holds the time."
+)
 @click.option("--grouping", metavar="COLUMN", help="Second key, within the space. Default: a column of that name.")
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
-@click.option("--allow-loss", is_flag=True, help="Write CSV and JSON lines although some values will not come back.")
+@click.option("--allow-loss", is_flag=True, help="Write CSV and JSON lines even if some values cannot be restored.")
 @json_option
 @click.option("--force", is_flag=True, help="Replace TO if it exists.")
 def convert(

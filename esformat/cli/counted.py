@@ -42,7 +42,9 @@ def show_counted(rows: Iterator[Row], schema: pa.Schema, shown: dict[str, Any]) 
     """Print or write lines, which come by key, as the options say."""
     chosen, limit, output = chosen_format(shown["format_"], shown["output"]), shown["limit"], shown["output"]
     if chosen == "esdb":
-        raise click.UsageError("counts are no events: choose another name than .esdb, or a format by --format")
+        raise click.UsageError(
+            "cannot write counts to an event file: choose a name other than .esdb, or a format with --format"
+        )
     rows = _sorted(rows, shown["sort"], limit)
     if chosen in TABLES:
         if output != "-":

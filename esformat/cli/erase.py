@@ -26,7 +26,9 @@ Examples:
 @click.argument("file", type=click.Path())
 @click.argument("out", type=click.Path(dir_okay=False))
 @click.option("--space", "spaces", multiple=True, metavar="KEY", help="Erase the events of this space. Repeatable.")
-@click.option("--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, in hexadecimal.")
+@click.option(
+    "--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, with the key in hexadecimal."
+)
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def erase(

@@ -42,22 +42,22 @@ class _OnError(click.ParamType[Any]):
         if path == "-":
             self.fail("bad rows are collected in a file, not on standard output", param, ctx)
         if not (path if what == "collect" else what in ("stop", "skip") and not equals):
-            self.fail(f"{value!r} is none of stop, skip, collect FILE", param, ctx)
+            self.fail(f"invalid value {value!r}: expected stop, skip or collect FILE", param, ctx)
         return what, path
 
 
 _KEYS = (
-    click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Whose event a row is."),
-    click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="When it happened."),
+    click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Column that holds the space."),
+    click.option(
+        "--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Column that holds the time."
+    ),
     click.option("--grouping", metavar="COLUMN", help="Second key, within the space. Default: a column of that name."),
 )
 _COLUMNS = (
-    click.option("--data", metavar="COLUMN", help="The bytes of this column are the payload; others are not kept."),
+    click.option("--data", metavar="COLUMN", help="Use the bytes of this column as payload; drop other columns."),
+    click.option("--data-json", is_flag=True, help="Use all remaining columns as payload, as a JSON object."),
     click.option(
-        "--data-json", is_flag=True, help="The columns without another use are the payload, as a JSON object."
-    ),
-    click.option(
-        "--columns", type=Names(), metavar="A,B,…", help="Keep these as typed columns. Default: all left over."
+        "--columns", type=Names(), metavar="A,B,…", help="Keep these as typed columns. Default: all remaining."
     ),
     click.option(
         "--type",
@@ -75,19 +75,21 @@ _COLUMNS = (
     ),
 )
 _DIALECT = (
-    click.option("--delimiter", metavar="CHAR", help="Between the fields of CSV. Default: a comma."),
-    click.option("--header", type=Names(), metavar="A,B,…", help="Column names of CSV whose first line has none."),
-    click.option("--null", "nulls", multiple=True, metavar="TEXT", help="In CSV, this means no value. Repeatable."),
+    click.option("--delimiter", metavar="CHAR", help="Separator of CSV fields. Default: a comma."),
+    click.option("--header", type=Names(), metavar="A,B,…", help="Column names for CSV without a header line."),
+    click.option(
+        "--null", "nulls", multiple=True, metavar="TEXT", help="Text in CSV that means a missing value. Repeatable."
+    ),
 )
 _OPTIONS = (
     *_KEYS,
     *_COLUMNS,
-    click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="Zone of times that name none."),
+    click.option("--timezone", default="UTC", show_default=True, metavar="ZONE", help="Zone of times without one."),
     input_format_option(*convert.FORMATS),
     *_DIALECT,
     click.option(
         ON_ERROR, type=_OnError(), default=("stop", ""), metavar="stop|skip|collect FILE",
-        help="What to do with rows that are no events. Default: stop.",
+        help="What to do with rows that cannot be read as events. Default: stop.",
     ),
 )  # fmt: skip
 
@@ -104,12 +106,12 @@ def reading_options(command: Callable[..., Any]) -> Callable[..., Any]:
     for option in reversed((
         *_COLUMNS,
         *_DIALECT,
-        click.option("--timezone", metavar="ZONE", help="Zone of times that name none. Default: the session's, UTC."),
+        click.option("--timezone", metavar="ZONE", help="Time zone of times without one. Default: the session's, UTC."),
         click.option(ON_ERROR, type=click.Choice(["stop", "skip"]), metavar="stop|skip", default="stop",
-                     show_default=True, help="What to do with rows that are no events."),
+                     show_default=True, help="What to do with rows that cannot be read as events."),
         click.option("--schema", metavar="FILE", help="A segment whose columns exported CSV and JSON lines get again."),
         click.option("--hive/--no-hive", default=True, show_default=True,
-                     help="Whether directories called NAME=VALUE are columns."),
+                     help="Read directories named NAME=VALUE as columns."),
     )):  # fmt: skip
         command = option(command)
     return command

@@ -35,7 +35,11 @@ class Moment(click.ParamType[int]):
         else:
             times = Clock("iso").read(pa.array([value]))
             if not times.ok[0]:
-                self.fail(f"{value!r} is no ISO 8601 time, as 2006-04-07T17:08, nor a number since 1970", param, ctx)
+                self.fail(
+                    f"invalid time {value!r}: expected ISO 8601, such as 2006-04-07T17:08, or a number since 1970",
+                    param,
+                    ctx,
+                )
             nanos = int(times.micros[0]) * 1000 + int(times.below[0])
         if nanos % 1000:
             self.fail(f"{value!r} is finer than the microseconds that are stored", param, ctx)
@@ -114,7 +118,7 @@ class ColumnType(Pair):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         name, type_name = super().convert(value, param, ctx)
         if type_name not in TYPES:
-            self.fail(f"{type_name!r} is none of the types {', '.join(TYPES)}", param, ctx)
+            self.fail(f"invalid type {type_name!r}: expected one of {', '.join(TYPES)}", param, ctx)
         import pyarrow as pa  # here: slow to import
 
         special = {"timestamp": pa.timestamp("us", "UTC"), "date": pa.date32()}

@@ -19,7 +19,7 @@ Examples:
 @click.argument("file", type=click.Path())
 @click.argument("out", type=click.Path(dir_okay=False))
 @click.option("--codec", type=click.Choice(["zstd", "lz4", "none"]), default="zstd", show_default=True)
-@click.option("--level", type=int, help="Of the codec: higher is smaller and slower.")
+@click.option("--level", type=int, help="Compression level: higher is smaller and slower.")
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def recompress(file: str, out: str, codec: str, level: int | None, as_json: bool, force: bool) -> None:

@@ -26,8 +26,8 @@ Examples:
 
 @click.command(epilog=_EXAMPLES)
 @files_argument
-@click.option("--prefix", metavar="TEXT", help="Only keys that begin so.")
-@click.option("--prefix-hex", type=Hex(), metavar="HEX", help="The same, in hexadecimal.")
+@click.option("--prefix", metavar="TEXT", help="Only keys with this prefix.")
+@click.option("--prefix-hex", type=Hex(), metavar="HEX", help="The same, with the key in hexadecimal.")
 @click.option("--groupings", is_flag=True, help="A line for each grouping of each space.")
 @counted_options
 def spaces(files: tuple[str, ...], prefix: str | None, prefix_hex: bytes | None, groupings: bool, **shown: Any) -> None:

@@ -79,15 +79,17 @@ def spark() -> None:
 @click.argument("inputs", nargs=-1, required=True, metavar="INPUT... OUT")
 @input_format_option(*_INPUT_FORMATS, text="Format of INPUT. Default: by the names.")
 @target_format_option(*_OUTPUT_FORMATS, text="Format of OUT.", default="esdb")
-@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Whose event a row is.")
-@click.option("--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="When it happened.")
+@click.option("--space", default="space", show_default=True, metavar="COLUMN", help="Column that holds the space.")
+@click.option(
+    "--timestamp", default="timestamp", show_default=True, metavar="COLUMN", help="Column that holds the time."
+)
 @click.option("--grouping", metavar="COLUMN", help="Second key, within the space.")
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
 @reading_options
 @click.option("--write-option", "write_options", type=Pair(), multiple=True, metavar="NAME=VALUE",
-              help="An option of writing segments. Repeatable.")  # fmt: skip
-@click.option("--allow-loss", is_flag=True, help="With --format: write what the format would not give back as it is.")
-@click.option("--partitions", type=click.IntRange(1), help="Ranges that the events are shuffled into.")
+              help="Option for writing segments. Repeatable.")  # fmt: skip
+@click.option("--allow-loss", is_flag=True, help="With --format: write values even if they cannot be restored.")
+@click.option("--partitions", type=click.IntRange(1), help="Number of ranges to shuffle the events into.")
 @click.option("--group", "group", type=Size(), default="8GiB", show_default=True, metavar="SIZE",
               help="Input that is converted and published together.")  # fmt: skip
 @job_options
@@ -159,7 +161,9 @@ def verify(paths: tuple[str, ...], **options: Any) -> int:
 @spark.command(epilog=_ERASE)
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
 @click.option("--space", "spaces", multiple=True, metavar="KEY", help="Erase the events of this space. Repeatable.")
-@click.option("--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, in hexadecimal.")
+@click.option(
+    "--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, with the key in hexadecimal."
+)
 @job_options
 def erase(paths: tuple[str, ...], spaces: tuple[str, ...], hex_spaces: tuple[bytes, ...], **options: Any) -> int:
     """Take the events of some spaces out of every segment of PATH that holds them, in place.

@@ -20,11 +20,15 @@ Examples:
 @click.argument("file", type=click.Path())
 @click.argument("directory", type=Folder())
 @click.option(
-    "--size", type=Size(), metavar="SIZE", help="End a part before the space that would make it larger, as 256MiB."
+    "--size", type=Size(), metavar="SIZE", help="Largest size of a part, such as 256MiB; parts end between spaces."
 )
-@click.option("--space", "spaces", multiple=True, metavar="KEY", help="Begin a part at this space. Repeatable.")
-@click.option("--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, in hexadecimal.")
-@click.option("--time", "times", multiple=True, type=Moment(), metavar="TIME", help="Begin a part then. Repeatable.")
+@click.option("--space", "spaces", multiple=True, metavar="KEY", help="Start a part at this space. Repeatable.")
+@click.option(
+    "--space-hex", "hex_spaces", multiple=True, type=Hex(), metavar="HEX", help="The same, with the key in hexadecimal."
+)
+@click.option(
+    "--time", "times", multiple=True, type=Moment(), metavar="TIME", help="Start a part at this time. Repeatable."
+)
 @json_option
 @click.option("--force", is_flag=True, help="Replace parts that exist.")
 def split(

@@ -47,7 +47,11 @@ class Where(click.ParamType[Condition]):
             return value
         found = _CONDITION.fullmatch(value)
         if found is None:
-            self.fail(f"{value!r} is none of NAME = VALUE, with = != < <= > >=, and NAME IN (A, B)", param, ctx)
+            self.fail(
+                f"invalid condition {value!r}: expected NAME = VALUE, with = != < <= > >=, or NAME IN (A, B)",
+                param,
+                ctx,
+            )
         if found["sign"]:
             return Condition(value, found["name"], found["sign"], (found["value"],))
         listed = found["value"].removeprefix("(").removesuffix(")")

@@ -36,11 +36,9 @@ Examples:
 @click.option("--index", "indexes", multiple=True, metavar="COLUMN", help="Index this column. Repeatable.")
 @click.option("--keys", type=click.Choice(["text", "binary"]), default="text", show_default=True, help="Kind of keys.")
 @click.option("--codec", type=click.Choice(["zstd", "lz4", "none"]), default="zstd", show_default=True)
-@click.option("--level", type=int, help="Of the codec: higher is smaller and slower.")
-@click.option(
-    "--memory", metavar="SIZE", default="1GiB", show_default=True, help="Most that events may take in memory."
-)
-@click.option("--temp-dir", metavar="DIR", help="Where events wait that are more than that. Default: beside OUT.")
+@click.option("--level", type=int, help="Compression level: higher is smaller and slower.")
+@click.option("--memory", metavar="SIZE", default="1GiB", show_default=True, help="Memory limit for events.")
+@click.option("--temp-dir", metavar="DIR", help="Directory for events beyond that limit. Default: beside OUT.")
 @json_option
 @click.option("--force", is_flag=True, help="Replace OUT if it exists.")
 def write(out: str, inputs: tuple[str, ...], **options: Any) -> None:
@@ -85,7 +83,7 @@ def _check_files(out: str, inputs: Sequence[convert.Input], options: dict[str, A
         if "://" in path or path == STDOUT:
             continue  # the store knows
         if not Path(path).parent.is_dir():
-            raise click.UsageError(f"{what} {path}: there is no directory {Path(path).parent}")
+            raise click.UsageError(f"{what} {path}: no directory {Path(path).parent}")
         if any(isinstance(each, str) and each != "-" and _is_same(path, each) for each in inputs):
             raise click.UsageError(f"{what} {path} is an input, too: choose another name")
         if Path(path).exists() and not options["force"]:

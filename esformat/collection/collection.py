@@ -60,7 +60,7 @@ def open_many(
         raise UsageError(f"max_open must be a whole number from 1, not {max_open!r}")
     places = list(segments_at(targets, storage_options))
     if not places:
-        raise UsageError("there is no file to open", hint="name a file, a directory or a pattern")
+        raise UsageError("no files to open", hint="name a file, a directory or a pattern")
     return _opened(places, max_open, cache_bytes)
 
 

@@ -51,7 +51,7 @@ def _add(fields: dict[str, tuple[str, Field]], file: str, schema: EventSchema) -
         if kind is None:
             raise UsageError(
                 f"column {field.name!r} is {known.type} in {owner} and {field.type} in {file}",
-                hint="write one of them anew with the other's type, or read them apart",
+                hint="rewrite one of them with the other's type, or read them apart",
             )
         both = Field(field.name, kind, known.nullable or field.nullable, known.indexed and field.indexed)
         fields[field.name] = owner, both

@@ -18,7 +18,7 @@ _FIRST_NANO_US = -(2**63) // 1000 + 1
 _LAST_NANO_US = (2**63 - 1) // 1000 - 1
 _LONGEST_SHOWN = 40
 _OPTION = "--timestamp-format"
-_OUTSIDE = "is no time of the years 1 to 9999"
+_OUTSIDE = "is outside the years 1 to 9999"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Clock:
             why = _OUTSIDE
         elif self.unit is not None and (number is not None or not self._mixed):
             why = (
-                f"is no number of {self.unit}"
+                f"is not a number of {self.unit}"
                 if number is None
                 else f"{_OUTSIDE}: give another {_OPTION} than {self.unit}"
             )

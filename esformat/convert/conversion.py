@@ -87,7 +87,7 @@ def convert(
     written = how.target_format or _target_format(target)
     for format_ in (read, written):
         if format_ not in CONVERSION_FORMATS:
-            raise esformat.UsageError(f"{format_!r} is none of the formats {', '.join(CONVERSION_FORMATS)}")
+            raise esformat.UsageError(f"invalid format {format_!r}: expected one of {', '.join(CONVERSION_FORMATS)}")
     if target == STDOUT and written in ("esdb", *_GO_KINDS):
         with finished_file(target) as whole:
             return convert(source, whole, replace(how, target_format=written), progress=progress, note=note)

@@ -139,7 +139,7 @@ class _Making:
             self._reject(unfit, lambda _: f"column {name!r} is not UTF-8 text: mend it, or give --type {name}=binary")
         else:
             hint = f"give --type {name}=string to keep it as text"
-            self._reject(unfit, lambda row: f"column {name!r}: {_shown(source[row])} is no {type_}; {hint}")
+            self._reject(unfit, lambda row: f"column {name!r}: cannot read {_shown(source[row])} as {type_}; {hint}")
         return column
 
     def _fitted(self, name: str, kind: pa.DataType, roles: Roles) -> pa.Array | None:

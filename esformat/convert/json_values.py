@@ -33,7 +33,7 @@ def parse_object(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise ValueError(f"byte {error.start + 1} of the line is not UTF-8 text") from error
     except UnicodeEncodeError as error:
-        raise ValueError("a text holds half of a surrogate pair, which is no character") from error
+        raise ValueError("a string holds an unpaired surrogate") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"broken JSON: {error.msg} at character {error.pos + 1}") from error
     if not isinstance(value, dict):

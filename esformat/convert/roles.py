@@ -72,7 +72,7 @@ class Roles:
 
     def __post_init__(self) -> None:
         if self.data is not None and self.data_json:
-            raise UsageError("--data and --data-json both say what the payload is", hint="give one of them")
+            raise UsageError("--data and --data-json cannot be combined", hint="give one of them")
         for option, names in (("--index", self.indexes), ("--columns", self.columns or ())):
             twice = next((name for name in names if names.count(name) > 1), None)
             if twice is not None:

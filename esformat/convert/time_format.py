@@ -92,7 +92,7 @@ def _piece(found: re.Match[str]) -> str:
     letter = _SHORT_FOR.get(letter, letter)
     if letter not in _FIELDS:
         known = " ".join(f"%{name}" for name in [*_FIELDS, *_SHORT_FOR, *_COMPOUND])
-        raise ValueError(f"the timestamp format has {text!r}, which is none of {known}")
+        raise ValueError(f"the timestamp format has {text!r}: expected {known}")
     return _FIELDS[letter]
 
 

@@ -64,7 +64,7 @@ def from_json(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
         names = {field.name for field in kind}
         unknown = next((name for value in values if value is not None for name in value if name not in names), None)
         if unknown is not None:
-            raise ValueError(f"there is no member {unknown!r} in {kind}")
+            raise ValueError(f"unknown member {unknown!r} of {kind}")
         missing = [value is None for value in values]
         children = [from_json([None if v is None else v[f.name] for v in values], f.type) for f in kind]
         return pa.StructArray.from_arrays(children, fields=list(kind), mask=pa.array(missing))

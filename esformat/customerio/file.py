@@ -31,5 +31,5 @@ def open_file(path: str | bytes | os.PathLike[str] | os.PathLike[bytes] | Source
         return Archive(source)
     except EsdbError as error:
         error.path = error.path or source.name
-        error.hint = error.hint or "it is no file of the Go ESDB, or a damaged one: restore it from a copy"
+        error.hint = error.hint or "the file is damaged or was not written by the Go ESDB: restore it from a copy"
         raise

@@ -35,7 +35,7 @@ def check_events(table: pa.Table, names: Mapping[str, str] | None = None) -> pa.
     except pa.ArrowInvalid as error:
         raise InvalidEventError(f"the table is broken: {error}") from None
     if "data" not in table.column_names:
-        raise InvalidEventError("there is no column 'data'", hint="a Go ESDB file keeps one payload of bytes per event")
+        raise InvalidEventError("missing column 'data'", hint="a Go ESDB file keeps one payload of bytes per event")
     columns = {
         "space": _bytes(table, "space", nullable=False),
         "grouping": _bytes(table, "grouping", nullable=False),
@@ -107,7 +107,7 @@ def check_archive(events: pa.Table) -> I64:
     broken = np.flatnonzero((seconds * SECOND_US != times) | (seconds < 0) | (seconds > MAX_SECONDS))
     if len(broken):
         raise InvalidEventError(
-            f"timestamp {times[broken[0]]} µs in row {broken[0]} is no whole second from 1970 to 2106",
+            f"timestamp {times[broken[0]]} µs in row {broken[0]} is not a whole second from 1970 to 2106",
             hint="an archive keeps seconds in 32 bits: floor the times first, if that is what you want",
         )
     if pc.any(pc.equal(pc.binary_length(events["space"]), 0)).as_py():

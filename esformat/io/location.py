@@ -177,7 +177,7 @@ def _in_filesystem(filesystem: Any, path: str) -> Place:
     if isinstance(filesystem, fs.FileSystem):
         return StoredAt(ArrowStore(filesystem), path)
     if not all(hasattr(filesystem, name) for name in ("cat_file", "info", "protocol")):
-        raise UsageError(f"{filesystem!r} is no filesystem", hint="give one of pyarrow.fs or of fsspec")
+        raise UsageError(f"invalid filesystem {filesystem!r}", hint="give one of pyarrow.fs or of fsspec")
     if "file" in filesystem.protocol:
         return path
     return StoredAt(FsspecStore(filesystem), str(filesystem._strip_protocol(path)))

@@ -55,7 +55,7 @@ class FileSource:
         status = os.fstat(self._descriptor)
         if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):  # reading a directory tells by itself
             raise UsageError(
-                "it is no file that can be read at any place",
+                "not a regular file: it cannot be read at any offset",
                 path=self.name,
                 hint="copy what comes out of it to a file",
             )

@@ -25,7 +25,7 @@ def clustered(
     """
     for name in (space, timestamp, *([grouping] if grouping else []), *first):
         if name not in df.columns:
-            raise UsageError(f"there is no column {name!r}", hint=f"the columns are {', '.join(df.columns)}")
+            raise UsageError(f"unknown column {name!r}", hint=f"the columns are {', '.join(df.columns)}")
     by_grouping = grouping or ("grouping" if "grouping" in df.columns else None)
     before = [df[column_name(name)] for name in first]
     space_key, time_key = df[column_name(space)], df[column_name(timestamp)]

@@ -30,7 +30,7 @@ class EventColumns:
         for name, role in roles.items():
             if name not in schema.names:
                 raise UsageError(
-                    f"there is no column {name!r} for the {role}",
+                    f"missing column {name!r} for the {role}",
                     hint=f'give .option("{role}", …) one of {", ".join(schema.names)}',
                 )
         names = tuple(roles.get(name, name) for name in schema.names)

@@ -93,7 +93,7 @@ class Options:
         names = {name.lower() for name in known}
         for name in given:
             if name.lower() not in names:
-                raise UsageError(f"there is no option {name!r}", hint=f"the options are {', '.join(known)}")
+                raise UsageError(f"unknown option {name!r}", hint=f"the options are {', '.join(known)}")
 
     def get(self, name: str, parse: Callable[[str], T]) -> T | None:
         """An option's value; None where it was not given. Raises UsageError where it is none."""
@@ -147,7 +147,7 @@ class ReadOptions:
         paths = (one, *several) if one else several
         if not paths:
             raise UsageError(
-                "there is nothing to read",
+                "nothing to read",
                 hint=f'give a path: spark.read.format("esdb").load(path); {_LOST}: '
                 'read them with esformat.spark.sql(spark, "SELECT …")',
             )
@@ -236,7 +236,7 @@ class WriteOptions:
         path = options.get("path", str)
         if not path:
             raise UsageError(
-                "there is nowhere to write",
+                "nowhere to write",
                 hint=f'give a path: esformat.spark.write(df, path), or df.write.format("esdb").save(path); {_LOST}',
             )
         level, codec = options.get("level", _level), options.get("codec", one_of("zstd", "lz4", "none")) or "zstd"

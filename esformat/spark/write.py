@@ -59,7 +59,7 @@ def write(
     Raises UsageError for columns that cannot be it, and what Spark raises when a task fails; then nothing changes.
     """
     if mode not in MODES:
-        raise UsageError(f"mode {mode!r} is none of {', '.join(MODES)}")
+        raise UsageError(f"invalid mode {mode!r}: expected one of {', '.join(MODES)}")
     register(df.sparkSession)
     job = str(options.pop("job", "")) or secrets.token_hex(8)
     given = {"space": space, "timestamp": timestamp, "indexes": as_list(indexes), "job": job}

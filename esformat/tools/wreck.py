@@ -86,7 +86,7 @@ def examine(source: Source, progress: Progress | None) -> Wreck:
             hint="restore the file from a copy",
         )
     for start, end in walk.gaps:
-        findings.add(start, f"{end - start} bytes are no block")
+        findings.add(start, f"{end - start} bytes do not form a block")
     own = opening.own
     regions, whole = _regions(opening, walk, own)
     wreck = Wreck(source, findings, metadata, walk.sound, regions, whole)

@@ -186,10 +186,10 @@ def test_wrong_positions_are_refused(tmp_path):
         text = answer.position
         for place in range(len(text)):
             wrong = text[:place] + ("A" if text[place] != "A" else "B") + text[place + 1 :]
-            with pytest.raises(aggregator.InvalidRequestError, match="is no position"):
+            with pytest.raises(aggregator.InvalidRequestError, match="invalid position"):
                 catalog.query(f'SELECT POSITION "{wrong}"')
         for cut in range(1, len(text)):
-            with pytest.raises(aggregator.InvalidRequestError, match="is no position"):
+            with pytest.raises(aggregator.InvalidRequestError, match="invalid position"):
                 catalog.query(f'SELECT POSITION "{text[:cut]}"')
         with pytest.raises(aggregator.InvalidRequestError, match="another catalog"):
             other.query(f'SELECT POSITION "{text}"')

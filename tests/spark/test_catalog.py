@@ -115,9 +115,9 @@ def test_pruned_before_tasks_start(root):
 MISTAKES = {
     "no topic is named": {"topic": ""},
     "no topic 'nix'": {"topic": "nix"},
-    "no catalog is there": {"path": "/nowhere"},
-    "there is no option 'colums'": {"colums": "type"},
-    "there is no option 'position'": {"position": "head"},
+    "no catalog found": {"path": "/nowhere"},
+    "unknown option 'colums'": {"colums": "type"},
+    "unknown option 'position'": {"position": "head"},
     "no column 'nix'": {"columns": "nix"},
     "names no column: 'nix'": {"where": "nix = 1"},
 }

@@ -221,7 +221,7 @@ def spark_schema(table):
 MISTAKES = {
     "events are added to a catalog": ({}, True),
     "no topic is named": ({"topic": ""}, False),
-    "there is no option 'where'": ({"where": "x"}, False),
+    "unknown option 'where'": ({"where": "x"}, False),
     "no column 'nix' for the space": ({"space": "nix"}, False),
     "go together": ({"producer": "x"}, False),
     "must be a whole number": ({"producer": "x", "sequence": "y"}, False),

@@ -160,7 +160,7 @@ def test_partitions_are_even(spark, folder):
 
 
 MISTAKES = {
-    "there is no option 'colums'": lambda read: read.option("colums", "type"),
+    "unknown option 'colums'": lambda read: read.option("colums", "type"),
     "option 'partitions' must be a whole number from 1, not '0'": lambda read: read.option("partitions", 0),
     "option 'partitionBytes' must be a size above zero": lambda read: read.option("partitionBytes", "many"),
     "no column 'nix'": lambda read: read.option("columns", "type,nix"),

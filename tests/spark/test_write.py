@@ -219,8 +219,8 @@ def test_write_that_fails_leaves_nothing(spark, dying, clicks, expected, tmp_pat
 # ------------------------------------------------------------ mistakes
 
 MISTAKES = {
-    "there is no column 'space' for the space": {},
-    "there is no column 'nix' for the timestamp": {"space": "user", "timestamp": "nix"},
+    "missing column 'space' for the space": {},
+    "missing column 'nix' for the timestamp": {"space": "user", "timestamp": "nix"},
     "column 'number' of type int32 cannot be a key": {"space": "number", "timestamp": "at"},
     "column 'naive' of type timestamp.us. cannot be the timestamp; it has no time zone": {
         "space": "user",
@@ -230,7 +230,7 @@ MISTAKES = {
     "column 'data' of type binary cannot be indexed": {**ROLES, "indexes": "data"},
     "one column cannot be two of": {"space": "user", "timestamp": "user"},
     "option 'level' must be a zstd level": {**ROLES, "level": "99"},
-    "there is no option 'index'": {**ROLES, "index": "type"},
+    "unknown option 'index'": {**ROLES, "index": "type"},
     "option 'codec' must be one of zstd, lz4, none": {**ROLES, "codec": "snappy"},
 }
 

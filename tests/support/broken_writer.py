@@ -293,7 +293,7 @@ BROKEN = {
         "two handles lead to the same bytes",
     ),
     "opening offset": (_opening_offset, "the opening offset"),
-    "bytes between blocks": (_between(b"12345"), "5 bytes are no block"),
+    "bytes between blocks": (_between(b"12345"), "5 bytes do not form a block"),
     "a block too many": (_between(ORPHAN), "nothing leads to this block of kind POSTINGS"),
     "events are not sorted": (no_sorting, "do not ascend"),
     "frames with a checksum": (_zstd_checksums, "a zstd frame has a checksum"),

@@ -112,4 +112,4 @@ def _sealed_bytes(size_bytes: int) -> int:
 
 
 def _refused(full: str, hint: str) -> DiskFullError:
-    return DiskFullError(full, hint=f"{hint}; nothing was kept of what was refused", retry_after_s=RETRY_S)
+    return DiskFullError(full, hint=f"{hint}; refused events were not kept", retry_after_s=RETRY_S)

@@ -38,7 +38,7 @@ from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")
 
-SWEPT, KEPT, TAKEN_IN, SET_ASIDE = "swept", "reported", "taken in", "set aside in quarantine"
+KEPT, TAKEN_IN, SET_ASIDE = "reported", "taken in", "set aside in quarantine"
 
 
 class Startup:
@@ -73,9 +73,7 @@ class Startup:
             number = segment_number(path)
             if not entry.is_file():
                 aside = set_aside(self._layout, path)
-                self._report(
-                    path, "a directory, or what else is no file, is in its place", f"{SET_ASIDE}: {aside.name}"
-                )
+                self._report(path, "expected a file, found a directory or a special file", f"{SET_ASIDE}: {aside.name}")
             elif number is None:
                 if path.name.endswith(PARTIAL):
                     self._sweep(path)

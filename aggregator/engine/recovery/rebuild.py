@@ -45,7 +45,7 @@ def rebuild(
     Raises CatalogNotFoundError, CatalogLockedError, OSError; then the old manifest is as it was.
     """
     if not (layout.segments.is_dir() or layout.log.is_dir()):
-        raise CatalogNotFoundError("no catalog is there: neither segments nor a log", path=str(layout.root))
+        raise CatalogNotFoundError("no catalog found: neither segments nor a log", path=str(layout.root))
     lock = WriterLock(layout.writer_lock)
     try:
         for path in layout.root.glob(_NEW + "*"):  # of an attempt that was interrupted

@@ -118,7 +118,7 @@ class SealingProcess:
             raise SealingFailedError(
                 f"the process that writes segments ended {_how(process.returncode)}",
                 path=str(self._layout.root),
-                hint="it is begun anew with the next attempt; if that goes on, give it more memory or seal in threads",
+                hint="the next attempt starts it again; if it keeps failing, give it more memory or seal in threads",
                 ended=True,
             ) from None
         except BaseException:  # somebody gave up waiting: the answer to this must not be taken for that to another

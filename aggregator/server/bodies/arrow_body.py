@@ -37,7 +37,7 @@ def read_arrow(body: pa.Buffer, max_bytes: int) -> pa.Table:
         raise
     except (pa.ArrowException, OSError, ValueError, TypeError, KeyError, NotImplementedError, struct.error) as error:
         # KeyError, TypeError: of pyarrow, for types that it does not know in Python
-        raise InvalidEventError(f"the body is no Arrow stream: {' '.join(str(error).split())[:200]}") from None
+        raise InvalidEventError(f"the body is not an Arrow stream: {' '.join(str(error).split())[:200]}") from None
 
 
 def _read(body: pa.Buffer, max_bytes: int) -> pa.Table:
@@ -98,7 +98,7 @@ def _claims(metadata: bytes, body: pa.Buffer | None) -> tuple[int, list[int]]:
     buffers = list(batch.pairs(2))
     size = 0 if body is None else body.size
     if length < 0 or any(offset < 0 or stored < 0 or offset + stored > size for offset, stored in buffers):
-        _refuse("the body is no Arrow stream: a batch has buffers outside of it")
+        _refuse("the body is not an Arrow stream: a batch has buffers outside of it")
     if not batch.field(3):
         return length, [stored for _, stored in buffers]
     return length, [_decompressed(body.slice(offset, stored)) for offset, stored in buffers if body is not None]
@@ -110,7 +110,7 @@ def _decompressed(buffer: pa.Buffer) -> int:
         return 0
     (claimed,) = struct.unpack_from("<q", buffer)
     if claimed < _STORED_PLAIN:
-        _refuse("the body is no Arrow stream: a buffer of negative length")
+        _refuse("the body is not an Arrow stream: a buffer of negative length")
     return buffer.size - 8 if claimed == _STORED_PLAIN else int(claimed)
 
 

@@ -108,7 +108,7 @@ def _parsed_header(line: bytes) -> tuple[str, Mapping[str, Any]]:
         raise ValueError("an object with an action is expected")
     verb, options = next(iter(found.items()))
     if not isinstance(options, dict):
-        raise ValueError(f"the options of {verb[:20]!r} are no object")
+        raise ValueError(f"the options of {verb[:20]!r} are not an object")
     return verb, options
 
 
@@ -122,15 +122,17 @@ def record_of(action: Action, tell: Tell = untold) -> TAGS_AND_RECORD | Wrong:
 
 def _record_of(action: Action, tell: Tell) -> TAGS_AND_RECORD | Wrong:
     if action.verb not in _ACTIONS:
-        return Wrong("illegal_argument_exception", f"{action.verb[:20]!r} is none of {', '.join(_ACTIONS)}")
+        return Wrong(
+            "illegal_argument_exception", f"invalid action {action.verb[:20]!r}: expected one of {', '.join(_ACTIONS)}"
+        )
     if action.verb not in _STORING:
         return Wrong("illegal_argument_exception", f"{action.verb} is not supported: events are never changed")
     try:
         document, escaped = read_json(action.document or b"")
     except orjson.JSONDecodeError as error:
-        return Wrong("document_parsing_exception", f"the document is no JSON: {error.msg}")
+        return Wrong("document_parsing_exception", f"the document is not JSON: {error.msg}")
     if not isinstance(document, dict):
-        return Wrong("document_parsing_exception", "the document is no object")
+        return Wrong("document_parsing_exception", "the document is not an object")
     if escaped:
         tell("text_escaped")
     return {INDEX_TAG: action.index}, _record(document, action.id, tell)

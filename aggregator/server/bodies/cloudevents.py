@@ -45,7 +45,7 @@ def read_cloud_events(body: bytes, media: str, now_us: int | None, tell: Tell = 
     try:
         found = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise InvalidEventError(f"the body is no JSON: {error.msg}") from None
+        raise InvalidEventError(f"the body is not JSON: {error.msg}") from None
     if media == ONE:
         found = [found]
     if not isinstance(found, list):
@@ -115,7 +115,7 @@ def _checked(event: Any, number: int) -> Mapping[str, Any]:
         if not _NAME.fullmatch(name) or len(name) > 100:
             raise InvalidEventError(f"event {number}: attribute {name[:40]!r} is not of lower-case letters and digits")
         if value is not None and not isinstance(value, str | bool | int):
-            raise InvalidEventError(f"event {number}: attribute {name!r} is no text, truth value or whole number")
+            raise InvalidEventError(f"event {number}: attribute {name!r} is not a string, boolean or integer")
         if isinstance(value, int) and not -(2**31) <= value < 2**31:
             raise InvalidEventError(f"event {number}: attribute {name!r} is larger than CloudEvents allow")
     for name in ("subject", "datacontenttype"):
@@ -150,7 +150,9 @@ def _data(event: Mapping[str, Any], number: int) -> bytes:
                 raise ValueError
             return base64.b64decode(encoded, validate=True)
         except (binascii.Error, ValueError):
-            raise InvalidEventError(f"event {number}: data_base64 is no base64, or stands beside data") from None
+            raise InvalidEventError(
+                f"event {number}: data_base64 is not base64, or the event has data as well"
+            ) from None
     given = event.get("data")
     if given is None:
         return b""

@@ -50,7 +50,7 @@ def _type(column: str, given: Any) -> pa.DataType:
             return _named(given.strip())
         except (ValueError, pa.ArrowException):
             pass
-    raise InvalidRequestError(f"schema: {str(given)[:40]!r} is no type for {column[:40]!r}", hint=_HINT)
+    raise InvalidRequestError(f"schema: invalid type {str(given)[:40]!r} for {column[:40]!r}", hint=_HINT)
 
 
 def _named(name: str) -> pa.DataType:

@@ -138,7 +138,7 @@ def _as_lines(text: bytes) -> bytes:
         found = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         raise InvalidEventError(
-            f"the body is no JSON: {error.msg} at line {error.lineno}, column {error.colno}",
+            f"the body is not JSON: {error.msg} at line {error.lineno}, column {error.colno}",
             hint="send an object, or an array of objects; JSON lines are application/x-ndjson",
         ) from None
     objects = found if isinstance(found, list) else [found]
@@ -146,7 +146,7 @@ def _as_lines(text: bytes) -> bytes:
         raise InvalidEventError(f"the body has more than {MAX_ROWS:,} objects", hint="send it in smaller ones")
     odd = next((number for number, each in enumerate(objects, 1) if not isinstance(each, dict)), None)
     if odd is not None:
-        raise InvalidEventError(f"object {odd} of the body is no JSON object")
+        raise InvalidEventError(f"object {odd} of the body is not a JSON object")
     return b"\n".join([as_json(each, f"object {number}") for number, each in enumerate(objects, 1)])
 
 
@@ -226,7 +226,7 @@ def _payload(given: Any, number: int) -> bytes:
         try:
             return base64.b64decode(given["base64"], validate=True)
         except (binascii.Error, ValueError):
-            raise InvalidEventError(f"line {number}: data is no base64") from None
+            raise InvalidEventError(f"line {number}: data is not base64") from None
     return as_json(given, f"line {number}: data")
 
 

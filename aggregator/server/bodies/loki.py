@@ -44,7 +44,7 @@ def read_push(body: bytes, tell: Tell = untold) -> list[TAGS_AND_RECORD]:
     except InvalidEventError:
         raise
     except (DecodeError, ValueError):
-        raise InvalidEventError("the body is no push request") from None
+        raise InvalidEventError("the body is not a push request") from None
 
 
 def read_json_push(body: bytes, tell: Tell = untold) -> list[TAGS_AND_RECORD]:
@@ -52,12 +52,12 @@ def read_json_push(body: bytes, tell: Tell = untold) -> list[TAGS_AND_RECORD]:
     try:
         parsed, escaped = read_json(body)
     except orjson.JSONDecodeError as error:
-        raise InvalidEventError(f"the body is no JSON: {error.msg}") from None
+        raise InvalidEventError(f"the body is not JSON: {error.msg}") from None
     if escaped:
         tell("text_escaped")
     streams = parsed.get("streams") if isinstance(parsed, dict) else None
     if not isinstance(streams, list):
-        raise InvalidEventError('the body is no push request: an object with a list of "streams" is expected')
+        raise InvalidEventError('the body is not a push request: an object with a list of "streams" is expected')
     items = (item for number, stream in enumerate(streams) for item in _values(stream, number))
     found = list(islice(items, MAX_PARTS + 1))
     if len(found) > MAX_PARTS:
@@ -208,7 +208,9 @@ def _nanoseconds(given: Any, where: str) -> int:
     digits = str(given) if isinstance(given, str | int) and not isinstance(given, bool) else ""
     unsigned = digits.removeprefix("-")
     if not (unsigned.isascii() and unsigned.isdecimal() and len(unsigned) <= _MOST_DIGITS):
-        raise InvalidEventError(f"{where}: the time {str(given)[:40]!r} is no whole number of nanoseconds since 1970")
+        raise InvalidEventError(
+            f"{where}: the time {str(given)[:40]!r} is not a whole number of nanoseconds since 1970"
+        )
     return int(digits)
 
 

@@ -48,7 +48,7 @@ def _whole(text: str) -> str:
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def escaped_message(body: memoryview, kind: Descriptor, depth: int = 0) -> bytes:

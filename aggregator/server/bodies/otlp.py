@@ -57,7 +57,7 @@ def read_records(
         raise
     except (DecodeError, ValueError, TypeError, RecursionError) as error:
         why = " ".join(str(error).split())[:200]
-        raise InvalidEventError(f"the body is no export request: {why}") from None
+        raise InvalidEventError(f"the body is not an export request: {why}") from None
     check_records(len(records))
     return records
 

@@ -88,7 +88,7 @@ def _value(given: Mapping[str, Any], depth: int) -> Any:
 
 def _string(value: Any, _: int) -> str:
     if type(value) is not str:
-        raise TypeError("stringValue is no text")
+        raise TypeError("stringValue is not a string")
     return value
 
 
@@ -100,7 +100,7 @@ def _bool(value: Any, _: int) -> bool:
 
 def _double(value: Any, _: int) -> Any:
     if type(value) not in (int, float, str):
-        raise TypeError("doubleValue is no number")
+        raise TypeError("doubleValue is not a number")
     return plain(float(value))
 
 
@@ -146,7 +146,7 @@ def _list(parent: Any, camel: str, snake: str) -> list[Any]:
     if found is None:
         return []
     if type(found) is not list:
-        raise TypeError(f"{camel} is no list")
+        raise TypeError(f"{camel} is not a list")
     return found
 
 
@@ -155,7 +155,7 @@ def _text(parent: Any, camel: str, snake: str) -> str:
     if found is None:
         return ""
     if type(found) is not str:
-        raise TypeError(f"{camel} is no text")
+        raise TypeError(f"{camel} is not a string")
     return found
 
 
@@ -185,5 +185,5 @@ def _integer(given: Any, span: tuple[int, int]) -> int:
 
 def _bytes(given: Any) -> bytes:
     if type(given) is not str:
-        raise TypeError("bytesValue is no text")
+        raise TypeError("bytesValue is not a string")
     return base64.b64decode(given + "=" * (-len(given) % 4), altchars=b"-_" if "-" in given or "_" in given else None)

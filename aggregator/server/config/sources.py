@@ -94,7 +94,7 @@ def _origins(given: Any, name: str) -> tuple[str, ...]:
     for origin in found:
         if origin != "*" and not re.fullmatch(r"https?://[^/\s]+", origin):
             raise InvalidRequestError(
-                f"{name}: {origin!r} is no origin", hint="such as https://grafana.example.org, or *"
+                f"{name}: invalid origin {origin!r}", hint="such as https://grafana.example.org, or *"
             )
     return found
 
@@ -151,7 +151,7 @@ KEYS: Mapping[str, Key] = {
         ("http", "cors_origins"), _origins, "origins of pages that browsers may ask from; * is any"
     ),
     "http.trusted_proxies": Key(
-        ("http", "trusted_proxies"), _networks, "proxies that tell who asks: addresses, networks"
+        ("http", "trusted_proxies"), _networks, "proxies trusted to name the client: addresses, networks"
     ),
     "work.append_threads": Key(("work", "append_threads"), _whole, "appends at once"),
     "work.read_threads": Key(("work", "read_threads"), _whole, "reads at once"),
@@ -250,7 +250,7 @@ def read_pairs(pairs: Iterable[str]) -> Values:
     for pair in pairs:
         name, sign, value = pair.partition("=")
         if not sign:
-            raise InvalidRequestError(f"{pair!r} is no key=value")
+            raise InvalidRequestError(f"invalid setting {pair!r}: expected key=value")
         found |= _known({name: value}, "--set")
     return found
 

@@ -75,7 +75,7 @@ def read_tokens(path: Path) -> list[Token]:
         return [Token.from_json(stored) for stored in json.loads(path.read_text("utf-8"))["tokens"]]
     except (KeyError, TypeError, ValueError) as error:
         raise InvalidRequestError(
-            f"the token file cannot be read: {error!r}", path=str(path), hint="restore it, or make tokens anew"
+            f"the token file cannot be read: {error!r}", path=str(path), hint="restore it, or make new tokens"
         ) from None
 
 
@@ -93,7 +93,7 @@ def create(
             f"no scope {wrong[0]!r}" if wrong else "a token needs a scope", hint="read, write, admin"
         )
     if not name:
-        raise InvalidRequestError("a token needs a name", hint="say who uses it")
+        raise InvalidRequestError("a token needs a name", hint="name the program or person that uses it")
     token, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     now = dt.datetime.now(dt.UTC)
     made = Token(

@@ -49,7 +49,7 @@ def media_for(request: Request, offered: Sequence[str] = OUTPUTS) -> str:
     """The media type that the client wants an answer in. Raises ProblemError: 406."""
     media = choose(request.headers.get("accept"), offered)
     if media is None:
-        raise ProblemError(406, "not-acceptable", "nothing of what Accept names is given here",
+        raise ProblemError(406, "not-acceptable", "cannot answer with any media type in Accept",
                            f"accept one of {', '.join(offered)}")  # fmt: skip
     return media
 

@@ -32,7 +32,7 @@ LINGER_MOST_S = 30.0
 """How long it reads such a body in all."""
 LINGER_BYTES = 256 << 20
 """How much of such a body it reads."""
-_NO_HTTP = Problem(400, "invalid-request", "the request is no valid HTTP/1.1", "the connection is closed")
+_NO_HTTP = Problem(400, "invalid-request", "the request is not valid HTTP/1.1", "the connection is closed")
 _TOO_LONG = Problem(
     431, "headers-too-large", "the headers have more bytes than are taken", "send fewer or shorter ones"
 )

@@ -86,7 +86,7 @@ class Guard:
             raise ProblemError(431, "headers-too-large", f"the headers have more than {http.max_header_bytes:,} bytes")
         lengths = [value for name, value in headers if name == b"content-length"]
         if lengths and (len(lengths) > 1 or not lengths[0].isdigit()):
-            raise ProblemError(400, "invalid-request", "the content length is no number")
+            raise ProblemError(400, "invalid-request", "Content-Length is not a number")
         length = int(lengths[0][:20]) if lengths else 0
         if length > http.max_append_bytes:
             raise too_large(http.max_append_bytes)

@@ -107,7 +107,7 @@ class Asked:
                 encoded, altchars=b"-_" if "-" in encoded or "_" in encoded else None, validate=True
             )
         except (binascii.Error, ValueError):
-            raise wrong(f"{name}_base64 is no base64") from None
+            raise wrong(f"{name}_base64 is not base64") from None
 
 
 def names_in(asked: Asked) -> Names:
@@ -128,9 +128,9 @@ async def json_object(request: Request, context: Context, known: Sequence[str]) 
     try:
         found = orjson.loads(body) if body.strip() else {}  # which takes no half characters, as `json` does
     except orjson.JSONDecodeError:
-        raise ProblemError(400, "invalid-body", "the body is no JSON") from None
+        raise ProblemError(400, "invalid-body", "the body is not JSON") from None
     if not isinstance(found, dict):
-        raise ProblemError(400, "invalid-body", "the body is no JSON object")
+        raise ProblemError(400, "invalid-body", "the body is not a JSON object")
     odd = next((name for name in found if name not in known), None)
     if odd is not None:
         raise ProblemError(400, "invalid-body", f"{odd[:40]!r} is not known here", f"known are {', '.join(known)}")

@@ -80,7 +80,7 @@ def _check_ends(body: pa.Buffer) -> None:
         wrong = "InvalidFooter"
     if wrong is not None:
         raise InvalidEventError(
-            f"arrow error: {wrong}", hint="the body is no Arrow file: write it with an Arrow IPC file writer"
+            f"arrow error: {wrong}", hint="the body is not an Arrow file: write it with an Arrow IPC file writer"
         )
 
 

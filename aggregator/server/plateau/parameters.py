@@ -140,7 +140,7 @@ def positions(body: bytes) -> Mapping[str, int]:
     try:
         found = json.loads(body)
     except (ValueError, RecursionError):
-        raise invalid('the body is no JSON: give {"partition": next record index}, or {}') from None
+        raise invalid('the body is not JSON: give {"partition": next record index}, or {}') from None
     if not isinstance(found, dict):
         raise invalid("the body must be a JSON object of record indexes by partition")
     for name, index in found.items():

@@ -229,7 +229,7 @@ async def _question(request: Request, context: Context) -> _Question:
         text = body.decode()
         found = json.loads(text) if media == JSON else {"query": text}
     except (ValueError, RecursionError):
-        raise ProblemError(400, "invalid-body", f"the body is no {media}") from None
+        raise ProblemError(400, "invalid-body", f"the body is not {media}") from None
     if not isinstance(found, dict) or not isinstance(found.get("query"), str):
         raise ProblemError(400, "invalid-body", "the body has no query", f"such as {json.dumps(_EXAMPLE)}")
     odd = next((name for name in found if name not in ("query", "position", "wait", "limit")), None)

@@ -57,7 +57,7 @@ def select_at(catalog: Catalog, select: Select, position: str) -> Selection:
         select = replace(select, position=Position("token", position), offset=None)
     else:
         raise InvalidRequestError(
-            f"{position[:40]!r} is no position", hint="give head, tail, at TIME, or one that came before"
+            f"invalid position {position[:40]!r}", hint="give head, tail, at TIME, or one that came before"
         )
     found = catalog.query(to_text(select))
     assert isinstance(found, Selection)

@@ -85,7 +85,7 @@ class WriterLock:
         return CatalogLockedError(
             f"this process must not write any more: {what} while it had the catalog open",
             path=str(self._path.parent),
-            hint="close it here, and open it again where one process is to write; leave *.lock to the catalog",
+            hint="close it here, and open it again in the one process that writes; leave *.lock to the catalog",
             holder=holder or {},
         )
 

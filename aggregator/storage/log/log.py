@@ -255,7 +255,7 @@ class Log:
             self._failure = LogFailedError(
                 "the newest file of the log was deleted while the catalog was open; nothing more is taken in",
                 path=str(self._files[-1].path),
-                hint="close the catalog: what is sealed by then is kept",
+                hint="close the catalog: sealed events are kept",
             )
             raise self._failure
 
@@ -300,7 +300,7 @@ class Log:
         self._failure = LogFailedError(
             f"the log {what}: {_reason(error)}; nothing more is taken in",
             path=path,
-            hint="look after the disk, then reopen the catalog: what was acknowledged is there",
+            hint="check the disk, then reopen the catalog: acknowledged events are kept",
         )
 
     def _fail(self, group: list[Entry], error: BaseException) -> None:

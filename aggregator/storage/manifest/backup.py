@@ -74,7 +74,7 @@ class FactsFile:
         except FileNotFoundError:
             pass
         except (CorruptManifestError, UnknownVersionError) as error:
-            logger.warning("%s is written anew: %s", layout.facts, error)
+            logger.warning("%s is rewritten: %s", layout.facts, error)
         self._look()
 
     def keep_all(self) -> None:

@@ -104,10 +104,12 @@ def _check_kind(connection: sqlite3.Connection, path: Path, *, read_only: bool) 
     (tables,) = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()
     newest = migrations()[-1][0]
     if kind != APPLICATION_ID and tables:
-        raise CorruptManifestError("an SQLite file that is no manifest", path=str(path), hint=REBUILD)
+        raise CorruptManifestError("the SQLite file is not a manifest", path=str(path), hint=REBUILD)
     if read_only and version < newest:
         raise CorruptManifestError(
-            f"what can be read of the manifest has version {version}, older than {newest}", path=str(path), hint=RECOVER
+            f"the readable part of the manifest has version {version}, older than {newest}",
+            path=str(path),
+            hint=RECOVER,
         )
     if version > newest:
         raise UnknownVersionError(

@@ -264,7 +264,7 @@ def _pipe(facts: dict[str, Any]) -> PipeInfo:
 def _whole(value: Any, most: int = _MOST_NUMBER, least: int = 1) -> int:
     """A whole number within bounds; numbers of things begin at 1. Raises ValueError."""
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise ValueError(f"{value!r:.40} is no whole number from {least} to {most}")
+        raise ValueError(f"{value!r:.40} is not a whole number from {least} to {most}")
     return value
 
 
@@ -278,7 +278,7 @@ def _truth(value: Any) -> bool:
 def _text(value: Any) -> str:
     """Unicode text. Raises TypeError, ValueError."""
     if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is no text")
+        raise TypeError(f"{value!r:.40} is not text")
     value.encode()
     return value
 

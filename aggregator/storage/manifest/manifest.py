@@ -186,7 +186,7 @@ class Manifest:
             "this process must not write any more: another one has opened the catalog for writing, or its manifest was "
             "deleted or replaced",
             path=str(self.path.parent),
-            hint="close it here, and open it again where one process is to write",
+            hint="close it here, and open it again in the one process that writes",
             holder={},
         )
 

@@ -220,7 +220,7 @@ def describe_segment(path: Path, number: int) -> FoundSegment:
     with esformat.open(path, cache_bytes=0) as segment:
         facts = stored_facts(segment.properties)
         if facts is None or facts.get("number") != number or RECORD_INDEX not in segment.schema.names:
-            raise esformat.CorruptSegmentError("it is no segment that the aggregator wrote under this name")
+            raise esformat.CorruptSegmentError("the aggregator did not write this segment under this name")
         report = esformat.verify(path)
         if not report.ok:
             raise esformat.CorruptSegmentError(str(report.problems[0]), path=str(path))
@@ -240,5 +240,5 @@ def describe_segment(path: Path, number: int) -> FoundSegment:
                 checksum=file_checksum(path), signature=spans.signature, min_ahead=min_ahead, max_ahead=max_ahead,
             )  # fmt: skip
         except (KeyError, TypeError) as error:
-            raise esformat.CorruptSegmentError(f"what it says of itself is not whole: {error!r}") from None
+            raise esformat.CorruptSegmentError(f"its properties are incomplete: {error!r}") from None
     return FoundSegment(info, facts, schema)

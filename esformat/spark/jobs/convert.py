@@ -95,7 +95,7 @@ def export(
     """
     out = local_path(out, "Spark's own formats are written to a directory that all machines share, not to a store")
     if format not in OUTPUT_FORMATS:
-        raise UsageError(f"format {format!r} is none of {', '.join(OUTPUT_FORMATS)}")
+        raise UsageError(f"invalid format {format!r}: expected one of {', '.join(OUTPUT_FORMATS)}")
     files = [InputFile.at(path) for path in _local_segments(inputs)]
 
     with owned(folder_at(out), "export") as lease:
@@ -129,7 +129,7 @@ def _export_group(spark: SparkSession, group: list[InputFile], write: Write, exp
         chunks = chunked(group, lambda file: file.size_bytes, most=CHUNK_BYTES)
         for chunk, made, reason in in_waves(spark, [(write, files) for files in chunks], export):
             if made is None:
-                raise UsageError(reason or f"nothing is known of {chunk[1][0].path}")
+                raise UsageError(reason or f"unknown input {chunk[1][0].path}")
             for name, count, size in made:
                 staged.append(name)
                 events += count

@@ -61,7 +61,7 @@ class Inputs:
         files = [InputFile.at(path) for path in input_files(paths)]
         kind = format or format_of(files)
         if kind not in known:
-            raise UsageError(f"format {kind!r} is none of {', '.join(known)}")
+            raise UsageError(f"invalid format {kind!r}: expected one of {', '.join(known)}")
         if kind == "esdb":
             if read_options:
                 raise UsageError("segments tell how they are read", hint="leave the options of reading out")

@@ -23,7 +23,7 @@ class Loose:
         """Check bytes [start, end); give each block, None for a damaged one, and the columns of sound data blocks."""
         for found in self._blocks.walk(start, end):
             if isinstance(found, tuple):
-                self._blocks.findings.add(found[0], f"{found[1] - found[0]} bytes are no block")
+                self._blocks.findings.add(found[0], f"{found[1] - found[0]} bytes do not form a block")
                 yield None, None
                 continue
             block = self._blocks.read_found(found)

@@ -10,7 +10,7 @@ MAX_PROBLEMS = 1000
 """Kept of the problems of one file: a list of more helps nobody and could grow with what a hostile file claims."""
 
 
-RESTORE = "restore the file from a copy, or write it anew from its events"
+RESTORE = "restore the file from a copy, or write it again from its events"
 
 
 @dataclass(frozen=True, slots=True)

@@ -339,7 +339,7 @@ def test_bench(command, tmp_path):
 
 
 WRONG = [
-    (["scan", "nowhere", "t"], 2, "aggregator: nowhere: no catalog is there"),
+    (["scan", "nowhere", "t"], 2, "aggregator: nowhere: no catalog found"),
     (["append", "nowhere", "t", "clicks.jsonl"], 2, "aggregator init nowhere"),
     (["scan", "data", "nope"], 2, "no topic 'nope'"),
     (["scan", "data", "clicks", "--index", "nope=1"], 2, "no index 'nope'"),

@@ -78,7 +78,7 @@ def test_bytes_behind_the_end():
 )
 def test_no_arrow(stream):
     """Something else is refused by its first bytes, and a length is believed only within bounds."""
-    with pytest.raises(TruncatedAnswerError, match="no Arrow stream"):
+    with pytest.raises(TruncatedAnswerError, match="not an Arrow stream"):
         list(StreamDecoder().feed(stream))
 
 

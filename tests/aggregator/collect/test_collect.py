@@ -408,7 +408,7 @@ def test_once_into_a_catalog_without_room(rig):
 @pytest.mark.parametrize("address", ["http://", "ftp://x", "http://a..b", "http://h:99999", "http://[x", "http://u@h"])
 def test_no_address_of_a_server(address):
     """Refused, and what would be one is said."""
-    with pytest.raises(aggregator.InvalidRequestError, match="no address"):
+    with pytest.raises(aggregator.InvalidRequestError, match="invalid server address"):
         ServerSink(address, "logs", "0", None, time.sleep)
 
 

@@ -175,7 +175,7 @@ REFUSED = [
     ("status = abc", "abc", "holds numbers"),
     ("ok > true", "true", "true or false"),
     ("ok = 1", "1", "true or false"),
-    ("at > x", "x", "is no time"),
+    ("at > x", "x", "invalid time"),
     ("list = 1", "1", "cannot be compared"),
     ("UPPER(msg.a) = X", "msg.a", "takes msg"),
 ]

@@ -180,7 +180,7 @@ REFUSED = [
     ("SELECT SUM(x), SUM(x)", "asked for twice"),
     ("SELECT SUM(UPPER(x))", "UPPER gives text"),
     ("SELECT DISTINCT x GROUP BY y", "DISTINCT groups already"),
-    ("SELECT SUM(x) GROUP BY y ORDER BY MAX(x)", "ORDER BY names what is not asked for"),
+    ("SELECT SUM(x) GROUP BY y ORDER BY MAX(x)", "ORDER BY names a value that SELECT does not give"),
     ("SELECT COUNT(*)", "SELECT COUNT counts all records"),
     ("SELECT FROM a = b WHERE SUM(x) > 3", "was not expected here"),
 ]

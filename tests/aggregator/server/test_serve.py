@@ -111,8 +111,8 @@ def test_stops_under_load(tmp_path, number, capsys, logging_as_it_was):
 
 WRONG = [
     (["--bind", "0.0.0.0:0"], "token"),
-    (["--bind", "nowhere"], "no address"),
-    (["--bind", "127.0.0.1:99999"], "no address"),
+    (["--bind", "nowhere"], "invalid address"),
+    (["--bind", "127.0.0.1:99999"], "invalid address"),
     (["--set", "http.max_pages=3"], "http.max_page"),
     (["--tls-certificate", "x.pem"], "go together"),
     (["--config", "missing.toml"], "missing.toml"),

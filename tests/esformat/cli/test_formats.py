@@ -45,7 +45,7 @@ def test_scan_writes_a_segment(esdb, activity, tmp_path):
     ("arguments", "message"),
     [
         (["scan", "activity.esdb", "--columns", "type", "-o", "a.esdb"], "an event has space and timestamp"),
-        (["spaces", "activity.esdb", "-o", "a.esdb"], "counts are no events"),
+        (["spaces", "activity.esdb", "-o", "a.esdb"], "cannot write counts to an event file"),
         (["convert", "activity.esdb", "a.csv", "--to", "csv"], "No such option"),
     ],
 )

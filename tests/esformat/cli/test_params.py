@@ -86,7 +86,7 @@ def test_column_type():
     """Types by the names that people know them by."""
     assert ColumnType().convert("a=int64", None, None) == ("a", pa.int64())
     assert ColumnType().convert("a=timestamp", None, None) == ("a", pa.timestamp("us", "UTC"))
-    with pytest.raises(click.BadParameter, match="'json' is none of the types string, int64"):
+    with pytest.raises(click.BadParameter, match="invalid type 'json': expected one of string, int64"):
         ColumnType().convert("a=json", None, None)
 
 

@@ -83,7 +83,10 @@ WRONG_USAGE = [
         ["scan", "activity.esdb", "--limit", "-1"],
         "esdb scan: Invalid value for '--limit': '-1' is not a number of lines",
     ),
-    (["scan", "activity.esdb", "--start", "soon"], "'soon' is no ISO 8601 time, as 2006-04-07T17:08, nor a number"),
+    (
+        ["scan", "activity.esdb", "--start", "soon"],
+        "invalid time 'soon': expected ISO 8601, such as 2006-04-07T17:08, or a number",
+    ),
     (["scan", "activity.esdb", "--start", "2024-03-01T00:00:00.0000001"], "is finer than the microseconds"),
     (["scan", "activity.esdb", "--index", "type"], "'type' is not of the form NAME=VALUE"),
     (["scan", "activity.esdb", "--index", "nope=1"], "esdb: activity.esdb"),

@@ -48,7 +48,7 @@ def test_where(esdb, activity, conditions, expected):
 WRONG = [
     ("nope = 1", "no column 'nope'; the columns are: space, grouping, timestamp"),
     ("timestamp > soon", "the values of 'timestamp' are timestamp[us, tz=UTC]"),
-    ("country", "'country' is none of NAME = VALUE"),
+    ("country", "invalid condition 'country': expected NAME = VALUE"),
 ]
 
 

@@ -175,18 +175,18 @@ def test_force(esdb, source, tmp_path):
 
 
 REFUSED = [
-    (["out.esdb", "in.csv", "--data", "text", "--data-json"], "esdb: --data and --data-json both say what the payload is"),
+    (["out.esdb", "in.csv", "--data", "text", "--data-json"], "esdb: --data and --data-json cannot be combined"),
     (["out.esdb", "in.csv", "--index", "user", "--index", "user"], "esdb: --index names 'user' twice"),
     (["out.esdb", "in.csv", "--timezone", "Nowhere"], "esdb write: unknown time zone 'Nowhere'"),
     (["out.esdb", "in.csv", "--timestamp-format", "%H"], "esdb write: the timestamp format '%H' does not tell year"),
     (["out.esdb", "in.csv", "--type", "user"], "'user' is not of the form COLUMN=TYPE"),
-    (["out.esdb", "in.csv", "--type", "user=complex"], "'complex' is none of the types string, int64, float64"),
+    (["out.esdb", "in.csv", "--type", "user=complex"], "invalid type 'complex': expected one of string, int64, float64"),
     (["out.esdb", "in.csv", "--delimiter", ";;"], "--delimiter ';;' is not one ASCII character"),
-    (["out.esdb", "in.csv", "--on-error", "ignore"], "'ignore' is none of stop, skip, collect FILE"),
-    (["out.esdb", "in.csv", "--on-error", "collect"], "'collect' is none of stop, skip, collect FILE"),
+    (["out.esdb", "in.csv", "--on-error", "ignore"], "invalid value 'ignore': expected stop, skip or collect FILE"),
+    (["out.esdb", "in.csv", "--on-error", "collect"], "invalid value 'collect': expected stop, skip or collect FILE"),
     (["out.esdb", "in.csv", "--on-error", "collect", "in.csv"], "--on-error collect in.csv is an input, too"),
     (["in.csv", "in.csv"], "OUT in.csv is an input, too: choose another name"),
-    (["nowhere/out.esdb", "in.csv"], "OUT nowhere/out.esdb: there is no directory nowhere"),
+    (["nowhere/out.esdb", "in.csv"], "OUT nowhere/out.esdb: no directory nowhere"),
     (["out.esdb"], "Missing argument 'INPUT...'"),
     (["out.esdb", "in.csv", "--codec", "gzip"], "'gzip' is not one of 'zstd', 'lz4', 'none'"),
 ]  # fmt: skip

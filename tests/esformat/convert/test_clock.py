@@ -124,10 +124,10 @@ def test_bounds():
 COMPLAINTS = [
     (None, "UTC", "x", "'x' is neither an ISO 8601 time nor a number since 1970: say how times are written with --timestamp-format"),
     (None, "UTC", "20060407", "'20060407' may be a date or a number since 1970: give --timestamp-format %Y%m%d, or what it counts"),
-    (None, "UTC", -99_999_999_999, "-99999999999 is no time of the years 1 to 9999, whatever it counts"),
+    (None, "UTC", -99_999_999_999, "-99999999999 is outside the years 1 to 9999, whatever it counts"),
     ("iso", "UTC", 5, "5 is a number: say what it counts with --timestamp-format s, ms, us or ns"),
-    ("s", "UTC", 1_403_534_919_000, "is no time of the years 1 to 9999: give another --timestamp-format than s"),
-    ("s", "UTC", "x", "'x' is no number of s"),
+    ("s", "UTC", 1_403_534_919_000, "is outside the years 1 to 9999: give another --timestamp-format than s"),
+    ("s", "UTC", "x", "'x' is not a number of s"),
     ("%Y", "UTC", "x", "written as"),
     (None, "Europe/Stockholm", "2006-03-26 02:30", "does not exist in Europe/Stockholm: clocks were put forward over it"),
     (None, "UTC", "9000-01-01T00:00:00.0000001", "digits below the microsecond, which fit in years 1678 to 2261 only"),
@@ -164,4 +164,4 @@ def test_times_that_python_does_not_have(unit):
     column = pa.array([2**62], pa.timestamp(unit, "UTC"))
     clock = Clock()
     assert not clock.read(column).ok[0]
-    assert re.search(r"timestamp -?\d{5,}.* is no time of the years 1 to 9999", clock.complaint(column[0]))
+    assert re.search(r"timestamp -?\d{5,}.* is outside the years 1 to 9999", clock.complaint(column[0]))

@@ -147,11 +147,16 @@ def test_indexes():
 
 
 TYPED = [
-    (pa.array([b"1", b"x"]), pa.int64(), [1], "column 'a': b'x' is no int64; give --type a=string to keep it as text"),
-    (pa.array(["1", "x"]), pa.float64(), [1.0], "column 'a': 'x' is no double; give --type a=string"),
+    (
+        pa.array([b"1", b"x"]),
+        pa.int64(),
+        [1],
+        "column 'a': cannot read b'x' as int64; give --type a=string to keep it as text",
+    ),
+    (pa.array(["1", "x"]), pa.float64(), [1.0], "column 'a': cannot read 'x' as double; give --type a=string"),
     (pa.array([b"1", b"\xff"]), pa.string(), ["1"], "column 'a' is not UTF-8 text: mend it, or give --type a=binary"),
     (pa.array([b"2006-04-07 12:00", b"x"]), pa.timestamp("us", "UTC"), [NOON], "timestamp 'x' is neither an ISO 8601"),
-    (pa.array([b"2006-04-07", b"x"]), pa.date32(), [date(2006, 4, 7)], "column 'a': b'x' is no date32"),
+    (pa.array([b"2006-04-07", b"x"]), pa.date32(), [date(2006, 4, 7)], "column 'a': cannot read b'x' as date32"),
     (pa.array([1, 2]), pa.string(), ["1", "2"], None),
     (pa.array([b"1", b"\xff"]), pa.binary(), [b"1", b"\xff"], None),
 ]

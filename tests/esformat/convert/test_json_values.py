@@ -19,7 +19,7 @@ BAD_LINES = [
     (b"null", "a JSON null where"),
     (b'{"a":1,"a":2}', "the key 'a' is there twice"),
     (b'{"b":{"a":1,"a":2}}', "the key 'a' is there twice"),
-    (b'{"a":"\\ud800"}', "half of a surrogate pair"),
+    (b'{"a":"\\ud800"}', "unpaired surrogate"),
     (b'{"a":' + b"[" * 200 + b"]" * 200 + b"}", "nested deeper than 100 levels"),
     (b'{"a":' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001, "nested deeper than 100 levels"),
     (b'{"a":' + b"1" * 5000 + b"}", "5000 digits"),

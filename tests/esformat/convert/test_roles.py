@@ -40,7 +40,7 @@ def test_what_is_left_over(options, typed, payload, json):
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"data": "a", "data_json": True}, "--data and --data-json both say what the payload is; give one"),
+        ({"data": "a", "data_json": True}, "--data and --data-json cannot be combined; give one"),
         ({"indexes": ("i", "i")}, "--index names 'i' twice"),
         ({"columns": ("a", "b", "a")}, "--columns names 'a' twice"),
         ({"indexes": ("timestamp",)}, "--index timestamp: a segment gives that name another meaning; rename"),

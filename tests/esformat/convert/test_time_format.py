@@ -99,9 +99,9 @@ def test_formats(letters, text, expected):
     [
         ("%H:%M", "does not tell year, month and day"),
         ("%Y-%m", "does not tell year, month and day"),
-        ("%Q %Y-%m-%d", "'%Q', which is none of %Y"),
+        ("%Q %Y-%m-%d", "'%Q': expected %Y"),
         ("%Y-%m-%d %Y", "has %Y twice"),
-        ("%Y-%m-%d %", "'%', which is none of"),
+        ("%Y-%m-%d %", "'%': expected"),
         ("", "does not tell"),
     ],
 )

@@ -67,7 +67,7 @@ def test_connections_are_kept():
 
 @pytest.mark.parametrize(
     ("wrong", "said"),
-    [(7, "cannot open 7"), (b"a\0", "NUL"), (("a", 7), "cannot open"), ((7, "a"), "no filesystem"),
+    [(7, "cannot open 7"), (b"a\0", "NUL"), (("a", 7), "cannot open"), ((7, "a"), "invalid filesystem"),
      ("nowhere://a", "nowhere"), ("s3://b/k?colour=red", "colour")],
 )  # fmt: skip
 def test_what_names_nothing(wrong, said):
@@ -185,7 +185,7 @@ def test_where_nothing_is(tmp_path, monkeypatch, nothing):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "empty").mkdir()
     write("a.esdb")
-    with pytest.raises(esformat.UsageError, match=r"no \.esdb file|no file to open"):
+    with pytest.raises(esformat.UsageError, match=r"no \.esdb file|no files to open"):
         esformat.open_many(nothing)
 
 

@@ -126,14 +126,15 @@ def one(*values, labels=None):
 
 
 @pytest.mark.parametrize(("body", "media", "message"), [
-    (b"{", JSON, "the body is no JSON"), (b"[]", JSON, "no push request"), (b'{"streams": 5}', JSON, "no push request"),
+    (b"{", JSON, "the body is not JSON"), (b"[]", JSON, "not a push request"),
+    (b'{"streams": 5}', JSON, "not a push request"),
     (b'{"streams": [5]}', JSON, "stream 0"), (one(["1"]), JSON, "stream 0, value 0"), (one([1, 2]), JSON, "value 0"),
-    (one(["1", "a"], ["x", "a"]), JSON, "value 1: the time 'x' is no whole number"),
+    (one(["1", "a"], ["x", "a"]), JSON, "value 1: the time 'x' is not a whole number"),
     (one([1.5, "a"]), JSON, "the time"), (one([True, "a"]), JSON, "the time"), (one(["9" * 99, "a"]), JSON, "the time"),
     (one(["1", "a", 5]), JSON, "must be an object"), (one(["1", "a"], labels=[]), JSON, "stream 0"),
     (b"", PROTOBUF, ""), (b"\xff" * 9, PROTOBUF, "the body is not snappy"), (FROM_GO[:-1], PROTOBUF, "is not snappy"),
     (b"\x05" + FROM_GO[2:], PROTOBUF, "is not snappy"), (PLAIN, PROTOBUF, ""),
-    (SNAPPY.compress(b"junk", asbytes=True), PROTOBUF, "no push request"),
+    (SNAPPY.compress(b"junk", asbytes=True), PROTOBUF, "not a push request"),
     (SNAPPY.compress(b"\x0a\x06\x0a\x04{a=1", asbytes=True), PROTOBUF, "stream 0: the labels cannot be read"),
     (SNAPPY.compress(b"\x0a\x05\x0a\x03a=1", asbytes=True), PROTOBUF, "stream 0: the labels must be"),
 ])  # fmt: skip

@@ -425,5 +425,5 @@ def test_json_values_of_the_wrong_kind(value):
     """They are refused, as body and as attribute."""
     for record in ({"body": value}, {"attributes": [{"key": "a", "value": value}]}):
         found = {"resourceLogs": [{"scopeLogs": [{"logRecords": [record]}]}]}
-        with pytest.raises(InvalidEventError, match="no export request"):
+        with pytest.raises(InvalidEventError, match="not an export request"):
             read_records(json.dumps(found).encode(), JSON)

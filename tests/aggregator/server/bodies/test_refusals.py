@@ -149,7 +149,8 @@ def test_requests_that_are_refused(server, web, caplog):
         (source, "request"): 1 for source in ("otlp", "bulk", "streams", "events", "plateau", "cloudevents")
     }
     assert (
-        "otlp: 1 requests refused, whatever records they had (the last with 400: the body is no export" in caplog.text
+        "otlp: 1 requests refused, whatever records they had (the last with 400: the body is not an export"
+        in caplog.text
     )
     assert web.post("/v1/query", json={"query": "junk"}).status_code == 400
     server.context.appends.capacity = 0

@@ -280,7 +280,7 @@ def test_calls_under_way_are_finished_at_stop(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("bind", "message"), [
-    ("0.0.0.0:0", "can be reached from elsewhere"), ("taken", "cannot listen on"), ("nowhere", "is no address"),
+    ("0.0.0.0:0", "can be reached from elsewhere"), ("taken", "cannot listen on"), ("nowhere", "invalid address"),
 ])  # fmt: skip
 def test_addresses_that_cannot_be(running, tmp_path, bind, message):
     """An address that others reach without a token, that is taken, that is none: each is told."""
