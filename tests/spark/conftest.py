@@ -23,6 +23,7 @@ MISSING = _missing()
 collect_ignore_glob = ["test_*.py"] if importlib.util.find_spec("pyspark") is None else []
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist looks for the mark
 def pytest_collection_modifyitems(items):
     """All of them in one process, if several run: each would start a Java of its own."""
     here = Path(__file__).parent

@@ -9,7 +9,7 @@ import math
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from event_strategies import examples
+from effort import examples
 from hypothesis import example, given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException

@@ -136,7 +136,7 @@ def test_stdin(esdb):
     assert len(events()) == 3
     assert esdb("write", "out2.esdb", "-", *NAMED, stdin=CSV).err == (
         "esdb: <stdin>: its format is not told by its name; give --input-format csv|tsv|jsonl|parquet|arrow; "
-            "lines of logs are for `aggregator collect`\n"
+        "lines of logs are for `aggregator collect`\n"
     )
 
 

@@ -7,7 +7,7 @@ import weakref
 
 import numpy as np
 import pytest
-from event_strategies import examples
+from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from clicks import TYPES, click_table, frame_of, frame_of_events, write_clicks
-from event_strategies import examples
+from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from small_pieces import Pieces, cut_small
