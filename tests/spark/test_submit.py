@@ -21,7 +21,7 @@ JOB = """
 import sys
 import aggregator.spark, esformat.spark
 source, out = sys.argv[1:]
-assert ".zip" in esformat.__file__, esformat.__file__
+assert "/package/" in esformat.__file__, esformat.__file__
 spark = esformat.spark.start_session()
 assert spark.sparkContext.master.startswith("local-cluster")
 events = esformat.spark.read(spark, source)
@@ -33,7 +33,7 @@ print("written", written.events, aggregator.spark.read(spark, out + "-data", "cl
 
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 @pytest.mark.skipif(os.name == "nt", reason="the launcher is a shell script")
-def test_py_files(tmp_path):
+def test_an_archive_beside_the_job(tmp_path):
     """The package as an archive beside the job: driver and executors, each a process of its own, take it from there."""
     python = tmp_path / "python"
     libraries = sysconfig.get_paths()["purelib"]  # -S: without what editable installations add to the path
@@ -52,18 +52,20 @@ def test_py_files(tmp_path):
     (tmp_path / "package").mkdir()
     for name in ("esformat", "aggregator"):
         shutil.copytree(ROOT / name, tmp_path / "package" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    compileall.compile_dir(tmp_path / "package", quiet=1, legacy=True)  # or each worker compiles what it imports
-    archive = shutil.make_archive(str(tmp_path / "esformat"), "zip", tmp_path / "package")
+    compileall.compile_dir(tmp_path / "package", quiet=1)  # or each worker compiles what it imports
+    archive = shutil.make_archive(str(tmp_path / "package"), "gztar", tmp_path / "package")
     (tmp_path / "in").mkdir()
     write_clicks(tmp_path / "in" / "a.esdb", click_table(300))
     (tmp_path / "job.py").write_text(JOB)
     submit = [Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local-cluster[1,1,700]"]
     settings = ["--driver-memory", "600m", "--conf", "spark.executor.memory=600m", "--conf", "spark.ui.enabled=false"]
+    settings += ["--archives", f"{archive}#package", "--conf", "spark.executorEnv.PYTHONPATH=package"]
+    bare |= {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python), "PYTHONPATH": "package"}
     quick = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
     settings += ["--driver-java-options", quick, "--conf", f"spark.executor.extraJavaOptions={quick}"]
     done = subprocess.run(
-        [*submit, *settings, "--py-files", archive, tmp_path / "job.py", tmp_path / "in", tmp_path / "out"],
-        cwd=tmp_path, env=bare | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)},
+        [*submit, *settings, tmp_path / "job.py", tmp_path / "in", tmp_path / "out"],
+        cwd=tmp_path, env=bare,
         capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert "written 300 300" in done.stdout, done.stderr[-3000:]
