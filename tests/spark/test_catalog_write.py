@@ -222,7 +222,7 @@ MISTAKES = {
     "events are added to a catalog": ({}, True),
     "no topic is named": ({"topic": ""}, False),
     "unknown option 'where'": ({"where": "x"}, False),
-    "no column 'nix' for the space": ({"space": "nix"}, False),
+    "missing column 'nix' for the space": ({"space": "nix"}, False),
     "go together": ({"producer": "x"}, False),
     "must be a whole number": ({"producer": "x", "sequence": "y"}, False),
 }

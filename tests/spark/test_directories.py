@@ -42,7 +42,7 @@ def test_write_by_columns(spark, tmp_path):
     )
     esformat.spark.write(df.where("type = 'cart'"), out, partition_by=["type"], mode="overwrite", **ROLES)
     assert {name.split("/")[0] for name in left(tmp_path / "out") if name.endswith(".esdb")} == {"type=cart"}
-    with pytest.raises(Exception, match="no column 'nix'"):
+    with pytest.raises(Exception, match="unknown column 'nix'"):
         esformat.spark.write(df, out, partition_by=["nix"], **ROLES)
 
 

@@ -64,7 +64,7 @@ def shared(tmp_path_factory):
 def topic(shared, request):
     """A client whose base is a topic of the test's own, with an index."""
     catalog, url = shared
-    name = re.sub(r"\W+", "-", request.node.name)
+    name = re.sub(r"\W+", "-", request.node.name)[-200:]
     catalog.create_topic(name, indexes=["type"])
     with httpx.Client(base_url=f"{url}/v1/topics/{name}", timeout=30) as client:
         yield client
