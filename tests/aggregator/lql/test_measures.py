@@ -135,7 +135,7 @@ def test_times_and_types():
     [("SUM(flag)", "flag is of type bool"), ("SUM(ts)", "takes numbers; ts"), ("AVG(day)", "is of type date32")],
 )  # fmt: skip
 def test_what_has_no_sum(measure, told):
-    """What is no number is refused, before anything is read."""
+    """A sum of values that are not numbers is refused before anything is read."""
     with pytest.raises(LqlError, match=told):
         answer(f"SELECT {measure}", table_of([]))
 
