@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import zstandard
-from xxh3 import M32, u64_at, xxh3
+from xxh3 import M32, M64, u64_at, xxh3
 
 Json = Any  # what `json.loads` gives; types are its objects, as § 15 describes them
 
@@ -58,6 +58,7 @@ def inside(where: str) -> Iterator[None]:
 
 NONE, ZSTD, LZ4 = range(3)
 MOST_BYTES = 2**31 - 1
+MOST_ELEMENTS = 2**28 - 1
 MOST_WINDOW = 8 << 20
 SINGLE_SEGMENT = 0x20  # a bit in the fifth byte of a zstd frame
 
@@ -65,14 +66,14 @@ SINGLE_SEGMENT = 0x20  # a bit in the fifth byte of a zstd frame
 def decompress(codec: int, frame: bytes, size: int, dictionary: zstandard.ZstdCompressionDict | None = None) -> bytes:
     """Give back the `size` bytes of one frame; any other size is corrupt."""
     require(size <= MOST_BYTES, f"a frame claims {size} bytes")
-    if codec == NONE:
+    if codec > LZ4:
+        raise TooNew(f"codec {codec} is unknown")
+    if codec == NONE or not size:
         data = frame
     elif codec == ZSTD:
         data = zstd_frame(frame, size, dictionary)
-    elif codec == LZ4:
-        data = lz4_block(frame, size)
     else:
-        raise TooNew(f"codec {codec} is unknown")
+        data = lz4_block(frame, size)
     require(len(data) == size, f"a frame holds {len(data)} bytes where {size} are expected")
     return data
 
@@ -166,15 +167,15 @@ def cut(whole: Any, lengths: list[int]) -> list[Any]:
 # ── Packed integers (§ 8) ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-def read_pack(cursor: Cursor, count: int, wide: int = 0) -> list[int]:
-    """Read `count` numbers; with `wide`, unsigned ones of so many bytes."""
+def read_pack(cursor: Cursor, count: int) -> list[int]:
+    """Read `count` numbers."""
     width, raw, base_length, codec, stored = cursor.fields("BBBBI")
     if not count:
         require((width, raw, base_length, codec, stored) == (0,) * 5, "a pack of no numbers is not eight zero bytes")
         return []
-    require(width == wide if wide else width <= 8, f"a pack of width {width}")
+    require(width <= 8, f"a pack of width {width}")
     require(raw <= width, f"{raw} raw planes of {width}")
-    require(base_length in ((0,) if wide else (0, 8)), f"a base of {base_length} bytes")
+    require(base_length in (0, 8), f"a base of {base_length} bytes")
     base = cursor.fields("q")[0] if base_length else 0
     planes = cursor.take(raw * count)
     if raw < width:
@@ -185,7 +186,7 @@ def read_pack(cursor: Cursor, count: int, wide: int = 0) -> list[int]:
         return [base] * count
     # Plane k holds byte k of every number, so the bytes of number i stand `count` apart.
     numbers = [int.from_bytes(planes[i::count], "little") for i in range(count)]
-    return numbers if wide else [signed(base + number) for number in numbers]
+    return [signed(base + number) for number in numbers]
 
 
 def read_counts(cursor: Cursor, count: int) -> list[int]:
@@ -204,7 +205,7 @@ def read_handles(cursor: Cursor, count: int) -> list[Handle]:
 # ── Types (§ 15) and how the bits of one value read ─────────────────────────────────────────────────────────────────
 
 NULL, INTS, WIDE, CODES, BYTES, LIST, FIXED, STRUCT = range(8)
-Storage = tuple[int, Callable[[Any], Any], int]  # shape; what makes a value of what a node holds; bytes of a wide value
+Storage = tuple[int, Callable[[Any], Any], int]  # shape; what makes a value of what a node holds; bytes of a number
 
 
 def integer(bits: int, *, unsigned: bool = False) -> Storage:
@@ -215,7 +216,7 @@ def integer(bits: int, *, unsigned: bool = False) -> Storage:
         require(signed(value) == number, f"{number} does not fit {bits} bits")
         return value
 
-    return INTS, read, 0
+    return INTS, read, 8
 
 
 def floating(bits: int, layout: str) -> Storage:
@@ -227,7 +228,7 @@ def floating(bits: int, layout: str) -> Storage:
             return "NaN"
         return value if abs(value) != float("inf") else "Infinity" if value > 0 else "-Infinity"
 
-    return INTS, read, 0
+    return INTS, read, 8
 
 
 def boolean(number: int) -> bool:
@@ -263,7 +264,7 @@ def decimal(bits: int, scale: int) -> Storage:
 
 SIMPLE_TYPES: dict[str, Storage] = {
     "null": (NULL, list, 0),
-    "bool": (INTS, boolean, 0),
+    "bool": (INTS, boolean, 8),
     **{f"int{bits}": integer(bits) for bits in (8, 16, 32, 64)},
     **{f"uint{bits}": integer(bits, unsigned=True) for bits in (8, 16, 32, 64)},
     **{f"float{bits}": floating(bits, layout) for bits, layout in ((16, "e"), (32, "f"), (64, "d"))},
@@ -335,7 +336,7 @@ NO_DICTIONARY = ColumnDictionary()
 
 def read_node(cursor: Cursor, kind: Json, count: int, dictionary: ColumnDictionary = NO_DICTIONARY) -> list[Any]:
     """Read a node of `count` values of a type."""
-    require(count <= MOST_BYTES, f"a node of {count} values")
+    require(count <= MOST_ELEMENTS, f"a node of {count} values")
     shape, flags, frame_rows = cursor.fields("BBH")
     if shape > STRUCT or flags & ~3:
         raise TooNew(f"a node of shape {shape} with flags {flags:#x}")
@@ -364,9 +365,15 @@ def read_node(cursor: Cursor, kind: Json, count: int, dictionary: ColumnDictiona
     elif shape == LIST:
         stored = read_lists(cursor, kind, count, inner)
     else:
-        stored = read_pack(cursor, count, width)
+        words = [read_pack(cursor, count) for _ in range(width // 8)]
+        stored = words[0] if shape == INTS else [wide(parts) for parts in zip(*words, strict=True)]
     require(all(bit or not value for bit, value in zip(valid, stored, strict=True)), "the slot of a null is not 0")
     return [convert(value) if bit else None for bit, value in zip(valid, stored, strict=True)]
+
+
+def wide(words: tuple[int, ...]) -> int:
+    """Put 64-bit words together, the lowest first, without a sign."""
+    return sum((word & M64) << 64 * place for place, word in enumerate(words))
 
 
 def read_codes(cursor: Cursor, count: int, values: list[Any] | None) -> list[Any]:
@@ -383,6 +390,8 @@ def read_bytes(
     require(zstd is not None or not needs_zstd, "frames need a zstd dictionary that is not there")
     lengths = read_counts(cursor, count)
     codec, entry_width = cursor.fields("BB")
+    if codec > LZ4:
+        raise TooNew(f"codec {codec} is unknown")
     require(entry_width in (2, 4), f"a frame table with entries of {entry_width} bytes")
     groups = [lengths[at : at + frame_rows] for at in range(0, count, frame_rows)]
     table = cursor.fields(f"{len(groups)}{'H' if entry_width == 2 else 'I'}")
@@ -471,9 +480,19 @@ def read_footer(block: Block) -> dict[tuple[int, int, int], Handle]:
         kind, copy, ordinal, *handle = cursor.fields("BBHQII")
         entries[kind, ordinal, copy] = Handle(*handle)
     cursor.end()
+    require(all(copy <= 1 for _, _, copy in entries), "a copy beyond the spare one")
     require(list(entries) == sorted(entries) and len(entries) == block.count, "the entries are not in order")
     require((METADATA, 0, 0) in entries and (DIRECTORY_ROOT, 0, 0) in entries, "metadata or directory are missing")
     return entries
+
+
+def check_opening(entries: dict[tuple[int, int, int], Handle], start: int, end: int) -> None:
+    """See that the blocks that opening needs, and no others, fill the bytes from the opening offset to the footer."""
+    behind = {key: handle for key, handle in entries.items() if handle.offset >= start}
+    needed = {key for key in entries if key[0] in (DICTIONARY, DIRECTORY_ROOT, METADATA) and key[2] == 0}
+    require(needed <= behind.keys(), "the opening offset lies behind what opening needs")
+    require(not any(kind == FILTER or copy for kind, _, copy in behind), "the opening offset lies too early")
+    require(sum(handle.length for handle in behind.values()) == end - start, "the opening offset lies too early")
 
 
 def read_metadata(block: Block) -> Json:
@@ -484,7 +503,6 @@ def read_metadata(block: Block) -> Json:
         require(metadata["schema"]["keys"] in ("text", "binary"), f"the keys are {metadata['schema']['keys']!r}")
         check_type({"struct": metadata["schema"]["columns"]}, -1)
         require(all(c["indexed"] in (True, False) for c in metadata["schema"]["columns"]), "a column is damaged")
-        require(metadata.keys() >= {"codec", "level", "properties"}, "names are missing")
         require(metadata["statistics"].keys() >= set(STATISTICS), "statistics are missing")
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise Corrupt(repr(error)) from error
@@ -593,6 +611,7 @@ class File:
         footer = read_trailer(data)
         with inside("footer"):
             self.entries = read_footer(read_block(data, footer, FOOTER))
+            check_opening(self.entries, *struct.unpack_from("<QQ", data, len(data) - TRAILER_SIZE))
         with inside("metadata"):
             self.metadata = read_metadata(self.block((METADATA, 0), METADATA))
         self.schema: list[Json] = self.metadata["schema"]["columns"]
@@ -762,7 +781,8 @@ class File:
         for name, number in counted.items():
             stated = self.metadata["statistics"][name]
             require(stated == number, f"the statistics say {name} = {stated}, counted {number}")
-        other = {name: self.metadata[name] for name in ("codec", "level", "properties", "schema")}
+        assumed = {"codec": "zstd", "level": None, "properties": {}} | self.metadata
+        other = {name: assumed[name] for name in ("codec", "level", "properties", "schema")}
         return {"size": len(self.data), **counted, **other}
 
 

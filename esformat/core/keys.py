@@ -53,3 +53,55 @@ def _order(data: bytes, edges: cython.const[cython.longlong][::1], place: cython
     if order == 0:
         return (size > len(key)) - (size < len(key))
     return 1 if order > 0 else -1
+
+
+def pairs_ascend(
+    data: bytes,
+    edges: cython.const[cython.longlong][::1],
+    more: bytes,
+    more_edges: cython.const[cython.longlong][::1],
+) -> bool:
+    """Whether pairs of keys ascend strictly, pair i being key i of `data` and key i of `more`, cut as in `find_key`.
+
+    Raises ValueError where an edge lies outside, or where the two have different numbers of keys.
+    """
+    count: cython.Py_ssize_t = edges.shape[0] - 1
+    if count != more_edges.shape[0] - 1:
+        raise ValueError("different numbers of keys")
+    _check_edges(edges, len(data))
+    _check_edges(more_edges, len(more))
+    first: cython.p_char = data
+    second: cython.p_char = more
+    i: cython.Py_ssize_t
+    order: cython.int = -1
+    with cython.nogil:
+        for i in range(count - 1):  # i + 2 is at most the last edge
+            order = _compare(first, edges[i], edges[i + 1], edges[i + 2])
+            if order == 0:
+                order = _compare(second, more_edges[i], more_edges[i + 1], more_edges[i + 2])
+            if order >= 0:
+                break
+    return order < 0
+
+
+@cython.cfunc
+@cython.exceptval(-1)
+def _check_edges(edges: cython.const[cython.longlong][::1], size: cython.Py_ssize_t) -> cython.int:
+    i: cython.Py_ssize_t
+    last: cython.longlong = 0
+    for i in range(edges.shape[0]):
+        if edges[i] < last or edges[i] > size:
+            raise ValueError("a key lies outside of its bytes")
+        last = edges[i]
+    return 0
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _compare(data: cython.p_char, begin: cython.longlong, middle: cython.longlong, end: cython.longlong) -> cython.int:
+    """-1, 0 or 1 as data[begin:middle] is below, is or is above data[middle:end]."""
+    order: cython.int = memcmp(data + begin, data + middle, min(middle - begin, end - middle))
+    if order == 0:
+        return (middle - begin > end - middle) - (middle - begin < end - middle)
+    return 1 if order > 0 else -1

@@ -29,10 +29,9 @@ def read_pack(
     body: cython.const[cython.uchar][::1],
     at: cython.Py_ssize_t,
     count: cython.Py_ssize_t,
-    max_width: cython.Py_ssize_t = 8,
 ) -> Pack:
     """Read the header of `count` packed numbers at byte `at` of `body`. Raises CorruptSegmentError."""
-    return _read(body, at, count, max_width)
+    return _read(body, at, count)
 
 
 @cython.cfunc
@@ -40,7 +39,6 @@ def _read(
     body: cython.const[cython.uchar][::1],
     at: cython.Py_ssize_t,
     count: cython.Py_ssize_t,
-    max_width: cython.Py_ssize_t,
 ) -> Pack:
     size: cython.Py_ssize_t = body.shape[0]
     if at < 0 or count < 0 or at > size - 8:
@@ -55,11 +53,13 @@ def _read(
     pack.numbers, pack.width, pack.raw, pack.codec = count, body[at], body[at + 1], body[at + 3]
     pack.raw_at = at + 8 + base_bytes
     if (
-        pack.width > max_width
+        pack.width > 8
+        or (not count and pack.width + base_bytes)
         or pack.raw > pack.width
         or (base_bytes != 0 and base_bytes != 8)
         or pack.raw_at > size
         or (pack.raw and count > (size - pack.raw_at) // pack.raw)
+        or (pack.raw == pack.width and (stored or pack.codec))
     ):
         raise CorruptSegmentError("the header of packed numbers breaks the format")
     pack.stored_at = pack.raw_at + pack.raw * count
@@ -90,7 +90,7 @@ def read_columns(
     column: cython.Py_ssize_t
     pack: Pack
     for column in range(columns):
-        pack = _read(body, at, count, 8)
+        pack = _read(body, at, count)
         if pack.codec or pack.end - pack.stored_at != (pack.width - pack.raw) * count:
             return -1
         _join(body, pack, body, pack.stored_at, 0, out, column * count, count)

@@ -64,7 +64,7 @@ class Compressor(Protocol):
         ...
 
     def compress_many(self, data: memoryview, offsets: npt.NDArray[np.int64]) -> Sequence[Any]:
-        """Compress data[offsets[i]:offsets[i+1]] for each i; the answers are bytes-like, in order."""
+        """Compress data[offsets[i]:offsets[i+1]] for each i: bytes-like answers, in order; of nothing, no bytes."""
         ...
 
 
@@ -96,7 +96,7 @@ class _ZstdCompressor:
         segments[:, 0] = offsets[:-1]
         segments[:, 1] = np.diff(offsets)
         if len(segments) < 2 or not segments[:, 1].all():  # the batch call takes neither empty frames nor none
-            return [self._zstd.compress(data[a : a + n]) for a, n in segments.tolist()]
+            return [self._zstd.compress(data[a : a + n]) if n else b"" for a, n in segments.tolist()]
         source = zstandard.BufferWithSegments(data, segments.tobytes())
         frames: Any = self._zstd.multi_compress_to_buffer(
             source, threads=1
@@ -114,7 +114,7 @@ class _Lz4Compressor:
         return self._block.compress(data, store_size=False)  # type: ignore[no-any-return]
 
     def compress_many(self, data: memoryview, offsets: npt.NDArray[np.int64]) -> Sequence[Any]:
-        return [self.compress(data[a:b]) for a, b in pairwise(offsets.tolist())]
+        return [self.compress(data[a:b]) if a < b else b"" for a, b in pairwise(offsets.tolist())]
 
 
 def make_compressor(
@@ -142,6 +142,10 @@ class Decompressor:
 
     def decompress(self, codec: int, frame: bytes | memoryview, size: int) -> bytes:
         """One frame of exactly `size` uncompressed bytes. Raises CorruptSegmentError if it is anything else."""
+        if not size or codec == 0:
+            if len(frame) != size:
+                raise CorruptSegmentError(f"a stored frame has {len(frame)} bytes, expected {size}")
+            return bytes(frame)
         if codec == 1:
             try:
                 if zstandard.frame_content_size(frame) != size:
@@ -149,10 +153,6 @@ class Decompressor:
                 return self._zstd.decompress(frame)
             except zstandard.ZstdError as error:
                 raise CorruptSegmentError(f"a zstd frame does not decompress: {error}") from None
-        if codec == 0:
-            if len(frame) != size:
-                raise CorruptSegmentError(f"a stored frame has {len(frame)} bytes, expected {size}")
-            return bytes(frame)
         if codec == 2:
             return _decompress_lz4(frame, size)
         raise UnsupportedVersionError(f"unknown codec {codec}", hint="read the file with a newer esformat")
@@ -163,7 +163,7 @@ class Decompressor:
         Raises CorruptSegmentError, UnsupportedVersionError.
         """
         self.decompress(codec, frame, size)
-        if codec != Codec.ZSTD:
+        if codec != Codec.ZSTD or not size:
             return
         try:
             facts = zstandard.get_frame_parameters(frame)
@@ -179,11 +179,11 @@ class Decompressor:
         self, codec: int, frames: memoryview, lengths: Sequence[int], sizes: Sequence[int], out: memoryview
     ) -> None:
         """Adjacent frames, stored in `lengths` bytes each, into `out`, which their `sizes` fill exactly."""
-        if codec == 1:
+        if codec == 1 and len(out):
             self._decompress_zstd_run(frames, out)
             return
         out = out.cast("B")  # Arrow's buffers call their bytes signed; slices are assigned between like formats only
-        if codec == 0:
+        if codec == 0 or not len(out):
             if len(frames) != len(out):
                 raise CorruptSegmentError(f"stored frames have {len(frames)} bytes, expected {len(out)}")
             out[:] = frames
@@ -197,7 +197,7 @@ class Decompressor:
         """One call for all frames; a frame that fits `out` is decoded straight into it, without a window."""
         try:
             reader = self._zstd.stream_reader(frames, read_across_frames=True, read_size=max(1, len(frames)))
-            filled = reader.readinto(out) if len(out) else 0
+            filled = reader.readinto(out)
             if filled != len(out) or reader.read(1):
                 raise CorruptSegmentError(f"zstd frames hold {filled} bytes or more, expected {len(out)}")
         except zstandard.ZstdError as error:

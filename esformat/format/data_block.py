@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from esformat.core.keys import find_key
+from esformat.core.keys import find_key, pairs_ascend
 from esformat.core.numbers import sum_steps
 from esformat.core.values import cut
 from esformat.errors import CorruptSegmentError
@@ -86,6 +86,10 @@ class Keys:
         """Where a key stands among ascending keys: [first, last), empty at the place where it would stand."""
         return find_key(self._data, self._edges, key)
 
+    def ascend_with(self, others: Keys) -> bool:
+        """Whether pairs of these keys and the others, place by place, ascend strictly."""
+        return pairs_ascend(self._data, self._edges, others._data, others._edges)
+
     def at(self, place: int) -> bytes:
         """One key."""
         return self._data[self._edges[place] : self._edges[place + 1]]
@@ -109,6 +113,10 @@ class RunKeys(NamedTuple):
     rows: I64
     spaces: Keys
     groupings: Keys
+
+    def ascend(self) -> bool:
+        """Whether each run's key is above that of the run before it."""
+        return self.spaces.ascend_with(self.groupings)
 
 
 def decode_runs_of_keys(body: memoryview, at: int, count: int, context: DecodeContext) -> tuple[RunKeys, int]:

@@ -122,6 +122,8 @@ class Leaf:
         self.last_row = self.run_rows[-1]
         if at != len(body) or min(rows) < 1 or self.block_rows[-1] != self.last_row or wrapped.any():
             raise CorruptSegmentError("a directory leaf contradicts itself", offset=block.offset)
+        if not self.run_keys.ascend():
+            raise CorruptSegmentError("the runs of a directory leaf do not ascend", offset=block.offset)
         for length in (min(lengths), max(lengths)):
             check_length(length, block.offset)
         self.has_groupings = not self.run_keys.groupings.all_empty
@@ -283,6 +285,14 @@ class Root:
     def handle(self, leaf: int) -> BlockHandle:
         """Where a leaf lies. Raises CorruptSegmentError."""
         return self.place(leaf)[0]
+
+    def describes(self, number: int, leaf: Leaf) -> bool:
+        """Whether a leaf has the first space, the rows and the blocks that the root says; times are for checkers."""
+        return (
+            leaf.last_row == self.rows[number + 1]
+            and leaf.first_block + leaf.block_count == self.blocks[number + 1]
+            and leaf.run_keys.spaces.at(0) == self._first_spaces.at(number)
+        )
 
     def leaves_of(self, space: bytes) -> range:
         """The leaves that can hold a space: usually one."""

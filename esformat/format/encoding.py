@@ -2,7 +2,7 @@
 
     null     nothing is stored, every value is null
     ints     whole numbers and other fixed-width values up to 8 bytes: packed integers
-    wide     fixed-width values of 16 or 32 bytes: byte planes
+    wide     fixed-width values of 16 or 32 bytes: packed integers of their 64-bit words
     codes    values from the segment's dictionary of that column: packed integers, 0 for null
     bytes    strings and binary: packed lengths, then the bytes in frames of a fixed number of rows
     list     packed lengths, then the node of the elements
@@ -36,7 +36,7 @@ from esformat.format.arrays import (
     validity_of,
 )
 from esformat.format.bytes_node import BytesNode, check_lengths, frame_sizes
-from esformat.format.layout import MAX_FRAME_BYTES
+from esformat.format.layout import MAX_ELEMENTS, MAX_FRAME_BYTES
 from esformat.format.node import (
     FRAMES,
     MAX_FRAME_ROWS,
@@ -50,15 +50,7 @@ from esformat.format.node import (
     read_head,
     shape_of,
 )
-from esformat.format.packing import (
-    MAX_WIDTH,
-    decode_ints,
-    encode_fixed,
-    encode_int_runs,
-    encode_ints,
-    planes,
-    read_pack,
-)
+from esformat.format.packing import decode_columns, decode_ints, encode_int_runs, encode_ints, read_pack
 from esformat.format.schema import MAX_NESTING
 
 FRAME_TARGET_BYTES = 4096  # measured: docs/decisions/0005-blocks-and-frames.md
@@ -144,13 +136,13 @@ def _encode_other(array: pa.Array, shape: Shape, context: EncodeContext) -> byte
     if shape is Shape.NULL:
         return NODE.pack(shape, 0, 0)
     if shape is Shape.WIDE:
-        itemsize = array.type.bit_width // 8
-        stored = np.frombuffer(array.buffers()[1], np.uint8, len(array) * itemsize, array.offset * itemsize)
-        matrix = stored.reshape(len(array), itemsize)
+        width = array.type.bit_width // 64
+        words = np.frombuffer(array.buffers()[1], np.int64, len(array) * width, array.offset * width * 8)
+        words = words.reshape(len(array), width)
         valid = validity_of(array)
         if valid is not None:
-            matrix = matrix * valid[:, np.newaxis]
-        return head + encode_fixed(matrix, context.plain)
+            words = words * valid[:, np.newaxis]
+        return head + b"".join(encode_ints(words[:, k], context.plain) for k in range(width))
     if shape is Shape.LIST:
         lists = plain_lists(array)
         lengths = np.asarray(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
@@ -181,11 +173,9 @@ def decode_node(
     if head.shape == Shape.BYTES:
         return _decode_bytes(body, at, count, kind, context)
     if head.shape == Shape.WIDE:
-        pack = read_pack(body, head.at, count, MAX_WIDTH)
-        if pack.width != kind.bit_width // 8 and count:
-            raise CorruptSegmentError(f"values of type {kind} are stored in {pack.width} bytes each")
-        stored = planes(body, pack, context.plain).T.tobytes() if count else b""
-        return pa.Array.from_buffers(kind, count, [bitmap(head.valid), pa.py_buffer(stored)]), pack.end
+        words, end = decode_columns(body, head.at, count, kind.bit_width // 64, context.plain)
+        stored = pa.py_buffer(np.ascontiguousarray(words.T))
+        return pa.Array.from_buffers(kind, count, [bitmap(head.valid), stored]), end
     return _decode_nested(body, head, count, kind, context, depth)
 
 
@@ -248,6 +238,6 @@ def _decode_nested(
 def _checked_sum(lengths: npt.NDArray[np.int64]) -> int:
     """The number of elements of lists; refused where no block can hold them."""
     total = int(check_lengths(lengths).sum())
-    if total > MAX_FRAME_BYTES:
+    if total > MAX_ELEMENTS:
         raise CorruptSegmentError("lists have more elements than a block can hold")
     return total

@@ -34,14 +34,31 @@ def decode_footer(block: Block) -> dict[Key, BlockHandle]:
     if len(block.body) != block.count * _ENTRY.size:
         raise CorruptSegmentError("the footer's length does not fit its count", offset=block.offset)
     table: dict[Key, BlockHandle] = {}
+    last: Key = (-1, 0, 0)
     for kind, copy, ordinal, stored in _ENTRY.iter_unpack(block.body):
+        if copy > 1 or (kind, ordinal, copy) <= last:
+            raise CorruptSegmentError("the entries of the footer are not in order", offset=block.offset)
+        last = kind, ordinal, copy
         handle = BlockHandle.decode(stored, 0)
         offset, length, _ = handle
         check_length(length, offset)
         if not HEADER_BYTES <= offset <= offset + length <= block.offset:
             raise CorruptSegmentError("the footer points outside the file", offset=block.offset)
-        table[kind, ordinal, copy] = handle
+        table[last] = handle
     for kind in (BlockKind.METADATA, BlockKind.DIRECTORY_ROOT):
         if (kind, 0, 0) not in table:
             raise CorruptSegmentError(f"the footer does not name the {kind.name.lower()} block", offset=block.offset)
     return table
+
+
+def check_opening(table: Mapping[Key, BlockHandle], start: int, end: int) -> None:
+    """Hold the opening offset `start` against the blocks that the footer, at byte `end`, names.
+
+    Raises CorruptSegmentError unless all that opening needs lies side by side between the two, and nothing else.
+    """
+    needed = {BlockKind.DICTIONARY, BlockKind.DIRECTORY_ROOT, BlockKind.METADATA}
+    behind = {key: handle for key, handle in table.items() if handle.offset >= start}
+    complete = all(key in behind for key in table if key[0] in needed and key[2] == 0)
+    foreign = any(key[0] == BlockKind.FILTER or key[2] for key in behind)
+    if not complete or foreign or sum(handle.length for handle in behind.values()) != end - start:
+        raise CorruptSegmentError(f"the opening offset {start} is not where the blocks for opening begin")

@@ -74,13 +74,15 @@ class Metadata:
                 raise ValueError(f"frames of {frame_bytes} bytes")
             return cls(
                 EventSchema.from_json(document["schema"]),
-                str(document["codec"]),
-                None if document["level"] is None else int(document["level"]),
-                {str(name): str(value) for name, value in document["properties"].items()},
+                str(document.get("codec", "zstd")),
+                None if document.get("level") is None else int(document["level"]),
+                {str(name): str(value) for name, value in document.get("properties", {}).items()},
                 None if stored is None else _statistics(stored),
                 None if frame_bytes is None else int(frame_bytes),
             )
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        except KeyError as error:
+            raise CorruptSegmentError(f"the metadata lacks {error}", offset=block.offset) from None
+        except (TypeError, ValueError, AttributeError, RecursionError) as error:
             if isinstance(error, CorruptSegmentError):
                 raise
             raise CorruptSegmentError(f"the metadata breaks the format: {error!r}", offset=block.offset) from None

@@ -17,18 +17,15 @@ from esformat.core.numbers import Pack, join_planes, read_columns, read_pack
 from esformat.format.codec import Compressor, Decompressor
 
 __all__ = [
-    "MAX_WIDTH",
     "Pack",
     "best_raw",
     "decode_columns",
     "decode_ints",
     "decode_many",
     "decode_many_narrow",
-    "encode_fixed",
     "encode_int_runs",
     "encode_ints",
     "plane_bytes",
-    "planes",
     "read_pack",
     "read_packs",
     "uncompressed_number",
@@ -36,13 +33,12 @@ __all__ = [
 
 _PACK = struct.Struct(
     "<"
-    "B"  # width: bytes kept of each number, 0…32
+    "B"  # width: bytes kept of each number, 0…8
     "B"  # raw planes: how many low planes are stored as they are, before the compressed ones
     "B"  # base length: bytes of the base that follow, 0 or 8
     "B"  # codec of the compressed planes
     "I"  # stored length of the compressed planes
 )
-MAX_WIDTH = 32
 _MASK = (1 << 64) - 1
 
 U64 = npt.NDArray[np.uint64]
@@ -73,7 +69,7 @@ def _assemble(matrix: Bytes2D, raw: int, base: int, compressor: Compressor) -> b
 
 
 def encode_ints(values: npt.NDArray[np.integer], compressor: Compressor, *, raw: int = 0) -> bytes:
-    """Pack whole numbers of any integer dtype (uint64 below 2^63 apart, see `encode_fixed`)."""
+    """Pack whole numbers of any integer dtype; those of uint64 as the int64 with the same bits."""
     if not len(values):
         return _PACK.pack(0, 0, 0, 0, 0)
     values = values.astype(np.int64, copy=False)
@@ -124,13 +120,6 @@ def _widths(spans: U64) -> npt.NDArray[np.int64]:
     return np.searchsorted(limits, spans, side="right")
 
 
-def encode_fixed(matrix: Bytes2D, compressor: Compressor, *, raw: int = 0) -> bytes:
-    """Pack fixed-width values given as their little-endian bytes (numbers × bytes), without a base."""
-    if not len(matrix):
-        return _PACK.pack(0, 0, 0, 0, 0)
-    return _assemble(matrix, raw, 0, compressor)
-
-
 def plane_bytes(body: memoryview, pack: Pack, decompressor: Decompressor) -> bytes:
     """The byte planes of a pack, lowest first: byte k of number i stands at k × count + i."""
     if pack.raw == pack.width:
@@ -144,11 +133,6 @@ def _rest(body: memoryview, pack: Pack, decompressor: Decompressor) -> bytes:
     if pack.raw == pack.width:
         return b""
     return decompressor.decompress(pack.codec, body[pack.stored_at : pack.end], (pack.width - pack.raw) * pack.numbers)
-
-
-def planes(body: memoryview, pack: Pack, decompressor: Decompressor) -> Bytes2D:
-    """The byte planes of a pack as a (width × count) array."""
-    return np.frombuffer(plane_bytes(body, pack, decompressor), np.uint8).reshape(pack.width, pack.numbers)
 
 
 def decode_ints(

@@ -16,7 +16,7 @@ from esformat.format.codec import Decompressor
 from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
 from esformat.format.dictionary import ColumnDictionary, StoredDictionary, open_dictionary, with_null, zstd_of
 from esformat.format.directory import Leaf, Root
-from esformat.format.footer import Key, decode_footer
+from esformat.format.footer import Key, check_opening, decode_footer
 from esformat.format.frame import Block, decode_block
 from esformat.format.layout import HEADER_BYTES, HEADER_MAGIC, TRAILER_MAGIC, BlockHandle, BlockKind, Trailer
 from esformat.format.metadata import Metadata, Statistics
@@ -50,10 +50,12 @@ class _Tail:
                 hint="`esdb write` makes one of CSV, JSON lines, Parquet and Arrow",
             )
         self.trailer = Trailer.decode(self._data, source.size)
-        if self.trailer.opening_offset < self._first:  # a second read, of exactly what is missing
-            missing = source.read_at(self.trailer.opening_offset, self._first - self.trailer.opening_offset)
-            self._data = missing + self._data
-            self._first = self.trailer.opening_offset
+        self.table = decode_footer(self.block(self.trailer.footer, BlockKind.FOOTER))
+        first = self.trailer.opening_offset
+        check_opening(self.table, first, self.trailer.footer.offset)
+        if first < self._first:  # a second read, of exactly what is missing
+            self._data = source.read_at(first, self._first - first) + self._data
+            self._first = first
 
     def _is_foreign(self) -> bool:
         """Whether nothing tells a segment: what was cut off, or written over at one end, still has the other one."""
@@ -83,7 +85,7 @@ class Reader:
         self.size = source.size
         self._mine = local()
         tail = _Tail(source)
-        self.table: dict[Key, BlockHandle] = decode_footer(tail.block(tail.trailer.footer, BlockKind.FOOTER))
+        self.table: dict[Key, BlockHandle] = tail.table
         self.metadata = Metadata.decode(tail.block(self.table[BlockKind.METADATA, 0, 0], BlockKind.METADATA))
         if self.metadata.statistics is None:
             raise CorruptSegmentError(
@@ -227,7 +229,7 @@ class Reader:
         handle, data_offset = root.place(number)
         block = self.read(handle, BlockKind.DIRECTORY)
         leaf = Leaf(block, root.rows[number], root.blocks[number], data_offset, self.own())
-        if leaf.last_row != root.rows[number + 1] or leaf.block_count != root.blocks[number + 1] - root.blocks[number]:
+        if not root.describes(number, leaf):
             raise CorruptSegmentError("a directory leaf and the root disagree", path=self.name, offset=block.offset)
         return leaf
 
@@ -329,7 +331,10 @@ class Reader:
         block = decode_block(stored, BlockKind.DATA, leaf.block_checks[number], offset)
         if block.count != leaf.block_rows[number + 1] - leaf.block_rows[number]:
             raise CorruptSegmentError("a data block and its directory leaf disagree about its rows", offset=offset)
-        return DataBlock(block, len(self.fields))
+        opened = DataBlock(block, len(self.fields))
+        if opened.base != leaf.block_min[number]:
+            raise CorruptSegmentError("a data block and its directory leaf disagree about its time", offset=offset)
+        return opened
 
     def value_codes(self, dictionary: int, place: int) -> dict[Any, int]:
         """Code of each value of a column that is stored as codes, in blocks that name a dictionary number."""

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from esformat.format.arrays import bitmap, entries_field, is_bytes
-from esformat.format.layout import MAX_FRAME_BYTES
+from esformat.format.layout import MAX_ELEMENTS, MAX_FRAME_BYTES
 from esformat.format.schema import normalise_type
 
 I64 = npt.NDArray[np.int64]
@@ -185,7 +185,7 @@ def _gather(values: pa.Array, starts: I64, lengths: I64) -> pa.Array:
     first, size = starts[some], lengths[some]
     if not total or bool((first[1:] == first[:-1] + size[:-1]).all()):
         return values.slice(int(first[0]) if total else 0, total)
-    if total > MAX_FRAME_BYTES // 8:
+    if total > MAX_ELEMENTS:
         raise pa.ArrowInvalid(f"its lists have {total} values; give smaller batches")
     return _taken(values, pa.array(np.repeat(starts - (ends - lengths), lengths) + np.arange(total)))
 

@@ -128,6 +128,7 @@ def test_what_the_files_show():
     clicks = read_esdb.File(_path("zstd-dictionary").read_bytes())
     assert any(column.zstd for column in clicks.dictionaries[1].values())
     assert any(column.values for column in clicks.dictionaries[1].values())
+    assert sorted(read_esdb.File(_path("two-dictionaries").read_bytes()).dictionaries) == [1, 2]
     index = read_esdb.File(_path("indexes").read_bytes())
     assert {form for _, _, form, _ in index.postings(index.names.index("id"))} == {0}
     assert index.facts()["indexes"]["nothing"] == {"values": 0, "events": 0}

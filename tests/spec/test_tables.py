@@ -6,6 +6,7 @@ import re
 import struct
 
 import make_damaged
+import pyarrow as pa
 import pytest
 import read_esdb
 from spec_document import TEXT, fixed_fields, numbers, struct_format, tables
@@ -14,6 +15,8 @@ from esformat.format import bloom_filter as space_filter
 from esformat.format import codec, data_block, dictionary, footer, layout, node, packing, postings
 from esformat.format import directory as directory_module
 from esformat.format import frame as block
+from esformat.format.node import shape_of
+from esformat.format.schema import type_to_json
 from esformat.tools.verification import data as verify_data
 from esformat.tools.verification import dictionaries as verify_dictionaries
 from esformat.tools.verification import opening as verify_opening
@@ -46,7 +49,7 @@ def test_fields(name, code):
 
 def test_every_table_is_compared():
     """A new table needs a test here."""
-    compared = {name for name, _ in STRUCTURES} | {"kinds", "codecs", "shapes", "forms", "limits"}
+    compared = {name for name, _ in STRUCTURES} | {"kinds", "codecs", "shapes", "forms", "limits", "rules", "values"}
     assert set(tables()) == compared
 
 
@@ -131,13 +134,14 @@ def test_limits():
         "columns": layout.MAX_COLUMNS,
         "runs of a leaf, values of an index page or of a dictionary, chunks of a posting list": layout.MAX_PAGE_ENTRIES,
         "numbers of a list": postings.CHUNK_ENTRIES,
-        "elements of all lists of a node": layout.MAX_FRAME_BYTES,
+        "elements of all lists of a node": layout.MAX_ELEMENTS,
         "bytes of a fixed-size binary, elements of a fixed-size list": (1 << 24) - 1,
     }
     assert most.pop("timestamps").startswith("any int64")
     assert {what: int(number) for what, number in most.items()} == code
     assert layout.MAX_FRAME_BYTES == read_esdb.MOST_BYTES
     assert layout.MAX_PAGE_ENTRIES == read_esdb.MOST_ENTRIES
+    assert layout.MAX_ELEMENTS == read_esdb.MOST_ELEMENTS
 
 
 def test_numbers_in_the_text():
@@ -150,3 +154,25 @@ def test_numbers_in_the_text():
     assert f"at most {codec.MAX_WINDOW_BYTES >> 20} MiB" in TEXT
     assert f"1…{node.MAX_FRAME_ROWS}" in TEXT
     assert read_esdb.MOST_WINDOW == codec.MAX_WINDOW_BYTES
+
+
+def test_values():
+    """Every type is in the table of what values mean, in the shape that both readers expect it in."""
+    text = {name: row["shape"] for row in tables()["values"] for name in re.findall(r"[a-z_]+[0-9]*", row["types"])}
+    for name, (shape, _, _) in read_esdb.SIMPLE_TYPES.items():
+        largest = name.rstrip("0123456789") + "64"  # of a row such as `int8` … `int64`
+        assert name == "null" or (text.get(name) or text[largest]) == read_esdb_shape(shape), name
+    kinds = {
+        "time": pa.time32("s"), "timestamp": pa.timestamp("us"), "duration": pa.duration("ns"),
+        "decimal": pa.decimal256(40), "fixed_size_binary": pa.binary(3), "list": pa.list_(pa.int8()),
+        "large_list": pa.large_list(pa.int8()), "map": pa.map_(pa.string(), pa.int8()),
+        "fixed_size_list": pa.list_(pa.int8(), 2), "struct": pa.struct([("a", pa.int8())]),
+    }  # fmt: skip
+    for name, kind in kinds.items():
+        assert text[name] == shape_of(kind).name == read_esdb_shape(read_esdb.storage(type_to_json(kind))[0])
+
+
+def read_esdb_shape(number):
+    """The name of a shape in the independent reader."""
+    names = ("NULL", "INTS", "WIDE", "CODES", "BYTES", "LIST", "FIXED", "STRUCT")
+    return next(name for name in names if getattr(read_esdb, name) == number)

@@ -11,27 +11,19 @@ from esformat.errors import CorruptSegmentError
 from esformat.format.arrays import entries_field, number_dtype
 from esformat.format.bytes_node import BytesNode, check_lengths, frame_sizes
 from esformat.format.codec import Decompressor
-from esformat.format.layout import MAX_FRAME_BYTES
+from esformat.format.layout import MAX_ELEMENTS
 from esformat.format.node import DecodeContext, NodeHead, Shape, read_head, shape_of
-from esformat.format.packing import MAX_WIDTH, Pack, decode_ints, planes, read_pack
+from esformat.format.packing import Pack, decode_ints, read_pack
 
 I64 = npt.NDArray[np.int64]
-_PACK_HEADER_BYTES = 8
 _NODE_HEADER_BYTES = 4
-_BASE_LENGTH_AT = 2
 
 
-def check_pack(body: memoryview, at: int, count: int, plain: Decompressor, max_width: int = 8) -> Pack:
+def check_pack(body: memoryview, at: int, count: int, plain: Decompressor) -> Pack:
     """Open a pack that keeps every rule. Raises CorruptSegmentError."""
-    pack = read_pack(body, at, count, max_width)
-    if not count:
-        if any(body[at : at + _PACK_HEADER_BYTES]) or pack.end != at + _PACK_HEADER_BYTES:
-            raise CorruptSegmentError("packed numbers that are none are not eight zero bytes")
-        return pack
+    pack = read_pack(body, at, count)
     if pack.raw < pack.width:
         plain.check(pack.codec, body[pack.stored_at : pack.end], (pack.width - pack.raw) * count)
-    elif pack.codec or pack.end != pack.stored_at:
-        raise CorruptSegmentError("packed numbers without compressed planes store some")
     return pack
 
 
@@ -115,12 +107,12 @@ def _check_null_slots(numbers: npt.NDArray[np.integer], head: NodeHead) -> None:
 
 
 def _check_wide(body: memoryview, head: NodeHead, count: int, kind: pa.DataType, context: DecodeContext) -> int:
-    pack = check_pack(body, head.at, count, context.plain, MAX_WIDTH)
-    if count:
-        if pack.width != kind.bit_width // 8 or body[head.at + _BASE_LENGTH_AT]:
-            raise CorruptSegmentError(f"values of type {kind} are stored in {pack.width} bytes each, or with a base")
-        _check_null_slots(planes(body, pack, context.plain).T, head)
-    return pack.end
+    at = head.at
+    for _ in range(kind.bit_width // 64):
+        pack = check_pack(body, at, count, context.plain)
+        _check_null_slots(decode_ints(body, pack, context.plain), head)
+        at = pack.end
+    return at
 
 
 def _check_bytes(body: memoryview, at: int, count: int, kind: pa.DataType, context: DecodeContext) -> int:
@@ -156,6 +148,6 @@ def _check_nested(body: memoryview, head: NodeHead, count: int, kind: pa.DataTyp
 
 
 def _check_child(body: memoryview, at: int, count: int, field: pa.Field, context: DecodeContext) -> int:
-    if count > MAX_FRAME_BYTES:
+    if count > MAX_ELEMENTS:
         raise CorruptSegmentError("lists have more elements than a block can hold")
     return check_node(body, at, count, field.type, context, nullable=field.nullable, whole=False)

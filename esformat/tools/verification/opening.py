@@ -10,6 +10,7 @@ from typing import Any
 from esformat.errors import CorruptSegmentError, UnsupportedVersionError
 from esformat.format.codec import CODEC_NAMES, Decompressor
 from esformat.format.dictionary import with_null, zstd_of
+from esformat.format.footer import check_opening
 from esformat.format.frame import Block
 from esformat.format.layout import (
     HEADER_BYTES,
@@ -128,14 +129,10 @@ class Opening:
         return BlockHandle(footer.offset, footer.length, int.from_bytes(checksum, "little"))
 
     def _check_opening_offset(self, trailer: Trailer, entries: Mapping[Key, BlockHandle]) -> None:
-        offset = trailer.opening_offset
-        starts = {handle.offset for handle in entries.values()} | {trailer.footer.offset}
-        needed = [entries[kind, 0, 0].offset for kind in (BlockKind.METADATA, BlockKind.DIRECTORY_ROOT)]
-        needed += [handle.offset for handle in self.handles(BlockKind.DICTIONARY).values()]
-        if offset not in starts or offset > min(needed):
-            self._blocks.findings.add(
-                self._size - TRAILER_BYTES, f"the opening offset {offset} is not where the blocks for opening begin"
-            )
+        try:
+            check_opening(entries, trailer.opening_offset, trailer.footer.offset)
+        except CorruptSegmentError as error:
+            self._blocks.findings.add_error(error, self._size - TRAILER_BYTES)
 
     # ------------------------------------------------------------ metadata
 

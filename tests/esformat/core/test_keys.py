@@ -10,7 +10,7 @@ from effort import examples
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esformat.core.keys import find_key
+from esformat.core.keys import find_key, pairs_ascend
 
 keys = st.lists(st.binary(max_size=3) | st.sampled_from([b"", b"\x7f", b"\x80", b"a\0", b"a"]), max_size=30).map(sorted)
 
@@ -25,8 +25,24 @@ def test_places(held, key):
         assert found == (bisect_left(held, wanted), bisect_right(held, wanted))
 
 
+@examples(100)
+@given(
+    st.lists(st.tuples(st.sampled_from([b"", b"a", b"ab", b"\x80"]), st.sampled_from([b"", b"\0", b"b"])), max_size=6)
+)
+def test_pairs(held):
+    """Pairs ascend strictly where sorting them, each once, changes nothing."""
+    for pairs in (held, sorted(held), sorted(set(held))):
+        edges = [np.cumsum([0, *map(len, keys)]) for keys in ([a for a, _ in pairs], [b for _, b in pairs])]
+        first, second = (b"".join(pair[side] for pair in pairs) for side in (0, 1))
+        assert pairs_ascend(first, edges[0], second, edges[1]) == (pairs == sorted(set(pairs)))
+
+
 @pytest.mark.parametrize("edges", [[], [0, 3], [-1, 1], [2, 1], [0, 1 << 62]])
 def test_edges_outside(edges):
     """Nothing is read outside of the bytes."""
+    with pytest.raises(ValueError, match=r"numbers|outside"):
+        pairs_ascend(b"ab", np.array(edges, np.int64), b"", np.zeros(2, np.int64))
+    with pytest.raises(ValueError, match=r"numbers|outside"):
+        pairs_ascend(b"", np.zeros(2, np.int64), b"ab", np.array(edges, np.int64))
     with pytest.raises(ValueError, match=r"edges|outside"):
         find_key(b"ab", np.array(edges, np.int64), b"a")

@@ -65,7 +65,7 @@ WRONG = [
     b"", b"\xff", b"[]", b"null", b"7", b"[" * 100_000, b'{"format": "esdb"}', broken(format="parquet"),
     broken(schema=...), broken(schema={"keys": "numbers", "columns": []}), broken(schema={"keys": "text", "columns": 5}),
     broken(schema={"keys": "text", "columns": [{"name": "a", "type": "int7", "nullable": True, "indexed": False}]}),
-    broken(codec=...), broken(level="high"), broken(properties=[1]),
+    broken(level="high"), broken(properties=[1]),
     broken(frame_bytes=0), broken(frame_bytes=-5), broken(frame_bytes=1 << 40), broken(frame_bytes="large"),
     broken(statistics={}), broken(statistics=3),
     broken(statistics={"events": -1, "spaces": 0, "runs": 0, "data_blocks": 0, "min_timestamp": None, "max_timestamp": None, "indexes": {}}),

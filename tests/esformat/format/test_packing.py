@@ -18,11 +18,9 @@ from esformat.format.packing import (
     best_raw,
     decode_ints,
     decode_many,
-    encode_fixed,
     encode_int_runs,
     encode_ints,
     plane_bytes,
-    planes,
     read_pack,
 )
 
@@ -105,18 +103,6 @@ def test_every_integer_type(dtype):
     """The ends of each type survive; those of uint64 as the int64 with the same bits."""
     ends = np.array([np.iinfo(dtype).min, 0, np.iinfo(dtype).max], dtype)
     assert unpacked(encode_ints(ends, ZSTD), 3) == ends.astype(np.int64).tolist()
-
-
-@pytest.mark.parametrize("width", [16, 32])
-def test_wide_values(width):
-    """Values of 16 and 32 bytes, plane by plane."""
-    matrix = np.random.default_rng(5).integers(0, 4, (50, width), dtype=np.uint8)
-    stored = memoryview(encode_fixed(matrix, ZSTD))
-    pack = read_pack(stored, 0, 50, 32)
-    assert (pack.width, pack.base, pack.end) == (width, 0, len(stored))
-    assert planes(stored, pack, PLAIN).T.tolist() == matrix.tolist()
-    with pytest.raises(CorruptSegmentError):
-        read_pack(stored, 0, 50)  # where numbers are expected, 8 bytes are the most
 
 
 def test_planes_stand_lowest_first():
