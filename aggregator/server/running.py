@@ -137,15 +137,17 @@ def listen_all(settings: Settings) -> list[socket.socket]:
 def listen(bind: str) -> socket.socket:
     """A listening socket for "host:port"; IPv6 hosts in brackets. Raises InvalidRequestError."""
     host, port = split_address(bind)
-    try:
-        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listener = _Listener(family, socket.SOCK_STREAM)
-        leave_when_forked(listener)
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(_BACKLOG)
-    except OSError as error:
-        raise InvalidRequestError(f"cannot listen on {bind}: {error.strerror or error}") from None
+    with contextlib.ExitStack() as undoing:
+        try:
+            family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+            listener = undoing.enter_context(_Listener(family, socket.SOCK_STREAM))
+            leave_when_forked(listener)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(_BACKLOG)
+        except OSError as error:
+            raise InvalidRequestError(f"cannot listen on {bind}: {error.strerror or error}") from None
+        undoing.pop_all()
     return listener
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import signal
+import socket
 import ssl
 import threading
 import time
@@ -19,7 +20,7 @@ from served import Spawned, served
 import aggregator
 from aggregator import InvalidRequestError
 from aggregator.cli import run
-from aggregator.server import Settings
+from aggregator.server import Settings, running
 from aggregator.server.config.settings import Http, Tls
 from aggregator.server.context import Context
 from aggregator.server.control import tokens
@@ -129,6 +130,23 @@ def test_refuses_to_start(tmp_path, capsys, logging_as_it_was):
         assert told in lines[0]
     assert run(["serve"]) == 2
     aggregator.open(tmp_path / "data").close()
+
+
+def test_an_address_that_is_taken(monkeypatch):
+    """It is told, and the socket that could not have it is closed."""
+    made = []
+
+    class Listener(running._Listener):
+        def __init__(self, *given):
+            super().__init__(*given)
+            made.append(self)
+
+    monkeypatch.setattr(running, "_Listener", Listener)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(InvalidRequestError, match=f"cannot listen on {address}"):
+            running.listen(address)
+    assert [each.fileno() for each in made] == [-1]
 
 
 def test_public_addresses(tmp_path):
