@@ -306,7 +306,3 @@ class Root:
     def leaf_of_row(self, row: int) -> int:
         """The leaf that covers a row of the segment."""
         return bisect_right(self.rows, row) - 1
-
-    def leaf_of_block(self, block: int) -> int:
-        """The leaf that covers a data block of the segment."""
-        return bisect_right(self.blocks, block) - 1

@@ -27,7 +27,6 @@ MAX_BLOCK_ROWS = 1 << 16
 MAX_PAGE_ENTRIES = 1 << 17  # runs of a directory leaf, values of an index page
 MAX_KEY_BYTES = 1 << 16  # one space or grouping
 MAX_COLUMNS = 4096
-MAX_DICTIONARIES = 0xFFFF
 
 
 class BlockKind(enum.IntEnum):

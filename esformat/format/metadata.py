@@ -13,7 +13,6 @@ from esformat.format.layout import MAX_FRAME_BYTES, BlockKind
 from esformat.format.schema import EventSchema
 
 FORMAT_NAME = "esdb"
-MAX_JSON_DEPTH = 100
 
 
 @dataclass(frozen=True, slots=True)

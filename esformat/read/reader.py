@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from esformat.cache import Budgets, Cache
-from esformat.errors import CorruptSegmentError, EsdbError, UnsupportedVersionError
+from esformat.errors import CorruptSegmentError, EsdbError
 from esformat.forked import unlock_in_forks
 from esformat.format.codec import Decompressor
 from esformat.format.data_block import FIRST_COLUMN_CHUNK, I64, DataBlock
@@ -393,9 +393,3 @@ class _Codes:
     def __init__(self, values: pa.Array) -> None:
         self.codes = {value: code for code, value in enumerate(values.to_pylist(), start=1)}
         self.size_bytes = 200 * len(self.codes)
-
-
-def check_codec(name: str) -> None:
-    """Refuse a codec that this reader does not know."""
-    if name not in ("zstd", "lz4", "none"):
-        raise UnsupportedVersionError(f"unknown codec {name!r}", hint="read the file with a newer esformat")

@@ -113,7 +113,6 @@ def test_root_comes_back(data):
         assert set(root.leaves_of(space)) >= ({last_before, *named} if count and space >= firsts[0] else set())
     for number in range(count):
         assert root.leaf_of_row(root.rows[number]) == root.leaf_of_row(root.rows[number + 1] - 1) == number
-        assert root.leaf_of_block(root.blocks[number]) == root.leaf_of_block(root.blocks[number + 1] - 1) == number
 
 
 @examples(60)
