@@ -46,7 +46,7 @@ def follow(spark, folder, checkpoint, **options):
     query = stream.writeStream.foreachBatch(sink).option("checkpointLocation", str(checkpoint))
     query = query.trigger(availableNow=True).start()
     try:
-        query.awaitTermination(120)
+        assert query.awaitTermination(600), "the machine is too busy"
     finally:
         query.stop()
     return sink.batches
@@ -190,7 +190,7 @@ def write(spark, tmp_path, **options):
     query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
     query = query.start(str(tmp_path / "out"))
     try:
-        query.awaitTermination(120)
+        assert query.awaitTermination(600), "the machine is too busy"
     finally:
         query.stop()
 

@@ -41,7 +41,7 @@ def follow(spark, catalog, tmp_path, sink, **options):
     query = stream.load(str(catalog.path)).writeStream.foreachBatch(sink)
     query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
     try:
-        query.awaitTermination(120)
+        assert query.awaitTermination(600), "the machine is too busy"
         return query.lastProgress
     finally:
         query.stop()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import random
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -16,23 +13,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from ports import free_port
+
 _ROOT = Path(__file__).parents[2]
 _READY_S = 60.0
-
-
-def _free_port() -> int:
-    """One that stays free while the server is down: the system takes others for connections of anybody."""
-    while True:
-        port = random.randint(15_000, 30_000)
-        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
 
 
 class Serving:
     """The server over the catalog in `path`. A context manager; `kill` and `start` in between."""
 
     def __init__(self, path: Path, *options: str) -> None:
-        self._address = f"127.0.0.1:{_free_port()}"
+        self._address = f"127.0.0.1:{free_port()}"
         self.url = f"http://{self._address}"
         self._command = [sys.executable, "-m", "aggregator", "serve", str(path), "--bind", self._address, *options]
         self.kills = 0

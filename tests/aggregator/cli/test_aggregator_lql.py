@@ -7,7 +7,6 @@ import os
 import pty
 import select
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from ports import free_port
+from waiting import PATIENCE_S
 
 import aggregator
 from aggregator.cli import collect as collect_command
@@ -101,13 +102,13 @@ def test_tail_of_a_statement(command, streams):
         guard = threading.Timer(60, following.kill)
         guard.start()
         with aggregator.open(streams) as catalog:
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + PATIENCE_S
             while not select.select([following.stdout], [], [], 0.1)[0]:
                 assert time.monotonic() < deadline
                 catalog.write({"app": "new"}, [{"msg": "came"}])
         assert following.stdout.readline() == b"came\n"
         following.send_signal(signal.SIGINT)
-        assert following.wait(20) == 130
+        assert following.wait(PATIENCE_S) == 130
         guard.cancel()
 
 
@@ -208,8 +209,7 @@ def test_collect(command, streams, monkeypatch):
     assert command("collect", "--path", "x").status == 2
     assert "the catalog goes behind --into" in command("collect", "data", "--path", "x").err
     monkeypatch.setattr(collect_command, "ONCE_PATIENCE_S", 0.2)
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        away = f"http://127.0.0.1:{taken.getsockname()[1]}"
+    away = f"http://127.0.0.1:{free_port()}"
     told = command("collect", "--path", "logs/*.log", "--into", away, "--once")
     assert told.status == 1
     assert "cannot be reached" in told.err
@@ -225,12 +225,12 @@ def test_collect_until_it_is_ended(streams, tmp_path):
         [*COMMAND, "collect", "--path", str(tmp_path / "*.log"), "--into", str(streams), "--state", str(state)],
         stdout=subprocess.PIPE,
     ) as collecting:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while not state.exists() or json.loads(state.read_text())["sequence"] == 0:
             assert time.monotonic() < deadline
             time.sleep(0.05)
         collecting.terminate()
-        assert collecting.wait(30) == 0
+        assert collecting.wait(PATIENCE_S) == 0
         assert collecting.stdout.read() == b"1 line, 1 without a time\n"
 
 

@@ -129,7 +129,7 @@ def test_no_server(capfd):
             logger.info("message %d", n)
         took = time.monotonic() - began
         assert handler.dropped > 4000
-    assert took < 5
+    assert took < 30
     assert handler.dropped == 5000 + 1  # with the record that tells of drops
     said = [line for line in capfd.readouterr().err.splitlines() if line.startswith("aggregator: ")]
     assert len(said) == 2
@@ -137,19 +137,22 @@ def test_no_server(capfd):
 
 
 @pytest.mark.parametrize("answers", [False, True])
-def test_the_end_of_a_program_is_bounded(capfd, answers):
+def test_the_end_of_a_program_is_bounded(capfd, answers, monkeypatch):
     """Python's `logging.shutdown` flushes and closes: both together take `exit_timeout_s`, also where the server takes
     the connection and never answers.
     """
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1] if answers else 9
-        handler = LogHandler(f"http://127.0.0.1:{port}", TAGS, exit_timeout_s=1.0, timeout_s=4.0)
+        handler = LogHandler(f"http://127.0.0.1:{port}", TAGS, exit_timeout_s=0.5, timeout_s=60.0)
+        left, close = [], handler._writer.close
+        monkeypatch.setattr(handler._writer, "close", lambda timeout_s: (left.append(timeout_s), close(timeout_s)))
         with logger_with(handler) as logger:
             logger.info("message")
             began = time.monotonic()
             logging.shutdown([lambda: handler])
             took = time.monotonic() - began
-    assert 0.9 < took < 1.9
+    assert 0.4 < took < 30
+    assert left[0] < 0.1  # nothing, but for what clocks round
     assert handler.dropped == 1
     assert "1 log records were not delivered" in capfd.readouterr().err
 

@@ -10,7 +10,6 @@ import os
 import random
 import re
 import shutil
-import socket
 import threading
 import time
 from collections import Counter
@@ -18,6 +17,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from ports import free_port
+from served import served
 
 import aggregator
 from aggregator.collect import (
@@ -349,9 +350,8 @@ def test_begun_at_the_end(rig):
 
 def test_into_a_server(rig):
     """Batches go over HTTP as well, once however often they are sent; the topic is made by the first."""
-    running = pytest.importorskip("aggregator.server.running")
     rig.write("a.log", "one\ntwo\n")
-    with rig.open() as catalog, running.RunningServer(catalog) as server:
+    with served(rig.root / "c") as server:
 
         class Again(ServerSink):
             def append(self, events, producer, sequence):
@@ -359,7 +359,7 @@ def test_into_a_server(rig):
                 super().append(events, producer, sequence)
 
         rig.collect(sink=Again(server.url, "logs", "0", None, time.sleep))
-        assert sorted(event.data for event in catalog.query("SELECT")) == [b"one", b"two"]
+        assert sorted(event.data for event in server.catalog.query("SELECT")) == [b"one", b"two"]
         nowhere = ServerSink(server.url + "/nowhere", "logs", "0", None, time.sleep)
         rig.write("a.log", "three\n")
         with pytest.raises(aggregator.AggregatorError, match="404"):
@@ -368,10 +368,8 @@ def test_into_a_server(rig):
 
 def test_once_against_a_server_that_is_away(rig):
     """It ends after a while, says why, and what it could not store is stored once by the next run."""
-    running = pytest.importorskip("aggregator.server.running")
     rig.write("a.log", "one\ntwo\n")
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        address = f"http://127.0.0.1:{taken.getsockname()[1]}"  # closed before it is asked
+    address = f"http://127.0.0.1:{free_port()}"
     passed = [0.0]
     patience = Patience(60.0, lambda: passed[0])
 
@@ -383,10 +381,10 @@ def test_once_against_a_server_that_is_away(rig):
         rig.collect(sink=ServerSink(address, "logs", "0", None, sleep, patience), once=True)
     assert address in str(told.value)
     assert passed[0] > 20.0
-    with rig.open() as catalog, running.RunningServer(catalog) as server:
+    with served(rig.root / "c") as server:
         for _ in range(2):
             rig.collect(sink=ServerSink(server.url, "logs", "0", None, time.sleep, patience), once=True)
-        assert sorted(event.data for event in catalog.query("SELECT")) == [b"one", b"two"]
+        assert sorted(event.data for event in server.catalog.query("SELECT")) == [b"one", b"two"]
 
 
 def test_once_into_a_catalog_without_room(rig):
@@ -724,10 +722,9 @@ def test_an_older_copy_of_the_catalog(rig):
 
 def test_a_server_with_a_catalog_made_anew(rig):
     """A server tells which catalog it serves."""
-    running = pytest.importorskip("aggregator.server.running")
     rig.write("a.log", "one\n")
     for name in ("first", "second"):
-        with aggregator.open(rig.root / name) as catalog, running.RunningServer(catalog) as server:
+        with served(rig.root / name) as server:
             made = rig.collect(sink=ServerSink(server.url, "logs", "0", None, time.sleep))
             assert made.counts.lines == 1
             rig.write("a.log", "")

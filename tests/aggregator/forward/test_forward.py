@@ -8,13 +8,13 @@ import socket
 import socketserver
 import ssl
 import threading
-import time
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pyarrow as pa
 import pytest
 from certificates import CertificateAuthority
+from waiting import until
 
 import aggregator
 from aggregator.forward import Forwarder, Sender, destinations, forwarder, make_destination
@@ -99,21 +99,15 @@ def test_a_position_that_cannot_be_noted(catalog, tmp_path, caplog):
     def told():
         return [record for record in caplog.records if "cannot be noted" in record.getMessage()]
 
-    def wait_for(happened):
-        until = time.monotonic() + 60
-        while not happened() and time.monotonic() < until:
-            time.sleep(0.01)
-        assert happened()
-
     try:
-        wait_for(lambda: one.sent == 3)
+        until(lambda: one.sent == 3)
         folder.rename(away)
         for sent in (4, 5):
             catalog.write({"app": "db"}, [{"msg": "more"}])
-            wait_for(lambda: one.sent == sent and told())  # noqa: B023  # called at once
+            until(lambda: one.sent == sent and told())  # noqa: B023  # called at once
         noted = (away / "notes.json").read_text()
         away.rename(folder)
-        wait_for(lambda: (folder / "notes.json").read_text() != noted)
+        until(lambda: (folder / "notes.json").read_text() != noted)
     finally:
         one.stop()
         running.join()
@@ -229,14 +223,6 @@ EXPECTED = [
     b'<134>1 1970-01-01T00:00:00.000002Z here db - - [tags@32473 app="db"] two\nlines \xff',
     b'<134>1 1970-01-01T00:00:00.000003Z h_1 web - - [tags@32473 app="web" host="h 1"][fields@32473 n="5"] say "x]"',
 ]
-
-
-def until(condition):
-    """Wait for something that happens in another thread."""
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @contextmanager

@@ -126,11 +126,11 @@ LARGE = [
 @pytest.mark.parametrize("pattern", LARGE, ids=[pattern[:30] for pattern in LARGE])
 def test_large_ones_are_refused_cheaply(pattern):
     """A pattern whose repetitions make it large is refused before anything is compiled."""
-    began = time.perf_counter()
+    began = time.thread_time()
     for _ in range(10):
         with pytest.raises(RegexError, match=r"too large|repetition"):
             Regex(pattern)
-    assert time.perf_counter() - began < 0.1
+    assert time.thread_time() - began < 0.2
 
 
 COMMON = [

@@ -183,9 +183,9 @@ def test_fifty_thousand_streams():
 
 
 def _seconds(work) -> float:
-    begin = time.perf_counter()
+    begin = time.thread_time()
     work()
-    return time.perf_counter() - begin
+    return time.thread_time() - begin
 
 
 def test_streams_without_a_tag():

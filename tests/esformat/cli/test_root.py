@@ -7,11 +7,11 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 import esformat
 from esformat.cli import main
@@ -197,9 +197,7 @@ def test_termination_leaves_nothing(tmp_path):
     with pipe.open("wb") as writer:
         writer.write(b"u,t\n" + b"a,2006-04-07\n" * 1_000_000)
         writer.flush()
-        deadline = time.monotonic() + 30
-        while not list(tmp_path.glob(".out.esdb*")) and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: list(tmp_path.glob(".out.esdb*")))
         assert list(tmp_path.glob(".out.esdb*"))
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 128 + signal.SIGTERM
@@ -216,9 +214,7 @@ def test_interrupt(tmp_path):
     )  # fmt: skip
     process.stdin.write(b"space,timestamp\n" + b"a,2006-04-07\n" * 1_000_000)
     process.stdin.flush()
-    deadline = time.monotonic() + 30
-    while not list(tmp_path.glob(".out.esdb*")) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: list(tmp_path.glob(".out.esdb*")))
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=60) == 130
     assert process.stderr.read() == b"esdb: interrupted\n"

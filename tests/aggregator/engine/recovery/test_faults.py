@@ -32,7 +32,7 @@ def test_faults_at_system_calls(tmp_path):
         "--seconds",
         "10",
         "--open-seconds",
-        "10",
+        "60",
     ]
     for mode in ("kill", "torn", "sync", "full", "descriptors"):
         command += ["--mode", mode]

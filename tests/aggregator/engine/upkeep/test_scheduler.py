@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from waiting import until
 
 import aggregator
 from aggregator.engine.seal import sealer as sealing_module
@@ -14,13 +14,6 @@ from aggregator.engine.upkeep import scheduler as maintenance
 from aggregator.engine.upkeep.upkeep import Housekeeping
 
 WAIT_S = 60
-
-
-def until(what):
-    deadline = time.monotonic() + WAIT_S
-    while not what():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 class Failing:

@@ -11,7 +11,9 @@ import time
 import httpx
 import pyarrow as pa
 import pytest
+from ports import free_port
 from served import served
+from waiting import until
 
 import aggregator
 from aggregator.client import LogHandler
@@ -19,7 +21,6 @@ from aggregator.collect import Collector, Files
 from aggregator.collect import Settings as Collecting
 from aggregator.collect.sinks import CatalogSink
 from aggregator.server import Settings
-from tests.aggregator.server.services.test_syslog import free_port
 
 STAMP = dt.datetime(2026, 3, 1, tzinfo=dt.UTC)
 KINDS = [
@@ -130,9 +131,7 @@ def as_text(data):
 
 def all_of(catalog, count):
     """What the topic holds, by its messages, when so many records are there."""
-    until = time.monotonic() + 30
-    while catalog.topic("logs").scan().count() < count and time.monotonic() < until:
-        time.sleep(0.01)
+    until(lambda: catalog.topic("logs").scan().count() >= count)
     return [as_text(event.data) for event in catalog.topic("logs").scan()]
 
 

@@ -10,6 +10,7 @@ import time
 import httpx
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from ports import free_port
 from served import served
 
 from aggregator.client import LogHandler
@@ -18,7 +19,6 @@ from aggregator.collect import Settings as Collecting
 from aggregator.collect.sinks import CatalogSink
 from aggregator.server import Settings
 from aggregator.streams.level import LEVELS
-from tests.aggregator.server.services.test_syslog import free_port
 
 QUESTION = 'SELECT "{msg}" WHERE fields:level = error OR fields:level = fatal'
 

@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+from waiting import PATIENCE_S
 
 from aggregator import Allowance, OverloadedError, QueryCancelledError
 from aggregator.base import allowance
@@ -125,7 +126,7 @@ def test_failures_are_raised(pool):
 
 
 async def until(holds):
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE_S):
         while not holds():
             await asyncio.sleep(0.001)
 

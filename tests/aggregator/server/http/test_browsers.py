@@ -146,11 +146,11 @@ def test_who_asks(peer, headers, address, hosts):
 
 def test_headers_of_proxies_that_go_on_and_on():
     """Long ones of odd shape take no time."""
-    began = time.perf_counter()
+    began = time.thread_time()
     for value in (b"a" * 60_000, b'a="' + b"\\" * 60_000, b"a=b;" * 15_000, b"1.2.3.4," * 7_500, b"=" * 60_000):
         for name in (b"forwarded", b"x-forwarded-for", b"x-forwarded-host"):
             asker("10.0.0.1", [(b"host", b"h"), (name, value)], TRUSTED)
-    assert time.perf_counter() - began < 5
+    assert time.thread_time() - began < 5
 
 
 def test_a_page_from_behind_the_proxy(web, tmp_path):

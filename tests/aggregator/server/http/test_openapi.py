@@ -16,6 +16,7 @@ import httpx
 import pytest
 from effort import ALL
 from served import served
+from waiting import PATIENCE_S
 
 from tests.aggregator.server.plateau.test_plateau import records, send
 
@@ -70,7 +71,7 @@ def test_security_is_told_where_it_is(tmp_path):
     with served(tmp_path / "data") as server:
         open_ = httpx.get(f"{server.url}/openapi.json").json()
         (tmp_path / "data" / "tokens.json").write_text('{"tokens": []}')
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + PATIENCE_S
         while "securitySchemes" not in (found := httpx.get(f"{server.url}/openapi.json").json())["components"]:
             assert time.monotonic() < deadline
             httpx.get(f"{server.url}/v1/topics")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from served import Spawned
+from waiting import until
 
 import aggregator
 from aggregator.base.window_budget import MADE_AT_ONCE, WindowBudget
@@ -99,9 +99,7 @@ def test_who_waits_is_told(tmp_path):
             for place in places:
                 place.__enter__()
             waits = other.submit(lambda: windows.making().__enter__())
-            end = time.monotonic() + 10
-            while not catalog.stats()["scans"]["waiting"]:
-                assert time.monotonic() < end
+            until(lambda: catalog.stats()["scans"]["waiting"])
             assert catalog.stats()["scans"]["window_bytes"] == 3_000_000
             for place in places:
                 place.__exit__(None, None, None)

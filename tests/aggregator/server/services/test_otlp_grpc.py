@@ -16,6 +16,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.sdk._logs import LoggerProvider, LoggingHandler
 from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 from opentelemetry.sdk.resources import Resource
+from ports import free_port
 from served import served
 
 import aggregator
@@ -27,7 +28,6 @@ from aggregator.server.control.tokens import create
 from aggregator.server.services.otlp_service import otlp
 from tests.aggregator.server.bodies.test_otlp import process, request
 from tests.aggregator.server.http.test_limits import wait_for_requests
-from tests.aggregator.server.services.test_syslog import free_port
 
 grpc = pytest.importorskip("grpc")
 exporters = pytest.importorskip("opentelemetry.exporter.otlp.proto.grpc._log_exporter")

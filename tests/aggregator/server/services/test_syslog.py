@@ -14,7 +14,9 @@ import time
 import httpx
 import pytest
 from certificates import CertificateAuthority
+from ports import free_port
 from served import ANY_PORT
+from waiting import PATIENCE_S, until
 
 import aggregator
 from aggregator import InvalidRequestError
@@ -23,17 +25,8 @@ from aggregator.server.config.settings import Http, Tls
 from aggregator.server.config.sources import settings_of
 from aggregator.server.context import Context
 from aggregator.server.metrics.exposition import Metrics
+from aggregator.server.services import syslog as syslog_service
 from aggregator.server.services.syslog import Backlog, _Listener, syslog
-
-
-def free_port() -> int:
-    """A port that is free for TCP and UDP, just now."""
-    while True:
-        with socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
-            tcp.bind(("127.0.0.1", 0))
-            with contextlib.suppress(OSError):
-                udp.bind(tcp.getsockname())
-                return tcp.getsockname()[1]
 
 
 class Listening:
@@ -189,9 +182,7 @@ def test_datagrams_that_the_kernel_drops(tmp_path, monkeypatch, caplog):
                 sender.sendto(b"<13>1 - h a - - - " + b"x" * 500, ("127.0.0.1", listening.port))
         listening.go_on()
         figures = listening.context.datagrams
-        until = time.monotonic() + 20
-        while "by the kernel" not in caplog.text and time.monotonic() < until:
-            time.sleep(0.01)
+        until(lambda: "by the kernel" in caplog.text)
         assert figures.kernel_drops > 0
         assert f"(its buffer has {figures.buffer_bytes} bytes)" in caplog.text
         page = Metrics(listening.context).page().decode()
@@ -273,8 +264,9 @@ def test_tls_needs_a_certificate():
         settings_of({"syslog_tls": "127.0.0.1:6514"})
 
 
-def test_stop_loses_nothing(listening):
+def test_stop_loses_nothing(listening, monkeypatch):
     """What was taken before the server stops is stored when it has."""
+    monkeypatch.setattr(syslog_service, "_STOP_S", PATIENCE_S)
     with listening.tcp() as sender:
         sender.sendall(b"".join(b"<13>1 - h a - - - %d\n" % number for number in range(20_000)))
         sender.shutdown(socket.SHUT_WR)

@@ -9,6 +9,7 @@ from unittest import mock
 import pyarrow as pa
 import pytest
 from crash_image import crash_image
+from waiting import until
 
 import aggregator
 from aggregator.engine.ingest.append import Ingest
@@ -19,20 +20,13 @@ from aggregator.streams.pipes import worker as pipes
 from aggregator.streams.pipes.copy import copied_events
 
 
-def wait_until(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.01)
-
-
 def facts(catalog, name):
     return next(pipe for pipe in catalog.stats()["pipes"] if pipe["name"] == name)
 
 
 def level(catalog, *names):
     """Wait until pipes have looked at everything."""
-    wait_until(lambda: all(facts(catalog, name)["lag"] == 0 for name in names))
+    until(lambda: all(facts(catalog, name)["lag"] == 0 for name in names))
 
 
 def copies(catalog, name):
@@ -47,7 +41,7 @@ def test_from_and_where(tmp_path):
         assert (made[0]["name"], made[0]["copied"], made[0]["destination"]) == ("errors", 0, "{logrange.pipe=errors}")
         catalog.write({"app": "web", "zone": "eu"}, [{"ts": 2, "msg": "ERROR 1", "code": "7"}, {"ts": 3}])
         catalog.write({"app": "db"}, [{"ts": 4, "msg": "ERROR of another"}])
-        wait_until(lambda: facts(catalog, "errors")["copied"] == 1)
+        until(lambda: facts(catalog, "errors")["copied"] == 1)
         level(catalog, "errors")
         (copy,) = catalog.query("SELECT FROM {logrange.pipe=errors}").to_table().to_pylist()
         assert (copy["data"], dict(copy["fields"])) == (b"ERROR 1", {"code": "7", "app": "web", "zone": "eu"})
@@ -85,7 +79,7 @@ def test_saved_at_once_and_caught_up(tmp_path):
         catalog.query("CREATE PIPE p")
         with mock.patch.object(pipes.Pipes, "_append", return_value=0.01):  # no room, ever
             catalog.write({"a": "1"}, [{"msg": str(i)} for i in range(10)])
-            wait_until(lambda: facts(catalog, "p")["state"] == "waiting")
+            until(lambda: facts(catalog, "p")["state"] == "waiting")
             assert facts(catalog, "p")["lag"] == 10
             crash_image(tmp_path / "c", tmp_path / "image")
             catalog._pipes._stopping.set()
@@ -150,7 +144,7 @@ def test_pipes_do_not_feed_pipes(tmp_path):
         catalog.query("CREATE PIPE two FROM logrange.pipe = one")
         catalog.query("CREATE PIPE three")
         catalog.write({"a": "1"}, [{"msg": "x"}])
-        wait_until(lambda: copies(catalog, "one") == copies(catalog, "three") == ["x"])
+        until(lambda: copies(catalog, "one") == copies(catalog, "three") == ["x"])
         level(catalog, "one", "two", "three")
         assert copies(catalog, "two") == []
         assert catalog.query("SELECT COUNT").to_pylist() == [{"count": 3}]
@@ -170,7 +164,7 @@ def test_create_again_show_describe_delete(tmp_path):
         ]  # fmt: skip
         assert catalog.query("SHOW PIPES OFFSET 1 LIMIT 1")["name"].to_pylist() == ["p"]
         catalog.write({"a": "1"}, [{"msg": "x1"}])
-        wait_until(lambda: facts(catalog, "p")["copied"] == 1)
+        until(lambda: facts(catalog, "p")["copied"] == 1)
         level(catalog, "p", 'odd "name"=,{}')
         described = catalog.query("DESCRIBE PIPE p").to_pylist()[0]
         assert (described["copied"], described["lag"], described["state"]) == (1, 0, "level")
@@ -183,7 +177,7 @@ def test_create_again_show_describe_delete(tmp_path):
         assert copies(catalog, "p") == ["x1"]
         catalog.query("CREATE PIPE p FROM a = 1")  # a new one, which goes on from now
         catalog.write({"a": "1"}, [{"msg": "x3"}])
-        wait_until(lambda: copies(catalog, "p") == ["x1", "x3"])
+        until(lambda: copies(catalog, "p") == ["x1", "x3"])
     with aggregator.open(tmp_path / "c", read_only=True) as catalog:
         assert catalog.query("SHOW PIPES")["copied"].to_pylist() == [3, 1]
         for text in ("CREATE PIPE q", "DELETE PIPE p"):
@@ -215,7 +209,7 @@ def test_overload_makes_a_pipe_lag_and_nobody_else(tmp_path):
         with mock.patch.object(Ingest, "append", refusing), mock.patch.object(pipes, "PATIENCE_S", 0.05):
             for number in range(20):
                 catalog.write({"a": "1"}, [{"ts": number, "msg": str(number)}])
-            wait_until(lambda: facts(catalog, "p")["state"] == "waiting")
+            until(lambda: facts(catalog, "p")["state"] == "waiting")
             assert facts(catalog, "p")["lag"] == 20
             time.sleep(0.2)  # it lets go of its files, and takes them up again
             assert facts(catalog, "p")["copied"] == 0
@@ -246,11 +240,11 @@ def test_a_failing_pipe_tells_and_tries_again(tmp_path, monkeypatch):
         catalog.query("CREATE PIPE p")
         with mock.patch.object(pipes, "begin_round", side_effect=OSError(5, "the disk")):
             catalog.write({"a": "1"}, [{"msg": "x"}])
-            wait_until(lambda: facts(catalog, "p")["state"] == "failing")
+            until(lambda: facts(catalog, "p")["state"] == "failing")
             assert "the disk" in facts(catalog, "p")["problem"]
-        wait_until(lambda: copies(catalog, "p") == ["x"])
+        until(lambda: copies(catalog, "p") == ["x"])
         level(catalog, "p")
-        wait_until(lambda: facts(catalog, "p")["problem"] is None)
+        until(lambda: facts(catalog, "p")["problem"] is None)
 
 
 def test_what_retention_took_is_counted(tmp_path):
@@ -265,10 +259,10 @@ def test_what_retention_took_is_counted(tmp_path):
                 catalog.write({"a": "1"}, [{"ts": start + i, "msg": str(start + i)} for i in range(10)])
                 catalog.seal()
             catalog.alter_topic("logs", retention={"segments": 1})
-            wait_until(lambda: facts(catalog, "p")["state"] == "waiting")
+            until(lambda: facts(catalog, "p")["state"] == "waiting")
             catalog.retain()
             before = refused.call_count
-            wait_until(lambda: refused.call_count > before + 1)  # the round that began before, and the next
+            until(lambda: refused.call_count > before + 1)  # the round that began before, and the next
         level(catalog, "p")
         assert facts(catalog, "p")["gone"] == 20
         assert copies(catalog, "p")[-10:] == [str(i) for i in range(30, 40)]
@@ -288,7 +282,7 @@ def test_idle_pipes_cost_nothing(tmp_path):
             time.sleep(0.5)
             return time.process_time() - start
 
-        wait_until(lambda: spent() < 0.05)  # on a busy machine it takes a while until all is done
+        until(lambda: spent() < 0.05)  # on a busy machine it takes a while until all is done
 
 
 def test_only_pipes_of_a_stream_that_got_records_are_asked(tmp_path, monkeypatch):
@@ -310,7 +304,7 @@ def test_only_pipes_of_a_stream_that_got_records_are_asked(tmp_path, monkeypatch
         for number in range(5):
             catalog.write({"a": "7"}, [{"msg": f"x{number}"}])
             level(catalog, *names)
-        wait_until(lambda: copies(catalog, "p7") == [f"x{number}" for number in range(5)])
+        until(lambda: copies(catalog, "p7") == [f"x{number}" for number in range(5)])
         assert set(asked) == {"a = 7"}
     with aggregator.open(tmp_path / "c") as catalog:
         assert [facts(catalog, name)["lag"] for name in names] == [0] * len(names)

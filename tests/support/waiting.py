@@ -1,0 +1,17 @@
+"""Waiting for what another thread or process does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+PATIENCE_S = 120.0
+"""What takes moments takes longer on a machine that runs other tests as well; only a test that fails waits so long."""
+
+
+def until(holds: Callable[[], object], patience_s: float = PATIENCE_S) -> None:
+    """Return as soon as it holds."""
+    end = time.monotonic() + patience_s
+    while not holds():
+        assert time.monotonic() < end, "it did not come to pass"
+        time.sleep(0.01)
