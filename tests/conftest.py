@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 
 import certifi
 import effort  # noqa: F401 - loads the profile of Hypothesis
 import pytest
 from clicks import click_table, in_file_order, write_clicks
+from still import guard_walks, no_background
 
 import esformat
 
 pytest_plugins = ["object_store"]
+guard_walks()
 
 # What a script starts in the background ignores interrupts, and so would every process that a test starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -36,6 +39,13 @@ def clicks(tmp_path_factory):
     table = click_table(30_000)
     write_clicks(path, table)
     return path, in_file_order(table)
+
+
+@pytest.fixture
+def quiet(request):
+    """No catalog does anything by itself, but in a test that is marked `background`."""
+    with contextlib.nullcontext() if request.node.get_closest_marker("background") else no_background():
+        yield
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
 
@@ -15,11 +15,11 @@ from effort import example_count
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from still import no_background
 
 import aggregator
 from aggregator.engine.seal import compaction
 from aggregator.engine.seal import sealer as sealing
-from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.storage.manifest import Manifest
 
 SPACES = ["", "a", "b", "b\0", "ü", "long-space-name-1", "long-space-name-2"]
@@ -60,21 +60,20 @@ class CatalogMachine(RuleBasedStateMachine):
         self.next = dict.fromkeys(PARTITIONS, 0)
         self.counter = 0
         self.erased = set()  # and not appended since
-        self.patches = [
-            mock.patch.object(Housekeeping, "chores", return_value=()),  # else retention would be a step too early
-            mock.patch.object(sealing, "sealed_at_once", lambda most, *_: most),  # few bytes are kept at times
-            mock.patch.object(compaction, "FAN_IN", 2),
-        ]
-        for patch in self.patches:
-            patch.start()
+        with ExitStack() as patches:
+            patches.enter_context(no_background())  # else retention would be a step too early
+            patches.enter_context(  # few bytes are kept at times
+                mock.patch.object(sealing, "sealed_at_once", lambda most, *_: most)
+            )
+            patches.enter_context(mock.patch.object(compaction, "FAN_IN", 2))
+            self.patches = patches.pop_all()
         self.catalog = aggregator.open(self.root)
         self.topic = self.catalog.create_topic("t", indexes=["kind"])
 
     def teardown(self):
         if hasattr(self, "catalog"):
             self.catalog.close()
-            for patch in self.patches:
-                patch.stop()
+            self.patches.close()
             shutil.rmtree(self.folder)
 
     # ------------------------------------------------------------ what happens

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 import aggregator
-from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.storage.state.streams import StreamIndex
 
 WAIT_S = 60
@@ -33,9 +32,8 @@ def catalog(tmp_path, quiet_house):
 
 
 @pytest.fixture
-def quiet_house(monkeypatch):
-    """Nothing is removed, merged or erased by itself, and no stream looked for."""
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
+def quiet_house(monkeypatch, quiet):
+    """Nothing is done by itself, and no stream looked for."""
     monkeypatch.setattr(StreamIndex, "keep", lambda *_, **__: None)
 
 

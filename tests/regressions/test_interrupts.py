@@ -8,8 +8,6 @@ import threading
 import pytest
 
 import aggregator
-from aggregator.engine.upkeep.upkeep import Housekeeping
-from aggregator.storage.state.streams import StreamIndex
 from esformat import ClosedError
 
 
@@ -38,10 +36,8 @@ def interrupt(monkeypatch):
 
 
 @pytest.fixture
-def root(tmp_path, monkeypatch):
+def root(tmp_path, quiet):
     """Nothing happens by itself."""
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
-    monkeypatch.setattr(StreamIndex, "keep", lambda *_, **__: None)
     return tmp_path / "events"
 
 

@@ -10,7 +10,6 @@ import pytest
 
 import aggregator
 from aggregator.engine.seal.compaction import FAN_IN
-from aggregator.engine.upkeep.upkeep import Housekeeping
 
 WAIT_S = 60
 
@@ -31,9 +30,8 @@ def seal_some(catalog, topic, count):
 
 
 @pytest.fixture
-def catalog(tmp_path, monkeypatch):
+def catalog(tmp_path, quiet):
     """One that merges when it is told to."""
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
     with aggregator.open(tmp_path / "events") as catalog:
         yield catalog
 

@@ -10,7 +10,6 @@ import pytest
 import aggregator
 from aggregator import topic as topic_module
 from aggregator.engine.upkeep import residue as traces
-from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.storage.segments import table as segment_table
 from aggregator.storage.state.streams import StreamIndex
 
@@ -22,9 +21,8 @@ def rows(*times):
 
 
 @pytest.fixture
-def root(tmp_path, monkeypatch):
+def root(tmp_path, quiet):
     """Nothing is removed or merged by itself."""
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
     return tmp_path / "events"
 
 

@@ -308,6 +308,7 @@ def test_rebuild_manifest(command, clicks):
     assert command("verify", "data").text == "data: ok, 3 events, 1 segment\n"
 
 
+@pytest.mark.usefixtures("quiet")
 def test_rebuild_manifest_with_and_without_facts(command, clicks):
     """Pipes and what is being erased are counted; where the facts are lost, too, the command says what is missing."""
     with aggregator.open(clicks) as catalog:

@@ -5,13 +5,11 @@ from __future__ import annotations
 import pytest
 
 import aggregator
-from aggregator.engine.upkeep.upkeep import Housekeeping
 
 
 @pytest.fixture
-def written(tmp_path, monkeypatch):
+def written(tmp_path, quiet):
     """A catalog that is open for writing, with two segments; nothing is removed by itself."""
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
     with aggregator.open(tmp_path / "data") as catalog:
         topic = catalog.create_topic("t", retention={"segments": 5})
         for number in range(2):

@@ -229,6 +229,7 @@ def test_fifty_thousand_streams(tmp_path):
         assert min(spent) <= 0.2, spent
 
 
+@pytest.mark.usefixtures("quiet")
 def test_frames_of_streams_are_large(tmp_path):
     """Segments with records of streams have larger frames than others, unless their topic's policy says otherwise."""
 

@@ -226,6 +226,7 @@ def append_within(topic, seconds, number, size=1000):
             time.sleep(0.05)
 
 
+@pytest.mark.usefixtures("quiet")
 def test_a_crash_before_the_log_is_cut(tmp_path, monkeypatch):
     """A log full of events that lie in segments already refuses nothing: nobody would seal anything to free it."""
     with (

@@ -11,6 +11,8 @@ from collections import namedtuple
 
 import pyarrow as pa
 import pytest
+from still import files_of, still
+from waiting import until
 
 import aggregator
 from aggregator.engine.seal import sealer as sealing_module
@@ -20,7 +22,6 @@ from aggregator.storage.files import usage as disk
 LIMIT = 2_000_000
 ROWS, SIZE = 100, 200
 BATCHES = 500
-PATIENCE_S = 60
 
 
 def events(first, rows=ROWS, size=SIZE):
@@ -32,20 +33,7 @@ def events(first, rows=ROWS, size=SIZE):
 
 def disk_bytes(root):
     """What the files take, those that vanish meanwhile left out."""
-    total = 0
-    for path in root.rglob("*"):
-        try:
-            total += path.stat().st_size * path.is_file()
-        except FileNotFoundError:
-            continue
-    return total
-
-
-def until(condition):
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to pass"
-        time.sleep(0.01)
+    return sum(file.st_size for file in files_of(root).values())
 
 
 def fill(topic, first=0, most=1000, **shape):
@@ -111,9 +99,9 @@ def test_retention_refuses_nothing(tmp_path, passes, limits, retention, partitio
         assert max(total for _, total in passes) <= 1.1 * 3 * LIMIT
 
 
-def test_limits_of_each_partition(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("quiet")
+def test_limits_of_each_partition(tmp_path):
     """What one partition keeps does not depend on what the others have."""
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
     with aggregator.open(tmp_path / "data", durability="none") as catalog:
         topic = catalog.create_topic("t", retention={"partition_segments": 2})
         for number in range(8):
@@ -216,9 +204,9 @@ def test_too_little_available_disk(tmp_path, monkeypatch):
         assert topic.ends() == {"0": 2 * ROWS}
 
 
-def test_merges_wait_for_room(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("quiet")
+def test_merges_wait_for_room(tmp_path):
     """Where the merged segment has no room beside the others, asking for it does nothing and ends."""
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
     root = tmp_path / "data"
     with aggregator.open(root, durability="none") as catalog:
         topic = catalog.create_topic("t", roll={"rows": 100})
@@ -300,7 +288,8 @@ def test_counts_are_those_of_the_disk(tmp_path, monkeypatch):
         catalog.compact()
         catalog.retain()
         until(lambda: not topic.erasures() and not footprint.waiting() and not catalog._backend.budget.held_bytes)
-        files = {path: path.stat().st_size for path in root.rglob("*") if path.is_file()}
+        still(catalog)
+        files = {path: file.st_size for path, file in files_of(root).items()}
         segments = sum(size for path, size in files.items() if path.suffix == ".esdb")
         assert segments == topic.stats()["sealed_bytes"] == catalog._backend.state.segment_bytes
         assert footprint.total() == pytest.approx(sum(files.values()), abs=1000)

@@ -12,21 +12,17 @@ from unittest import mock
 
 import pytest
 from crash_image import crash_image
+from still import no_background
 
 import aggregator
 import esformat
 from aggregator.engine.upkeep.scheduler import Maintenance
-from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.storage.manifest import Manifest
 from aggregator.storage.state.streams import StreamIndex
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 ROWS = 40
-
-
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch):
-    """Nothing happens by itself."""
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
 
 
 class Data:
@@ -92,7 +88,7 @@ class Data:
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
-    with mock.patch.object(Housekeeping, "chores", return_value=()):
+    with no_background():
         return Data(tmp_path_factory.mktemp("original") / "data")
 
 
@@ -241,7 +237,6 @@ def test_crash_between_file_and_manifest(data, tmp_path, monkeypatch):
             crash_image(data.root, images[bool(edit.retired)])
         return apply(manifest, edit)
 
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())  # which may seal or merge at another time
     with monkeypatch.context() as patched:
         patched.setattr(aggregator.storage.manifest.Manifest, "apply", copying)
         with aggregator.open(data.root) as catalog:

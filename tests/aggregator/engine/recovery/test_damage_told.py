@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 from crash_image import crash_image
+from still import no_background
 
 import aggregator
 from aggregator.storage.log.file import MARK_NAME, list_files
@@ -22,7 +23,7 @@ def rows(first, count):
 def crashed(tmp_path_factory):
     """What kill -9 leaves of a catalog with segments, a log of two files, and a manifest that is mostly in its WAL."""
     root = tmp_path_factory.mktemp("crashed") / "data"
-    with aggregator.open(root) as catalog:
+    with no_background(), aggregator.open(root) as catalog:
         topic = catalog.create_topic("t", indexes=["type"])
         for first in range(0, SEALED, 100):
             topic.append(rows(first, 100))
@@ -98,6 +99,7 @@ def test_a_log_that_lost_what_was_acknowledged(root, how):
             catalog.seal()
 
 
+@pytest.mark.usefixtures("quiet")
 def test_an_undamaged_log_is_no_problem(root):
     """Whatever a crash leaves of the newest file, and whoever looks: also where there is none yet, or no mark."""
     for _ in range(3):

@@ -17,6 +17,8 @@ from crash_image import crash_image
 import aggregator
 from aggregator.engine.ingest import reserve
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 EVENTS = pa.table({"space": ["a", "b"], "timestamp": pa.array([1, 2], pa.int64()), "data": [b"x", b"y"]})
 UNSYNCED = ["interval", "none"]
 

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 
 import pyarrow as pa
 import pytest
+from waiting import until
 
 import aggregator
 from aggregator.engine import follower as following
 from aggregator.engine.ingest import reserve
-from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.lock import WriterLock
 from aggregator.storage.manifest import backup as facts_file
 from aggregator.storage.manifest.backup import FactsFile
 from aggregator.storage.manifest.facts import encode_facts
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 SCHEMA = pa.schema([("kind", pa.string()), ("price", pa.int64()), ("data", pa.binary())])
-
-
-@pytest.fixture(autouse=True)
-def quiet(monkeypatch):
-    """Nothing is removed or merged by itself."""
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
 
 
 @pytest.fixture
@@ -60,14 +55,7 @@ def remove_all(topic):
     topic.retain()
     topic.set_policy(retention={})
     removal = topic._backend.housekeeping.removal
-    wait_until(lambda: removal.sweep() >= 0 and not removal.waiting())  # a pipe may just be reading
-
-
-def wait_until(condition):
-    end = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < end, "it did not come about"
-        time.sleep(0.01)
+    until(lambda: removal.sweep() >= 0 and not removal.waiting())  # a pipe may just be reading
 
 
 def image_of(root, name):
@@ -250,7 +238,7 @@ def test_pipes_go_on(root):
         catalog.query("DELETE PIPE deleted")
         catalog.write({"app": "web"}, [{"msg": "ERROR 1"}, {"msg": "fine"}], "source")
         for _ in range(2):  # then they have looked at each other's copies, too
-            wait_until(lambda: copied(catalog) == {"all": 2, "errors": 1, "idle": 0})
+            until(lambda: copied(catalog) == {"all": 2, "errors": 1, "idle": 0})
         empty_log(catalog)
         remove_all(catalog.topic("logs"))
         before = [(pipe["name"], pipe["copied"], pipe["gone"]) for pipe in catalog.stats()["pipes"]]
@@ -260,11 +248,11 @@ def test_pipes_go_on(root):
         report = rebuilt(image)
         assert (report.pipes, report.missing) == (3, ())
         with aggregator.open(image) as catalog:
-            wait_until(lambda opened=catalog: len(copied(opened)) == 3)
+            until(lambda opened=catalog: len(copied(opened)) == 3)
             if image is root:  # else they had looked at records, since gone, and it was not noted yet
                 assert [(pipe["name"], pipe["copied"], pipe["gone"]) for pipe in catalog.stats()["pipes"]] == before
             catalog.write({"app": "web"}, [{"msg": "ERROR 2"}], "source")
-            wait_until(lambda opened=catalog: copied(opened) == {"all": 3, "errors": 2, "idle": 0})
+            until(lambda opened=catalog: copied(opened) == {"all": 3, "errors": 2, "idle": 0})
             assert catalog.topic("logs").scan().count() == 2
 
 
@@ -500,6 +488,7 @@ def test_what_is_written_when(root, monkeypatch):
         assert writes() == 0
 
 
+@pytest.mark.background
 def test_a_disk_that_takes_no_facts(root, monkeypatch):
     """The change is made all the same, background work says what is wrong and goes on until the file is there."""
     with aggregator.open(root) as catalog:
@@ -507,10 +496,10 @@ def test_a_disk_that_takes_no_facts(root, monkeypatch):
             patch.setattr(FactsFile, "_write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
             catalog.create_topic("t")
             assert catalog.topics() == ("t",)
-            wait_until(lambda: catalog.trouble is not None)
+            until(lambda: catalog.trouble is not None)
             assert "catalog.facts cannot be written now: No space left" in catalog.trouble
             assert b'"t"' not in (root / "catalog.facts").read_bytes()
-        wait_until(lambda: b'"t"' in (root / "catalog.facts").read_bytes())
+        until(lambda: b'"t"' in (root / "catalog.facts").read_bytes())
 
 
 @pytest.mark.parametrize(("bound", "size"), [("MAX_BYTES", 1500), ("MAX_LINE_BYTES", 500)])

@@ -17,6 +17,8 @@ from aggregator.lql import Template
 from aggregator.storage.manifest import IncarnationRows, Manifest
 from aggregator.storage.manifest.lineage import BEFORE, MAX_INCARNATIONS, Lineage
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 REFUSED = "from after the state that this catalog was restored from"
 
 

@@ -17,7 +17,6 @@ from effort import long
 import aggregator
 import esformat
 from aggregator.engine.seal.compaction import MAX_SEGMENT_BYTES, Bounds, bounds_for, merges_due, merges_possible
-from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.model import SegmentInfo
 from aggregator.policy import Limits, Retention
 
@@ -122,10 +121,10 @@ def fill(catalog, topic, segments, seed=0, columns=()):
         catalog.seal()
 
 
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("kind", ["one schema", "columns that came", "types that changed"])
 def test_nothing_changes_but_the_files(root, monkeypatch, kind):
     """Every answer, record indexes too, is the same before and after, and after opening again."""
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t", indexes=["type"])
         fill(catalog, topic, 5, columns=["n"] if kind == "types that changed" else ())
@@ -170,9 +169,9 @@ def test_by_itself(root):
         assert (again.duplicate, again.first) == (True, 69)
 
 
+@pytest.mark.usefixtures("quiet")
 def test_open_scans_finish(root, monkeypatch):
     """A scan that began before reads the segments that were merged since; then their files go."""
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
     with aggregator.open(root) as catalog, aggregator.open(root, read_only=True) as reader:
         topic = catalog.create_topic("t", indexes=["type"])
         fill(catalog, topic, 6)
@@ -188,9 +187,9 @@ def test_open_scans_finish(root, monkeypatch):
         assert len(list(root.rglob("*.esdb"))) == 2
 
 
+@pytest.mark.usefixtures("quiet")
 def test_a_full_disk_changes_nothing(root, monkeypatch):
     """Where a merged segment cannot be written, the others stay, and the next attempt works."""
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
     with aggregator.open(root) as catalog:
         topic = catalog.create_topic("t", indexes=["type"])
         fill(catalog, topic, 4)
@@ -212,12 +211,11 @@ def test_a_full_disk_changes_nothing(root, monkeypatch):
 CHILD = """
 import re, sys, aggregator
 from pathlib import Path
-from aggregator.engine.upkeep.upkeep import Housekeeping
 
 def peak():
     return int(re.search(r"VmHWM:\\s+(\\d+) kB", Path("/proc/self/status").read_text())[1]) // 1024
 
-Housekeeping.chores = lambda self: ()
+Housekeeping.chores = lambda self: ()  # this process merges when it is told to
 with aggregator.open(sys.argv[1]) as catalog:
     Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
     before = peak()
@@ -226,10 +224,10 @@ with aggregator.open(sys.argv[1]) as catalog:
 """
 
 
+@pytest.mark.usefixtures("quiet")
 @long
 def test_memory_is_bounded(tmp_path, monkeypatch):
     """Merging eight segments takes some 150 MiB at most, however much is in them; a machine that is busy, the most."""
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
     taken = []
     for rows in (16_000, 96_000):
         root = tmp_path / str(rows)

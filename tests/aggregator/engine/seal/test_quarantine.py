@@ -87,6 +87,7 @@ def test_neighbours_are_sealed(root, sealing, caplog):
             catalog.quarantine.drop(1)
 
 
+@pytest.mark.background
 def test_by_itself(root, monkeypatch):
     """Nobody has to call anything, and no trouble is left that would make a server not ready."""
     monkeypatch.setattr(maintenance, "TICK_S", 0.05)

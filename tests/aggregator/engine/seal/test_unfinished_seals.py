@@ -8,6 +8,8 @@ from crash_image import crash_image
 import aggregator
 from aggregator.engine.seal import sealer as sealing
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 FAMILIES = ({"n": 1}, {"n": "text"})  # values that no column holds both of
 THREE = (*FAMILIES, {"n": [1]})
 

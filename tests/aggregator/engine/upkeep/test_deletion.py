@@ -13,6 +13,8 @@ import pytest
 import aggregator
 from aggregator import InvalidRequestError, TopicExistsError, TopicNotFoundError
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 OLD = [{"space": "a", "timestamp": time, "data": b"doomed"} for time in range(100)]
 NEW = [{"space": "b", "timestamp": time, "data": b"fresh"} for time in range(7)]
 ROLL = {"age": "1h"}
@@ -236,6 +238,10 @@ KILLED = """
 import importlib, os, signal, sys
 import aggregator
 root, *steps = sys.argv[1:]
+with aggregator.open(f"{root}/loaded") as catalog:  # whatever the children need is imported once
+    catalog.create_topic("t").append([{"space": "a", "timestamp": 1}])
+    catalog.seal()
+    catalog.delete_topic("t")
 for number, step in enumerate(steps):
     if os.fork() == 0:
         path = f"{root}/{number}"

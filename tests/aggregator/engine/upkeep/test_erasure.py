@@ -7,6 +7,7 @@ from threading import Lock
 
 import pytest
 from crash_image import crash_image
+from still import still
 
 import aggregator
 from aggregator.engine.seal.sealer import Sealer
@@ -105,7 +106,7 @@ def test_gone_by_itself(root):
             assert time.monotonic() < end
             time.sleep(0.02)
         assert topic.traces(KEY).gone
-        assert holding(root) == []
+        assert holding(still(catalog).path) == []
 
 
 @pytest.mark.usefixtures("quiet")

@@ -9,11 +9,12 @@ import time
 from collections import namedtuple
 
 import pytest
+from still import files_of
+from waiting import until
 
 import aggregator
 from aggregator.engine.seal.sealer import Sealer
 from aggregator.engine.upkeep.retention import Space, expired, in_the_way
-from aggregator.engine.upkeep.upkeep import Housekeeping
 from aggregator.model import SegmentInfo
 from aggregator.policy import Retention
 from aggregator.storage.files import usage as disk
@@ -100,25 +101,12 @@ def fill(catalog, topic, times, partition="0", payload=100):
     catalog.seal()
 
 
-def until(condition, seconds=60.0):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come to pass"
-        time.sleep(0.02)
-
-
 def times(topic):
     return [event.timestamp for event in topic.scan()]
 
 
 def files(root):
     return sorted(path.name for path in (root / "segments").glob("*/*.esdb"))
-
-
-@pytest.fixture
-def quiet(monkeypatch):
-    """Nothing happens by itself."""
-    monkeypatch.setattr(Housekeeping, "chores", lambda _: ())
 
 
 @pytest.mark.usefixtures("quiet")
@@ -214,7 +202,7 @@ def test_the_catalog_as_a_whole(root):
         until(lambda: catalog.stats()["disk"]["total"] <= limit)
         stats = catalog.stats()
         assert stats["disk"]["total"] == pytest.approx(
-            sum(path.stat().st_size for path in root.rglob("*") if path.is_file() and "lock" not in path.name
+            sum(file.st_size for path, file in files_of(root).items() if "lock" not in path.name
                 and path.name != "acknowledged"), abs=20_000,
         )  # fmt: skip
         firsts = [topic.stats()["min_timestamp"] for topic in topics]
@@ -286,6 +274,7 @@ def test_policies_change(root):
                 refused()
 
 
+@pytest.mark.usefixtures("quiet")
 def test_stats(root):
     """Rows, bytes, segments, unsealed events, times and record indexes add up; a reader has the same."""
     with aggregator.open(root) as catalog:
@@ -331,6 +320,7 @@ def test_sealing_that_is_behind(tmp_path, monkeypatch, count):
         assert [event.timestamp for event in catalog.topic("t").scan()] == numbers
 
 
+@pytest.mark.usefixtures("quiet")
 def test_a_crash_between_parts(tmp_path, monkeypatch):
     """Where only the first of the segments is there that small batches are cut into, every event is there once."""
     monkeypatch.setattr("aggregator.engine.upkeep.scheduler.choose_to_seal", lambda *_: [])

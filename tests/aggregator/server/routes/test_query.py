@@ -12,6 +12,7 @@ import httpx
 import pyarrow as pa
 import pytest
 from served import ANY_PORT, served
+from still import still
 
 import aggregator
 from aggregator.server import RunningServer, Settings
@@ -161,7 +162,7 @@ def test_positions_after_a_restored_copy(tmp_path):
     root, copy = tmp_path / "data", tmp_path / "copy"
     with served(root) as server, httpx.Client(base_url=server.url) as web:
         write(server.catalog, [1, 2])
-        shutil.copytree(root, copy)
+        shutil.copytree(still(server.catalog).path, copy)
         write(server.catalog, [3, 4])
         with web.stream("GET", "/v1/tail", params={"query": ALL, "position": "head"}) as answer:
             ids = [position for position, _ in itertools.islice(events(answer.iter_lines()), 4)]

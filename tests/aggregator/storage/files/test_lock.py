@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from still import files_of
 
 import aggregator
 
@@ -131,17 +132,18 @@ def test_a_directory_that_is_moved(root):
     with pytest.raises(aggregator.LogFailedError, match="directory was moved or replaced"):
         topic.append(events("lost"))
     copy.rename(root)
-    before = {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()}
+    before = {path: file.st_mtime_ns for path, file in files_of(root).items()}
     with pytest.raises(aggregator.LogFailedError, match="directory was moved or replaced"):
         topic.append(events("lost"))
     pin.close()
     with pytest.raises(aggregator.CatalogLockedError, match="deleted or replaced"):
         catalog.retain()
     catalog.close()
-    assert {path: path.stat().st_mtime_ns for path in root.rglob("*") if path.is_file()} == before
+    assert {path: file.st_mtime_ns for path, file in files_of(root).items()} == before
     assert spaces(root) == ["old"]
 
 
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("end", ["", "-wal"])
 def test_a_manifest_that_is_replaced(root, end):
     """As `rsync --delete` from a copy does: what the manifest cannot keep is refused, and nothing is called sealed."""
@@ -175,6 +177,7 @@ def test_a_log_that_is_deleted(root, durability):
         assert [event.space for event in catalog.topic("t").scan()] == ["a"]
 
 
+@pytest.mark.usefixtures("quiet")
 def test_pins_of_readers_outlive_the_lock_file(root):
     """A reader's scan keeps its files though `readers.lock` was deleted meanwhile; so does one that begins later."""
     with ExitStack() as readers, aggregator.open(root) as catalog:

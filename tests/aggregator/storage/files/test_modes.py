@@ -57,6 +57,7 @@ def modes(root):
     return found
 
 
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize(("umask", "sealing", "file_mode"), [
     (0o000, "process", None), (0o022, "thread", None), (0o077, "thread", 0o640), (0o000, "thread", 0o660),
 ], indirect=["umask"])  # fmt: skip
@@ -174,6 +175,7 @@ def read_as(user, group, root):
         return told.read()
 
 
+@pytest.mark.usefixtures("quiet")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be somebody else")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("is_open", [True, False])

@@ -1,0 +1,88 @@
+"""A catalog whose files change only by the calls of a test, and a guard for tests that look at those of another."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+from unittest import mock
+
+import aggregator
+from aggregator.engine.upkeep.scheduler import Maintenance
+
+_TESTS = str(Path(__file__).parents[1])
+_LIBRARY = str(Path(os.__file__).parent)
+_COPIES = {"shutil.copytree", "shutil.copyfile"}
+_WALKS = {"pathlib.Path.glob", "pathlib.Path.rglob"}
+
+
+def still(catalog: aggregator.Catalog) -> aggregator.Catalog:
+    """End what a catalog does by itself: seals, merges, copies of the manifest. Calls do what they did before."""
+    catalog._backend.maintenance.stop()
+    return catalog
+
+
+@contextlib.contextmanager
+def no_background() -> Iterator[None]:
+    """Catalogs that are opened meanwhile do nothing by themselves from their first moment."""
+    begin = Maintenance.__init__
+
+    def begin_and_end(self: Maintenance, *given: Any, **named: Any) -> None:
+        begin(self, *given, **named)
+        self.stop()
+
+    with mock.patch.multiple(Maintenance, _run=mock.Mock(), __init__=begin_and_end):
+        yield
+
+
+def files_of(root: Path) -> dict[Path, os.stat_result]:
+    """The files below a directory, also while it changes: those that vanish meanwhile are left out."""
+    found = {}
+    for folder, _, names in os.walk(root):
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                found[Path(folder, name)] = Path(folder, name).stat()
+    return found
+
+
+def guard_walks() -> None:
+    """Refuse, from now on, that a test copies or walks all files of a catalog that is open and not `still`.
+
+    The background renames files at any time: such a test fails once in a thousand runs, so let it always fail. A walk
+    for names alone, such as `*.esdb`, is let be.
+    """
+    sys.addaudithook(_guard)
+
+
+def _guard(event: str, arguments: tuple[Any, ...]) -> None:
+    if event not in _COPIES and (event not in _WALKS or arguments[1] not in ("*", "**/*")):
+        return
+    if not _is_of_a_test(sys._getframe(1)):
+        return
+    path = Path(os.path.abspath(arguments[0]))  # noqa: PTH100  without following links
+    for root in _busy_roots():
+        if root == path or root in path.parents or path in root.parents:
+            raise AssertionError(f"the catalog in {root} may change its files meanwhile: make it `still` before")
+
+
+def _is_of_a_test(frame: FrameType | None) -> bool:
+    """Whether a test, or what helps it, asked the standard library for it."""
+    while frame is not None and frame.f_code.co_filename.startswith((_LIBRARY, "<", __file__)):
+        if "site-packages" in frame.f_code.co_filename:
+            return False
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(_TESTS)
+
+
+def _busy_roots() -> Iterator[Path]:
+    """Roots of the catalogs that have their background work in this process."""
+    for thread in threading.enumerate():
+        if thread.name == "aggregator-maintenance":
+            work = getattr(getattr(thread, "_target", None), "__self__", None)
+            if work is not None and not work._stopping:
+                yield work._sealer._layout.root
