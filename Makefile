@@ -14,6 +14,9 @@ SIZE_demo := , about 500 MB
 SIZE_dev := , about 2 GB
 FUZZ_TARGETS ?= segment block_bodies go_esdb log lql position http_input
 
+# Every command that a test starts would compile all it imports again: half of the time of `make test`.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-all check bench wheel docs fuzz asan soak clean
 

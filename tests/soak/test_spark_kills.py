@@ -7,7 +7,7 @@ import pytest
 from tests.spark.conftest import MISSING
 
 
-@pytest.mark.xdist_group("spark")
+@pytest.mark.xdist_group("java")
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 def test_kills(tmp_path):
     """A driver or a worker is killed while it converts or streams; what was made in the end is exact."""

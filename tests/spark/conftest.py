@@ -25,11 +25,14 @@ collect_ignore_glob = ["test_*.py"] if importlib.util.find_spec("pyspark") is No
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks for the mark
 def pytest_collection_modifyitems(items):
-    """All of them in one process, if several run: each would start a Java of its own."""
+    """Those that need the session in one process, if several run: each would start a Java of its own. Tests that start
+    one anyway are of the group "java", for which there is another process.
+    """
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            if "spark" in item.fixturenames:
+                item.add_marker(pytest.mark.xdist_group("spark"))
             item.add_marker(pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas"))
 
 

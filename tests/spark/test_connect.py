@@ -55,6 +55,7 @@ os._exit(0)  # the server's Java goes with its parent
 """
 
 
+@pytest.mark.xdist_group("java")
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 @pytest.mark.skipif(find_spec("grpc_status") is None, reason='Spark Connect needs: pip install "pyspark[connect]"')
 def test_connect(tmp_path):

@@ -136,6 +136,7 @@ def test_jobs_in_a_bucket(spark, s3, bucket, prefix, tmp_path):
         jobs.export(spark, [prefix], prefix, format="parquet")
 
 
+@pytest.mark.xdist_group("java")
 @long
 def test_spark_submit(tmp_path):
     """A job under the spark-submit that PySpark brings, with the program itself as its script."""

@@ -31,6 +31,7 @@ print("written", written.events, aggregator.spark.read(spark, out + "-data", "cl
 """
 
 
+@pytest.mark.xdist_group("java")
 @pytest.mark.skipif(MISSING is not None, reason=str(MISSING))
 @pytest.mark.skipif(os.name == "nt", reason="the launcher is a shell script")
 def test_an_archive_beside_the_job(tmp_path):
