@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from aggregator.base.names import check_name
 from aggregator.base.reports import CompactionReport, Erasure, RetentionReport, Traces
 from aggregator.engine.bulk_add import Added, Adder, Batch
 from aggregator.engine.follower import Following
@@ -19,13 +20,12 @@ from aggregator.errors import ReadOnlyError
 from aggregator.model import Receipt
 from aggregator.policy import Retention, Roll
 from aggregator.read.key_counts import counted_spaces, counted_values
-from aggregator.read.query import Question, check_index, make_question
+from aggregator.read.query import Question, Scans, check_index, make_question
 from aggregator.read.scan import Scan
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.state import Topic as TopicState
 from aggregator.storage.state.tombstones import erased_spaces
-from esformat import UsageError
 from esformat.parts import html_facts, html_time
 
 DEFAULT_PARTITION = "0"
@@ -45,7 +45,7 @@ def writer_of(backend: Backend) -> Writing:
     )
 
 
-class Topic:
+class Topic(Scans[Scan]):
     """A topic of an open catalog. Safe to share between threads. Made by `Catalog.topic` and `create_topic`."""
 
     def __init__(self, backend: Backend, topic: TopicState) -> None:
@@ -258,56 +258,12 @@ class Topic:
     def _question(self, **asked: Any) -> Question:
         return make_question(binary_keys=self._topic.binary_keys, indexes=self.indexes, **asked)
 
-    def scan(
-        self,
-        *,
-        space: str | bytes | None = None,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-        partition: str | None = None,
-    ) -> Scan:
-        """Events by time, oldest first, of all partitions; ties by partition, then record index; `reverse` mirrors it.
-
-        space, grouping, partition: of that one only. start, end: half-open [start, end), int µs, aware datetimes or
-        ISO 8601.
-        columns: names of those to read; `record_index` and `partition` can be asked for by name.
-        Raises esformat.UsageError or InvalidEventError for wrong arguments, at once.
-        """
-        question = self._question(
-            space=space, grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
-            partition=partition,
-        )  # fmt: skip
-        return Scan(self._snap, self._backend.pool, question)
-
-    def scan_index(
-        self,
-        name: str | Mapping[str, Any],
-        value: Any = None,
-        *,
-        space: str | bytes | None = None,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Any = None,
-        partition: str | None = None,
-    ) -> Scan:
-        """Events with a value of an index; a mapping asks for several, which must all hold. Else as `scan`.
-
-        Raises esformat.UnknownIndexError, UsageError or InvalidEventError, at once.
-        """
-        if isinstance(name, Mapping) == (value is not None) or name == {}:
-            raise UsageError("give either a mapping of conditions or a name and a value")
-        question = self._question(
-            conditions=name if isinstance(name, Mapping) else {name: value}, space=space, grouping=grouping,
-            start=start, end=end, reverse=reverse, limit=limit, columns=columns, partition=partition,
-        )  # fmt: skip
-        return Scan(self._snap, self._backend.pool, question)
+    def _scan(self, conditions: Mapping[str, Any], options: Mapping[str, Any]) -> Scan:
+        asked = dict(options)
+        partition = asked.pop("partition", None)
+        if partition is not None:
+            check_name(partition, "partition")
+        return Scan(self._snap, self._backend.pool, self._question(conditions=conditions, **asked), partition)
 
     def read(
         self,
@@ -329,14 +285,5 @@ class Topic:
         bounds = {"first_index": from_index} if not reverse else {}
         if reverse and from_index is not None:
             bounds = {"end_index": from_index + 1}
-        question = self._question(
-            partition=partition,
-            limit=limit,
-            reverse=reverse,
-            columns=columns,
-            by_index=True,
-            start=start,
-            end=end,
-            **bounds,
-        )
-        return Scan(self._snap, self._backend.pool, question)
+        wanted = {"limit": limit, "reverse": reverse, "columns": columns, "start": start, "end": end}
+        return self._scan({}, {"partition": partition, "by_index": True, **wanted, **bounds})

@@ -58,11 +58,8 @@ def scan(
             return Filtered(scanned(None), where, columns, limit) if where else scanned(limit)
 
         def scanned(limit: int | None) -> Any:
-            if is_address(catalog) and conditions:
-                return asked.scan_index(*next(iter(conditions.items())), limit=limit, **arguments)
-            if conditions:
-                return asked.scan_index(conditions, limit=limit, **arguments)
-            return asked.scan(limit=limit, **arguments)
+            narrowed = arguments | {"limit": limit}
+            return asked.scan_index(conditions, **narrowed) if conditions else asked.scan(**narrowed)
 
         give_answer(ask, question["limit"], format_, output, force=force, only_count=only_count,
                     indexes=asked.indexes, keys=asked.keys)  # fmt: skip

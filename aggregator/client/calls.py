@@ -187,8 +187,8 @@ def counts(text: str) -> bool:
 
 
 def scan_parameters(
-    *, space: Any, grouping: Any, start: Any, end: Any, reverse: bool, limit: int | None, columns: Any,
-    partition: str | None,
+    *, space: Any = None, grouping: Any = None, start: Any = None, end: Any = None, reverse: bool = False,
+    limit: int | None = None, columns: Any = None, partition: str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """The parameters of a scan. Raises UsageError, InvalidEventError for what no server can know better."""
     if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 0):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from aggregator.client import calls
+from aggregator.read.query import Scans
 from esformat import UsageError
 
 DEFAULT_PARTITION = "0"
 S = TypeVar("S")
 
 
-class Questions(ABC, Generic[S]):
+class Questions(Scans[S]):
     """Each gives a lazy answer; nothing is sent before that is used."""
 
     name: str
@@ -22,48 +23,16 @@ class Questions(ABC, Generic[S]):
     def _answer(self, where: tuple[str, ...], parameters: Mapping[str, Any]) -> S:
         """The lazy answer of a path."""
 
-    def scan(
-        self,
-        *,
-        space: str | bytes | None = None,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Sequence[str] | None = None,
-        partition: str | None = None,
-    ) -> S:
-        """Events by time, oldest first, as `aggregator.Topic.scan` gives them. Raises UsageError, InvalidEventError."""
-        parameters = calls.scan_parameters(
-            space=space, grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
-            partition=partition,
-        )  # fmt: skip
-        return self._answer(("v1", "topics", self.name, "events"), parameters)
-
-    def scan_index(
-        self,
-        name: str,
-        value: Any,
-        *,
-        space: str | bytes | None = None,
-        grouping: str | bytes | None = None,
-        start: Any = None,
-        end: Any = None,
-        reverse: bool = False,
-        limit: int | None = None,
-        columns: Sequence[str] | None = None,
-        partition: str | None = None,
-    ) -> S:
-        """Events with a value of an index; else as `scan`. Raises UsageError, InvalidEventError."""
-        parameters = calls.scan_parameters(
-            space=space, grouping=grouping, start=start, end=end, reverse=reverse, limit=limit, columns=columns,
-            partition=partition,
-        )  # fmt: skip
-        if value is None:
-            raise UsageError("give the value of the index to look for")
-        where = ("v1", "topics", self.name, "index", name)
-        return self._answer(where, parameters | {"value": value, "type": calls.type_of(value)})
+    def _scan(self, conditions: Mapping[str, Any], options: Mapping[str, Any]) -> S:
+        parameters = calls.scan_parameters(**options)
+        if not conditions:
+            return self._answer(("v1", "topics", self.name, "events"), parameters)
+        if len(conditions) > 1:
+            raise UsageError("a server looks up one index at a time", hint="give one, or use a query")
+        ((name, value),) = conditions.items()
+        return self._answer(
+            ("v1", "topics", self.name, "index", name), {**parameters, "value": value, "type": calls.type_of(value)}
+        )
 
     def read(
         self,

@@ -84,32 +84,23 @@ class Group:
         return ~self.max_timestamp if question.reverse else self.min_timestamp
 
 
-def lookup_groups(
-    snapshot: Snapshot, question: Question, partition: int | None = None, *, together: bool = False
-) -> list[Group]:
-    """Unsealed batches, of one partition or of all, that can hold answers.
+def lookup_groups(snapshot: Snapshot, question: Question, *, together: bool = False) -> list[Group]:
+    """Unsealed batches that can hold answers.
 
     together: those of all partitions in one group, where a space is asked for and nothing is hidden.
     """
     found: dict[tuple[int, int], list[tuple[int, Lookup]]] = {}
     apart = question.space is None or question.by_index
     together = together and not snapshot.tombstones
-    parts = [part for part in snapshot.unsealed if partition is None or part.partition == partition]
+    parts = [part for part in snapshot.unsealed if question.partition in (None, part.partition)]
     for part in sorted(parts, key=lambda part: part.partition):
         for lookup in part.lookups():
-            if _may_answer(lookup, question):
+            times = lookup.min_timestamp, lookup.max_timestamp
+            if question.overlap(times, (lookup.pieces[0].first_index, lookup.pieces[-1].end_index - 1)):
                 owner = -len(found) - 1 if apart else 0 if together else part.partition
                 key = (lookup.pieces[0].schema.number, owner)
                 found.setdefault(key, []).append((part.partition, lookup))
     return [Group(tuple(lookup for _, lookup in some), tuple(number for number, _ in some)) for some in found.values()]
-
-
-def _may_answer(lookup: Lookup, question: Question) -> bool:
-    early = question.start is not None and lookup.max_timestamp < question.start
-    late = question.end is not None and lookup.min_timestamp >= question.end
-    passed = question.first_index is not None and lookup.pieces[-1].end_index <= question.first_index
-    ahead = question.end_index is not None and lookup.pieces[0].first_index >= question.end_index
-    return not (early or late or passed or ahead)
 
 
 def unsealed_batches(group: Group, view: View, partition: str | Mapping[int, str]) -> Iterator[pa.RecordBatch]:
@@ -238,15 +229,7 @@ def _filtered(
     masks = []
     if space is not None:
         masks.append(_bools(pc.equal(batch.column("space"), space)))
-    times, indexes = numbers(batch, "timestamp"), numbers(batch, RECORD_INDEX)
-    if question.start is not None:
-        masks.append(times >= question.start)
-    if question.end is not None:
-        masks.append(times < question.end)
-    if question.first_index is not None:
-        masks.append(indexes >= question.first_index)
-    if question.end_index is not None:
-        masks.append(indexes < question.end_index)
+    masks += question.masks(numbers(batch, "timestamp"), numbers(batch, RECORD_INDEX))
     if question.grouping is not None:
         masks.append(_equal(batch.column("grouping"), question.grouping))
     masks += [_equal(batch.column(name), value) for name, value in question.conditions]

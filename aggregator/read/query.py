@@ -3,37 +3,79 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypedDict, TypeVar, Unpack
 
 import pyarrow as pa
 
-from aggregator.base.names import check_name
 from aggregator.errors import InvalidRequestError
 from aggregator.model import PARTITION, RECORD_INDEX
+from aggregator.storage.segments.table import Bounds
 from esformat import UnknownIndexError, UsageError
 from esformat.parts import EventSchema, can_hold, to_bound
 
+S = TypeVar("S")
+
+
+class ScanOptions(TypedDict, total=False):
+    """What narrows a scan.
+
+    space, grouping, partition: of that one only. start, end: half-open [start, end), int µs, aware datetimes or
+    ISO 8601. reverse: the newest first. limit: no more events than so many. columns: names of those to read;
+    `record_index` and `partition` can be asked for by name.
+    """
+
+    space: str | bytes | None
+    grouping: str | bytes | None
+    start: Any
+    end: Any
+    reverse: bool
+    limit: int | None
+    columns: Any
+    partition: str | None
+
+
+class Scans(ABC, Generic[S]):
+    """The scans of a topic, which a catalog and a server offer alike. Each gives a lazy answer."""
+
+    @abstractmethod
+    def _scan(self, conditions: Mapping[str, Any], options: Mapping[str, Any]) -> S:
+        """The answer to `ScanOptions`, of events that have all those values in indexes."""
+
+    def scan(self, **options: Unpack[ScanOptions]) -> S:
+        """Events by time, oldest first, of all partitions; ties by partition, then record index; `reverse` mirrors it.
+
+        options: `space`, `grouping` and `partition`: of that one only. `start`, `end`: half-open [start, end), int µs,
+            aware datetimes or ISO 8601. `reverse`, `limit`. `columns`: names of those to read; `record_index` and
+            `partition` can be asked for by name.
+        Raises esformat.UsageError or InvalidEventError for wrong arguments, at once.
+        """
+        return self._scan({}, options)
+
+    def scan_index(self, name: str | Mapping[str, Any], value: Any = None, **options: Unpack[ScanOptions]) -> S:
+        """Events with a value of an index; a mapping asks for several, which must all hold. Else as `scan`.
+
+        Raises esformat.UnknownIndexError, UsageError or InvalidEventError, at once.
+        """
+        if isinstance(name, Mapping) == (value is not None) or name == {}:
+            raise UsageError("give either a mapping of conditions or a name and a value")
+        return self._scan(name if isinstance(name, Mapping) else {name: value}, options)
+
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What to read. Times are µs, [start, end); record indexes [first_index, end_index); None: anything.
+class Question(Bounds):
+    """What to read within bounds, and how.
 
     by_index: in the order of record indexes, of one partition; else by time.
     """
 
-    space: bytes | None = None
     grouping: bytes | None = None
-    start: int | None = None
-    end: int | None = None
     reverse: bool = False
     limit: int | None = None
     columns: tuple[str, ...] | None = None
     conditions: tuple[tuple[str, Any], ...] = ()
-    partition: str | None = None
-    first_index: int | None = None
-    end_index: int | None = None
     by_index: bool = False
 
     @property
@@ -55,7 +97,6 @@ def make_question(
     limit: Any = None,
     columns: Any = None,
     conditions: Mapping[str, Any] | None = None,
-    partition: Any = None,
     first_index: Any = None,
     end_index: Any = None,
     by_index: bool = False,
@@ -63,21 +104,18 @@ def make_question(
     """A checked question. Raises UsageError, UnknownIndexError, InvalidEventError (naive datetimes)."""
     for name in conditions or {}:
         check_index(name, indexes)
-    if partition is not None:
-        check_name(partition, "partition")
     return Question(
-        _key(space, "space", binary_keys),
-        _key(grouping, "grouping", binary_keys),
-        None if start is None else to_bound(start, "start"),
-        None if end is None else to_bound(end, "end"),
-        bool(reverse),
-        _whole(limit, "limit"),
-        _columns(columns),
-        tuple((conditions or {}).items()),
-        partition,
-        _whole(first_index, "from_index"),
-        _whole(end_index, "end_index"),
-        by_index,
+        space=_key(space, "space", binary_keys),
+        grouping=_key(grouping, "grouping", binary_keys),
+        start=None if start is None else to_bound(start, "start"),
+        end=None if end is None else to_bound(end, "end"),
+        reverse=bool(reverse),
+        limit=_whole(limit, "limit"),
+        columns=_columns(columns),
+        conditions=tuple((conditions or {}).items()),
+        first_index=_whole(first_index, "from_index"),
+        end_index=_whole(end_index, "end_index"),
+        by_index=by_index,
     )
 
 

@@ -7,21 +7,21 @@ not show in it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pyarrow as pa
 
 from aggregator.base.merge import Source, merge
 from aggregator.base.result import Answer
-from aggregator.model import PARTITION, RECORD_INDEX
+from aggregator.model import PARTITION, RECORD_INDEX, SegmentInfo
 from aggregator.read.history import Part, merge_history, ties_are_clear
 from aggregator.read.memtable_source import Group, lookup_groups, unsealed_batches
 from aggregator.read.query import Question, check_columns, check_conditions
 from aggregator.read.segment_source import View, count_segment, segment_batches, segment_part
 from aggregator.storage.files.pins import Pin
 from aggregator.storage.segments.pool import SegmentPool
-from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.tombstones import hidden_in
 from esformat import Event
@@ -29,31 +29,35 @@ from esformat.parts import KEY_COLUMNS, EventSchema, rows_of_batch
 
 Snap = Callable[[str | None], tuple[Snapshot, Pin]]
 T = TypeVar("T")
+NO_PARTITION = -1
+"""The number of none."""
 
 
 class Scan(Answer):
     """The events that answer a question, read when they are asked for: an `Answer`."""
 
-    def __init__(self, snap: Snap, pool: SegmentPool, question: Question) -> None:
-        """Made by the verbs of Topic. Raises UsageError for a column that the topic does not have, and for a value that
-        an index cannot hold.
+    def __init__(self, snap: Snap, pool: SegmentPool, question: Question, partition: str | None = None) -> None:
+        """Made by the verbs of Topic; partition: only that one. Raises UsageError for a column that the topic does not
+        have, and for a value that an index cannot hold.
         """
         self._snap = snap
         self._pool = pool
         self._question = question
+        self._partition = partition
         if question.columns is not None or question.conditions:
-            snapshot, pin = snap(question.partition)
+            snapshot, pin = snap(partition)
             pin.release()
             check_conditions(question.conditions, [info.schema for info in snapshot.schemas])
             if question.columns is not None:
                 check_columns(question.columns, snapshot.schema_set.union.arrow.names)
 
     def __repr__(self) -> str:
-        names = ("space", "grouping", "start", "end", "limit", "partition", "first_index", "end_index")
-        parts = [f"{name}={value!r}" for name in names if (value := getattr(self._question, name)) is not None]
-        parts += [f"{name}={value!r}" for name, value in self._question.conditions] + [
-            "reverse"
-        ] * self._question.reverse
+        question = self._question
+        names = ("space", "grouping", "start", "end", "limit", "first_index", "end_index")
+        facts = [(name, getattr(question, name)) for name in names]
+        facts = [*facts[:5], ("partition", self._partition), *facts[5:]]
+        parts = [f"{name}={value!r}" for name, value in facts if value is not None]
+        parts += [f"{name}={value!r}" for name, value in question.conditions] + ["reverse"] * question.reverse
         return f"<aggregator.Scan {', '.join(parts)}>"
 
     # ------------------------------------------------------------ columns
@@ -61,24 +65,24 @@ class Scan(Answer):
     @property
     def schema(self) -> pa.Schema:
         """Arrow schema of the batches, as it is now: a topic may gain columns."""
-        snapshot, pin = self._snap(self._question.partition)
+        snapshot, pin = self._snap(self._partition)
         pin.release()
         return self._target(snapshot)
 
     def _open(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-        return self._batches(*self._snap(self._question.partition))
+        return self._batches(*self._snap(self._partition))
 
     def count(self) -> int:
         """How many events there are; from the metadata where that tells, also of segments whose files are missing."""
         question = self._question
-        snapshot, pin = self._snap(question.partition)
+        snapshot, pin = self._snap(self._partition)
         if question.by_index or snapshot.tombstones:
             _, batches = self._read(snapshot, pin, _counting(snapshot, question))
             return sum(map(len, batches))
         try:
             count = sum(
                 count_segment(self._pool, info, question) if question.filtered else info.rows
-                for info in _segments(snapshot, question)
+                for info in self._segments(snapshot)
             )
             view = View(question, pa.schema([snapshot.schema_set.union.arrow.field("timestamp")]), {})
             for group in lookup_groups(snapshot, question):
@@ -90,7 +94,7 @@ class Scan(Answer):
     # ------------------------------------------------------------ events
 
     def __iter__(self) -> Iterator[Event]:
-        snapshot, pin = self._snap(self._question.partition)
+        snapshot, pin = self._snap(self._partition)
         schema = snapshot.schema_set.union
         asked = self._target(snapshot)
         try:
@@ -118,7 +122,7 @@ class Scan(Answer):
         names = tuple(schema.arrow.names) if question.columns is None else question.columns
         if RECORD_INDEX in names or PARTITION in names:
             return None
-        found = (segment_part(self._pool, info, question, names) for info in _segments(snapshot, question))
+        found = (segment_part(self._pool, info, question, names) for info in self._segments(snapshot))
         parts = [part for part in found if part is not None]
         parts += self._unsealed_parts(snapshot, schema, names)
         return parts if ties_are_clear(parts) else None
@@ -161,11 +165,42 @@ class Scan(Answer):
         ):
             if name not in inner.names:
                 inner = inner.append(pa.field(name, kind, nullable=False))
-        sources = _sources(snapshot, question, inner, self._pool)
+        sources = self._sources(snapshot, inner)
         by = RECORD_INDEX if question.by_index else "timestamp"
         sparing = question.limit is not None
         merged = merge(sources, by=by, reverse=question.reverse, sparing=sparing) if question.limit != 0 else iter(())
         return target, _pinned(_first_rows(merged, question.limit, target.names), pin)
+
+    def _segments(self, snapshot: Snapshot) -> list[SegmentInfo]:
+        """Segments that can hold answers."""
+        question = self._question
+        if self._partition is not None:
+            number = snapshot.partitions[0][0] if snapshot.partitions else NO_PARTITION
+            question = replace(question, partition=number)
+        return snapshot.segments.select(question)
+
+    def _sources(self, snapshot: Snapshot, target: pa.Schema) -> Iterator[Source]:
+        question, pool = self._question, self._pool
+        names = dict(snapshot.partitions)
+        views = {number: View(question, target, hidden_in(snapshot.tombstones, number)) for number in names}
+        for info in self._segments(snapshot):
+            low, high = info.min_timestamp, info.max_timestamp
+            if question.by_index:
+                low, high = info.first_index, info.last_index
+
+            def batches(info: SegmentInfo = info) -> Iterator[pa.RecordBatch]:
+                return segment_batches(pool, info, views[info.partition], names[info.partition])
+
+            yield Source(~high if question.reverse else low, info.partition, batches)
+        for group in lookup_groups(snapshot, question, together=True):
+            number = group.partition
+
+            def found(group: Group = group, number: int | None = number) -> Iterator[pa.RecordBatch]:
+                if number is None:
+                    return unsealed_batches(group, View(question, target, {}), names)
+                return unsealed_batches(group, views[number], names[number])
+
+            yield Source(group.bound(question), number, found)
 
 
 def _counting(snapshot: Snapshot, question: Question) -> pa.Schema:
@@ -188,38 +223,3 @@ def _first_rows(batches: Iterator[pa.RecordBatch], limit: int | None, names: lis
             limit -= len(few)
             if not limit:
                 return
-
-
-def _segments(snapshot: Snapshot, question: Question) -> list[Any]:
-    """Segments that can hold answers."""
-    partition = None
-    if question.partition is not None:
-        if not snapshot.partitions:
-            return []
-        ((partition, _),) = snapshot.partitions
-    return snapshot.segments.select(
-        Bounds(question.space, question.start, question.end, partition, question.first_index, question.end_index)
-    )
-
-
-def _sources(snapshot: Snapshot, question: Question, target: pa.Schema, pool: SegmentPool) -> Iterator[Source]:
-    names = dict(snapshot.partitions)
-    views = {number: View(question, target, hidden_in(snapshot.tombstones, number)) for number in names}
-    for info in _segments(snapshot, question):
-        low, high = info.min_timestamp, info.max_timestamp
-        if question.by_index:
-            low, high = info.first_index, info.last_index
-
-        def batches(info: Any = info) -> Iterator[pa.RecordBatch]:
-            return segment_batches(pool, info, views[info.partition], names[info.partition])
-
-        yield Source(~high if question.reverse else low, info.partition, batches)
-    for group in lookup_groups(snapshot, question, together=True):
-        number = group.partition
-
-        def found(group: Group = group, number: int | None = number) -> Iterator[pa.RecordBatch]:
-            if number is None:
-                return unsealed_batches(group, View(question, target, {}), names)
-            return unsealed_batches(group, views[number], names[number])
-
-        yield Source(group.bound(question), number, found)

@@ -21,7 +21,6 @@ from aggregator.read.memtable_source import Group, unsealed_batches
 from aggregator.read.query import Question
 from aggregator.read.segment_source import View, segment_batches
 from aggregator.storage.segments.pool import SegmentPool
-from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.streams import Stream
 from aggregator.storage.state.tombstones import FEW_SPACES, hidden_in
@@ -150,9 +149,10 @@ def _sources(pool: SegmentPool, snapshot: Snapshot, streams: _Streams, stop_us: 
     for number, _ in snapshot.partitions:
         hidden = hidden_in(snapshot.tombstones, number)
         for space in [name.encode() for name in names] if one_by_one else [None]:
-            view = View(Question(space=space, end=stop_us), _READ, hidden)
+            question = Question(space=space, end=stop_us, partition=number)
+            view = View(question, _READ, hidden)
             shaped = partial(_weighed, topic=snapshot.topic.name, chosen=chosen)
-            for info in snapshot.segments.select(Bounds(space=space, end=stop_us, partition=number)):
+            for info in snapshot.segments.select(question):
                 read = partial(segment_batches, pool, info, view, str(number))
                 yield Source(info.min_timestamp, number, partial(shaped, read, record_bytes(info)))
             for part in snapshot.unsealed:

@@ -24,7 +24,6 @@ from aggregator.storage.files.pins import Pin
 from aggregator.storage.memtable.memtable import Piece
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.segments.records import FIELD_MAP, FIELDS
-from aggregator.storage.segments.table import Bounds
 from aggregator.storage.state.schema import union_schema
 from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.tombstones import hidden_in
@@ -207,9 +206,7 @@ def _sources(
     one_by_one = part.spaces is not None and len(part.spaces) <= FEW_STREAMS
     chosen = None if part.spaces is None or one_by_one else streams_of(part.spaces)
     spaces = [space.encode() for space in part.spaces or ()] if one_by_one else [None]
-    asked = Question(
-        start=span.start_us, end=span.end_us, reverse=reverse, limit=limit, conditions=part.conditions
-    )  # fmt: skip
+    asked = Question(start=span.start_us, end=span.end_us, reverse=reverse, limit=limit, conditions=part.conditions)
     if part.spaces == ():
         spaces = []
     asks_tags = "space" in where.columns
@@ -234,19 +231,18 @@ def _sources(
                 )
             )
         for space, sift in looked_up:
-            question = replace(asked, space=space, first_index=first, end_index=end)
+            question = replace(asked, space=space, partition=partition, first_index=first, end_index=end)
             view = View(question, target, hidden)
-            bounds = Bounds(space, question.start, question.end, partition, first, end)
-            for info in snapshot.segments.select(bounds):
+            for info in snapshot.segments.select(question):
                 tally.add(info, question)
                 low = ~info.max_timestamp if reverse else info.min_timestamp
                 yield Source(low, partition, _of_segment(pool, info, view, sift, unordered))
-            yield from _unsealed_sources(snapshot, view, partition, sift, tally)
+            yield from _unsealed_sources(snapshot, view, sift, tally)
 
 
-def _unsealed_sources(snapshot: Snapshot, view: View, partition: int, sift: _Sift, tally: Tally) -> Iterator[Source]:
-    question = view.question
-    fresh = _fresh(snapshot, question, partition)
+def _unsealed_sources(snapshot: Snapshot, view: View, sift: _Sift, tally: Tally) -> Iterator[Source]:
+    question, partition = view.question, sift.partition
+    fresh = _fresh(snapshot, question)
     if fresh is not None:
         tally.batches += len(fresh)
         for pieces in _by_schema(fresh):
@@ -254,7 +250,7 @@ def _unsealed_sources(snapshot: Snapshot, view: View, partition: int, sift: _Sif
             low = ~max(piece.max_timestamp for piece in pieces) if question.reverse else low
             yield Source(low, partition, _of_pieces(pieces, view, sift))
         return
-    for group in lookup_groups(snapshot, question, partition):
+    for group in lookup_groups(snapshot, question):
         tally.batches += sum(len(lookup.pieces) for lookup in group.lookups)
         yield Source(group.bound(question), partition, _of_unsealed(group, view, sift))
 
@@ -284,14 +280,14 @@ def _of_unsealed(group: Group, view: View, sift: _Sift) -> Callable[[], Iterator
     return lambda: (sift(batch, True) for batch in unsealed_batches(group, view, str(sift.partition)))
 
 
-def _fresh(snapshot: Snapshot, question: Question, partition: int) -> list[Piece] | None:
+def _fresh(snapshot: Snapshot, question: Question) -> list[Piece] | None:
     """The unsealed batches from the question's first record index on, where they are few; else None. Readers that
     follow ask for these again and again, and a lookup over all that is unsealed would cost more.
     """
     found: list[Piece] = []
     rows = size = 0
     for unsealed in reversed(snapshot.unsealed):
-        if unsealed.partition != partition:
+        if unsealed.partition != question.partition:
             continue
         for piece in reversed(unsealed.pieces):
             if piece.end_index <= (question.first_index or 0):
@@ -319,20 +315,16 @@ def _of_pieces(pieces: list[Piece], view: View, sift: _Sift) -> Callable[[], Ite
         table = pa.Table.from_batches([piece.batch.select(list(columns)) for piece in pieces])
         indexes = np.concatenate([piece.record_indexes() for piece in pieces])
         table = table.append_column(pa.field(RECORD_INDEX, pa.int64(), nullable=False), pa.array(indexes))
-        times = numbers(table, "timestamp")
-        mask = np.ones(len(table), np.bool_)
-        if question.start is not None:
-            mask &= times >= question.start
-        if question.end is not None:
-            mask &= times < question.end
+        masks = question.masks(numbers(table, "timestamp"), indexes)
         if question.space is not None:
-            mask &= np.asarray(pc.equal(table["space"], question.space.decode()).to_numpy())
-        table = table if mask.all() else table.filter(pa.array(mask))
+            masks.append(np.asarray(pc.equal(table["space"], question.space.decode()).to_numpy()))
+        mask = np.logical_and.reduce(masks) if masks else None
+        table = table if mask is None or mask.all() else table.filter(pa.array(mask))
         if len(table):
             times, indexes = numbers(table, "timestamp"), numbers(table, RECORD_INDEX)
             order = sort_order(times, None, indexes, reverse=question.reverse)
             table = table if order is None else table.take(pa.array(order))
-            yield sift(view.shape(table, str(sift.partition)), False)
+            yield sift(view.shape(table, str(sift.partition)), True)
 
     return batches
 

@@ -25,34 +25,34 @@ SHARES = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class MergeLimits:
     """How large a merged segment may become: in bytes, and in µs between its first and last event."""
 
     max_bytes: int = MAX_SEGMENT_BYTES
     max_span_us: int | None = None
 
 
-def bounds_for(policy: Retention, limits: Limits) -> Bounds:
-    """The bounds that leave retention something to choose from."""
+def merge_limits(policy: Retention, limits: Limits) -> MergeLimits:
+    """The limits that leave retention something to choose from."""
     sizes = [kept // SHARES for kept in (policy.bytes, policy.partition_bytes) if kept is not None]
     if limits.max_bytes is not None:  # which counts the merged segment and, as long as they are there, the others
         sizes.append(limits.max_bytes // (2 * SHARES))
     span = None if policy.age_us is None else policy.age_us // SHARES
-    return Bounds(min([MAX_SEGMENT_BYTES, *sizes]), span)
+    return MergeLimits(min([MAX_SEGMENT_BYTES, *sizes]), span)
 
 
-def merges_due(segments: Iterable[SegmentInfo], bounds: Bounds) -> list[list[SegmentInfo]]:
+def merges_due(segments: Iterable[SegmentInfo], limits: MergeLimits) -> list[list[SegmentInfo]]:
     """Groups to merge by itself: FAN_IN neighbours of one level. Each in the order of record indexes."""
     groups = []
     for run in _runs(segments):
         for _, same in groupby(run, key=lambda segment: segment.level):
-            groups += [group for group in _packed(list(same), bounds, FAN_IN) if len(group) == FAN_IN]
+            groups += [group for group in _packed(list(same), limits, FAN_IN) if len(group) == FAN_IN]
     return groups
 
 
-def merges_possible(segments: Iterable[SegmentInfo], bounds: Bounds) -> list[list[SegmentInfo]]:
+def merges_possible(segments: Iterable[SegmentInfo], limits: MergeLimits) -> list[list[SegmentInfo]]:
     """Groups to merge where somebody asks for it: all neighbours that fit together."""
-    return [group for run in _runs(segments) for group in _packed(run, bounds, MAX_INPUTS) if len(group) > 1]
+    return [group for run in _runs(segments) for group in _packed(run, limits, MAX_INPUTS) if len(group) > 1]
 
 
 def _runs(segments: Iterable[SegmentInfo]) -> Iterator[list[SegmentInfo]]:
@@ -65,8 +65,8 @@ def _runs(segments: Iterable[SegmentInfo]) -> Iterator[list[SegmentInfo]]:
     return (list(run) for _, run in groupby(ordered, key=kind))
 
 
-def _packed(run: Sequence[SegmentInfo], bounds: Bounds, most: int) -> Iterator[list[SegmentInfo]]:
-    """Cut a run into groups, each as large as the bounds allow."""
+def _packed(run: Sequence[SegmentInfo], limits: MergeLimits, most: int) -> Iterator[list[SegmentInfo]]:
+    """Cut a run into groups, each as large as the limits allow."""
     group: list[SegmentInfo] = []
     size = low = high = 0
     for segment in run:
@@ -76,8 +76,8 @@ def _packed(run: Sequence[SegmentInfo], bounds: Bounds, most: int) -> Iterator[l
             max(segment.max_timestamp, segment.max_timestamp if first else high),
             size + segment.size_bytes,
         )
-        too_long = bounds.max_span_us is not None and high - low > bounds.max_span_us
-        if group and (len(group) == most or size > bounds.max_bytes or too_long):
+        too_long = limits.max_span_us is not None and high - low > limits.max_span_us
+        if group and (len(group) == most or size > limits.max_bytes or too_long):
             yield group
             group = []
             size, low, high = segment.size_bytes, segment.min_timestamp, segment.max_timestamp

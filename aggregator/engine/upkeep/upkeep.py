@@ -12,7 +12,7 @@ from threading import Lock
 from aggregator.base.memory_budget import Budget
 from aggregator.base.reports import CompactionReport, Removed, RetentionReport
 from aggregator.engine.ingest.quota import Footprint
-from aggregator.engine.seal.compaction import Bounds, bounds_for, merges_due, merges_possible
+from aggregator.engine.seal.compaction import MergeLimits, merge_limits, merges_due, merges_possible
 from aggregator.engine.seal.sealer import NOT_THE_DATA, Sealer
 from aggregator.engine.upkeep.ages import Ages
 from aggregator.engine.upkeep.deletion import Deletion
@@ -225,7 +225,7 @@ class Housekeeping:
             for topic in chosen:
                 with errors:
                     erased += [_shown(topic, space) for space in self.erasures.advance(topic)]
-                while groups := merges_possible(self._mergeable(topic), self._bounds(topic)):
+                while groups := merges_possible(self._mergeable(topic), self._merge_limits(topic)):
                     before = made
                     for group in groups:
                         info = None
@@ -263,10 +263,10 @@ class Housekeeping:
         while self._budget.held_bytes <= self._budget.limit_bytes // 2:  # else sealing needs the processor
             began = _seconds()
             view = topic.segments.view()
-            now = (len(view.infos), len(view), frozenset(topic.tombstones), self._bounds(topic))
+            now = (len(view.infos), len(view), frozenset(topic.tombstones), self._merge_limits(topic))
             if self._looked.get(topic.info.number) == now:
                 return
-            groups = merges_due(self._mergeable(topic), self._bounds(topic))
+            groups = merges_due(self._mergeable(topic), self._merge_limits(topic))
             if not groups:
                 self._looked[topic.info.number] = now
             merged = False
@@ -281,7 +281,7 @@ class Housekeeping:
         """How many segments merging is behind by."""
         if topic.info.retention.counts_segments:
             return 0
-        return sum(map(len, merges_due(self._mergeable(topic), self._bounds(topic))))
+        return sum(map(len, merges_due(self._mergeable(topic), self._merge_limits(topic))))
 
     def _has_room(self, topic: Topic, size_bytes: int) -> bool:
         """Whether the disk takes a merged segment while the others are still there, and those that wait for scans."""
@@ -345,8 +345,8 @@ class Housekeeping:
             view = topic.segments.view()
         return list(view)
 
-    def _bounds(self, topic: Topic) -> Bounds:
-        return bounds_for(topic.info.retention, self._limits)
+    def _merge_limits(self, topic: Topic) -> MergeLimits:
+        return merge_limits(topic.info.retention, self._limits)
 
     def _seal_all(self, errors: FirstError) -> None:
         for topic, partition in list(self._state.partitions.values()):

@@ -43,7 +43,10 @@ def common_prefix(keys: Iterable[bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a segment must overlap to be chosen; None: anything. Times [start, end), record indexes [first, end)."""
+    """Which events are wanted: times [start, end) in µs, record indexes [first_index, end_index). None: any.
+
+    partition: its number.
+    """
 
     space: bytes | None = None
     start: int | None = None
@@ -51,6 +54,21 @@ class Bounds:
     partition: int | None = None
     first_index: int | None = None
     end_index: int | None = None
+
+    def overlap(self, times: tuple[int, int], indexes: tuple[int, int]) -> bool:
+        """Whether rows with times and record indexes in these spans, both ends included, may be inside."""
+        early = self.start is not None and times[1] < self.start
+        late = self.end is not None and times[0] >= self.end
+        passed = self.first_index is not None and indexes[1] < self.first_index
+        ahead = self.end_index is not None and indexes[0] >= self.end_index
+        return not (early or late or passed or ahead)
+
+    def masks(self, times: I64, indexes: I64) -> list[Mask]:
+        """The rows inside, as one mask for each limit of time and record index."""
+        masks = [] if self.start is None else [times >= self.start]
+        masks += [] if self.end is None else [times < self.end]
+        masks += [] if self.first_index is None else [indexes >= self.first_index]
+        return masks if self.end_index is None else [*masks, indexes < self.end_index]
 
 
 @dataclass(frozen=True, slots=True)

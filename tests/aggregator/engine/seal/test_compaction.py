@@ -16,7 +16,7 @@ from effort import long
 
 import aggregator
 import esformat
-from aggregator.engine.seal.compaction import MAX_SEGMENT_BYTES, Bounds, bounds_for, merges_due, merges_possible
+from aggregator.engine.seal.compaction import MAX_SEGMENT_BYTES, MergeLimits, merge_limits, merges_due, merges_possible
 from aggregator.model import SegmentInfo
 from aggregator.policy import Limits, Retention
 
@@ -42,15 +42,15 @@ def few(count, **facts):
 @pytest.mark.parametrize(
     ("segments", "bounds", "expected"),
     [
-        (few(7), Bounds(), []),
-        (few(8), Bounds(), [[*range(8)]]),
-        (few(17), Bounds(), [[*range(8)], [*range(8, 16)]]),
-        ([*few(4), *[segment(n, schema=2) for n in range(4, 8)]], Bounds(), []),
-        ([*few(4), *[segment(n, partition=2) for n in range(4, 8)]], Bounds(), []),
-        ([segment(0, level=1), *few(9)[1:]], Bounds(), [[*range(1, 9)]]),
-        (few(8), Bounds(max_bytes=79), []),
-        (few(8), Bounds(max_span_us=6), []),
-        (few(8), Bounds(max_span_us=7), [[*range(8)]]),
+        (few(7), MergeLimits(), []),
+        (few(8), MergeLimits(), [[*range(8)]]),
+        (few(17), MergeLimits(), [[*range(8)], [*range(8, 16)]]),
+        ([*few(4), *[segment(n, schema=2) for n in range(4, 8)]], MergeLimits(), []),
+        ([*few(4), *[segment(n, partition=2) for n in range(4, 8)]], MergeLimits(), []),
+        ([segment(0, level=1), *few(9)[1:]], MergeLimits(), [[*range(1, 9)]]),
+        (few(8), MergeLimits(max_bytes=79), []),
+        (few(8), MergeLimits(max_span_us=6), []),
+        (few(8), MergeLimits(max_span_us=7), [[*range(8)]]),
     ],
 )
 def test_what_merges_by_itself(segments, bounds, expected):
@@ -62,14 +62,18 @@ def test_what_merges_by_itself(segments, bounds, expected):
 @pytest.mark.parametrize(
     ("segments", "bounds", "expected"),
     [
-        (few(1), Bounds(), []),
-        (few(3), Bounds(), [[0, 1, 2]]),
-        (few(40), Bounds(), [[*range(32)], [*range(32, 40)]]),
-        (few(5), Bounds(max_bytes=25), [[0, 1], [2, 3]]),
-        (few(3, size=30), Bounds(max_bytes=25), []),
-        (few(5), Bounds(max_span_us=1), [[0, 1], [2, 3]]),
-        ([segment(0, times=(0, 9)), segment(1, times=(-5, 0)), segment(2)], Bounds(max_span_us=13), [[1, 2]]),
-        ([segment(0), segment(1, level=3), segment(2, schema=2), segment(3, schema=2)], Bounds(), [[0, 1], [2, 3]]),
+        (few(1), MergeLimits(), []),
+        (few(3), MergeLimits(), [[0, 1, 2]]),
+        (few(40), MergeLimits(), [[*range(32)], [*range(32, 40)]]),
+        (few(5), MergeLimits(max_bytes=25), [[0, 1], [2, 3]]),
+        (few(3, size=30), MergeLimits(max_bytes=25), []),
+        (few(5), MergeLimits(max_span_us=1), [[0, 1], [2, 3]]),
+        ([segment(0, times=(0, 9)), segment(1, times=(-5, 0)), segment(2)], MergeLimits(max_span_us=13), [[1, 2]]),
+        (
+            [segment(0), segment(1, level=3), segment(2, schema=2), segment(3, schema=2)],
+            MergeLimits(),
+            [[0, 1], [2, 3]],
+        ),
     ],
 )
 def test_what_merges_when_asked(segments, bounds, expected):
@@ -80,9 +84,9 @@ def test_what_merges_when_asked(segments, bounds, expected):
 
 def test_bounds():
     """A merged segment is a small part of what retention keeps."""
-    assert bounds_for(Retention(), Limits()) == Bounds(MAX_SEGMENT_BYTES, None)
-    assert bounds_for(Retention(bytes=1000, age_us=10 * DAY_US), Limits()) == Bounds(100, DAY_US)
-    assert bounds_for(Retention(bytes=1000), Limits(max_bytes=1000)) == Bounds(50, None)
+    assert merge_limits(Retention(), Limits()) == MergeLimits(MAX_SEGMENT_BYTES, None)
+    assert merge_limits(Retention(bytes=1000, age_us=10 * DAY_US), Limits()) == MergeLimits(100, DAY_US)
+    assert merge_limits(Retention(bytes=1000), Limits(max_bytes=1000)) == MergeLimits(50, None)
 
 
 # ------------------------------------------------------------ catalogs
