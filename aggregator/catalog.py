@@ -457,7 +457,7 @@ class Catalog:
         be refused now. Nothing is reserved. Raises ReadOnlyError.
         """
         self._check_open()
-        writer_of(self._backend).ingest.check_room(size_bytes)
+        writer_of(self._backend).quota.check(size_bytes)
 
     @property
     def trouble(self) -> str | None:

@@ -14,7 +14,7 @@ from aggregator.engine.follower import Following
 from aggregator.engine.recovery.rebuild import rebuild
 from aggregator.engine.writer import Writing, now_us
 from aggregator.errors import CatalogNotFoundError, InvalidRequestError
-from aggregator.policy import Durability, Limits
+from aggregator.policy import Durability, Limits, Tuning
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.modes import create_directory, parse_mode
 
@@ -30,6 +30,7 @@ def open_catalog(
     read_only: bool = False,
     sealing: str = "thread",
     file_mode: int | None = None,
+    tuning: Tuning | None = None,
 ) -> Catalog:
     """Open the catalog in the directory `path`. For writing it is made where it is absent, and one process may.
 
@@ -43,6 +44,7 @@ def open_catalog(
         that reads and appends of this one do not wait for the interpreter meanwhile (not on Windows).
     file_mode: of all its files, such as 0o640 for a group that may read them; a directory may be passed by who may read
         its files. None: as the catalog has it, a new one is its owner's alone (0o600), whatever the umask is.
+    tuning: sizes and pauses that only tests change.
 
     Raises CatalogLockedError (another process writes to it), CatalogNotFoundError (read_only), CorruptManifestError,
     InvalidRequestError, UnknownVersionError, OSError.
@@ -54,7 +56,8 @@ def open_catalog(
         file_mode = parse_mode(file_mode)
     make_directory_tree(layout.root)
     checked = Limits.of(dict(limits) if isinstance(limits, Mapping) else limits)
-    return Catalog(Writing(layout, Durability.of(durability), checked, now_us, sealing=sealing, file_mode=file_mode))
+    options: dict[str, Any] = {"sealing": sealing, "file_mode": file_mode, "tuning": tuning}
+    return Catalog(Writing(layout, Durability.of(durability), checked, now_us, **options))
 
 
 def rebuild_manifest(path: AnyPath, *, progress: Callable[[int, int], None] | None = None) -> RebuildReport:

@@ -145,3 +145,27 @@ class Limits(_Policy):
     min_free_bytes: int | None = None
     disk_bytes: int | None = None
     min_available_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Sizes and pauses of a catalog at work that are right for everybody; tests take others.
+
+    log_file_bytes: a log file of this size is followed by a new one: space comes back in such pieces.
+    sealed_bytes: about so many are sealed at once: sealing takes about three times as much memory.
+    fan_in: so many neighbours of a level merge into one of the next: a history then lies in at most one fewer of each.
+    tick_s: how long a change of the clock or of a policy may go unnoticed.
+    seal_back_off_s: how long a partition that could not be sealed is left alone, twice as long each time, and at most:
+        no longer than an append that is refused meanwhile is told to wait. pipe_back_off_s: the same for pipes.
+    pipe_slice_rows: a batch of copies has at most so many. pipe_round_records: a round of a pipe takes segments of a
+        partition until it has so many.
+    """
+
+    log_file_bytes: int = 64 << 20
+    sealed_bytes: int = 96 << 20
+    fan_in: int = 8
+    tick_s: float = 1.0
+    seal_back_off_s: tuple[float, float] = (0.5, 5.0)
+    pipe_back_off_s: tuple[float, float] = (0.5, 30.0)
+    pipe_slice_rows: int = 1 << 14
+    pipe_round_records: int = 1 << 22

@@ -16,14 +16,13 @@ PATIENCE = 4
 class Budget:
     """Counts bytes held, and how fast they come free. Safe to share between threads."""
 
-    def __init__(self, limit_bytes: int) -> None:
+    def __init__(self, limit_bytes: int, problem: Callable[[], str | None] = lambda: None) -> None:
+        """problem: tells why nothing comes free, where that is known."""
         self.limit_bytes = limit_bytes
         self.held_bytes = 0
         self.wanted_bytes = 0
         """What the largest batch takes that was refused since something came free."""
-        self.problem: Callable[[], str | None] = lambda: None
-        """Why nothing comes free, if somebody knows."""
-        self._lock = Lock()
+        self._problem, self._lock = problem, Lock()
         self._rate = 50e6  # bytes that come free in a second; a guess until some did
         self._freed_at = time.monotonic()
         self._refused_at: float | None = None  # first since something came free
@@ -59,7 +58,7 @@ class Budget:
 
     def refusal(self, full: str, size_bytes: int, limit_bytes: int) -> OverloadedError:
         """The error for so many bytes that do not fit: what is full, why nothing comes free, when to try again."""
-        why = self.problem()
+        why = self._problem()
         return OverloadedError(
             full if why is None else f"{full}, and {why}",
             hint="append again later; nothing of this batch was kept",

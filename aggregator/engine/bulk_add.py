@@ -227,9 +227,7 @@ class Adder:
 
     @contextmanager
     def _room(self, size: int) -> Iterator[None]:
-        refusal = self._writing.footprint.refusal(size)
-        if refusal is not None:
-            raise refusal
+        self._writing.quota.check_disk(size)
         try:
             yield
         finally:

@@ -13,8 +13,8 @@ from threading import Lock
 from aggregator.base.forked import Owner
 from aggregator.base.memory_budget import Budget
 from aggregator.engine.ingest.append import Ingest
-from aggregator.engine.ingest.quota import Footprint
-from aggregator.engine.ingest.reserve import Reserve, where_written
+from aggregator.engine.ingest.quota import Quota
+from aggregator.engine.ingest.reserve import where_written
 from aggregator.engine.recovery.check import Startup
 from aggregator.engine.recovery.replay import Replay
 from aggregator.engine.seal.poison import Quarantine
@@ -24,7 +24,7 @@ from aggregator.engine.upkeep.scheduler import Maintenance
 from aggregator.engine.upkeep.upkeep import LOG_SHARE, Housekeeping
 from aggregator.errors import CatalogLockedError, CorruptManifestError, InvalidRequestError
 from aggregator.model import Problem
-from aggregator.policy import Durability, Limits
+from aggregator.policy import Durability, Limits, Tuning
 from aggregator.storage.files.disk_reserve import DiskReserve
 from aggregator.storage.files.layout import Layout, make_directory, segment_files
 from aggregator.storage.files.lock import WriterLock
@@ -33,10 +33,11 @@ from aggregator.storage.files.pins import Pin, Pins
 from aggregator.storage.files.staging import sweep
 from aggregator.storage.files.staging import undo as undo_adding
 from aggregator.storage.log.file import Marks
-from aggregator.storage.log.log import FILE_BYTES, Log
+from aggregator.storage.log.log import Log
 from aggregator.storage.log.recovery import Recovered
 from aggregator.storage.manifest import IDENTITY, UNSYNCED, WRITTEN, IncarnationRows, Manifest, refuse_strangers
 from aggregator.storage.manifest.backup import FactsFile
+from aggregator.storage.parts import Storage
 from aggregator.storage.segments.pool import SegmentPool
 from aggregator.storage.state.state import CatalogState, Snapshot, Topic
 from aggregator.storage.state.streams import StreamIndex
@@ -108,6 +109,7 @@ class Writing:
         *,
         sealing: str = "thread",
         file_mode: int | None = None,
+        tuning: Tuning | None = None,
     ) -> None:
         """Open, and bring back what a crash left. sealing: "thread", or "process", which writes segments in another.
         file_mode: of everything in it; None: as it is.
@@ -118,7 +120,7 @@ class Writing:
             raise InvalidRequestError(f"sealing must be {' or '.join(SEALING)}, not {sealing!r}")
         _check_limits(limits)
         self.layout, self.limits, self.durability, self._clock = layout, limits, durability, clock
-        self._sealing, self._file_mode = sealing, file_mode
+        self._sealing, self._file_mode, self.tuning = sealing, file_mode, tuning or Tuning()
         self._closed = False
         self.owner = Owner(layout.root)
         self.reserve = DiskReserve(layout.reserve)
@@ -128,7 +130,7 @@ class Writing:
         layout = self.layout
         refuse_strangers(layout)
         with ExitStack() as undoing:  # whatever fails: nothing stays open
-            self.lock = WriterLock(layout.writer_lock)
+            self.lock = WriterLock(layout.writer_lock, lambda: self.manifest.is_mine())
             undoing.callback(self.lock.release)
             if not _has_content(layout.manifest) and (segment_files(layout) or _has_content(layout.facts)):
                 raise CorruptManifestError(
@@ -139,7 +141,6 @@ class Writing:
             self.manifest = Manifest(layout.manifest, help=self.reserve.help)
             undoing.callback(self.manifest.close)
             self.manifest.claim()
-            self.lock.is_last_opened = self.manifest.is_mine
             if self._file_mode is not None:
                 change_modes(layout.root, self._file_mode)
             self.sealing_process: SealingProcess | None = None
@@ -154,7 +155,7 @@ class Writing:
         """Make what the catalog consists of, each of what stands before it."""
         recovered, unsealed_bytes = self._recover()
         self._open_files(undoing, recovered)
-        self._count_memory(unsealed_bytes)
+        self._make_storage(unsealed_bytes)
         self._make_sealing()
         self.sealer.pass_unreadable()
         self._note_opening()
@@ -198,7 +199,7 @@ class Writing:
         self.pool = SegmentPool(layout)
         undoing.callback(self.pool.close)
         file_bytes = min(
-            FILE_BYTES, _sealing_limits(self.limits).log_bytes // 8
+            self.tuning.log_file_bytes, _sealing_limits(self.limits).log_bytes // 8
         )  # the last file takes no large part of the budget
         self.log = Log(
             layout.log, self.durability, files=recovered.files, position=recovered.position, file_bytes=file_bytes,
@@ -208,31 +209,30 @@ class Writing:
         self.manifest.note_change = self.log.note_change
         self.log.note_change(self.manifest.change())
 
-    def _count_memory(self, unsealed_bytes: int) -> None:
-        self.budget = Budget(self.limits.memory_bytes)
-        self.footprint = Footprint(
-            self.layout, self.state, self.manifest, self.log, self.budget, self.reserve, self.limits
-        )
+    def _make_storage(self, unsealed_bytes: int) -> None:
+        """What all that comes works on, and what it may take."""
+        self.budget = Budget(self.limits.memory_bytes, lambda: self.maintenance.sealing_problem())
         self.budget.take(unsealed_bytes)
+        self._storage = Storage(
+            self.layout, self.state, self.manifest, self.log, self.pins, self.pool, self.reserve, self.budget,
+            self.limits, self.durability, self.tuning, self._clock,
+        )  # fmt: skip
+        self.quota = Quota(self._storage, lambda: self.maintenance.wake())
 
     def _make_sealing(self) -> None:
         """What makes segments, and what keeps them: housekeeping, and the index of their streams."""
-        layout, manifest, clock = self.layout, self.manifest, self._clock
+        layout, manifest = self.layout, self.manifest
         segments = [segment for topic in self.state.topics.values() for segment in topic.segments.view()]
         taken = [segment.number for segment in segments] + [number for number, _, _ in manifest.retired()]
         taken += segment_files(layout)
         newest_us = max((segment.created_us for segment in segments), default=0)
         self.sealer = Sealer(
-            self.state, manifest, self.log, layout, self.budget, self.quarantine, kept_bytes=_kept_bytes(self.limits),
-            next_segment=max(taken, default=0) + 1, clock=_never_back(clock, newest_us),
+            self._storage, self.quarantine, kept_bytes=_kept_bytes(self.limits),
+            next_segment=max(taken, default=0) + 1, clock=_never_back(self._clock, newest_us),
             write=None if self.sealing_process is None else self.sealing_process.write_segment,
         )  # fmt: skip
-        self.housekeeping = Housekeeping(
-            self.state, manifest, self.log, self.sealer, layout, self.pins, self.pool, self.budget, self.footprint,
-            self.reserve, limits=self.limits, clock=clock,
-        )  # fmt: skip
         self.streams = StreamIndex(self.state, manifest, self.pool, self.snapshot)
-        self.housekeeping.erasures.before_forgetting = self.streams.forget_erased
+        self.housekeeping = Housekeeping(self._storage, self.quota, self.sealer, self.streams)
 
     def _note_opening(self) -> None:
         """Note in the manifest how the catalog is written, and begin its next incarnation."""
@@ -248,16 +248,9 @@ class Writing:
 
     def _make_intake(self) -> None:
         """What seals in time, and what takes events."""
-        limits = _sealing_limits(self.limits)
-        self.maintenance = Maintenance(
-            self.state, self.sealer, self.log, self.budget, limits=limits, durability=self.durability,
-            clock=self._clock, chores=(*self.housekeeping.chores(), self.streams.keep, self.facts.try_to_keep),
-        )  # fmt: skip
-        self.ingest = Ingest(
-            self.state, self.manifest, self.log, self.budget, self.footprint, log_bytes=self.limits.log_bytes,
-            roll_bytes=self.sealer.roll_bytes, clock=self._clock, wake=self.maintenance.wake,
-            reserve=None if self.durability.mode == "fsync" else Reserve(self.manifest),
-        )  # fmt: skip
+        chores = (*self.housekeeping.chores(), self.streams.keep, self.facts.try_to_keep)
+        self.maintenance = Maintenance(self._storage, self.sealer, limits=_sealing_limits(self.limits), chores=chores)
+        self.ingest = Ingest(self._storage, self.quota, roll_bytes=self.sealer.roll_bytes, wake=self.maintenance.wake)
 
     def _pass_over_reserved(self, recovered: Recovered) -> None:
         """Where the last run ended without closing and did not sync, events that it acknowledged may be gone: give

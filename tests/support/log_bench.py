@@ -15,7 +15,7 @@ from aggregator.storage.log.recovery import Recovered, recover
 class Bench:
     """A log whose partitions count their events, as the catalog does."""
 
-    def __init__(self, directory: Path, durability: str = "fsync") -> None:
+    def __init__(self, directory: Path, durability: str = "fsync", file_bytes: int = 64 << 20) -> None:
         directory.mkdir(exist_ok=True)
         self.directory = directory
         self.published: list[tuple[int, int, bytes]] = []
@@ -24,7 +24,11 @@ class Bench:
         for partition, first, payload in frames:
             self.next[partition] = first + len(payload)
         self.log = Log(
-            directory, Durability.of(durability), files=self.recovered.files, position=self.recovered.position
+            directory,
+            Durability.of(durability),
+            files=self.recovered.files,
+            position=self.recovered.position,
+            file_bytes=file_bytes,
         )
 
     def entry(self, partition: int, payload: bytes, key: Any = None) -> Entry:

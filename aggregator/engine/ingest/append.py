@@ -12,22 +12,20 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator.base.common_type import magnitudes_of, rounds_nothing
-from aggregator.base.memory_budget import Budget
 from aggregator.base.names import check_name
 from aggregator.engine.ingest.batch import Fitting
 from aggregator.engine.ingest.event_table import Rows, taken_in, to_table
 from aggregator.engine.ingest.fingerprint import fingerprint
-from aggregator.engine.ingest.quota import Footprint
+from aggregator.engine.ingest.quota import Quota
 from aggregator.engine.ingest.reserve import Reserve
 from aggregator.errors import SequenceConflictError
 from aggregator.model import ProducerEntry, Receipt, SchemaInfo
 from aggregator.storage.log.entry import Entry
-from aggregator.storage.log.frame import MAX_BODY_BYTES, EventsPrefix
-from aggregator.storage.log.log import Log
-from aggregator.storage.manifest import Manifest
+from aggregator.storage.log.frame import EventsPrefix
 from aggregator.storage.memtable.memtable import make_piece
+from aggregator.storage.parts import Storage
 from aggregator.storage.state.schema import choose_schema, newest_of_families, widened
-from aggregator.storage.state.state import PRODUCER_WINDOW, CatalogState, Partition, Topic
+from aggregator.storage.state.state import PRODUCER_WINDOW, Partition, Topic
 from esformat import InvalidEventError
 
 MAX_FITTINGS = 256  # sets of columns remembered for each topic
@@ -38,25 +36,17 @@ class Ingest:
 
     def __init__(
         self,
-        state: CatalogState,
-        manifest: Manifest,
-        log: Log,
-        budget: Budget,
-        footprint: Footprint,
+        storage: Storage,
+        quota: Quota,
         *,
-        log_bytes: int,
         roll_bytes: Callable[[Topic], int],
-        clock: Callable[[], int],
         wake: Callable[[], None],
-        reserve: Reserve | None,
     ) -> None:
-        """log_bytes: what the log's files may take. roll_bytes: at how many a partition of a topic is sealed.
-        wake: called when a partition may be due to be sealed. reserve: where a crash may lose what was acknowledged.
-        """
-        self._state, self._manifest, self._log = state, manifest, log
-        self._budget, self._footprint = budget, footprint
-        self._log_bytes, self._roll_bytes, self._clock, self._wake = log_bytes, roll_bytes, clock, wake
-        self._reserve = reserve
+        """roll_bytes: at how many a partition of a topic is sealed. wake: called when one may be due for that."""
+        self._state, self._manifest, self._log = storage.state, storage.manifest, storage.log
+        self._quota, self._roll_bytes, self._clock, self._wake = quota, roll_bytes, storage.clock, wake
+        # a crash may lose what was acknowledged, unless every append is synced
+        self._reserve = None if storage.durability.mode == "fsync" else Reserve(storage.manifest)
         self.appended_rows = self.appended_bytes = (
             0  # since this was made; only the log's leader, one at a time, counts
         )
@@ -119,7 +109,7 @@ class Ingest:
     ) -> Receipt:
         message = batch.serialize()
         size = message.size
-        self._check_size(size)
+        self._quota.check_size(size)
         own = pa.ipc.read_record_batch(message, batch.schema)  # the caller may change what its buffers hold
         piece = make_piece(0, schema, own, size, self._clock())
         digest = fingerprint(batch, message) if key else 0
@@ -171,7 +161,7 @@ class Ingest:
 
     def _append(self, entry: Entry, size: int, is_new: Callable[[], bool]) -> None:
         """Log an entry with room for its batch, which is given back where the batch is not published."""
-        self._take_room(size)
+        self._quota.reserve(size)
         kept = False
         try:
             self._log.append(entry)
@@ -181,37 +171,7 @@ class Ingest:
             raise
         finally:
             if not kept:
-                self._budget.give_back(size)
-
-    def _check_size(self, size: int) -> None:
-        """Raises InvalidEventError for what would never fit, however long somebody waits."""
-        limit = min(MAX_BODY_BYTES - 4096, self._budget.limit_bytes, self._log_bytes // 2)
-        if size > limit:
-            raise InvalidEventError(
-                f"the batch has {size:,} bytes, more than the {limit:,} that fit", hint="append it in smaller ones"
-            )
-
-    def _take_room(self, size: int) -> None:
-        """Reserve what a batch takes in memory. Raises OverloadedError where memory, log or disk have no room."""
-        self._check_log(size)
-        self._budget.reserve(size)
-        try:
-            self._footprint.check_append(size)
-        except BaseException:
-            self._budget.give_back(size)
-            raise
-
-    def check_room(self, size: int) -> None:
-        """Raises OverloadedError where a batch of about that many bytes would be refused now."""
-        self._check_log(size)
-        self._budget.check(size)
-        self._footprint.check_append(2 * size)
-
-    def _check_log(self, size: int) -> None:
-        if self._log.size_bytes + size > self._log_bytes:
-            self._wake()
-            held = f"the log holds {self._log.size_bytes:,} of {self._log_bytes:,} bytes"
-            raise self._budget.refusal(held, size, self._log_bytes)
+                self._quota.release(size)
 
     # ------------------------------------------------------------ partitions and schemas
 

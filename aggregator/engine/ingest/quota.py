@@ -5,18 +5,15 @@ refused. Limits of retention are not asked here: they say what is removed, and n
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from aggregator.base.memory_budget import Budget
 from aggregator.errors import DiskFullError
 from aggregator.model import SegmentInfo
-from aggregator.policy import Limits
-from aggregator.storage.files.disk_reserve import DiskReserve
-from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.usage import free_bytes
-from aggregator.storage.log.log import Log
-from aggregator.storage.manifest import Manifest
-from aggregator.storage.state.state import CatalogState, Topic
+from aggregator.storage.log.frame import MAX_BODY_BYTES
+from aggregator.storage.parts import Storage
+from aggregator.storage.state.state import Topic
+from esformat import InvalidEventError
 
 INDEX_SHARE = 8
 """Events that do not compress take more in a segment than in memory: indexes, at most one part in so many."""
@@ -27,22 +24,16 @@ MARGIN_SHARE, MOST_MARGIN = 32, 4 << 20
 RETRY_S = 1.0
 
 
-class Footprint:
-    """Bytes on disk, by what they are for. Safe to share between threads."""
+class Quota:
+    """What appends may take of memory, log and disk, and what is taken. Safe to share between threads."""
 
-    def __init__(
-        self,
-        layout: Layout,
-        state: CatalogState,
-        manifest: Manifest,
-        log: Log,
-        budget: Budget,
-        reserve: DiskReserve,
-        limits: Limits,
-    ) -> None:
-        self._layout, self._state, self._manifest, self._log = layout, state, manifest, log
-        self._budget, self._reserve, self._limits = budget, reserve, limits
-        self._waiting: dict[int, tuple[int | None, int]] = {n: (None, size) for n, size, _ in manifest.retired()}
+    def __init__(self, storage: Storage, wake: Callable[[], None]) -> None:
+        """wake: called where the log is full of what could be sealed."""
+        self._layout, self._state, self._manifest = storage.layout, storage.state, storage.manifest
+        self._log, self._budget, self._reserve = storage.log, storage.budget, storage.reserve
+        self._limits, self._wake = storage.limits, wake
+        retired = storage.manifest.retired()
+        self._waiting: dict[int, tuple[int | None, int]] = {number: (None, size) for number, size, _ in retired}
         self.quarantine_bytes = 0
         """When retention looked last."""
 
@@ -58,13 +49,50 @@ class Footprint:
             "removed segments that open scans still read": self.waiting(),
         }  # fmt: skip
 
-    def check_append(self, size_bytes: int) -> None:
-        """Raises DiskFullError where a hard limit has no room for a batch whose memory is reserved."""
-        refusal = self.refusal(size_bytes)
+    # ------------------------------------------------------------ room for an append
+
+    def check_size(self, size_bytes: int) -> None:
+        """Raises InvalidEventError for a batch that would never fit, however long somebody waits."""
+        limit = min(MAX_BODY_BYTES - 4096, self._budget.limit_bytes, self._limits.log_bytes // 2)
+        if size_bytes > limit:
+            raise InvalidEventError(
+                f"the batch has {size_bytes:,} bytes, more than the {limit:,} that fit",
+                hint="append it in smaller ones",
+            )
+
+    def check(self, size_bytes: int) -> None:
+        """Raises OverloadedError where a batch of about that many bytes would be refused now."""
+        self._check_log(size_bytes)
+        self._budget.check(size_bytes)
+        self.check_disk(2 * size_bytes)
+
+    def reserve(self, size_bytes: int) -> None:
+        """Take memory for a batch. Raises OverloadedError where memory, log or disk have no room for it."""
+        self._check_log(size_bytes)
+        self._budget.reserve(size_bytes)
+        try:
+            self.check_disk(size_bytes)
+        except BaseException:
+            self.release(size_bytes)
+            raise
+
+    def release(self, size_bytes: int) -> None:
+        """Give back what was reserved for a batch that is not stored."""
+        self._budget.give_back(size_bytes)
+
+    def _check_log(self, size_bytes: int) -> None:
+        held, limit = self._log.size_bytes, self._limits.log_bytes
+        if held + size_bytes > limit:
+            self._wake()
+            raise self._budget.refusal(f"the log holds {held:,} of {limit:,} bytes", size_bytes, limit)
+
+    def check_disk(self, size_bytes: int) -> None:
+        """Raises DiskFullError where a hard limit has no room for so many bytes whose memory is reserved."""
+        refusal = self.disk_refusal(size_bytes)
         if refusal is not None:
             raise refusal
 
-    def refusal(self, size_bytes: int) -> DiskFullError | None:
+    def disk_refusal(self, size_bytes: int) -> DiskFullError | None:
         """Why the disk may not take so many bytes more now; None where it may."""
         limit, floor = self._limits.disk_bytes, self._limits.min_free_bytes
         if self._reserve.trouble is not None:

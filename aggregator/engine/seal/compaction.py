@@ -1,6 +1,6 @@
 """Which segments to merge into a larger one. Decided from values alone: nothing is read or written here.
 
-Segments of one partition and schema merge in the order of their record indexes. By itself the catalog merges FAN_IN
+Segments of one partition and schema merge in the order of their record indexes. By itself the catalog merges `fan_in`
 neighbours of one level into one of the next: the older events are, the larger their segments, and each event is
 written once for each level.
 """
@@ -14,8 +14,6 @@ from itertools import groupby
 from aggregator.model import SegmentInfo
 from aggregator.policy import Limits, Retention
 
-FAN_IN = 8
-"""So many neighbours of a level make one of the next: a history then lies in at most 7 segments of each level."""
 MAX_INPUTS = 32
 """At most so many are merged at once: each is open, with a cache of its own."""
 MAX_SEGMENT_BYTES = 512 << 20
@@ -41,12 +39,12 @@ def merge_limits(policy: Retention, limits: Limits) -> MergeLimits:
     return MergeLimits(min([MAX_SEGMENT_BYTES, *sizes]), span)
 
 
-def merges_due(segments: Iterable[SegmentInfo], limits: MergeLimits) -> list[list[SegmentInfo]]:
-    """Groups to merge by itself: FAN_IN neighbours of one level. Each in the order of record indexes."""
+def merges_due(segments: Iterable[SegmentInfo], limits: MergeLimits, fan_in: int) -> list[list[SegmentInfo]]:
+    """Groups to merge by itself: `fan_in` neighbours of one level. Each in the order of record indexes."""
     groups = []
     for run in _runs(segments):
         for _, same in groupby(run, key=lambda segment: segment.level):
-            groups += [group for group in _packed(list(same), limits, FAN_IN) if len(group) == FAN_IN]
+            groups += [group for group in _packed(list(same), limits, fan_in) if len(group) == fan_in]
     return groups
 
 

@@ -25,7 +25,6 @@ from typing import Any
 import pyarrow as pa
 
 from aggregator.base.interrupts import uninterrupted
-from aggregator.base.memory_budget import Budget
 from aggregator.engine.seal.compaction import SHARES
 from aggregator.engine.seal.isolation import Isolation
 from aggregator.engine.seal.marks import SealingMarks
@@ -35,12 +34,11 @@ from aggregator.engine.seal.table import families, plain_piece, sealing_table
 from aggregator.errors import LogFailedError, ManifestFailedError
 from aggregator.model import ProducerEntry, QuarantinedBatch, SchemaInfo, SegmentInfo, newest_notes
 from aggregator.policy import Limits, Retention
-from aggregator.storage.files.layout import Layout
-from aggregator.storage.log.log import Log
-from aggregator.storage.manifest import Edit, Manifest
+from aggregator.storage.manifest import Edit
 from aggregator.storage.memtable.memtable import Piece, Unsealed
+from aggregator.storage.parts import Storage
 from aggregator.storage.segments.file import write_segment
-from aggregator.storage.state.state import CatalogState, Partition, Topic
+from aggregator.storage.state.state import Partition, Topic
 from aggregator.storage.state.tombstones import Hidden, hidden_in
 from esformat import ClosedError
 from esformat.parts import make_schema
@@ -49,9 +47,6 @@ NOT_THE_DATA = (OSError, ClosedError, ManifestFailedError, LogFailedError)
 """What fails for a reason of the system: it is tried again, for ever."""
 MOST_ENDS = 2
 """So often in succession this process may end while it seals the same events; then another process seals them."""
-SEALED_BYTES = 96 << 20
-"""About so many bytes are sealed at once: sealing takes about three times as much memory."""
-
 
 _Write = Callable[..., SegmentInfo | None]
 
@@ -129,11 +124,7 @@ class Sealer:
 
     def __init__(
         self,
-        state: CatalogState,
-        manifest: Manifest,
-        log: Log,
-        layout: Layout,
-        budget: Budget,
+        storage: Storage,
         quarantine: Quarantine,
         *,
         kept_bytes: int | None,
@@ -141,11 +132,12 @@ class Sealer:
         clock: Callable[[], int],
         write: _Write | None = None,
     ) -> None:
-        """kept_bytes: what the catalog keeps; None: all.
+        """kept_bytes: what the catalog keeps; None: all. clock: the time segments are made at, each its own.
         write: what writes a segment, as `SealingProcess.write_segment` does; None: it is written here.
         """
-        self._state, self._manifest, self._log = state, manifest, log
-        self._layout, self._budget, self._kept_bytes, self._clock = layout, budget, kept_bytes, clock
+        self._state, self._manifest, self._log = storage.state, storage.manifest, storage.log
+        self._layout, self._budget, self._kept_bytes, self._clock = storage.layout, storage.budget, kept_bytes, clock
+        self._sealed_bytes = storage.tuning.sealed_bytes
         self._next_segment, self._write_segment = next_segment, write
         self._lock = Lock()
         self._releasing = Lock()
@@ -155,7 +147,7 @@ class Sealer:
         """Where events go that cannot be sealed."""
         self.stopping = False
         """Give up soon what takes many attempts."""
-        self._marks = SealingMarks(layout)
+        self._marks = SealingMarks(storage.layout)
         self._written: dict[int, _Written] = {}  # by partition
         self._ended: dict[int, int] = {}  # partition -> end of the events at which the process that writes them ended
 
@@ -221,7 +213,7 @@ class Sealer:
             with self._state.view_lock:
                 end = partition.visible_end
             while partition.sealed_index < end:
-                few = sealed_at_once(SEALED_BYTES, topic.info.retention, self._kept_bytes)
+                few = sealed_at_once(self._sealed_bytes, topic.info.retention, self._kept_bytes)
                 frozen = partition.sealing or (None if begun_only else self._state.freeze(partition, few))
                 if frozen is None:
                     break

@@ -17,13 +17,11 @@ import logging
 from contextlib import ExitStack
 
 from aggregator.base.interrupts import uninterrupted
-from aggregator.base.memory_budget import Budget
-from aggregator.engine.ingest.quota import Footprint
+from aggregator.engine.ingest.quota import Quota
 from aggregator.engine.seal.sealer import Sealer
 from aggregator.engine.upkeep.removal import Removal
-from aggregator.storage.log.log import Log
-from aggregator.storage.manifest import Manifest
-from aggregator.storage.state.state import CatalogState, Topic
+from aggregator.storage.parts import Storage
+from aggregator.storage.state.state import Topic
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")
@@ -32,18 +30,9 @@ logger = logging.getLogger("aggregator")
 class Deletion:
     """Deletes topics. Safe to share between threads."""
 
-    def __init__(
-        self,
-        state: CatalogState,
-        manifest: Manifest,
-        log: Log,
-        sealer: Sealer,
-        removal: Removal,
-        budget: Budget,
-        footprint: Footprint,
-    ) -> None:
-        self._state, self._manifest, self._log, self._sealer = state, manifest, log, sealer
-        self._removal, self._budget, self._footprint = removal, budget, footprint
+    def __init__(self, storage: Storage, sealer: Sealer, removal: Removal, quota: Quota) -> None:
+        self._state, self._manifest, self._log, self._sealer = storage.state, storage.manifest, storage.log, sealer
+        self._removal, self._budget, self._quota = removal, storage.budget, quota
 
     def delete(self, topic: Topic) -> None:
         """Delete a topic. Raises TopicNotFoundError, LogFailedError, ManifestFailedError; then it is as it was."""
@@ -72,7 +61,7 @@ class Deletion:
                 raise
             for partition in topic.partitions.values():
                 self._sealer.forget(partition)
-            self._footprint.retire(topic, topic.segments.view())
+            self._quota.retire(topic, topic.segments.view())
             self._budget.give_back(self._state.delete_topic(topic, change))
         self._manifest.keep_facts()
 

@@ -10,7 +10,7 @@ then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from aggregator.base.reports import Erasure
@@ -18,11 +18,11 @@ from aggregator.engine.seal.sealer import Sealer
 from aggregator.engine.upkeep.removal import Removal, UnlessRemoved
 from aggregator.engine.upkeep.rewrite import FirstError, Rewriter
 from aggregator.model import LAST, Cut, SegmentInfo, Tombstone
-from aggregator.storage.log.log import Log
-from aggregator.storage.manifest import Edit, Manifest
-from aggregator.storage.segments.pool import SegmentPool
+from aggregator.storage.manifest import Edit
+from aggregator.storage.parts import Storage
 from aggregator.storage.segments.table import Bounds
-from aggregator.storage.state.state import CatalogState, Partition, Topic
+from aggregator.storage.state.state import Partition, Topic
+from aggregator.storage.state.streams import StreamIndex
 from aggregator.storage.state.tombstones import Hidden, count_hidden, erased_spaces, hidden_in
 
 
@@ -40,22 +40,13 @@ class Erasures:
     """Hides spaces and sees to it that they go. `advance` is called by one thread at a time."""
 
     def __init__(
-        self,
-        state: CatalogState,
-        manifest: Manifest,
-        log: Log,
-        sealer: Sealer,
-        rewriter: Rewriter,
-        removal: Removal,
-        pool: SegmentPool,
-        clock: Callable[[], int],
+        self, storage: Storage, sealer: Sealer, rewriter: Rewriter, removal: Removal, streams: StreamIndex
     ) -> None:
-        self._state, self._manifest, self._log, self._sealer = state, manifest, log, sealer
-        self._rewriter, self._removal, self._pool, self._clock = rewriter, removal, pool, clock
+        self._state, self._manifest, self._log, self._sealer = storage.state, storage.manifest, storage.log, sealer
+        self._pool, self._clock = storage.pool, storage.clock
+        self._rewriter, self._removal, self._streams = rewriter, removal, streams
         self._quarantine = sealer.quarantine
         self._clean: dict[tuple[int, bytes, Cut], _Clean] = {}
-        self.before_forgetting: Callable[[Topic], None] = lambda _: None
-        """Called before tombstones of a topic go: who keeps names of spaces looks at them for the last time."""
         self.rewritten = 0
         """Segments rewritten since the catalog was opened."""
 
@@ -205,7 +196,7 @@ class Erasures:
                     gone.add((number, space, cut))
         if not gone:
             return
-        self.before_forgetting(topic)
+        self._streams.forget_erased(topic)
         with self._state.edit_lock:
             change = self._manifest.apply(Edit(fulfilled=list(gone)))
             self._manifest.keep_facts()

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from threading import Lock
 
 from aggregator.base.interrupts import uninterrupted
-from aggregator.engine.ingest.quota import Footprint
+from aggregator.engine.ingest.quota import Quota
 from aggregator.errors import SegmentMissingError
 from aggregator.model import SegmentInfo
-from aggregator.storage.files.layout import Layout
-from aggregator.storage.files.pins import Pins
-from aggregator.storage.manifest import Edit, Manifest
-from aggregator.storage.segments.pool import SegmentPool
-from aggregator.storage.state.state import CatalogState, Topic
+from aggregator.storage.manifest import Edit
+from aggregator.storage.parts import Storage
+from aggregator.storage.state.state import Topic
 from esformat import EsdbError
 from esformat.parts import sync_directory
 
@@ -42,17 +40,9 @@ class UnlessRemoved:
 class Removal:
     """Retires segments and deletes their files. Safe to share between threads."""
 
-    def __init__(
-        self,
-        state: CatalogState,
-        manifest: Manifest,
-        layout: Layout,
-        pins: Pins,
-        pool: SegmentPool,
-        footprint: Footprint,
-    ) -> None:
-        self._state, self._manifest, self._layout = state, manifest, layout
-        self._pins, self._pool, self._footprint = pins, pool, footprint
+    def __init__(self, storage: Storage, quota: Quota) -> None:
+        self._state, self._manifest, self._layout = storage.state, storage.manifest, storage.layout
+        self._pins, self._pool, self._quota = storage.pins, storage.pool, quota
         self._sweeping = Lock()
         self.retired = 0
         """Segments that were taken out, and not replaced, since the catalog was opened."""
@@ -77,7 +67,7 @@ class Removal:
                     named = {segment.number for segment in self._manifest.load(since=self._state.change).segments}
                     self.discard([segment for segment in added if segment.number not in named])
                 raise
-            self._footprint.retire(topic, retired)
+            self._quota.retire(topic, retired)
             self._state.change_segments(topic, change, added, numbers, {})
             return True
 
@@ -91,7 +81,7 @@ class Removal:
             if there:
                 numbers = [segment.number for segment in there]
                 change = self._manifest.apply(Edit(retired=numbers, reason=reason))
-                self._footprint.retire(topic, there)
+                self._quota.retire(topic, there)
                 self._state.change_segments(topic, change, (), numbers, {})
                 self.retired += len(there)
             return there
@@ -135,7 +125,7 @@ class Removal:
             for folder in folders:  # before the manifest forgets them: what it does not know must not come back
                 sync_directory(folder)
             if gone:
-                self._footprint.gone(gone)
+                self._quota.gone(gone)
                 self._manifest.forget_retired(gone)
             if failed is not None:
                 raise failed

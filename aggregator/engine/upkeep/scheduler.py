@@ -13,23 +13,16 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Condition, Thread
 
-from aggregator.base.memory_budget import Budget
 from aggregator.engine.seal.sealer import Sealer, choose_to_seal, next_due_us
-from aggregator.policy import Durability, Limits
-from aggregator.storage.log.log import Log
-from aggregator.storage.state.state import CatalogState
+from aggregator.policy import Limits
+from aggregator.storage.parts import Storage
 from esformat import EsdbError
 
 logger = logging.getLogger("aggregator")
 
-TICK_S = 1.0
-"""How long a change of the clock or of a policy may go unnoticed."""
 NICE = 5
 """How far background threads stand back behind those that append and read. One that the system puts aside while it
 holds the interpreter's lock holds up everybody: next to full load, reads of the newest events wait half as long."""
-MIN_BACK_OFF_S, MAX_BACK_OFF_S = 0.5, 5.0
-"""How long a partition that could not be sealed is left alone, twice as long each time: no longer than an append that
-is refused meanwhile is told to wait."""
 
 
 @dataclass(slots=True, eq=False)
@@ -53,19 +46,18 @@ class Maintenance:
 
     def __init__(
         self,
-        state: CatalogState,
+        storage: Storage,
         sealer: Sealer,
-        log: Log,
-        budget: Budget,
         *,
         limits: Limits,
-        durability: Durability,
-        clock: Callable[[], int],
         chores: Sequence[Callable[[], None]] = (),
     ) -> None:
-        """chores: retention, compaction; each is called after a seal, and about once in TICK_S, by one thread."""
-        self._state, self._sealer, self._log, self._budget = state, sealer, log, budget
-        self._limits, self._durability, self._clock = limits, durability, clock
+        """limits: when to seal. chores: retention, compaction; each is called after a seal, and about once a
+        tick, by one thread.
+        """
+        self._state, self._sealer, self._log, self._budget = storage.state, sealer, storage.log, storage.budget
+        self._limits, self._durability, self._clock = limits, storage.durability, storage.clock
+        self._tick_s, self._back_off_s = storage.tuning.tick_s, storage.tuning.seal_back_off_s
         self._condition = Condition()
         self._woken = False
         self._stopping = False
@@ -78,7 +70,6 @@ class Maintenance:
         self._back_off: dict[int, tuple[float, float]] = {}  # partition -> not before, and the next pause
         self._failing: dict[object, str] = {}  # what failed when it was last done, and what came of it
         self._thread = Thread(target=self._run, name="aggregator-maintenance", daemon=True)
-        budget.problem = self._sealing_problem
         self._thread.start()
 
     @property
@@ -86,7 +77,7 @@ class Maintenance:
         """What fails now, as far as that is known; None while all is well."""
         return next(reversed(list(self._failing.values())), None)
 
-    def _sealing_problem(self) -> str | None:
+    def sealing_problem(self) -> str | None:
         """Why partitions cannot be sealed now; None while they can."""
         return next((why for what, why in list(self._failing.items()) if isinstance(what, int)), None)
 
@@ -121,13 +112,13 @@ class Maintenance:
                     return
                 self._woken = False
             now = time.monotonic()
-            pause = TICK_S
+            pause = self._tick_s
             try:
                 self._start_seals()
                 if self._durability.mode == "interval" and now - synced >= self._durability.interval_us / 1e6:
                     synced = now
                     self._log.sync()
-                if now - chored >= TICK_S or self._called:
+                if now - chored >= self._tick_s or self._called:
                     chored, self._called = now, False
                     self._start_chores()
                 pause = self._pause()
@@ -136,7 +127,7 @@ class Maintenance:
                 self._report(self, "background work", error)
 
     def _pause(self) -> float:
-        pause = TICK_S
+        pause = self._tick_s
         if self._durability.mode == "interval":
             pause = min(pause, self._durability.interval_us / 1e6)
         due = next_due_us(self._sealer.loads())
@@ -166,7 +157,8 @@ class Maintenance:
             threads = max(1, self._workers // max(1, busy))
             self._sealer.seal(topic, partition, threads=threads, sealed=self.look_after, begun_only=begun_only)
         except Exception as error:  # noqa: BLE001  it shows as trouble, and is tried again
-            pause = min(MAX_BACK_OFF_S, 2 * self._back_off.get(number, (0.0, MIN_BACK_OFF_S / 2))[1])
+            least, most = self._back_off_s
+            pause = min(most, 2 * self._back_off.get(number, (0.0, least / 2))[1])
             self._back_off[number] = (time.monotonic() + pause, pause)
             self._report(number, f"sealing partition {partition.name!r} of topic {topic.info.name!r}", error)
         else:

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import Lock
 
-from aggregator.base.memory_budget import Budget
 from aggregator.base.reports import CompactionReport, Removed, RetentionReport
-from aggregator.engine.ingest.quota import Footprint
+from aggregator.engine.ingest.quota import Quota
 from aggregator.engine.seal.compaction import MergeLimits, merge_limits, merges_due, merges_possible
 from aggregator.engine.seal.sealer import NOT_THE_DATA, Sealer
 from aggregator.engine.upkeep.ages import Ages
@@ -22,16 +21,14 @@ from aggregator.engine.upkeep.retention import Doomed, Kept, Space, expired, in_
 from aggregator.engine.upkeep.rewrite import FirstError, Rewriter, Stopped
 from aggregator.errors import SegmentMissingError
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
-from aggregator.policy import Limits, Retention
-from aggregator.storage.files.disk_reserve import DiskReserve, wanted_bytes
-from aggregator.storage.files.layout import Layout, segment_name
-from aggregator.storage.files.pins import Pins
+from aggregator.policy import Retention
+from aggregator.storage.files.disk_reserve import wanted_bytes
+from aggregator.storage.files.layout import segment_name
 from aggregator.storage.files.usage import Usage, measure
-from aggregator.storage.log.log import Log
-from aggregator.storage.manifest import Manifest
+from aggregator.storage.parts import Storage
 from aggregator.storage.segments.file import file_checksum
-from aggregator.storage.segments.pool import SegmentPool
-from aggregator.storage.state.state import CatalogState, Topic
+from aggregator.storage.state.state import Topic
+from aggregator.storage.state.streams import StreamIndex
 from aggregator.storage.state.tombstones import erased_spaces
 
 logger = logging.getLogger("aggregator")
@@ -49,36 +46,22 @@ _UNLIMITED = Retention()
 class Housekeeping:
     """Keeps a catalog within its bounds and its segments few. Safe to share between threads."""
 
-    def __init__(
-        self,
-        state: CatalogState,
-        manifest: Manifest,
-        log: Log,
-        sealer: Sealer,
-        layout: Layout,
-        pins: Pins,
-        pool: SegmentPool,
-        budget: Budget,
-        footprint: Footprint,
-        reserve: DiskReserve,
-        *,
-        limits: Limits,
-        clock: Callable[[], int],
-    ) -> None:
-        self._state, self._manifest, self._log, self._sealer = state, manifest, log, sealer
-        self._layout, self._budget, self._limits, self._clock = layout, budget, limits, clock
-        self._footprint, self._reserve = footprint, reserve
-        self.removal = Removal(state, manifest, layout, pins, pool, footprint)
-        self._rewriter = Rewriter(layout, pool, sealer.take_number)
-        self.erasures = Erasures(state, manifest, log, sealer, self._rewriter, self.removal, pool, clock)
-        self.deletion = Deletion(state, manifest, log, sealer, self.removal, budget, footprint)
+    def __init__(self, storage: Storage, quota: Quota, sealer: Sealer, streams: StreamIndex) -> None:
+        self._state, self._manifest, self._log, self._sealer = storage.state, storage.manifest, storage.log, sealer
+        self._layout, self._budget, self._limits = storage.layout, storage.budget, storage.limits
+        self._clock, self._quota, self._reserve = storage.clock, quota, storage.reserve
+        self._fan_in = storage.tuning.fan_in
+        self.removal = Removal(storage, quota)
+        self._rewriter = Rewriter(storage.layout, storage.pool, sealer.take_number)
+        self.erasures = Erasures(storage, sealer, self._rewriter, self.removal, streams)
+        self.deletion = Deletion(storage, sealer, self.removal, quota)
         self._retaining = Lock()
         self._compacting = Lock()
         self._looked: dict[int, tuple[object, ...]] = {}  # topic -> what was so when nothing was due to merge
         self._look_after = 0.0
         self._unmergeable: set[int] = set()  # segments of which merging failed for a reason of their own
         self._merging = FirstError()  # of when it was looked at last
-        self.ages = Ages(state, manifest, clock)
+        self.ages = Ages(storage.state, storage.manifest, storage.clock)
         self._told_waiting = False
 
     def chores(self) -> tuple[Callable[[], None], Callable[[], None]]:
@@ -97,9 +80,9 @@ class Housekeeping:
 
     def _usage(self, segments: Iterable[SegmentInfo]) -> Usage:
         usage = measure(
-            self._layout, segments=sum(segment.size_bytes for segment in segments), waiting=self._footprint.waiting()
+            self._layout, segments=sum(segment.size_bytes for segment in segments), waiting=self._quota.waiting()
         )
-        self._footprint.quarantine_bytes = usage.quarantine
+        self._quota.quarantine_bytes = usage.quarantine
         return usage
 
     def retain(self, topics: Iterable[Topic] | None = None, *, dry_run: bool = False) -> RetentionReport:
@@ -121,9 +104,9 @@ class Housekeeping:
 
     def _tell_waiting(self) -> None:
         """Say once when open scans keep so much that limits are passed for their sake."""
-        waiting = self._footprint.waiting()
+        waiting = self._quota.waiting()
         limits = [(self._limits.max_bytes, waiting)]
-        for number, mine in self._footprint.waiting_by_topic().items():
+        for number, mine in self._quota.waiting_by_topic().items():
             limits.append((self._state.topic_of(number).info.retention.bytes, mine))
         much = any(limit is not None and size > limit // WAITING_SHARE for limit, size in limits)
         if much and not self._told_waiting:
@@ -266,7 +249,7 @@ class Housekeeping:
             now = (len(view.infos), len(view), frozenset(topic.tombstones), self._merge_limits(topic))
             if self._looked.get(topic.info.number) == now:
                 return
-            groups = merges_due(self._mergeable(topic), self._merge_limits(topic))
+            groups = self._merges_due(topic)
             if not groups:
                 self._looked[topic.info.number] = now
             merged = False
@@ -281,17 +264,17 @@ class Housekeeping:
         """How many segments merging is behind by."""
         if topic.info.retention.counts_segments:
             return 0
-        return sum(map(len, merges_due(self._mergeable(topic), self._merge_limits(topic))))
+        return sum(map(len, self._merges_due(topic)))
 
     def _has_room(self, topic: Topic, size_bytes: int) -> bool:
         """Whether the disk takes a merged segment while the others are still there, and those that wait for scans."""
         for kept, waiting in (
-            (self._limits.max_bytes, self._footprint.waiting()),
-            (topic.info.retention.bytes, self._footprint.waiting_by_topic()[topic.info.number]),
+            (self._limits.max_bytes, self._quota.waiting()),
+            (topic.info.retention.bytes, self._quota.waiting_by_topic()[topic.info.number]),
         ):
             if kept is not None and waiting + size_bytes > kept // WAITING_SHARE:
                 return False
-        return self._footprint.refusal(size_bytes) is None
+        return self._quota.disk_refusal(size_bytes) is None
 
     def _mergeable(self, topic: Topic) -> list[SegmentInfo]:
         """Segments that can be merged, of partitions in which nothing waits to be erased."""
@@ -344,6 +327,9 @@ class Housekeeping:
         with self._state.view_lock:
             view = topic.segments.view()
         return list(view)
+
+    def _merges_due(self, topic: Topic) -> list[list[SegmentInfo]]:
+        return merges_due(self._mergeable(topic), self._merge_limits(topic), self._fan_in)
 
     def _merge_limits(self, topic: Topic) -> MergeLimits:
         return merge_limits(topic.info.retention, self._limits)

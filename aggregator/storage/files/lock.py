@@ -31,14 +31,15 @@ _ADDRESS = re.compile(r"https?://[A-Za-z0-9.:%_\[\]-]{1,270}")
 class WriterLock:
     """The lock that the writer of a catalog holds from opening to closing."""
 
-    def __init__(self, path: Path) -> None:
-        """Take the lock. Raises CatalogLockedError, which names the holder, at once; OSError."""
-        self._path = path
+    def __init__(self, path: Path, is_last_opened: Callable[[], bool] = lambda: False) -> None:
+        """Take the lock. is_last_opened: whether no writer has opened the catalog since, as its manifest tells.
+
+        Raises CatalogLockedError, which names the holder, at once; OSError.
+        """
+        self._path, self._is_last_opened = path, is_last_opened
         self._checking = Lock()
         self._descriptor = _locked_file(path)
         self._file, self._root = os.fstat(self._descriptor), path.parent.stat()
-        self.is_last_opened: Callable[[], bool] = lambda: False
-        """Whether no writer has opened the catalog since, as its manifest tells; set by who has the manifest."""
         self._holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": _now()}
         leave_when_forked(self)
         try:
@@ -74,7 +75,7 @@ class WriterLock:
             descriptor = _locked_file(self._path)
         except CatalogLockedError as error:
             raise self._lost(f"{self._path.name} was deleted or replaced, and {error.message}", error.holder) from None
-        if not self.is_last_opened():
+        if not self._is_last_opened():
             os.close(descriptor)
             raise self._lost(f"{self._path.name} was deleted or replaced, and another process has written since")
         old, self._descriptor, self._file = self._descriptor, descriptor, os.fstat(descriptor)

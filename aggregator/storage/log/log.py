@@ -24,8 +24,6 @@ from aggregator.storage.log.frame import FILE_HEADER_BYTES, encode_file_header, 
 from esformat import ClosedError
 from esformat.parts import sync_directory
 
-FILE_BYTES = 64 << 20
-"""A log file of this size is followed by a new one: space comes back in such pieces."""
 GROUP_BYTES = 16 << 20
 """At most so much is written and synced at once: about 50 ms of a disk that writes 300 MB/s."""
 _WRITE_BUFFERS = 512  # of one writev; Linux takes 1,024
@@ -41,17 +39,17 @@ class Log:
         *,
         files: list[LogFile],
         position: int,
-        file_bytes: int | None = None,
+        file_bytes: int,
         check_alone: Callable[[], None] = lambda: None,
     ) -> None:
         """Start a new file at `position`. Raises OSError.
 
-        files: those that are there, oldest first. file_bytes: of a file that gets a successor; FILE_BYTES by default.
+        files: those that are there, oldest first. file_bytes: of a file that gets a successor.
         check_alone: raises CatalogLockedError where another process may write to the catalog; asked before anything is
         written, and again before it is acknowledged.
         """
         self._check_alone = check_alone
-        self._file_bytes = FILE_BYTES if file_bytes is None else file_bytes
+        self._file_bytes = file_bytes
         self._directory = directory
         self._durability = durability
         self._lock = Lock()

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from aggregator.engine.writer import Writing
 from aggregator.lql import Filter, TimeSpan, time_span
 from aggregator.lql.tree import Expression, Source
 from aggregator.storage.segments.table import Bounds
@@ -24,8 +25,6 @@ from aggregator.topic import Backend
 
 PIPE_TAG = "logrange.pipe"
 """The tag of streams that pipes write to. Pipes do not read from them."""
-ROUND_RECORDS = 1 << 22
-"""A round takes segments of a partition until it has so many records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ class PipeRound:
         self.material.pins.close()
 
 
-def begin_round(backend: Backend, chosen: Chosen, standing: Position, now_ns: int) -> PipeRound:
+def begin_round(backend: Writing, chosen: Chosen, standing: Position, now_ns: int) -> PipeRound:
     """The round that goes on at a place. Raises LqlError where the columns do not allow the condition, OSError."""
     backend.refresh()
     ends = visible_ends(backend)  # first: whatever lies below is then in the index and in the snapshots
@@ -97,7 +96,8 @@ def begin_round(backend: Backend, chosen: Chosen, standing: Position, now_ns: in
             material = Material(parts, pins, schema, ends)
             snapshots = [snapshot for snapshot, _ in held]
             begin = dict(standing.begin)
-            end = _cut(snapshots, begin, ends) if standing.after is None else dict(standing.end)
+            most = backend.tuning.pipe_round_records
+            end = _cut(snapshots, begin, ends, most) if standing.after is None else dict(standing.end)
             gone = sum(gone_between(snapshot, begin, end, backend.pool) for snapshot in snapshots)
             where = Filter.compile(chosen.where, material.columns, now_ns) if parts else None
             around = Round(begin, end, standing.after)
@@ -154,8 +154,8 @@ def first_indexes(backend: Backend) -> dict[int, int]:
     return firsts
 
 
-def _cut(snapshots: list[Snapshot], begin: dict[int, int], ends: dict[int, int]) -> dict[int, int]:
-    """Where a round ends that begins there: behind a segment, or behind everything."""
+def _cut(snapshots: list[Snapshot], begin: dict[int, int], ends: dict[int, int], most: int) -> dict[int, int]:
+    """Where a round ends that begins there: behind the segment with which it has so many records, or everything."""
     cut = {number: max(end, begin.get(number, 0)) for number, end in ends.items()}
     for snapshot in snapshots:
         for number, _ in snapshot.partitions:
@@ -163,7 +163,7 @@ def _cut(snapshots: list[Snapshot], begin: dict[int, int], ends: dict[int, int])
             records = 0
             for info in sorted(snapshot.segments.select(bounds), key=lambda info: info.last_index):
                 records += info.rows
-                if records >= ROUND_RECORDS and number in cut:
+                if records >= most and number in cut:
                     cut[number] = min(cut[number], info.last_index + 1)
                     break
     return cut

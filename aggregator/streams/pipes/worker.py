@@ -46,7 +46,6 @@ from esformat import ClosedError, EsdbError
 
 logger = logging.getLogger("aggregator")
 
-SLICE_ROWS = 1 << 14
 SLICE_BYTES = 4 << 20
 """A batch of copies has at most about so many bytes, and at most one part in SMALL_SHARE of a budget."""
 SMALL_SHARE = 16
@@ -64,7 +63,6 @@ KEEP_S = 10.0
 """What a pipe passed over without copying is told to the manifest about so often."""
 KEPT_STREAMS = 10_000
 """Of so many streams it is known which pipes read them."""
-MIN_BACK_OFF_S, MAX_BACK_OFF_S = 0.5, 30.0
 
 
 class _Interrupted(Exception):  # noqa: N818  it is no error
@@ -83,7 +81,7 @@ class Pipe:
     state: str = "behind"
     problem: str | None = None
     not_before: float = 0.0
-    back_off_s: float = MIN_BACK_OFF_S
+    back_off_s: float = 0.0
     level_us: int | None = None
     chosen: Chosen | None = None
     resting: bool = False
@@ -108,6 +106,7 @@ class Pipes:
         self._backend, self._target = backend, target
         self._rows = PipeRows(backend.manifest)
         self._lineage = lineage_of(backend)
+        self._min_back_off_s, self._max_back_off_s = backend.tuning.pipe_back_off_s
         self._lock = threading.Lock()
         self._stopping = threading.Event()
         self._allowance = Allowance()
@@ -245,7 +244,7 @@ class Pipes:
                 pauses = [self._look()]
             except (EsdbError, OSError) as error:  # a snapshot or the manifest cannot be had just now
                 logger.warning("pipes could not look for records, and will try again: %s", error)
-                pauses = [MAX_BACK_OFF_S]
+                pauses = [self._max_back_off_s]
             pauses += [self._turn(pipe) for pipe in self._awake()]
             pause = min((pause for pause in pauses if pause is not None), default=None)
             took = time.monotonic() - began
@@ -304,12 +303,12 @@ class Pipes:
         """Let a pipe copy for a while; gives the seconds after which it wants to go on, None: when something comes."""
         began = time.monotonic()
         if began < pipe.not_before:
-            return min(pipe.not_before - began, MAX_BACK_OFF_S)
+            return min(pipe.not_before - began, self._max_back_off_s)
         try:
             level = False
             while not level and time.monotonic() < began + TURN_S:
                 level = self._one_round(pipe)
-            pipe.problem, pipe.back_off_s = None, MIN_BACK_OFF_S
+            pipe.problem, pipe.back_off_s = None, 0.0
             if not level:
                 return 0.0
             pipe.state, pipe.level_us = "level", now_us()
@@ -328,9 +327,9 @@ class Pipes:
         newest = newest_batch(self._backend, pipe.info)
         if newest is not None and newest.sequence > pipe.progress.sequence:  # it was stored all the same
             pipe.progress = Progress.decode(newest.note, newest.sequence, self._backend)
+        pipe.back_off_s = min(max(2 * pipe.back_off_s, self._min_back_off_s), self._max_back_off_s)
         pipe.not_before = time.monotonic() + pipe.back_off_s
-        pause, pipe.back_off_s = pipe.back_off_s, min(2 * pipe.back_off_s, MAX_BACK_OFF_S)
-        return pause
+        return pipe.back_off_s
 
     def _keep(self) -> None:
         """Tell the manifest how far the pipes are."""
@@ -385,7 +384,7 @@ class Pipes:
     def _parts(self, batch: pa.RecordBatch) -> list[pa.RecordBatch]:
         limits = self._backend.limits
         most = min(SLICE_BYTES, limits.memory_bytes // SMALL_SHARE, limits.log_bytes // SMALL_SHARE)
-        return list(slices(batch, SLICE_ROWS, most))
+        return list(slices(batch, self._backend.tuning.pipe_slice_rows, most))
 
     def _copy(self, pipe: Pipe, around: PipeRound, part: pa.RecordBatch) -> None:
         events = copied_events(part, pipe.space)

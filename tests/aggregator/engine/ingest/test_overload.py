@@ -13,7 +13,7 @@ import aggregator
 from aggregator.engine.seal import sealer as sealing_module
 from aggregator.engine.seal.sealer import Load, choose_to_seal, sealed_at_once
 from aggregator.engine.upkeep.upkeep import Housekeeping
-from aggregator.policy import Limits, Retention
+from aggregator.policy import Limits, Retention, Tuning
 from esformat import InvalidEventError
 
 
@@ -183,8 +183,7 @@ def test_room_is_told_beforehand(tmp_path, stuck):
 
 def test_much_is_sealed_in_parts(tmp_path, monkeypatch):
     """What one partition holds is sealed some megabytes at a time, all of it but what comes meanwhile."""
-    monkeypatch.setattr(sealing_module, "SEALED_BYTES", 1)
-    with aggregator.open(tmp_path / "data") as catalog:
+    with aggregator.open(tmp_path / "data", tuning=Tuning(sealed_bytes=1)) as catalog:
         topic = catalog.create_topic("t")
         for number in range(5):
             topic.append([{"space": "a", "timestamp": number, "data": b"x" * 50_000}])

@@ -267,8 +267,8 @@ def test_counts_are_those_of_the_disk(tmp_path, monkeypatch):
         topic = catalog.create_topic("t", roll={"rows": 300}, retention={"bytes": LIMIT // 2})
         failing.set()
         first, _ = fill(topic)
-        footprint = catalog._backend.footprint
-        assert footprint.total() > 2 * first * SIZE  # in the log, and as segments to come
+        quota = catalog._backend.quota
+        assert quota.total() > 2 * first * SIZE  # in the log, and as segments to come
         failing.clear()
         catalog.seal()
         refusals: list[str] = []
@@ -287,12 +287,12 @@ def test_counts_are_those_of_the_disk(tmp_path, monkeypatch):
         catalog.seal()
         catalog.compact()
         catalog.retain()
-        until(lambda: not topic.erasures() and not footprint.waiting() and not catalog._backend.budget.held_bytes)
+        until(lambda: not topic.erasures() and not quota.waiting() and not catalog._backend.budget.held_bytes)
         still(catalog)
         files = {path: file.st_size for path, file in files_of(root).items()}
         segments = sum(size for path, size in files.items() if path.suffix == ".esdb")
         assert segments == topic.stats()["sealed_bytes"] == catalog._backend.state.segment_bytes
-        assert footprint.total() == pytest.approx(sum(files.values()), abs=1000)
+        assert quota.total() == pytest.approx(sum(files.values()), abs=1000)
 
 
 def test_erasing_where_no_room_is_left(tmp_path):

@@ -529,9 +529,9 @@ def test_bytes_count(root):
         backend = catalog._backend
         assert backend.manifest.facts_bytes == size
         assert catalog.stats()["disk"]["manifest"] == backend.manifest.size_bytes + size
-        total = backend.footprint.total()
+        total = backend.quota.total()
         backend.manifest.facts_bytes = 0
-        assert backend.footprint.total() == total - size
+        assert backend.quota.total() == total - size
 
 
 @pytest.mark.parametrize("facts", ["kept", "lost"])

@@ -56,7 +56,7 @@ def few(count, **facts):
 def test_what_merges_by_itself(segments, bounds, expected):
     """Eight neighbours of one partition, schema and level, within the bounds."""
     shuffled = random.Random(1).sample(segments, len(segments))
-    assert numbers(merges_due(shuffled, bounds)) == expected
+    assert numbers(merges_due(shuffled, bounds, 8)) == expected
 
 
 @pytest.mark.parametrize(

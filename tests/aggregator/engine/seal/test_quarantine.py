@@ -18,7 +18,7 @@ import aggregator
 import esformat
 from aggregator.cli import run
 from aggregator.engine.seal import process as sealing_process
-from aggregator.engine.upkeep import scheduler as maintenance
+from aggregator.policy import Tuning
 from esformat.parts import EventSchema, Field
 from esformat.write import intake
 
@@ -88,11 +88,10 @@ def test_neighbours_are_sealed(root, sealing, caplog):
 
 
 @pytest.mark.background
-def test_by_itself(root, monkeypatch):
+def test_by_itself(root):
     """Nobody has to call anything, and no trouble is left that would make a server not ready."""
-    monkeypatch.setattr(maintenance, "TICK_S", 0.05)
     poisoned(root, MIXED)
-    with aggregator.open(root) as catalog:
+    with aggregator.open(root, tuning=Tuning(tick_s=0.05)) as catalog:
         topic = catalog.topic("t")
         topic.set_policy(roll={"rows": 1})
         deadline = time.monotonic() + 60

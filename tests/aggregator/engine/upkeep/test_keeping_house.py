@@ -14,8 +14,8 @@ import pytest
 from reading_child import read_until
 
 import aggregator
-from aggregator.engine.seal import compaction
 from aggregator.engine.upkeep.upkeep import LOG_SHARE, Housekeeping
+from aggregator.policy import Tuning
 from aggregator.storage.segments.pool import SegmentPool
 
 ROOT = Path(__file__).parents[4]
@@ -49,7 +49,6 @@ def test_eight_readers(tmp_path, monkeypatch, limits, retention):
     append is refused, and each pass of retention leaves no more than 1.1 times the limit, but for files that scans
     still read, and for what of the log is more than its share, as sealing has not come to it.
     """
-    monkeypatch.setattr(compaction, "FAN_IN", 3)
     left: list[tuple[int, int]] = []
     real = Housekeeping._retain
 
@@ -63,7 +62,7 @@ def test_eight_readers(tmp_path, monkeypatch, limits, retention):
     monkeypatch.setattr(Housekeeping, "_retain", retain)
     root = tmp_path / "data"
     child = [sys.executable, str(ROOT / "tests/support/reading_child.py"), str(root)]
-    with aggregator.open(root, limits=limits, durability="none") as catalog:
+    with aggregator.open(root, limits=limits, durability="none", tuning=Tuning(fan_in=3)) as catalog:
         topic = catalog.create_topic("t", roll={"rows": 100}, retention=retention)
         source = Source(topic)
         beside = catalog.create_topic("beside", roll={"rows": 100})

@@ -10,8 +10,8 @@ from waiting import until
 import aggregator
 from aggregator.engine.seal import sealer as sealing_module
 from aggregator.engine.seal.sealer import Sealer
-from aggregator.engine.upkeep import scheduler as maintenance
 from aggregator.engine.upkeep.upkeep import Housekeeping
+from aggregator.policy import Tuning
 
 WAIT_S = 60
 
@@ -29,17 +29,18 @@ class Failing:
         return self.real(*args, **options)
 
 
+QUICK = Tuning(tick_s=0.05, seal_back_off_s=(0.5, 0.5))
+
+
 @pytest.fixture
-def root(tmp_path, monkeypatch):
-    monkeypatch.setattr(maintenance, "TICK_S", 0.05)
-    monkeypatch.setattr(maintenance, "MAX_BACK_OFF_S", 0.5)
+def root(tmp_path):
     return tmp_path / "events"
 
 
 def test_background_beside_a_seal_that_was_asked_for(root, monkeypatch):
     """It leaves the events that came meanwhile: nothing is due of them."""
     write = sealing_module.write_segment
-    with aggregator.open(root) as catalog:
+    with aggregator.open(root, tuning=QUICK) as catalog:
         topic = catalog.create_topic("t")
         topic.append([{"space": "a", "timestamp": 1}])
         running = catalog._backend.maintenance._running
@@ -60,7 +61,7 @@ def test_sealing_that_fails_in_a_way_that_nobody_thought_of(root, monkeypatch, e
     """It shows as trouble, is tried again, and is no trouble any more when it succeeds."""
     write = Failing(sealing_module.write_segment, error)
     monkeypatch.setattr(sealing_module, "write_segment", write)
-    with aggregator.open(root) as catalog:
+    with aggregator.open(root, tuning=QUICK) as catalog:
         topic = catalog.create_topic("t", roll={"rows": 1})
         topic.append([{"space": "a", "timestamp": 1}])
         until(lambda: catalog.trouble is not None)
@@ -72,7 +73,7 @@ def test_sealing_that_fails_in_a_way_that_nobody_thought_of(root, monkeypatch, e
 
 def test_looking_for_what_is_due_fails(root, monkeypatch):
     """Segments are sealed by themselves again when it does not."""
-    with aggregator.open(root) as catalog:
+    with aggregator.open(root, tuning=QUICK) as catalog:
         topic = catalog.create_topic("t", roll={"rows": 1})
         loads = Failing(catalog._backend.sealer.loads, RuntimeError("dictionary changed size during iteration"))
         monkeypatch.setattr(catalog._backend.sealer, "loads", loads)
@@ -88,7 +89,7 @@ def test_a_chore_that_fails_in_a_way_that_nobody_thought_of(root, monkeypatch):
     """It shows as trouble, and is done again."""
     retain = Failing(Housekeeping._retain_by_itself, ValueError("no such thing"))
     monkeypatch.setattr(Housekeeping, "_retain_by_itself", lambda self: retain(self))
-    with aggregator.open(root) as catalog:
+    with aggregator.open(root, tuning=QUICK) as catalog:
         until(lambda: catalog.trouble is not None)
         assert "no such thing" in catalog.trouble
         retain.error = None
@@ -119,7 +120,7 @@ def test_partitions_that_come_while_it_is_looked_what_is_due(root, monkeypatch):
         def sealing(self):
             partitions[max(partitions) + 1] = partitions[1]
 
-    with aggregator.open(root) as catalog:
+    with aggregator.open(root, tuning=QUICK) as catalog:
         catalog.create_topic("t").append([{"space": "a", "timestamp": 1}])
         partitions = catalog._backend.state.partitions
         before = dict(partitions)

@@ -123,10 +123,9 @@ def test_published_after_sync_only(directory, monkeypatch):
     assert bench.published == [(1, 0, b"abc")]
 
 
-def test_files_follow_each_other(directory, monkeypatch):
+def test_files_follow_each_other(directory):
     """A full file gets a successor; each defines its partitions itself; sealed ones go, oldest first."""
-    monkeypatch.setattr(log_module, "FILE_BYTES", 2000)
-    bench = Bench(directory)
+    bench = Bench(directory, file_bytes=2000)
     for _ in range(10):
         bench.append(1, b"x" * 400)
         bench.append(2, b"y" * 400)
@@ -300,8 +299,7 @@ def test_short_header_is_completed(directory, monkeypatch):
 
 def test_no_room_for_a_new_file(directory, monkeypatch):
     """The append is refused and the file before stays in use."""
-    monkeypatch.setattr(log_module, "FILE_BYTES", 100)
-    bench = Bench(directory)
+    bench = Bench(directory, file_bytes=100)
     bench.append(1, b"x" * 200)
 
     def fail(descriptor):
@@ -423,10 +421,9 @@ def test_torn_group_is_dropped_whole(directory, monkeypatch):
     assert not result.damages
 
 
-def test_missing_file_is_reported(directory, monkeypatch):
+def test_missing_file_is_reported(directory):
     """A log file that is gone leaves a gap that is told."""
-    monkeypatch.setattr(log_module, "FILE_BYTES", 100)
-    bench = Bench(directory)
+    bench = Bench(directory, file_bytes=100)
     for number in range(4):
         bench.append(1, b"%d" % number * 100)
     bench.log.close()

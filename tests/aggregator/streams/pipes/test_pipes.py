@@ -15,7 +15,7 @@ import aggregator
 from aggregator.engine.ingest.append import Ingest
 from aggregator.errors import OverloadedError
 from aggregator.lql import LqlError, TagSet, source_to_text
-from aggregator.streams.pipes import round as pipe_round
+from aggregator.policy import Tuning
 from aggregator.streams.pipes import worker as pipes
 from aggregator.streams.pipes.copy import copied_events
 
@@ -49,11 +49,9 @@ def test_from_and_where(tmp_path):
         assert copies(catalog, "errors") == ["ERROR 1"]
 
 
-def test_backfill_of_all_that_is_there(tmp_path, monkeypatch):
+def test_backfill_of_all_that_is_there(tmp_path):
     """Sealed or not, over several topics, partitions and rounds."""
-    monkeypatch.setattr(pipe_round, "ROUND_RECORDS", 150)
-    monkeypatch.setattr(pipes, "SLICE_ROWS", 64)
-    with aggregator.open(tmp_path / "c") as catalog:
+    with aggregator.open(tmp_path / "c", tuning=Tuning(pipe_round_records=150, pipe_slice_rows=64)) as catalog:
         expected = []
         for number in range(6):
             for topic in ("logs", "other"):
@@ -89,9 +87,9 @@ def test_saved_at_once_and_caught_up(tmp_path):
 
 
 @pytest.mark.usefixtures("quiet")
-def test_exactly_once_over_crashes(tmp_path, monkeypatch):
+def test_exactly_once_over_crashes(tmp_path):
     """Wherever a crash falls between batches of copies, sealed or not, each record is copied once."""
-    monkeypatch.setattr(pipes, "SLICE_ROWS", 7)
+    few = Tuning(pipe_slice_rows=7)
     images = []
     append = Ingest.append
 
@@ -109,7 +107,7 @@ def test_exactly_once_over_crashes(tmp_path, monkeypatch):
         return receipt
 
     root = tmp_path / "c"
-    with mock.patch.object(Ingest, "append", copying), aggregator.open(root) as catalog:
+    with mock.patch.object(Ingest, "append", copying), aggregator.open(root, tuning=few) as catalog:
         catalog.write({"a": "1"}, [{"ts": -i, "msg": str(i)} for i in range(60)])
         catalog.seal()
         catalog.write({"a": "2"}, [{"ts": 5 * i, "msg": str(60 + i)} for i in range(40)], partition="1")
@@ -118,7 +116,7 @@ def test_exactly_once_over_crashes(tmp_path, monkeypatch):
     assert len(images) > 4
     for image in (*images, root):
         for _ in range(2 if image == root else 1):
-            with aggregator.open(image) as catalog:
+            with aggregator.open(image, tuning=few) as catalog:
                 level(catalog, "p")
                 catalog.write({"a": "3"}, [{"msg": "13"}])
                 level(catalog, "p")
@@ -233,10 +231,9 @@ def test_pipes_leave_writers_room(tmp_path):
         assert catalog.query("SELECT COUNT FROM logrange.pipe = p WHERE msg PREFIX x").to_pylist() == [{"count": 9000}]
 
 
-def test_a_failing_pipe_tells_and_tries_again(tmp_path, monkeypatch):
+def test_a_failing_pipe_tells_and_tries_again(tmp_path):
     """An error of reading shows as the pipe's problem; when it is over, nothing is missing."""
-    monkeypatch.setattr(pipes, "MIN_BACK_OFF_S", 0.01)
-    with aggregator.open(tmp_path / "c") as catalog:
+    with aggregator.open(tmp_path / "c", tuning=Tuning(pipe_back_off_s=(0.01, 30.0))) as catalog:
         catalog.query("CREATE PIPE p")
         with mock.patch.object(pipes, "begin_round", side_effect=OSError(5, "the disk")):
             catalog.write({"a": "1"}, [{"msg": "x"}])

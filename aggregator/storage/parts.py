@@ -1,0 +1,34 @@
+"""`Storage`: what is open of a catalog that is written, for all that works on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aggregator.base.memory_budget import Budget
+from aggregator.policy import Durability, Limits, Tuning
+from aggregator.storage.files.disk_reserve import DiskReserve
+from aggregator.storage.files.layout import Layout
+from aggregator.storage.files.pins import Pins
+from aggregator.storage.log.log import Log
+from aggregator.storage.manifest import Manifest
+from aggregator.storage.segments.pool import SegmentPool
+from aggregator.storage.state.state import CatalogState
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Storage:
+    """The files of a catalog, what is known of them, and how much they may take. clock: the time, µs."""
+
+    layout: Layout
+    state: CatalogState
+    manifest: Manifest
+    log: Log
+    pins: Pins
+    pool: SegmentPool
+    reserve: DiskReserve
+    budget: Budget
+    limits: Limits
+    durability: Durability
+    tuning: Tuning
+    clock: Callable[[], int]
