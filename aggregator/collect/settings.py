@@ -77,9 +77,7 @@ class Files:
             )
         if (self.format == "regex") != (self.pattern is not None):
             raise InvalidRequestError("the format regex and a pattern go together")
-        for what, pattern in (
-            ("pattern", self.pattern), ("multiline", self.multiline), ("path_tags", self.path_tags),
-        ):  # fmt: skip
+        for what, pattern in (("pattern", self.pattern), ("multiline", self.multiline), ("path_tags", self.path_tags)):
             if pattern is not None:
                 check_pattern(what, pattern)
             if pattern is not None and what != "multiline":

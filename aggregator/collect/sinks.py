@@ -140,9 +140,7 @@ class ServerSink:
         body = io.BytesIO()
         with pa.ipc.new_stream(body, events.schema) as stream:
             stream.write_table(events)
-        headers = {
-            "Content-Type": "application/vnd.apache.arrow.stream", "Idempotency-Key": f"{producer}:{sequence}",
-        }  # fmt: skip
+        headers = {"Content-Type": "application/vnd.apache.arrow.stream", "Idempotency-Key": f"{producer}:{sequence}"}
         wait, made, began_s = FIRST_WAIT_S, False, self._patience.clock()
         while True:
             try:

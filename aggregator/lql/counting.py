@@ -52,9 +52,7 @@ class Counter:
         self._values = [_Values(measure, columns) for measure in self._measures]
         results = dict.fromkeys(result for values in self._values for result in values.results)
         self._groups = Groups(list(self._makers), list(results))
-        self._apart = {
-            values.name: Groups([*self._makers, values.name]) for values in self._values if values.apart
-        }  # fmt: skip
+        self._apart = {values.name: Groups([*self._makers, values.name]) for values in self._values if values.apart}
         self._rounded: set[str] = set()
 
     def add(self, batch: pa.RecordBatch) -> None:

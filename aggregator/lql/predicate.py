@@ -18,9 +18,7 @@ from aggregator.lql.regex import MAX_PATTERN, Regex, RegexError
 _LONGEST_WRITTEN = 24  # characters of a regular expression for one of a glob: `[\x{10ffff}-\x{10ffff}]`
 _FEW = 4  # a quarter of the texts
 Test = Callable[[pa.Array], pa.BooleanArray]
-_ORDER = {
-    "=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal
-}  # fmt: skip
+_ORDER = {"=": pc.equal, "!=": pc.not_equal, "<": pc.less, "<=": pc.less_equal, ">": pc.greater, ">=": pc.greater_equal}
 
 
 def text_test(op: str, value: str) -> Test:

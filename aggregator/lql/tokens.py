@@ -70,9 +70,7 @@ _TOKEN = re.compile(
     r"|(?P<sign><=|>=|!=|<>|==|[<>=])|(?P<punctuation>[()\[\],:;])",
     re.DOTALL,
 )
-_PUNCTUATION = {
-    "(": "LPAR", ")": "RPAR", "[": "LSQB", "]": "RSQB", ",": "COMMA", ":": "COLON", ";": "SEMICOLON"
-}  # fmt: skip
+_PUNCTUATION = {"(": "LPAR", ")": "RPAR", "[": "LSQB", "]": "RSQB", ",": "COMMA", ":": "COLON", ";": "SEMICOLON"}
 _VALUES = ("STRING", "NUMBER", "WORD", "IDENT")
 _BEFORE_OPERANDS = ("", "FROM", "WHERE", "AND", "OR", "NOT", "LPAR", "PARTITIONS", "TRUNCATE", "DRYRUN")
 _MEASURE = re.compile(r"SUM|AVG|MIN|MAX|PERCENTILE|P[1-9][0-9]?", re.IGNORECASE)  # with parentheses behind

@@ -134,9 +134,7 @@ class CatalogWriteOptions:
 
     def for_files(self) -> WriteOptions:
         """What the same columns are called in options of files."""
-        return WriteOptions(
-            self.root, self.space, self.timestamp, self.grouping, indexes=self.indexes, keys=self.keys
-        )  # fmt: skip
+        return WriteOptions(self.root, self.space, self.timestamp, self.grouping, indexes=self.indexes, keys=self.keys)
 
 
 def catalog_root(options: Options) -> str:

@@ -57,9 +57,7 @@ _MOST_BYTES = 65_536
 _IN_MESSAGES = ("level", "lvl", "severity", "loglevel", "log_level", "log.level", "levelname", "logLevel", "Level",
                 "Severity", "severity_text", "SeverityText", "@l")  # fmt: skip
 _NAME = b"(?:%b)" % "|".join(map(re.escape, _IN_MESSAGES)).encode()
-_JSON = re.compile(
-    rb'^\s*\{[^{}\[\]]*?"' + _NAME + rb'"\s*:\s*"?(?P<value>[A-Za-z]{1,16}|\d{1,2})"?\s*[,}]'
-)  # fmt: skip
+_JSON = re.compile(rb'^\s*\{[^{}\[\]]*?"' + _NAME + rb'"\s*:\s*"?(?P<value>[A-Za-z]{1,16}|\d{1,2})"?\s*[,}]')
 """A level that stands before all objects and lists within: nothing of an inner one is taken for it."""
 _LOGFMT = re.compile(
     rb'^(?:[^"]|"(?:[^"\\]|\\.)*")*?(?:^|\s)'

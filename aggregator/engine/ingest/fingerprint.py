@@ -43,9 +43,7 @@ def _canonical(array: pa.Array) -> pa.Array:
         return _struct(array)
     if pt.is_map(kind):
         copy = _copied(array)
-        return pa.MapArray.from_arrays(
-            copy.offsets, _canonical(copy.keys), _canonical(copy.items), mask=copy.is_null()
-        )  # fmt: skip
+        return pa.MapArray.from_arrays(copy.offsets, _canonical(copy.keys), _canonical(copy.items), mask=copy.is_null())
     if pt.is_fixed_size_list(kind):
         return _list(_bounds(array, kind.list_size), array.flatten(), array)
     if pt.is_list(kind) or pt.is_large_list(kind):

@@ -100,9 +100,8 @@ class Quarantine:
             self._next += 1
             self._spared.add(number)
         return write_batch(
-            self._layout, batches, number=number, facts=facts, producers=producers, created_us=created_us,
-            reason=reason,
-        )  # fmt: skip
+            self._layout, batches, number=number, facts=facts, producers=producers, created_us=created_us, reason=reason
+        )
 
     def keep(self, batches: Iterable[QuarantinedBatch]) -> None:
         """They have their rows now."""

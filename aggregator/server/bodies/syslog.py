@@ -49,7 +49,7 @@ _OLD_TIME = re.compile(
     rb" {0,4}+(?:(?P<sequence>\d{1,10}+)?: ?(?:(?P<origin>[A-Za-z][^\s:]{0,254}+): ?)?)?(?P<sign>[*.])?"
     rb"(?:(?P<year_before>\d{4}) )?" + _DAY + _CLOCK + rb"(?: (?P<year_after>(?:199|20\d)\d)(?= ))?"
     rb"(?: (?P<zone>[A-Za-z]{1,7}|[+-]\d\d:?\d\d)(?=[ :]|\Z))?:?(?: {1,2}|\Z)"
-)  # fmt: skip
+)
 _ISO_TIME = re.compile(
     rb" {0,4}+(?P<date>\d{4}-\d\d-\d\d)[T ]" + _CLOCK + rb"(?: ?(?P<zone>[Zz]|[+-]\d\d:?\d\d))?:?(?: {1,2}|\Z)"
 )

@@ -48,9 +48,7 @@ _ANSWERED = {"200": json_answer("what became of each item", ref("BulkAnswer")), 
 _ONE = "A record of the stream `{index=…}`, with its id as the field `_id`."
 _DOCUMENT = {"@timestamp": "2026-03-01T08:00:00Z", "message": "GET / 200"}
 _BODY: Any = {"application/json": {"schema": {"type": "object"}, "example": _DOCUMENT}}
-_STORED: dict[str, Any] = {
-    "201": json_answer("stored", {"type": "object"}), "429": {"description": "try again"},
-}  # fmt: skip
+_STORED: dict[str, Any] = {"201": json_answer("stored", {"type": "object"}), "429": {"description": "try again"}}
 _KEPT_NOWHERE = ("_index_template", "_template", "_component_template", "_ilm/policy", "_data_stream")
 _FACTS = {"200": json_answer("facts about the server", {"type": "object"})}
 

@@ -21,8 +21,7 @@ from aggregator.server.control.operation import F, bound, operation, parameter
 from aggregator.server.http.body import read_body
 from aggregator.server.http.params import Asked, idempotency_key
 
-TOPIC = parameter("topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC,
-                  maxLength=1024)  # fmt: skip
+TOPIC = parameter("topic", "Topic of the streams; it is made where it is absent", default=STREAMS_TOPIC, maxLength=1024)
 PARTITION = parameter("partition", "Name of a partition", default="0")
 _EXAMPLE: dict[str, Any] = {
     "resourceLogs": [{

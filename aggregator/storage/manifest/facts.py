@@ -86,7 +86,7 @@ def lines_of(kind: str, values: Iterable[Any]) -> list[bytes]:
     return [
         json.dumps({kind: encode(value)}, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
         for value in values
-    ]  # fmt: skip
+    ]
 
 
 def encode_facts(lines: bytes, change: int) -> bytes:
