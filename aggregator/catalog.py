@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from threading import Lock
 from types import TracebackType
 from typing import Any, Self
 
@@ -21,29 +19,25 @@ from aggregator.engine.leaving import close_at_exit, closed
 from aggregator.engine.stats import disk_stats, memory_stats, scan_stats
 from aggregator.engine.upkeep.ages import stored_report
 from aggregator.engine.writer import Writing, now_us
-from aggregator.errors import InvalidRequestError, SequenceConflictError, TopicExistsError, TopicNotFoundError
-from aggregator.lql import TagSet, parse_source
-from aggregator.model import Problem, Receipt, TopicInfo
+from aggregator.errors import InvalidRequestError, TopicExistsError, TopicNotFoundError
+from aggregator.lql import parse_source
+from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Problem, Receipt, TopicInfo
 from aggregator.policy import Retention, Roll
 from aggregator.quarantine import QuarantineView
 from aggregator.statements import follow, run
 from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.usage import measure
-from aggregator.storage.segments.records import STREAM_SCHEMA, events_of, joined, record_columns
 from aggregator.storage.state.notify import Arrivals
-from aggregator.storage.state.schema import topic_schema, union_schema
+from aggregator.storage.state.schema import topic_schema
 from aggregator.storage.state.state import Topic as TopicState
 from aggregator.streams.pipes.tables import pipe_facts
 from aggregator.streams.pipes.worker import Pipes
 from aggregator.streams.selection import Selection
 from aggregator.streams.tail import Tail
-from aggregator.topic import DEFAULT_PARTITION, Backend, Topic, writer_of
+from aggregator.streams.writing import StreamWrites
+from aggregator.topic import Backend, Topic, writer_of
 from esformat import ClosedError
-from esformat.parts import EventSchema, html_facts
-
-STREAMS_TOPIC = "logs"
-"""The topic that streams are written to where none is named."""
-_EARLIER = 64  # states of a topic's columns in which a batch that comes again may have been stored
+from esformat.parts import html_facts
 
 
 def _open_copy(path: str) -> Catalog:
@@ -66,10 +60,9 @@ class Catalog:
         """Made by `aggregator.open`."""
         self._backend = backend
         self._closed = False
-        self._columns: dict[int, tuple[int, pa.Schema]] = {}
-        self._making = Lock()  # held while a topic is made
+        self._writes = StreamWrites(backend, self.topic, self.create_topic)
         try:
-            self._pipes = Pipes(backend, self._pipe_target) if isinstance(backend, Writing) else None
+            self._pipes = Pipes(backend, self._writes.pipe_target) if isinstance(backend, Writing) else None
         except BaseException:
             backend.close()
             raise
@@ -160,13 +153,11 @@ class Catalog:
         wanted = topic_schema(schema if schema is not None else pa.schema([]), indexes, binary_keys=binary)
         info = TopicInfo(0, name, keys, tuple(indexes), Roll.of(roll), Retention.of(retention), now_us())
         try:
-            topic = uninterrupted(lambda: self._make_topic(writing, info, None if schema is None else wanted))
+            return Topic(self._backend, writing.housekeeping.topics.make(info, None if schema is None else wanted))
         except TopicExistsError:
             if not exist_ok:
                 raise
             return self._existing(info)
-        writing.manifest.keep_facts()
-        return Topic(self._backend, topic)
 
     def _existing(self, wanted: TopicInfo) -> Topic:
         topic = self.topic(wanted.name)
@@ -176,16 +167,6 @@ class Catalog:
                 f"{', '.join(topic.indexes) or '(none)'}",
                 path=str(self.path), hint="give another name, or the same indexes and keys",
             )  # fmt: skip
-        return topic
-
-    def _make_topic(self, writing: Writing, info: TopicInfo, schema: EventSchema | None) -> TopicState:
-        state = writing.state
-        with self._making:  # who learns that it exists already finds it
-            info, stored = writing.manifest.make_topic(info, schema)
-            with state.view_lock:
-                topic = state.add_topic(info)
-                if stored is not None:
-                    state.add_schema(stored)
         return topic
 
     def seal(self, topic: str | None = None) -> int:
@@ -241,53 +222,7 @@ class Catalog:
         """Store records of several streams, pairs of tags and records, as one batch. Else as `write`."""
         self._check_open()
         writer_of(self._backend)
-        target = self._stream_topic(topic)
-        now = now_us()
-        given = [(TagSet.of(tags), list(each) if isinstance(each, Iterator) else each) for tags, each in streams]
-        if not given:
-            raise InvalidRequestError("no streams", hint="give at least one pair of tags and records")
-
-        def append(columns: pa.Schema) -> Receipt:
-            tables = [events_of(tags, records, columns, now) for tags, records in given]
-            return target.append(joined(tables), partition, producer=producer, sequence=sequence)
-
-        known = len(self._backend.state.topics[topic].schemas)
-        try:
-            return append(self._columns_of(topic))
-        except SequenceConflictError:  # fields may have had no columns when the batch came first
-            for count in reversed(range(known)[-_EARLIER:]):
-                with contextlib.suppress(SequenceConflictError):
-                    return append(self._columns_at(topic, count))
-            raise
-
-    def _stream_topic(self, name: str) -> Topic:
-        if name not in self._backend.state.topics:
-            with contextlib.suppress(TopicExistsError):  # somebody was quicker
-                return self.create_topic(name, STREAM_SCHEMA)
-        topic = self.topic(name)
-        if topic.keys != "text":
-            raise InvalidRequestError(f"the topic {name!r} has binary keys", hint="streams are named by text")
-        return topic
-
-    def _pipe_target(self) -> TopicState:
-        """The topic that pipes write to."""
-        self._stream_topic(STREAMS_TOPIC)
-        return self._backend.state.topics[STREAMS_TOPIC]
-
-    def _columns_of(self, topic: str) -> pa.Schema:
-        """The columns of a topic that fields of mappings go to."""
-        state = self.topic(topic)._topic
-        number, count = state.info.number, len(state.schemas)
-        known = self._columns.get(number)
-        if known is None or known[0] != count:
-            known = self._columns[number] = (count, self._columns_at(topic, count))
-        return known[1]
-
-    def _columns_at(self, topic: str, count: int) -> pa.Schema:
-        """The same when the topic had so many schemas."""
-        schemas = sorted(self._backend.state.topics[topic].schemas.values(), key=lambda info: info.number)[:count]
-        union = union_schema(schemas, binary_keys=False).arrow
-        return record_columns([info.schema.arrow for info in schemas], union)
+        return self._writes.write(streams, topic, partition, producer, sequence)
 
     def streams(self, expression: str = "") -> list[dict[str, str]]:
         """The tags of each stream that an LQL expression over tags, or a tag list in braces, selects; "": of all.
@@ -350,18 +285,8 @@ class Catalog:
         if new_name == STREAMS_TOPIC:
             raise TopicExistsError(f"the name {new_name!r} is that of the streams' topic", hint="choose another one")
 
-        def rename() -> None:
-            with writing.state.edit_lock:
-                state = topic._topic
-                state.check_there()
-                change = writing.manifest.rename_topics({state.info.number: new_name})
-                with writing.state.view_lock:
-                    writing.state.change = max(writing.state.change, change)
-                    writing.state.add_topic(replace(state.info, name=new_name))
-
         if new_name != name:
-            uninterrupted(rename)
-            writing.manifest.keep_facts()
+            writing.housekeeping.topics.rename(topic._topic, new_name)
         return topic
 
     def delete_topic(self, name: str) -> None:
@@ -375,7 +300,7 @@ class Catalog:
         writing = writer_of(self._backend)
         topic = self.topic(name)
         _check_not_streams(name, "deleted")
-        writing.housekeeping.deletion.delete(topic._topic)
+        writing.housekeeping.topics.delete(topic._topic)
 
     def retain(self, topic: str | None = None, *, dry_run: bool = False) -> RetentionReport:
         """Remove what the topics' retention and the catalog's limits no longer keep, oldest first, now.

@@ -12,6 +12,9 @@ RECORD_INDEX = "record_index"
 """The column of a segment that holds each event's record index."""
 PARTITION = "partition"
 """The column that a scan can give besides: the name of an event's partition."""
+DEFAULT_PARTITION = "0"
+STREAMS_TOPIC = "logs"
+"""The topic that streams are written to where none is named."""
 RESERVED_COLUMNS = (RECORD_INDEX, PARTITION)
 LAST = 2**63 - 1
 """No timestamp and no record index is larger."""

@@ -17,7 +17,7 @@ from aggregator.engine.stats import topic_stats
 from aggregator.engine.upkeep.residue import look_for
 from aggregator.engine.writer import Writing, now_us
 from aggregator.errors import ReadOnlyError
-from aggregator.model import Receipt
+from aggregator.model import DEFAULT_PARTITION, Receipt
 from aggregator.policy import Retention, Roll
 from aggregator.read.key_counts import counted_spaces, counted_values
 from aggregator.read.query import Question, Scans, check_index, make_question
@@ -27,9 +27,6 @@ from aggregator.storage.state.state import Snapshot
 from aggregator.storage.state.state import Topic as TopicState
 from aggregator.storage.state.tombstones import erased_spaces
 from esformat.parts import html_facts, html_time
-
-DEFAULT_PARTITION = "0"
-
 
 Backend = Writing | Following
 """What stands behind an open catalog."""

@@ -16,12 +16,12 @@ from aggregator.client.async_writer import AsyncWriter
 from aggregator.client.connection import Options
 from aggregator.client.errors import TruncatedAnswerError
 from aggregator.client.lanes import Lanes
-from aggregator.client.questions import DEFAULT_PARTITION, Questions
+from aggregator.client.questions import Questions
 from aggregator.client.retry import Retry
 from aggregator.client.scan import events_of
-from aggregator.client.streams import STREAMS_TOPIC, records_table, tags_text
+from aggregator.client.streams import records_table, tags_text
 from aggregator.client.tail import BROKEN_POLLS, POLL_RECORDS, POLL_S, Page
-from aggregator.model import Receipt
+from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Receipt
 from esformat import Event
 
 

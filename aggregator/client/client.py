@@ -12,13 +12,13 @@ import pyarrow as pa
 from aggregator.client import calls
 from aggregator.client.connection import Connection, Options
 from aggregator.client.lanes import Lanes
-from aggregator.client.questions import DEFAULT_PARTITION, Questions
+from aggregator.client.questions import Questions
 from aggregator.client.retry import Retry
 from aggregator.client.scan import RemoteScan, RemoteSelection
-from aggregator.client.streams import STREAMS_TOPIC, records_table, tags_text
+from aggregator.client.streams import records_table, tags_text
 from aggregator.client.tail import Page, RemoteTail
 from aggregator.client.writer import Writer
-from aggregator.model import Receipt
+from aggregator.model import DEFAULT_PARTITION, STREAMS_TOPIC, Receipt
 from esformat import UsageError
 
 

@@ -20,9 +20,9 @@ from aggregator.client.errors import UnavailableError, WriteFailedError
 from aggregator.client.outbox import Unsent
 from aggregator.client.retry import Retry
 from aggregator.client.sizing import Sizing
-from aggregator.client.streams import STREAMS_TOPIC
 from aggregator.client.writer import Writer
 from aggregator.errors import InvalidRequestError
+from aggregator.model import STREAMS_TOPIC
 from aggregator.streams.level import LEVEL_TEXT, python_level
 from esformat import ClosedError
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from aggregator.client import calls
+from aggregator.model import DEFAULT_PARTITION
 from aggregator.read.query import Scans
 from esformat import UsageError
 
-DEFAULT_PARTITION = "0"
 S = TypeVar("S")
 
 

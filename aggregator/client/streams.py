@@ -11,8 +11,6 @@ import pyarrow as pa
 from aggregator.lql import TagSet
 from aggregator.storage.segments.records import NO_COLUMNS, events_of
 
-STREAMS_TOPIC = "logs"
-"""The topic that streams are written to where none is named."""
 _NAMES = {"timestamp": "ts", "data": "msg"}
 _NO_TAGS = TagSet(())
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from aggregator.model import ProducerEntry
+from aggregator.model import DEFAULT_PARTITION, ProducerEntry
 from aggregator.opening import make_directory_tree
 from aggregator.spark.options import IN_A_STORE
 from aggregator.spark.source import write
@@ -18,7 +18,6 @@ from aggregator.storage.files.layout import Layout
 from aggregator.storage.files.modes import create_directory
 from aggregator.storage.files.staging import staging
 from aggregator.storage.manifest import Manifest
-from aggregator.topic import DEFAULT_PARTITION
 from esformat.spark.parts import (
     GROUP_BYTES,
     INPUT_FORMATS,

@@ -9,7 +9,7 @@ from typing import Self
 
 from aggregator.base.names import check_name
 from aggregator.engine.ingest.append import batch_key
-from aggregator.topic import DEFAULT_PARTITION
+from aggregator.model import DEFAULT_PARTITION
 from esformat import UsageError
 from esformat.spark.parts import (
     PARTITION_BYTES,

@@ -14,11 +14,11 @@ from aggregator.engine.ingest.quota import Quota
 from aggregator.engine.seal.compaction import MergeLimits, merge_limits, merges_due, merges_possible
 from aggregator.engine.seal.sealer import NOT_THE_DATA, Sealer
 from aggregator.engine.upkeep.ages import Ages
-from aggregator.engine.upkeep.deletion import Deletion
 from aggregator.engine.upkeep.erasure import Erasures
 from aggregator.engine.upkeep.removal import Removal, UnlessRemoved
 from aggregator.engine.upkeep.retention import Doomed, Kept, Space, expired, in_the_way
 from aggregator.engine.upkeep.rewrite import FirstError, Rewriter, Stopped
+from aggregator.engine.upkeep.topics import Topics
 from aggregator.errors import SegmentMissingError
 from aggregator.model import Problem, QuarantinedBatch, SegmentInfo
 from aggregator.policy import Retention
@@ -54,7 +54,7 @@ class Housekeeping:
         self.removal = Removal(storage, quota)
         self._rewriter = Rewriter(storage.layout, storage.pool, sealer.take_number)
         self.erasures = Erasures(storage, sealer, self._rewriter, self.removal, streams)
-        self.deletion = Deletion(storage, sealer, self.removal, quota)
+        self.topics = Topics(storage, sealer, self.removal, quota)
         self._retaining = Lock()
         self._compacting = Lock()
         self._looked: dict[int, tuple[object, ...]] = {}  # topic -> what was so when nothing was due to merge

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from aggregator.catalog import STREAMS_TOPIC
+from aggregator.model import STREAMS_TOPIC
 from aggregator.server.bodies import elastic
 from aggregator.server.bodies.bulk import (
     Action,

@@ -9,7 +9,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
-from aggregator.catalog import STREAMS_TOPIC
+from aggregator.model import STREAMS_TOPIC
 from aggregator.server.bodies.media import JSON, PROTOBUF, media_of
 from aggregator.server.bodies.problems import Problem, ProblemError, problem_of
 from aggregator.server.bodies.records import TAGS_AND_RECORD, Refusal, Target, make_stream_topic, store

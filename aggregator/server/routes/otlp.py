@@ -10,7 +10,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from aggregator.catalog import STREAMS_TOPIC
+from aggregator.model import STREAMS_TOPIC
 from aggregator.server.bodies.media import JSON, PROTOBUF, media_of
 from aggregator.server.bodies.otlp_status import failure, not_stored
 from aggregator.server.bodies.problems import Problem, ProblemError, problem_of

@@ -14,8 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from aggregator import Receipt, TopicExistsError
-from aggregator.catalog import STREAMS_TOPIC
 from aggregator.lql import TagSet
+from aggregator.model import STREAMS_TOPIC
 from aggregator.server.bodies.cloudevents import BATCH, INDEXES, ONE, PREFIX, read_binary_event, read_cloud_events
 from aggregator.server.bodies.formats import read_lines, read_records
 from aggregator.server.bodies.media import ARROW_FILE, ARROW_STREAM, JSON, LINES, TEXT

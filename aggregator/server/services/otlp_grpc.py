@@ -15,7 +15,7 @@ import grpc
 import grpc.aio
 
 from aggregator import InvalidRequestError, OverloadedError
-from aggregator.catalog import STREAMS_TOPIC
+from aggregator.model import STREAMS_TOPIC
 from aggregator.server.bodies.media import PROTOBUF
 from aggregator.server.bodies.otlp_status import not_stored, rpc_status
 from aggregator.server.bodies.problems import Problem, ProblemError, problem_of

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 
 from aggregator import AggregatorError, InvalidRequestError, OverloadedError
-from aggregator.catalog import STREAMS_TOPIC
+from aggregator.model import STREAMS_TOPIC
 from aggregator.server.bodies.records import Target, make_stream_topic, store
 from aggregator.server.bodies.syslog import Framer, read_message
 from aggregator.server.config.address import is_loopback, split_address

@@ -31,21 +31,21 @@ class FactRows:
         return [Settings(self._manifest.get(IDENTITY) or "", self._manifest.get(UNSYNCED) == "1")]
 
     def _topics(self) -> list[TopicInfo]:
-        with self._manifest._reading() as db:
+        with self._manifest.reading() as db:
             return rows.topics(db)
 
     def _schemas(self) -> list[SchemaInfo]:
         """The newest of each family: it has all columns of the others, and what events have those tells of them."""
-        with self._manifest._reading() as db:
+        with self._manifest.reading() as db:
             newest = {info.family: info for info in rows.schemas(db)}  # which come in the order of their numbers
         return sorted(newest.values(), key=lambda info: info.number)
 
     def _partitions(self) -> list[PartitionInfo]:
-        with self._manifest._reading() as db:
+        with self._manifest.reading() as db:
             return rows.partitions(db)
 
     def _tombstones(self) -> list[Tombstone]:
-        with self._manifest._reading() as db:
+        with self._manifest.reading() as db:
             return rows.tombstones(db)
 
     def _pipes(self) -> list[PipeInfo]:
@@ -53,7 +53,7 @@ class FactRows:
         pipes = PipeRows(self._manifest).all()
         if not pipes:
             return []
-        with self._manifest._reading() as db:
+        with self._manifest.reading() as db:
             notes = db.execute("SELECT producer, sequence, note FROM producers WHERE note != '' ORDER BY sequence")
             newest = {producer: (sequence, note) for producer, sequence, note in notes}
         return [_with_note(pipe, *newest.get(pipe.identity, (0, ""))) for pipe in pipes]

@@ -19,14 +19,14 @@ class IncarnationRows:
     def lineage(self) -> Lineage:
         """The past of the catalog."""
         identity = self._manifest.get(IDENTITY) or ""
-        with self._manifest._reading() as db:
+        with self._manifest.reading() as db:
             names = db.execute("SELECT number, name FROM incarnations ORDER BY number").fetchall()
             starts = db.execute("SELECT incarnation, partition, first_index FROM incarnation_starts ORDER BY 1, 2")
             return Lineage.of(bytes.fromhex(identity), names, starts)
 
     def newest(self) -> bytes:
         """The name of the newest one: cheap to ask, for readers that follow."""
-        with self._manifest._reading() as db:
+        with self._manifest.reading() as db:
             row = db.execute("SELECT name FROM incarnations ORDER BY number DESC LIMIT 1").fetchone()
         return b"" if row is None else bytes(row[0])
 
@@ -43,7 +43,7 @@ class IncarnationRows:
             for partition, index in next_indexes.items()
             if not known or last < 0 or index != past.start(last, partition)
         }
-        with self._manifest._writing() as db:
+        with self._manifest.writing() as db:
             if not known:
                 db.execute("DELETE FROM incarnation_starts")
                 db.execute("DELETE FROM incarnations")

@@ -26,7 +26,7 @@ class PipeRows:
 
     def all(self) -> list[PipeInfo]:
         """Every pipe, by name."""
-        with self._manifest._reading() as db:
+        with self._manifest.reading() as db:
             return [
                 PipeInfo(name, identity, source, condition, bool(backfill), *rest)
                 for name, identity, source, condition, backfill, *rest in db.execute(_SELECT)
@@ -34,22 +34,19 @@ class PipeRows:
 
     def add(self, pipe: PipeInfo) -> None:
         """Keep a pipe. Raises InvalidRequestError where its name is taken."""
-        with self._manifest._writing() as db:
+        with self._manifest.writing("pipe") as db:
             if db.execute("SELECT 1 FROM pipes WHERE name = ?", (pipe.name,)).fetchone():
                 raise InvalidRequestError(f"a pipe {pipe.name!r} is there already", hint="DELETE PIPE ends it")
             db.execute(_INSERT, astuple(pipe))
-            self._manifest._changed.add("pipe")
 
     def remove(self, identity: str) -> None:
         """Forget a pipe, and what its batches told of it."""
-        with self._manifest._writing() as db:
+        with self._manifest.writing("pipe") as db:
             db.execute("DELETE FROM pipes WHERE identity = ?", (identity,))
             db.execute("DELETE FROM producers WHERE producer = ?", (identity,))
-            self._manifest._changed.add("pipe")
 
     def keep_progress(self, reached: Sequence[tuple[str, int, str]]) -> None:
         """Keep how far pipes are: identity, sequence of the last batch, and progress behind it."""
         rows = [(sequence, progress, identity) for identity, sequence, progress in reached]
-        with self._manifest._writing() as db:
+        with self._manifest.writing("pipe") as db:
             db.executemany("UPDATE pipes SET sequence = ?, progress = ? WHERE identity = ?", rows)
-            self._manifest._changed.add("pipe")

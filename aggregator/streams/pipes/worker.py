@@ -23,7 +23,7 @@ from aggregator.engine.writer import Writing, now_us
 from aggregator.errors import CorruptManifestError, InvalidRequestError, OverloadedError, QueryCancelledError
 from aggregator.lql import TagSet, expression_to_text, matches, parse_source, parse_where, source_to_text
 from aggregator.lql.tree import CreatePipe
-from aggregator.model import PipeInfo
+from aggregator.model import DEFAULT_PARTITION, PipeInfo
 from aggregator.storage.manifest import PipeRows
 from aggregator.storage.state.state import Topic
 from aggregator.storage.state.streams import tags_of
@@ -41,7 +41,6 @@ from aggregator.streams.pipes.round import (
 )
 from aggregator.streams.position import Position
 from aggregator.streams.selection import first_after, lineage_of
-from aggregator.topic import DEFAULT_PARTITION
 from esformat import ClosedError, EsdbError
 
 logger = logging.getLogger("aggregator")

@@ -188,7 +188,7 @@ def test_a_manifest_that_is_an_old_copy_alone(root, copy):
 def test_the_past_is_bounded(tmp_path):
     """Of many openings the newest are told apart; of those before only where they ended is known."""
     with closing(Manifest(tmp_path / "manifest.sqlite")) as manifest:
-        with manifest._writing() as db:
+        with manifest.writing() as db:
             db.execute("INSERT INTO topics VALUES (1, 't', 'text', '[]', '{}', '{}', 0, 0)")
             db.execute("INSERT INTO partitions VALUES (1, 1, '0', 0, 0), (2, 1, '1', 0, 0)")
         rows = IncarnationRows(manifest)
@@ -202,7 +202,7 @@ def test_the_past_is_bounded(tmp_path):
         assert [past.start(at, 2) for at in (0, 1, 2)] == [0, 5, 5]
         assert past.has(b"old?", {1: 200, 2: 5}, {})
         assert not past.has(b"old?", {1: 201}, {})
-        with manifest._reading() as db:
+        with manifest.reading() as db:
             assert db.execute("SELECT count(*) FROM incarnation_starts").fetchone()[0] < MAX_INCARNATIONS + 5
 
 

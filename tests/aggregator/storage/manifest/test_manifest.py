@@ -122,7 +122,7 @@ def test_facts_and_problems(manifest):
 def test_readers_see_nothing_half_done(manifest, path):
     """A reader that began before a change sees what was before it, and does not hinder the writer."""
     reader = Manifest(path, read_only=True)
-    with reader._reading() as db:
+    with reader.reading() as db:
         assert db.execute("SELECT count(*) FROM segments").fetchone() == (0,)
         manifest.apply(Edit(added=[segment(1)]))
         assert db.execute("SELECT count(*) FROM segments").fetchone() == (0,)

@@ -1,4 +1,4 @@
-"""A topic that goes, with all in it, in one order:
+"""Topics made, renamed and deleted. A topic goes with all in it, in one order:
 
 1. it takes nothing more, and what was on its way into the log is there, or failed;
 2. the manifest retires its segments and forgets all else of it but numbers, in one transaction: now it is deleted;
@@ -15,24 +15,57 @@ from __future__ import annotations
 import contextlib
 import logging
 from contextlib import ExitStack
+from dataclasses import replace
+from threading import Lock
 
 from aggregator.base.interrupts import uninterrupted
 from aggregator.engine.ingest.quota import Quota
 from aggregator.engine.seal.sealer import Sealer
 from aggregator.engine.upkeep.removal import Removal
+from aggregator.model import TopicInfo
 from aggregator.storage.parts import Storage
 from aggregator.storage.state.state import Topic
 from esformat import EsdbError
+from esformat.parts import EventSchema
 
 logger = logging.getLogger("aggregator")
 
 
-class Deletion:
-    """Deletes topics. Safe to share between threads."""
+class Topics:
+    """Makes, renames and deletes topics. Safe to share between threads."""
 
     def __init__(self, storage: Storage, sealer: Sealer, removal: Removal, quota: Quota) -> None:
         self._state, self._manifest, self._log, self._sealer = storage.state, storage.manifest, storage.log, sealer
         self._removal, self._budget, self._quota = removal, storage.budget, quota
+        self._making = Lock()
+
+    def make(self, wanted: TopicInfo, schema: EventSchema | None) -> Topic:
+        """Make a topic, with its first schema if there is one. Raises TopicExistsError, ManifestFailedError."""
+        topic = uninterrupted(lambda: self._make(wanted, schema))
+        self._manifest.keep_facts()
+        return topic
+
+    def _make(self, wanted: TopicInfo, schema: EventSchema | None) -> Topic:
+        with self._making:  # who learns that it exists already finds it
+            info, stored = self._manifest.make_topic(wanted, schema)
+            with self._state.view_lock:
+                topic = self._state.add_topic(info)
+                if stored is not None:
+                    self._state.add_schema(stored)
+        return topic
+
+    def rename(self, topic: Topic, name: str) -> None:
+        """Give a topic another name. Raises TopicNotFoundError, TopicExistsError, ManifestFailedError."""
+        uninterrupted(lambda: self._rename(topic, name))
+        self._manifest.keep_facts()
+
+    def _rename(self, topic: Topic, name: str) -> None:
+        with self._state.edit_lock:
+            topic.check_there()
+            change = self._manifest.rename_topics({topic.info.number: name})
+            with self._state.view_lock:
+                self._state.change = max(self._state.change, change)
+                self._state.add_topic(replace(topic.info, name=name))
 
     def delete(self, topic: Topic) -> None:
         """Delete a topic. Raises TopicNotFoundError, LogFailedError, ManifestFailedError; then it is as it was."""

@@ -1,0 +1,209 @@
+"""`Transactions`: the manifest's file, who may write it, and what reads and changes it at one moment."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from pathlib import Path
+from threading import Lock
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from aggregator.base.forked import Owner, fork_between, leave_when_forked, never_free
+from aggregator.errors import CatalogLockedError
+from aggregator.storage.files.layout import manifest_files, same_file
+from aggregator.storage.manifest.database import errors_of, open_database
+
+_EPOCH = "epoch"  # how often the catalog was opened for writing
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_M = TypeVar("_M", bound="Transactions")
+
+
+def makes_room(method: Callable[Concatenate[_M, _P], _T]) -> Callable[Concatenate[_M, _P], _T]:
+    """A change that a full disk must not prevent."""
+
+    @wraps(method)
+    def helped(self: _M, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        done: _T = self._help(lambda: method(self, *args, **kwargs))
+        return done
+
+    return helped
+
+
+class Transactions:
+    """The manifest's file: open, and changed by whoever opened it last. Safe to share between threads.
+
+    Every method raises ManifestFailedError where SQLite cannot do it now, CorruptManifestError where it is damaged.
+    """
+
+    def __init__(
+        self, path: Path, *, read_only: bool = False, help: Callable[[Callable[[], Any]], Any] = lambda work: work()
+    ) -> None:
+        """Open the manifest at `path`; a writer makes it where it is absent. help: does what a full disk must not
+        prevent, and does it again when it has made room.
+        """
+        self.path, self._help = path, help
+        self._owner = Owner(path.parent)
+        self._connection = open_database(path, read_only=read_only)
+        leave_when_forked(self)
+        self._inode = path.stat().st_ino
+        self._lock = Lock()
+        fork_between(self._lock)
+        self._epoch: int | None = None
+        self._files: dict[Path, os.stat_result] = {}
+        self.size_bytes = 0
+        """Of the file and what SQLite keeps beside it, after the last change."""
+        self.facts_bytes = 0
+        """Of the copy of some of its facts that lies beside it."""
+        self._changed: set[str] = set()
+        self._unscrubbed = 0
+        self.keep_facts: Callable[[], None] = lambda: None
+        """Called before somebody is told that a change was made which segments and log cannot tell of, and before files
+        go that could tell; a catalog that is open for writing has its own. It never raises."""
+        self.note_change: Callable[[int], None] = lambda change: None
+        """Called with the number of the last change after each transaction, so that readers know what they must see. It
+        never raises."""
+        self._look()
+
+    def follow(self) -> bool:
+        """Where another file has come in the place of the one that is read, as when it was rebuilt, read that from now
+        on; whether it has. Raises FileNotFoundError.
+        """
+        with self._lock:
+            if self.path.stat().st_ino == self._inode:
+                return False
+            before, self._connection = self._connection, open_database(self.path, read_only=True)
+            self._inode = self.path.stat().st_ino
+            before.close()
+            return True
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._owner.check()
+        with self._lock, errors_of(self.path):
+            self._connection.close()
+
+    def leave_to_parent(self) -> None:
+        """In a forked process: not even closing the connection is safe."""
+        never_free(self._connection)
+
+    # ------------------------------------------------------------ who writes
+
+    def claim(self) -> None:
+        """Raise the epoch: from now on this one writes, and nothing that was opened before changes anything."""
+        with self.writing() as db:
+            self._epoch = _epoch(db) + 1
+            db.execute("INSERT OR REPLACE INTO catalog VALUES (?, ?)", (_EPOCH, str(self._epoch)))
+        for path in manifest_files(self.path)[:2]:  # SQLite keeps both as long as it has them open
+            with contextlib.suppress(FileNotFoundError):
+                self._files[path] = path.stat()
+
+    def is_mine(self) -> bool:
+        """Whether nobody has opened the catalog for writing since `claim`, and its manifest is still the same files."""
+        with self.reading() as db:
+            return self._is_claimed(db)
+
+    def check_mine(self) -> None:
+        """Before files go that are known by their names only. Raises CatalogLockedError."""
+        if not self.is_mine():
+            raise self._lost()
+
+    def _is_claimed(self, db: sqlite3.Connection) -> bool:
+        if self._epoch is None:
+            return True
+        return _epoch(db) == self._epoch and all(same_file(*known) for known in self._files.items())
+
+    def _lost(self) -> CatalogLockedError:
+        return CatalogLockedError(
+            "this process must not write any more: another one has opened the catalog for writing, or its manifest was "
+            "deleted or replaced",
+            path=str(self.path.parent),
+            hint="close it here, and open it again in the one process that writes",
+            holder={},
+        )
+
+    def _look(self) -> None:
+        size = 0
+        for path in manifest_files(self.path):
+            with contextlib.suppress(OSError):  # a change is made, whether or not its size can be told
+                size += path.stat().st_size
+        self.size_bytes = size
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A transaction that sees one moment."""
+        self._owner.check()
+        with self._lock, errors_of(self.path):
+            self._begin("BEGIN")
+            try:
+                yield self._connection
+            finally:
+                self._connection.execute("ROLLBACK")
+
+    def _begin(self, how: str) -> None:
+        if self._connection.in_transaction:  # an interrupt came before it could be ended
+            self._connection.execute("ROLLBACK")
+        self._connection.execute(how)
+
+    @contextmanager
+    def writing(self, *facts: str) -> Iterator[sqlite3.Connection]:
+        """A transaction that changes something. facts: the kinds of facts among it, which `catalog.facts` copies."""
+        self._owner.check()
+        with self._lock, errors_of(self.path):
+            self._begin("BEGIN IMMEDIATE")
+            try:
+                if not self._is_claimed(self._connection):
+                    raise self._lost()
+                self._changed.update(facts)
+                yield self._connection
+                self._connection.execute("COMMIT")
+                self._look()
+                self.note_change(last_change(self._connection))
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def take_changed(self) -> set[str]:
+        """Kinds of facts, as `aggregator.storage.manifest.facts` has them, that changed since this was asked last."""
+        with self._lock:
+            changed, self._changed = self._changed, set()
+        return changed
+
+    def give_back_changed(self, kinds: Iterable[str]) -> None:
+        """They were taken, and could not be kept."""
+        with self._lock:
+            self._changed.update(kinds)
+
+    @makes_room
+    def scrub(self) -> None:
+        """Bring the file of recent changes into the main one, so that deleted rows are gone from disk; a reader that
+        is at it just then can put that off: `scrub_again` then does it.
+        """
+        self._owner.check()
+        with self._lock, errors_of(self.path):
+            (self._unscrubbed, _, _) = self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            self._look()
+
+    def scrub_again(self) -> None:
+        """Do what `scrub` could not."""
+        if self._unscrubbed:
+            self.scrub()
+
+
+def _epoch(db: sqlite3.Connection) -> int:
+    row = db.execute("SELECT value FROM catalog WHERE key = ?", (_EPOCH,)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def last_change(db: sqlite3.Connection) -> int:
+    return int(db.execute("SELECT number FROM changes").fetchone()[0])
+
+
+def count_change(db: sqlite3.Connection) -> int:
+    db.execute("UPDATE changes SET number = number + 1")
+    return last_change(db)
